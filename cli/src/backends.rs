@@ -1,6 +1,6 @@
-//! The development backends: Postgres, NATS and Redis, by the script that this binary carries.
+//! Development backends: Postgres, NATS and Redis, started by an embedded script.
 //!
-//! Each that the environment names is used instead.
+//! A backend whose URL is in the environment is used instead of a started one.
 
 use std::{env, ffi::OsStr, path::PathBuf, process::Stdio};
 
@@ -17,25 +17,22 @@ pub const ADMIN: &str = "HOLDFAST_DATABASE__ADMIN_URL";
 pub const NATS: &str = "HOLDFAST_NATS__URL";
 pub const REDIS: &str = "HOLDFAST_REDIS__URL";
 
-/// Where the backends are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backends {
-    /// Postgres, as the services log in.
+    /// Postgres, with the services' login.
     pub database: String,
-    /// Postgres, as the schema's owner; unknown if the operator gave only the other.
+    /// Postgres, with the schema's owner; `None` if the operator set only the services' URL.
     pub admin: Option<String>,
-    /// NATS.
     pub nats: String,
-    /// Redis.
     pub redis: String,
 }
 
 impl Backends {
-    /// Those that are set, the rest started.
+    /// Returns the URLs from the environment, and starts the backends that it does not name.
     ///
     /// # Errors
     ///
-    /// If they cannot be started, with what to do about it.
+    /// If a backend cannot be started; the error says what to do.
     pub async fn get(home: &Home) -> anyhow::Result<Self> {
         let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         Self::given_or_started(given, async || up(home).await).await
@@ -72,7 +69,7 @@ impl Backends {
     }
 }
 
-/// Stops what [`Backends::get`] started here, if it did.
+/// Stops the backends that [`Backends::get`] started.
 ///
 /// # Errors
 ///
@@ -88,7 +85,7 @@ async fn up(home: &Home) -> anyhow::Result<Backends> {
     parse(&run(home, "up").await?)
 }
 
-/// Runs the script; what it says on the way goes to the terminal, what it prints is returned.
+/// Runs the script. Its stderr goes to the terminal; its stdout is returned.
 async fn run(home: &Home, command: &str) -> anyhow::Result<String> {
     let script = script(home)?;
     let child = Command::new("python3")
@@ -111,7 +108,7 @@ async fn run(home: &Home, command: &str) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).context("the backends' script printed what is not UTF-8")
 }
 
-/// Writes the script where a person can use it too.
+/// Writes the script to the directory of `up`, where a person can run it too.
 fn script(home: &Home) -> anyhow::Result<PathBuf> {
     let path = home.path().join("backends.py");
     std::fs::write(&path, SCRIPT).with_context(|| format!("cannot write `{}`", path.display()))?;
@@ -144,7 +141,8 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     })
 }
 
-/// The owner's URL names the server's own database; the schema belongs into the services'.
+/// Returns the owner's URL for the services' database. The script's URL names the server's default
+/// database.
 fn same_database(admin: &str, services: &str) -> String {
     match (admin.rsplit_once('/'), services.rsplit_once('/')) {
         (Some((server, _)), Some((_, database))) => format!("{server}/{database}"),

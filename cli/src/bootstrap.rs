@@ -1,6 +1,6 @@
-//! What a new installation needs before anybody can log in: schema, secrets, tenant, key, model.
+//! Setup of a new installation: schema, secrets, tenant, key, model.
 //!
-//! Everything here may be done again, and by several at once.
+//! All steps are idempotent, and several processes may run them at once.
 
 use std::{env, fs};
 
@@ -27,23 +27,23 @@ pub const TENANT: &str = "dev";
 
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Print the settings in force as JSON, secrets masked, and end
+    /// Print the effective settings as JSON, with secrets masked, and exit
     #[arg(long)]
     print_config: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct BootstrapArgs {
-    /// The tenant to make, if it is not there
+    /// Name of the tenant; created if it does not exist
     #[arg(long, default_value = TENANT)]
     tenant: String,
 
-    /// Bring the database's schema up to date first
+    /// Migrate the database's schema first
     #[arg(long)]
     migrate: bool,
 }
 
-/// The settings that this needs.
+/// Settings for `migrate` and `bootstrap`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -51,16 +51,16 @@ pub struct Config {
     secrets: Secrets,
 }
 
-/// A tenant that somebody can log in to.
+/// A tenant that is ready for its first login.
 #[derive(Debug)]
 pub struct Opened {
-    /// A key of it, with every scope.
+    /// API key of the tenant, with all scopes.
     pub key: String,
-    /// Its default model, if the environment says one.
+    /// Default model of the tenant, if the environment names one.
     pub model: Option<String>,
 }
 
-/// `holdfast migrate`.
+/// Runs `holdfast migrate`.
 ///
 /// # Errors
 ///
@@ -74,11 +74,11 @@ pub async fn migrate(args: &MigrateArgs, screen: &Screen) -> Result<(), Error> {
     screen.done(&format!("the schema is version {version}"), &json!({"version": version}))
 }
 
-/// `holdfast bootstrap`.
+/// Runs `holdfast bootstrap`.
 ///
 /// # Errors
 ///
-/// If the database does not answer, or what is there contradicts what is here.
+/// If the database does not answer, or was set up with other secrets.
 pub async fn run(args: BootstrapArgs, home: &Home, screen: &Screen) -> Result<(), Error> {
     home.make()?;
     let mut vars: Vec<(String, String)> = environment();
@@ -95,16 +95,16 @@ pub async fn run(args: BootstrapArgs, home: &Home, screen: &Screen) -> Result<()
     )
 }
 
-/// The settings, from these variables.
+/// Reads the settings from these variables.
 ///
 /// # Errors
 ///
-/// If they cannot be used.
+/// If a setting is invalid.
 pub fn load(vars: Vec<(String, String)>) -> anyhow::Result<Config> {
     config::load_from("database", vars).context("the configuration is not usable")
 }
 
-/// The process's variables, as far as they are text.
+/// Returns the process's environment variables that are valid UTF-8.
 pub fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -112,16 +112,16 @@ pub fn environment() -> Vec<(String, String)> {
     env::vars_os().filter_map(text).collect()
 }
 
-/// Whether the operator set a variable.
+/// Whether the operator set an environment variable.
 pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some()
 }
 
-/// Migrates as the schema's owner.
+/// Migrates as the schema's owner, and returns the schema's version.
 ///
 /// # Errors
 ///
-/// If there is no owner's URL, it does not connect, or a migration fails.
+/// If the owner's URL is missing or does not connect, or a migration fails.
 pub async fn bring_up_to_date(admin_url: &str) -> anyhow::Result<i64> {
     if admin_url.is_empty() {
         bail!(
@@ -133,11 +133,11 @@ pub async fn bring_up_to_date(admin_url: &str) -> anyhow::Result<i64> {
     holdfast_pg::migrate(admin_url).await.context("the schema could not be brought up to date")
 }
 
-/// Refuses a database whose schema is older than this binary.
+/// Rejects a database whose schema is older than this binary.
 ///
 /// # Errors
 ///
-/// If it is, or the database does not answer.
+/// If it is older, or the database does not answer.
 pub async fn check_schema(config: &Config) -> anyhow::Result<()> {
     let pools = Pools::lazy(&config.database, "bootstrap")?;
     let pending = holdfast_pg::pending(&pools).await;
@@ -152,12 +152,11 @@ pub async fn check_schema(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Makes the tenant, a key and the model that the environment asks for, as far as they are
-/// missing.
+/// Creates the tenant, a key and the model that the environment names, as far as they are missing.
 ///
 /// # Errors
 ///
-/// If the database does not answer, or was made with other secrets.
+/// If the database does not answer, or was set up with other secrets.
 pub async fn open(config: Config, home: &Home, tenant: &str) -> anyhow::Result<Opened> {
     let pools = Pools::lazy(&config.database, "bootstrap")?;
     let seal = Seal::new(&config.secrets.kek)?;
@@ -173,7 +172,7 @@ pub async fn open(config: Config, home: &Home, tenant: &str) -> anyhow::Result<O
     Ok(Opened { key, model })
 }
 
-/// The key that is there, if it still works and may do everything; else a new one.
+/// Returns the stored key if it is valid and has all scopes; otherwise creates a new one.
 async fn key(directory: &Directory, home: &Home, tenant: TenantId) -> anyhow::Result<String> {
     let file = home.key_file();
     let known = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
@@ -194,7 +193,7 @@ async fn key(directory: &Directory, home: &Home, tenant: TenantId) -> anyhow::Re
     Ok(key)
 }
 
-/// A provider and its model, as the environment names them.
+/// A model and its provider, from the environment.
 #[derive(Debug)]
 struct Wanted {
     model: ModelId,
@@ -202,8 +201,8 @@ struct Wanted {
     api_key: Option<SecretString>,
 }
 
-/// `HOLDFAST_MODEL`, with `OPENAI_BASE_URL` and `OPENAI_API_KEY`; without it nothing is wanted,
-/// and what somebody set up by hand stays.
+/// Reads `HOLDFAST_MODEL`, `OPENAI_BASE_URL` and `OPENAI_API_KEY`. Without `HOLDFAST_MODEL` returns
+/// `None`, and the existing providers are not changed.
 fn wanted_model(read: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<Wanted>> {
     let read = |name: &str| read(name).filter(|value| !value.is_empty());
     let Some(text) = read("HOLDFAST_MODEL") else { return Ok(None) };

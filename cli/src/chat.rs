@@ -1,7 +1,7 @@
-//! `holdfast chat`: says something to an agent and streams what it answers.
+//! `holdfast chat`: sends messages to an agent and streams the answers.
 //!
-//! A message is sent under a request id of its own, so that it may be sent again whenever the
-//! connection breaks: the gateway accepts it once and streams on from wherever its run is.
+//! A message has its own request id, so it can be sent again whenever the connection breaks: the
+//! gateway accepts it once and continues the stream of its run.
 
 mod answer;
 mod lines;
@@ -21,26 +21,25 @@ use tonic::{Code, Status, Streaming};
 use self::{answer::Answer, lines::Lines};
 use crate::{client::Client, commands::view, error::Error, screen::Screen};
 
-/// How long a gateway that went away may stay away, once it accepted a message.
+/// Maximum duration of a connection loss after the gateway has accepted the message.
 const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// What to say; without it, a conversation line by line
+    /// The message; without it, an interactive conversation starts
     text: Option<String>,
 
-    /// The agent to talk to [default: the tenant's default agent]
+    /// Name or id of the agent [default: the tenant's default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
 
-    /// The session to talk in: an id, a key, or any name of your own [default: the agent's main
-    /// session]
+    /// The session: an id, a key, or any name of your choice [default: the agent's main session]
     #[arg(long, default_value = "", hide_default_value = true)]
     session: String,
 }
 
-/// `holdfast chat`.
+/// Runs `holdfast chat`.
 ///
 /// # Errors
 ///
@@ -65,7 +64,7 @@ struct Chat<'a> {
 }
 
 impl Chat<'_> {
-    /// One message after the other, until `exit`, `quit`, the end of input, or Ctrl-C.
+    /// Reads messages until `exit`, `quit`, the end of input, or Ctrl-C.
     async fn converse(&self) -> Result<(), Error> {
         let mut lines = Lines::start(self.screen)?;
         while let Some(line) = lines.next().await? {
@@ -79,7 +78,7 @@ impl Chat<'_> {
                             self.screen.fail(&error);
                         }
                     }
-                    // What is wrong with one message need not be with the next.
+                    // The next message may be accepted although this one was refused.
                     Err(Error::Refused(status)) if is_about_the_message(&status) => {
                         self.screen.fail(&Error::Refused(status));
                     }
@@ -90,7 +89,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Says it; Ctrl-C ends the turn, and then the answer is whatever there is.
+    /// Sends a message. Ctrl-C cancels the turn and returns the answer so far.
     async fn interruptible(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
         let mut saying = Box::pin(self.say(text, Some(lines)));
         tokio::select! {
@@ -109,9 +108,9 @@ impl Chat<'_> {
         self.client.answer(self.client.messages().cancel(request).await).map(|_| ())
     }
 
-    /// Sends a message and follows it to its end, across the loss of any number of connections.
+    /// Sends a message and follows its run to the end, with any number of reconnects.
     ///
-    /// Where there are lines to read, a call that needs a word is decided by the next one.
+    /// With `lines`, the next line decides a call that needs approval.
     async fn say(&self, text: String, mut lines: Option<&mut Lines>) -> Result<Answer, Error> {
         let message = SendRequest {
             request_id: format!("cli-{}", uuid::Uuid::now_v7().simple()),
@@ -147,7 +146,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Streams until the message is done or the connection breaks.
+    /// Streams until the run ends or the connection breaks.
     async fn follow(
         &self,
         message: &SendRequest,
@@ -174,7 +173,7 @@ impl Chat<'_> {
                 }
                 line = line => match line.map_err(Followed::Screen)? {
                     Some(line) => self.decide(&line, answer).await.map_err(Followed::Screen)?,
-                    // Nobody types any more: the turn waits, and the call is denied in the end.
+                    // End of input: the turn waits until the approval expires.
                     None => lines = None,
                 },
             }
@@ -182,7 +181,7 @@ impl Chat<'_> {
         Err(Followed::Stream(Status::unavailable("the gateway ended the stream early")))
     }
 
-    /// Carries out what somebody typed when they were asked.
+    /// Resolves the pending approval as the typed line says.
     async fn decide(&self, line: &str, answer: &mut Answer) -> Result<(), Error> {
         let Some(asked) = answer.asked() else { return Ok(()) };
         let Some(decision) = words::decision(line) else { return self.screen.note(words::HOW) };
@@ -191,7 +190,7 @@ impl Chat<'_> {
         let request = self.client.request(request);
         match self.client.answer(self.client.approvals().resolve_approval(request).await) {
             Ok(_) => answer.decided(),
-            // Somebody else was quicker, or it is too late: the stream tells what came of it.
+            // The approval was decided by someone else or has expired. The stream shows the result.
             Err(Error::Refused(status)) if status.code() == Code::Aborted => {
                 answer.decided();
                 self.screen.fail(&Error::Refused(status));
@@ -222,13 +221,13 @@ impl Chat<'_> {
     }
 }
 
-/// Why a stream ended before the message was done.
+/// Reason why a stream ended before the run did.
 enum Followed {
     Stream(Status),
     Screen(Error),
 }
 
-/// Whether the connection is to blame, and not the message.
+/// Whether the failure is one of the connection and not of the message.
 fn is_broken(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal)
 }
@@ -238,7 +237,7 @@ fn is_about_the_message(status: &Status) -> bool {
 }
 
 impl Answer {
-    /// An error, unless it is an answer.
+    /// Returns an error unless the run completed.
     fn check(&self) -> Result<(), Error> {
         let done = self.done();
         let why = |what: &str| match done.reason.as_str() {

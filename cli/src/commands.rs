@@ -1,7 +1,7 @@
-//! What a caller does beside talking: one module for each kind of thing.
+//! Commands that call the gateway, with one module for each resource.
 //!
-//! Each has its subcommands, how they are called, and how the answer is shown; the names in JSON
-//! are those of the `.proto` files.
+//! Each module defines its subcommands, its calls and the display of the answers. Names in JSON
+//! output are those of the `.proto` files.
 
 mod agents;
 mod approvals;
@@ -43,95 +43,95 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Caller {
-    /// Look at conversations, hold them, let them go on
+    /// List sessions and their history, pause and resume them
     #[command(subcommand)]
     Sessions(sessions::Sessions),
-    /// Look at turns and what was done in them
+    /// List turns and their steps
     #[command(subcommand)]
     Runs(runs::Runs),
-    /// Calls that wait for your word: allow them, or deny them
+    /// List pending approvals, allow or deny them
     #[command(subcommand)]
     Approvals(approvals::Approvals),
-    /// Make and change agents
+    /// Create, change and delete agents
     #[command(subcommand)]
     Agents(agents::Agents),
-    /// Look at and change what agents know and are: their files
+    /// Read and change the files of an agent
     #[command(subcommand)]
     Files(files::Files),
-    /// Give agents skills: find, install, publish
+    /// Find, install and publish skills of agents
     #[command(subcommand)]
     Skills(skills::Skills),
-    /// Look at what agents remember of people, and change or erase it
+    /// Search, change and erase the memories of agents
     #[command(subcommand)]
     Memory(memory::Memory),
-    /// Look at and change what agents know: the knowledge base
+    /// Search and change the knowledge base of agents
     #[command(subcommand)]
     Kb(kb::Kb),
-    /// Write down who does what after whom
+    /// Define chains: subagent tasks that run one after another
     #[command(subcommand)]
     Chains(chains::Chains),
-    /// Jobs that run at their times
+    /// Manage jobs that run at given times
     #[command(subcommand)]
     Cron(cron::Cron),
-    /// Reminders of users
+    /// Manage the reminders of users
     #[command(subcommand)]
     Reminders(reminders::Reminders),
-    /// Say where models are
+    /// Set up providers of models
     #[command(subcommand)]
     Providers(providers::Providers),
-    /// Keep several keys of a provider
+    /// Manage several API keys of a provider
     #[command(subcommand)]
     Credentials(credentials::Credentials),
-    /// Say what models are: windows, prices, abilities, other names
+    /// Define models: context window, prices, abilities, aliases
     #[command(subcommand)]
     Models(models::Models),
-    /// Say what may be used in a day
+    /// Limit the tokens and money used per day
     #[command(subcommand)]
     Budgets(budgets::Budgets),
-    /// See and switch agents' looking by themselves
+    /// Show and switch heartbeats of agents
     #[command(subcommand)]
     Heartbeat(heartbeat::Heartbeat),
-    /// What turns took and cost
+    /// Show tokens and costs of turns
     Usage(usage::Usage),
     /// Give agents the tools of MCP servers
     #[command(subcommand)]
     Mcp(mcp::Mcp),
-    /// Make and revoke API keys
+    /// Create and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Connect to Telegram and others
+    /// Connect Telegram bots and webhooks
     #[command(subcommand)]
     Channels(channels::Channels),
-    /// Give agents calendars, mail and notes of people
+    /// Connect calendars, mail and notes of users
     #[command(subcommand)]
     Connections(connections::Connections),
     /// Let agents use people's own machines
     #[command(subcommand)]
     Nodes(nodes::Nodes),
-    /// Say which messages go to which agent
+    /// Choose which agent answers which messages
     #[command(subcommand)]
     Routing(routing::Routing),
-    /// Say which tools may be used
+    /// Define which tools agents may use
     #[command(subcommand)]
     Policy(policy::Policies),
-    /// See which tools there are, who may use them, and why
+    /// List tools and explain who may use them
     #[command(subcommand)]
     Tools(tools::Tools),
-    /// Messages that were given up
+    /// List and requeue messages that were given up
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Replies on their way to channels
+    /// List and resend replies on their way to channels
     #[command(subcommand)]
     Deliveries(deliveries::Deliveries),
-    /// Make and change tenants, for whoever runs the platform
+    /// Manage tenants (for operators of the platform)
     #[command(subcommand)]
     Tenants(tenants::Tenants),
-    /// How the tenant is: what waits, what died, what could not be delivered
+    /// Show a summary of the tenant: waiting messages, dead letters, failed deliveries
     Status,
 }
 
 impl Caller {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     ///

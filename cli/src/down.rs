@@ -1,4 +1,4 @@
-//! `holdfast down`: ends what `up` put into the background, and the backends that it started.
+//! `holdfast down`: stops an `up`, and the backends that it started.
 
 use std::{fs, time::Duration};
 
@@ -7,25 +7,25 @@ use serde_json::json;
 
 use crate::{backends, error::Error, home::Home, screen::Screen, signal};
 
-/// Services drain for 25 s, and backends stop after them.
+/// Maximum time for `up` to end: services drain for 25 s, and backends stop after them.
 const PATIENCE: Duration = Duration::from_secs(75);
 
-/// `holdfast down`.
+/// Runs `holdfast down`.
 ///
 /// # Errors
 ///
-/// If what runs does not end.
+/// If the running `up` does not end in time.
 pub async fn run(home: &Home, screen: &Screen) -> Result<(), Error> {
     let stopped = home.exists() && end_services(home).await?;
     if home.exists() && !stopped {
-        // An `up` that ends in good order has stopped them; one that was killed has not.
+        // An `up` that ended normally has stopped them; one that was killed has not.
         backends::down(home).await?;
     }
     let sentence = if stopped { "stopped" } else { "nothing was running" };
     screen.done(sentence, &json!({"stopped": stopped}))
 }
 
-/// Ends the `up` that holds the lock; returns whether there was one.
+/// Ends the `up` that holds the lock. Returns whether there was one.
 async fn end_services(home: &Home) -> anyhow::Result<bool> {
     if home.lock()?.is_some() {
         return Ok(false);

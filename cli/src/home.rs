@@ -1,16 +1,16 @@
-//! The directory where `up` keeps everything, `.holdfast` unless told otherwise.
+//! The directory in which `up` keeps everything, by default `.holdfast`.
 //!
-//! | path | what |
+//! | path | contents |
 //! |---|---|
-//! | `state.json` | what runs where, while `up` runs and everything is ready; see [`State`] |
+//! | `state.json` | addresses of the services, while `up` runs and everything is ready; see [`State`] |
 //! | `dev.key` | the development tenant's API key |
-//! | `secrets/` | what the services share: `kek`, `pepper`, `mesh` |
+//! | `secrets/` | secrets shared by the services: `kek`, `pepper`, `mesh` |
 //! | `env` | the settings as shell variables, to start one more service by hand |
-//! | `run/` | `<service>-<n>.pid`, `up.pid`, the lock of the `up` that runs |
+//! | `run/` | `<service>-<n>.pid`, `up.pid`, the lock of the running `up` |
 //! | `log/` | `<service>-<n>.log`, `up.log` |
-//! | `backends/` | the databases' programs and data |
+//! | `backends/` | programs and data of the databases |
 //!
-//! What holds a secret is readable by its owner only.
+//! Files with secrets are readable by their owner only.
 
 use std::{
     env,
@@ -23,69 +23,60 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// The directory's usual name.
+/// Default name of the directory.
 pub const NAME: &str = ".holdfast";
 
-/// The directory that `up` keeps.
 #[derive(Debug, Clone)]
 pub struct Home {
     path: PathBuf,
 }
 
-/// What runs where: the file `state.json`, for programs and for people.
+/// Addresses of the running services: the file `state.json`, for programs and people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The process of `up`, which ends the others when it ends.
+    /// Process id of `up`. When it ends, it ends all services.
     pub pid: u32,
     /// Whether each service is a process of its own.
     pub split: bool,
-    /// The first gateway.
     pub gateway: Gateway,
-    /// All of them.
     pub gateways: Vec<Gateway>,
-    /// The agent-runners.
     pub runners: Vec<Http>,
-    /// The channel-bridge.
     pub bridge: Http,
-    /// The scheduler.
     pub scheduler: Http,
-    /// The memory.
     pub memory: Http,
-    /// The development tenant's API key.
     pub key: String,
-    /// The development tenant's default model, if `up` was told one.
+    /// The development tenant's default model, if the environment named one.
     pub model: Option<String>,
 }
 
-/// Where a gateway is, as URLs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gateway {
-    /// The OpenAI-compatible API, health, metrics.
+    /// URL of the OpenAI-compatible API, health and metrics.
     pub http: String,
-    /// gRPC.
+    /// URL of the gRPC API.
     pub grpc: String,
 }
 
-/// Where another service is, as a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Http {
-    /// Health and metrics; webhooks too, if it is the bridge.
+    /// URL of health and metrics, and of webhooks if it is the bridge.
     pub http: String,
 }
 
-/// The nearest such directory, here or above.
+/// Returns the nearest such directory, in the current one or above.
 pub fn find() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     here.ancestors().map(|dir| dir.join(NAME)).find(|dir| dir.is_dir())
 }
 
 impl Home {
-    /// The directory, which need not exist. Its path is made absolute, since services are told it.
+    /// Creates a handle to a directory, which need not exist. The path is made absolute, since
+    /// services receive it.
     pub fn new(path: PathBuf) -> io::Result<Self> {
         Ok(Self { path: std::path::absolute(path)? })
     }
 
-    /// Makes the directory and what is to be in it.
+    /// Creates the directory and its subdirectories.
     pub fn make(&self) -> anyhow::Result<()> {
         for dir in [self.path.clone(), self.path.join("run"), self.path.join("log")] {
             fs::create_dir_all(&dir).with_context(|| {
@@ -111,12 +102,12 @@ impl Home {
         self.path.join("backends")
     }
 
-    /// Where commands' files are.
+    /// Returns the directory for files of commands.
     pub fn scratch(&self) -> PathBuf {
         self.path.join("scratch")
     }
 
-    /// Where `make embedder` puts the local embedding model.
+    /// Returns the directory into which `make embedder` installs the local embedding model.
     pub fn embedder(&self) -> PathBuf {
         self.path.join("embedder")
     }
@@ -137,7 +128,6 @@ impl Home {
         self.path.join("log").join(format!("{process}.log"))
     }
 
-    /// What runs, according to the file.
     pub fn state(&self) -> anyhow::Result<State> {
         let path = self.state_file();
         let text = fs::read_to_string(&path)
@@ -149,15 +139,15 @@ impl Home {
         self.path.join("state.json")
     }
 
-    /// Forgets a file, if it is there.
+    /// Deletes a file, if it exists.
     pub fn forget(path: &Path) {
-        // What is left behind misleads nobody: a pid counts only while the lock is held.
+        // A file that remains is harmless: a pid counts only while the lock is held.
         drop(fs::remove_file(path));
     }
 
-    /// Takes the right to be the `up` of this directory; `None` if another has it.
+    /// Takes the lock of this directory; `None` if another `up` holds it.
     ///
-    /// It lasts as long as the file is open, in whatever process, so that a crash gives it back.
+    /// The lock lasts while any process has the file open, so a crash releases it.
     pub fn lock(&self) -> anyhow::Result<Option<File>> {
         let path = self.path.join("run").join("up.lock");
         let file = fs::OpenOptions::new()
@@ -176,13 +166,13 @@ impl Home {
         }
     }
 
-    /// Whether there ever was an `up` here.
+    /// Whether an `up` ever ran here.
     pub fn exists(&self) -> bool {
         self.path.join("run").is_dir()
     }
 }
 
-/// Writes a file whole or not at all, readable by its owner only.
+/// Writes a file atomically, readable by its owner only.
 pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     let write = || {
@@ -202,7 +192,7 @@ pub use scratch::Scratch;
 mod scratch {
     use super::*;
 
-    /// A directory of the test's own, removed with the value.
+    /// A temporary directory of one test, deleted when dropped.
     pub struct Scratch(pub Home);
 
     impl Scratch {

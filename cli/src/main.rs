@@ -1,16 +1,16 @@
 //! The `holdfast` binary: every service as a subcommand, `up` for all of them, and the commands
 //! that talk to a gateway.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`args`] | the command line |
-//! | [`up`], [`down`] | a whole mesh on this machine |
+//! | [`up`], [`down`] | all services on this machine |
 //! | [`service`] | one service, as a cluster runs it |
-//! | [`bootstrap`] | what a new installation needs before anybody can log in |
-//! | [`chat`], [`commands`] | what a caller does, over gRPC |
+//! | [`bootstrap`] | setup of a new installation |
+//! | [`chat`], [`commands`] | commands that call a gateway over gRPC |
 //! | [`node`] | a person's own machine, offered to their agents |
-//! | [`home`], [`secret`], [`backends`], [`ports`] | what `up` keeps under `.holdfast/` |
-//! | [`screen`], [`error`] | what people and scripts see; exit codes |
+//! | [`home`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
+//! | [`screen`], [`error`] | output for people and scripts; exit codes |
 
 mod args;
 mod backends;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let screen = Screen::new(cli.global.output);
     let outcome = runtime(&cli.command).and_then(|runtime| {
         let outcome = runtime.block_on(Box::pin(run(cli, &screen)));
-        // A thread that waits for a line of stdin must not hold the process.
+        // A thread that reads stdin must not keep the process alive.
         runtime.shutdown_background();
         outcome
     });
@@ -86,7 +86,7 @@ async fn serve(service: Service, screen: &Screen) -> Result<(), Error> {
     }
 }
 
-/// Services get the threads that they ask for; a command that only calls needs one.
+/// Creates a runtime. Services get the threads that they request; other commands need one.
 fn runtime(command: &Command) -> Result<tokio::runtime::Runtime, Error> {
     let mut builder = match command.workers() {
         Some(workers) => {

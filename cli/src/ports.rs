@@ -1,9 +1,8 @@
-//! Which loopback ports the services of one `up` get.
+//! Loopback ports of the services of one `up`.
 //!
-//! From a base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`,
-//! scheduler `b + 4`, memory `b + 5`, runner `n` `b + 11 + n`, further gateways from `b + 100`. A
-//! taken port makes way for the next
-//! free one. With base 0 the system chooses, which is what parallel tests want.
+//! With base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`,
+//! scheduler `b + 4`, memory `b + 5`, runner `n` `b + 11 + n`, further gateways from `b + 100`. If
+//! a port is taken, the next free one is used. With base 0 the system chooses, for parallel tests.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-/// Where Linux begins to hand out ports to outgoing connections.
+/// First port of Linux's range for outgoing connections.
 const END: u16 = 32_768;
 const BRIDGE: u16 = 3;
 const SCHEDULER: u16 = 4;
@@ -21,18 +20,14 @@ const MEMORY: u16 = 5;
 const RUNNERS: u16 = 12;
 const MORE_GATEWAYS: u16 = 100;
 
-/// The addresses of one `up`.
+/// Addresses of the services of one `up`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// HTTP and gRPC of each gateway.
+    /// HTTP and gRPC addresses of each gateway.
     pub gateways: Vec<(SocketAddr, SocketAddr)>,
-    /// Each agent-runner's.
     pub runners: Vec<SocketAddr>,
-    /// The channel-bridge's.
     pub bridge: SocketAddr,
-    /// The scheduler's.
     pub scheduler: SocketAddr,
-    /// The memory's.
     pub memory: SocketAddr,
 }
 
@@ -41,7 +36,7 @@ impl Ports {
     ///
     /// # Errors
     ///
-    /// If there are none.
+    /// If there are no free ports.
     pub fn choose(base: u16, gateways: u16, runners: u16) -> anyhow::Result<Self> {
         let mut choice = Choice { base, taken: BTreeSet::new(), held: Vec::new() };
         let mut pairs = vec![(choice.port(0)?, choice.port(1)?)];
@@ -58,7 +53,7 @@ impl Ports {
     }
 }
 
-/// Ports chosen so far; held open until all are, so that none is chosen twice.
+/// Ports chosen so far. They stay bound until all are chosen, so that none is chosen twice.
 struct Choice {
     base: u16,
     taken: BTreeSet<u16>,

@@ -1,6 +1,7 @@
-//! What people and programs see: tables or JSON on stdout, everything else on stderr.
+//! Output of commands: tables or JSON on stdout, everything else on stderr.
 //!
-//! Much of what is shown was written by others, so control characters never reach a terminal.
+//! Much of the output was written by other people or models, so control characters are removed
+//! before a terminal could interpret them.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -8,19 +9,18 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 
-/// How to print.
+/// Output format
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Tables and sentences
+    /// Tables and sentences for people
     Text,
-    /// JSON, with names that stay
+    /// JSON with stable field names
     Json,
 }
 
-/// Longest cell of a table; the whole value is in `--output json`.
+/// Maximum width of a table cell, in characters; `--output json` has the whole value.
 const WIDEST: usize = 60;
 
-/// Where a command prints.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
     format: Format,
@@ -35,7 +35,7 @@ impl Screen {
         self.format == Format::Json
     }
 
-    /// Many things: a table of these columns, or an array of everything.
+    /// Prints several things: a table of these columns, or a JSON array with all fields.
     pub fn list(self, columns: &[&str], rows: Vec<Value>) -> Result<(), Error> {
         match self.format {
             Format::Json => self.json(&Value::Array(rows)),
@@ -44,7 +44,7 @@ impl Screen {
         }
     }
 
-    /// One thing, with everything that is known of it; these fields come first.
+    /// Prints one thing with all its fields, those of `first` at the top.
     pub fn one(self, first: &[&str], thing: &Value) -> Result<(), Error> {
         match self.format {
             Format::Json => self.json(thing),
@@ -52,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// That something was done: a sentence for people, what it was done to for programs.
+    /// Prints that an action was done: a sentence for people, the affected thing for programs.
     pub fn done(self, sentence: &str, thing: &Value) -> Result<(), Error> {
         match self.format {
             Format::Json => self.json(thing),
@@ -60,19 +60,19 @@ impl Screen {
         }
     }
 
-    /// Text as it is, on stdout.
+    /// Prints a text unchanged to stdout.
     pub fn print(self, text: &str) -> Result<(), Error> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// A remark that is no result.
+    /// Prints a remark to stderr.
     pub fn note(self, text: &str) -> Result<(), Error> {
         Ok(writeln!(io::stderr().lock(), "{text}")?)
     }
 
-    /// A remark that is to be overlooked easily.
+    /// Prints a less important remark to stderr, dimmed on a terminal.
     pub fn aside(self, text: &str) -> Result<(), Error> {
         let mut err = io::stderr().lock();
         if err.is_terminal() {
@@ -82,7 +82,7 @@ impl Screen {
         }
     }
 
-    /// Says why the command failed. There is nobody to tell if that fails.
+    /// Prints the reason why the command failed. A failure to print it is ignored.
     pub fn fail(self, error: &Error) {
         if error.is_closed_pipe() {
             return;
@@ -102,7 +102,7 @@ impl Screen {
     }
 }
 
-/// Text without what a terminal would obey.
+/// Removes control characters that a terminal would interpret.
 pub fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
@@ -138,7 +138,7 @@ fn sheet(first: &[&str], thing: &Value) -> String {
     text
 }
 
-/// A value on one line, not too long; times to the second.
+/// Formats a value for one table cell: on one line, truncated, times without fractions of a second.
 fn cell(column: &str, value: &Value) -> String {
     let mut text = words(value).replace(['\n', '\t'], " ");
     if column.ends_with("_at")

@@ -1,7 +1,7 @@
-//! Secrets that an installation makes for itself, once, and keeps.
+//! Secrets that an installation generates once and keeps.
 //!
-//! With the key-encryption key everything sealed can be read, and without it nothing can: so it is
-//! never made anew while a file is there, even a damaged one.
+//! With the key-encryption key everything encrypted can be read, and without it nothing can. So it
+//! is never generated again while its file exists, even if the file is damaged.
 
 use std::{fs, path::PathBuf};
 
@@ -11,14 +11,14 @@ use holdfast_kit::config;
 
 use crate::home::{Home, write_private};
 
-/// The file of each secret, and the setting that it is for.
+/// Name of each secret's file, and its setting.
 const SECRETS: [(&str, &str); 3] =
     [("kek", "secrets.kek"), ("pepper", "secrets.pepper"), ("mesh", "mesh.secret")];
 
-/// Makes the secrets that are missing.
+/// Generates the missing secrets.
 ///
-/// Returns the variables that tell services where they are, leaving out what `is_set` says the
-/// operator chose.
+/// Returns the variables that tell services where they are, except for settings that the operator
+/// chose, as `is_set` tells.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! One service as a process: what a pod runs, and each child of `up --split`.
+//! One service as a process: the command of a pod, and of each child of `up --split`.
 
 use std::future::Future;
 
@@ -13,46 +13,40 @@ use crate::{error::Error, screen::Screen};
 
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
-    /// Print the settings in force as JSON, secrets masked, and end
+    /// Print the effective settings as JSON, with secrets masked, and exit
     #[arg(long)]
     pub print_config: bool,
 
-    /// Threads that do the work
+    /// Number of worker threads of the process
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub workers: u8,
 
-    /// End when stdin does: whoever started this holds its other end
+    /// Exit when stdin is closed: the parent process holds its other end
     #[arg(long, hide = true)]
     pub with_parent: bool,
 }
 
-/// What the services have in common.
+/// A service that the binary can run.
 pub trait Service {
-    /// Its settings.
     type Config: DeserializeOwned + Serialize + Send;
-    /// Its name, of the subcommand and in telemetry.
+    /// Name of the subcommand, also used in telemetry.
     const NAME: &'static str;
-    /// Its own table of settings.
+    /// The service's own table of settings.
     const TABLE: &'static str;
 
     fn telemetry(config: &Self::Config) -> &telemetry::Config;
 
-    /// Connects it and serves until `stop`.
+    /// Connects and serves until `stop` is cancelled.
     fn serve(
         config: Self::Config,
         stop: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// The door for callers.
 pub struct Gateway;
-/// Takes waiting sessions and answers.
 pub struct AgentRunner;
-/// Speaks to platforms.
 pub struct ChannelBridge;
-/// Turns time into messages.
 pub struct Scheduler;
-/// Keeps what agents know.
 pub struct Memory;
 
 impl Service for Gateway {
@@ -113,7 +107,7 @@ impl Service for Scheduler {
 
 impl Service for Memory {
     type Config = memory::Config;
-    // `holdfast memory` is what callers do with theirs.
+    // `holdfast memory` is already a command of callers.
     const NAME: &'static str = "memory-service";
     const TABLE: &'static str = "memory";
 
@@ -130,7 +124,7 @@ impl Service for Memory {
 ///
 /// # Errors
 ///
-/// If its settings cannot be used, or it fails.
+/// If its settings are invalid, or it fails.
 pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), Error> {
     let config: S::Config = config::load(S::TABLE).context("the configuration is not usable")?;
     if args.print_config {
@@ -145,7 +139,7 @@ pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), 
     Ok(S::serve(config, stop).await?)
 }
 
-/// Stops when the other end of stdin is closed, as by the death of whoever held it.
+/// Stops when stdin is closed, for example because the parent process died.
 async fn stop_with_parent(stop: CancellationToken) {
     let mut stdin = tokio::io::stdin();
     let mut nothing = [0; 16];

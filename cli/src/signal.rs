@@ -1,18 +1,18 @@
 //! Signals to processes that `up` started.
 //!
-//! By the shell's own `kill`, which is everywhere: the standard library sends none but SIGKILL, and
-//! to no process but a child.
+//! They are sent by the shell's `kill`, which is available everywhere: the standard library can
+//! send only SIGKILL, and only to children.
 
 use std::process::Stdio;
 
 use anyhow::Context as _;
 use tokio::process::Command;
 
-/// Asks a process to end.
+/// Sends SIGTERM to a process.
 ///
 /// # Errors
 ///
-/// If there is no shell. That the process is gone already is no error.
+/// If there is no shell. A process that has already ended is not an error.
 pub async fn terminate(pid: u32) -> anyhow::Result<()> {
     Command::new("sh")
         .args(["-c", "kill -TERM \"$0\""])

@@ -1,12 +1,12 @@
-//! `holdfast up`: a whole mesh on this machine, from nothing to a first answer.
+//! `holdfast up`: all services on this machine, ready for a first answer.
 //!
 //! 1. [`Plan::make`]: backends, schema, secrets, tenant, key, ports.
-//! 2. [`serve`](serve::serve): the services, in this process or one each, until a signal.
-//! 3. [`welcome`]: once everything is ready, what there is and what to try.
+//! 2. [`serve`](serve::serve): the services, in this process or in one each, until a signal.
+//! 3. [`welcome`]: addresses and examples, once everything is ready.
 //!
-//! With `--detach` step 2 happens in a child that outlives this process. Whoever serves holds the
-//! directory's lock, so a second `up` finds the first, and a crashed one is never mistaken for a
-//! running one.
+//! With `--detach`, step 2 happens in a child that outlives this process. The serving process holds
+//! the directory's lock, so a second `up` finds the first, and a crashed one is never mistaken for
+//! a running one.
 
 mod detach;
 mod plan;
@@ -27,45 +27,45 @@ use crate::{
     screen::Screen,
 };
 
-/// How long everything may take to be ready.
+/// Maximum time until all services are ready.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Run each service as a process of its own, started again when it ends
+    /// Run each service as its own process, restarted when it ends
     #[arg(long)]
     pub split: bool,
 
-    /// How many agent-runners
+    /// Number of agent-runners to start
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub runners: u16,
 
-    /// How many gateways
+    /// Number of gateways to start
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
     pub gateways: u16,
 
-    /// Go on in the background; `holdfast down` stops it
+    /// Run in the background; `holdfast down` stops it
     #[arg(long)]
     pub detach: bool,
 
-    /// The first port of the services, of which the rest follow; 0 lets the system choose
+    /// First port of the services, from which the others follow; 0 lets the system choose
     #[arg(long, default_value_t = 18_789, value_parser = clap::value_parser!(u16).range(0..=60_000))]
     pub port_base: u16,
 
-    /// Threads that do the work, in each process
+    /// Number of worker threads in each process
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub workers: u8,
 
-    /// What `--detach` starts: serves by the plan that is there, with the lock as its stdin
+    /// Internal, used by `--detach`: serves the stored plan, with the lock as stdin
     #[arg(long, hide = true)]
     pub background: bool,
 }
 
-/// `holdfast up`.
+/// Runs `holdfast up`.
 ///
 /// # Errors
 ///
-/// With the step that failed and what to do.
+/// The failure of a step; it says what to do.
 pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error> {
     if args.background {
         let plan = Plan::read(&home)?;
@@ -77,19 +77,19 @@ pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error>
         screen.note(&format!("Holdfast is already running here, as process {}.", state.pid))?;
         return welcome::print(&home, &state, *screen);
     };
-    // Before anything else, so that `down` never takes the process of a crashed `up` for ours.
+    // First of all, so that `down` never takes the pid of a crashed `up` for this one.
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
     Home::forget(&home.state_file());
     let plan = match Plan::make(&args, &home, *screen).await {
         Ok(plan) => plan,
         Err(error) => {
-            // An `up` that failed leaves nothing running; why it failed matters more than this.
+            // Stop the backends. The original failure matters more than a failure to stop them.
             drop(backends::down(&home).await);
             return Err(error.into());
         }
     };
     if args.detach {
-        // If it fails, the process in the background has stopped the backends by itself.
+        // If this fails, the background process has already stopped the backends.
         let state = detach::start(&home, lock, &plan).await?;
         return welcome::print(&home, &state, *screen);
     }
@@ -98,7 +98,7 @@ pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error>
     Ok(served?)
 }
 
-/// Waits until `state.json` is there and is the one that is meant.
+/// Waits until `state.json` exists and satisfies `is_it`.
 async fn wait_for_state(home: &Home, is_it: impl Fn(&State) -> bool) -> anyhow::Result<State> {
     let look = async {
         loop {

@@ -1,4 +1,4 @@
-//! What people read and deploy fits the binary: the image, the compose file, the settings' manual.
+//! The image, the compose file and the settings' manual match the binary.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The settings that a service would run with, given these variables and no others.
+/// Effective settings of a service with these variables and no others.
 fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
     let output = Command::new(HOLDFAST)
         .args([service, "--print-config"])
@@ -85,7 +85,7 @@ fn every_service_takes_the_settings_that_compose_gives_it() {
         let given = compose["services"][service]["environment"].as_object().unwrap();
         let vars: BTreeMap<String, String> = given
             .iter()
-            // The files are made on the other machine; what they are for is what counts here.
+            // The files are created on the other machine; only their purpose matters here.
             .map(|(name, value)| match name.strip_suffix("_FILE") {
                 Some(name) => (name.to_owned(), "given".to_owned()),
                 None => (name.clone(), value.as_str().unwrap().to_owned()),

@@ -1,4 +1,4 @@
-//! The binary reads PDFs for the memory service, within the limits that it gives itself.
+//! The binary reads PDFs for the memory service, within its own limits.
 
 use std::{
     io::Write as _,

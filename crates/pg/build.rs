@@ -1,5 +1,5 @@
-//! Has the crate compiled anew when there is a new migration: the macro that embeds them sees only
-//! those that it knows.
+//! Recompiles the crate when there is a new migration. The macro that embeds the migrations does
+//! not notice new files.
 
 fn main() {
     println!("cargo::rerun-if-changed=../../migrations");

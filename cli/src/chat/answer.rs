@@ -1,7 +1,8 @@
-//! An answer as it comes in, and as it is shown.
+//! State and display of a streamed answer.
 //!
-//! What was printed cannot be taken back. So when a step begins anew on another runner, or an
-//! answer turns out to be another than what was streamed, that is said and the text printed again.
+//! Printed text cannot be removed. If a step restarts on another runner, or a new connection
+//! repeats a step, a remark is printed and then the text again. If the final answer differs from
+//! the streamed text, it is printed in full.
 
 use holdfast_proto::gateway::v1::{ApprovalRequested, Done, RunEvent, run_event::Event};
 
@@ -11,20 +12,20 @@ use crate::{
     screen::{Screen, plain},
 };
 
-/// What is known of an answer so far.
+/// State of an answer while it is streamed.
 #[derive(Debug)]
 pub struct Answer {
     screen: Screen,
     message: String,
     session: String,
     run: String,
-    /// The text of the current step that was printed.
+    /// Printed text of the current step.
     printed: String,
-    /// Whether what was printed last needs a line's end.
+    /// Whether the output does not end with a newline.
     mid_line: bool,
-    /// Whether the next text belongs to a new connection, which may repeat the step.
+    /// Whether the next text comes from a new connection, which may repeat the step.
     is_new_stream: bool,
-    /// Calls that a person was asked about.
+    /// Approvals that are not decided yet.
     asked: Vec<ApprovalRequested>,
     done: Option<Done>,
 }
@@ -44,7 +45,7 @@ impl Answer {
         }
     }
 
-    /// Whether the gateway said that it has the message.
+    /// Whether the gateway has accepted the message.
     pub fn is_accepted(&self) -> bool {
         !self.message.is_empty()
     }
@@ -61,29 +62,29 @@ impl Answer {
         &self.run
     }
 
-    /// How it ended; nothing yet is an outcome that nobody knows.
+    /// Returns the end of the run; the default value if it has not ended.
     pub fn done(&self) -> Done {
         self.done.clone().unwrap_or_default()
     }
 
-    /// The call that a person is to decide about now.
+    /// Returns the approval to decide next.
     pub fn asked(&self) -> Option<ApprovalRequested> {
         self.asked.first().cloned()
     }
 
-    /// The call was decided about.
+    /// Removes the approval that was decided.
     pub fn decided(&mut self) {
         if !self.asked.is_empty() {
             self.asked.remove(0);
         }
     }
 
-    /// The connection is a new one.
+    /// Marks the start of a new connection.
     pub const fn reconnected(&mut self) {
         self.is_new_stream = true;
     }
 
-    /// Takes an event in and shows it; returns whether it was the last.
+    /// Processes and shows an event. Returns whether it was the last one.
     pub fn take(&mut self, event: RunEvent) -> Result<bool, Error> {
         let RunEvent { message_id, session_id, run_id, event, .. } = event;
         for (known, told) in [
@@ -139,7 +140,7 @@ impl Answer {
         Ok(false)
     }
 
-    /// Shows what of the whole answer was not shown yet.
+    /// Shows the part of the final answer that is not shown yet.
     fn finish(&mut self, whole: &str) -> Result<(), Error> {
         match whole.strip_prefix(self.printed.as_str()) {
             Some(rest) => self.show(rest)?,

@@ -1,6 +1,6 @@
-//! Lines of stdin, with or without a terminal.
+//! Lines from stdin, with or without a terminal.
 //!
-//! A thread of its own reads them: tokio's stdin would hold the process until one more line.
+//! A separate thread reads them: tokio's stdin would keep the process alive until one more line.
 
 use std::io::{self, IsTerminal as _};
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::{error::Error, screen::Screen};
 
-/// The lines, as they are typed.
+/// Lines, as they are typed.
 pub struct Lines {
     read: mpsc::Receiver<io::Result<String>>,
     screen: Screen,
@@ -36,12 +36,12 @@ impl Lines {
         Ok(Self { read, screen, is_terminal })
     }
 
-    /// The next line, for whoever was asked already; `None` at the end of input.
+    /// Returns the next line without a prompt; `None` at the end of input.
     pub async fn read(&mut self) -> Result<Option<String>, Error> {
         Ok(self.read.recv().await.transpose()?)
     }
 
-    /// The next line; `None` at the end of input or on Ctrl-C.
+    /// Prompts for and returns the next line; `None` at the end of input or on Ctrl-C.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         if self.is_terminal && !self.screen.is_json() {
             self.screen.print("> ")?;

@@ -1,13 +1,13 @@
-//! What somebody is asked about a call, and what they may type.
+//! Texts of approval requests, and the replies that a person may type.
 
 use holdfast_proto::gateway::v1::{ApprovalRequested, Decision};
 
 use crate::screen::plain;
 
-/// How to answer.
 pub const HOW: &str = "type y (this once), a (always) or n (no)";
 
-/// What is shown. The model wrote what the call would do.
+/// Returns the text of an approval request. The summary was written by the model, so control
+/// characters are removed.
 pub fn request(asked: &ApprovalRequested) -> String {
     let ApprovalRequested { slug, tool, summary, left_ms, .. } = asked;
     let summary = plain(summary).replace('\n', " ");
@@ -19,7 +19,7 @@ pub fn request(asked: &ApprovalRequested) -> String {
     )
 }
 
-/// What a line means.
+/// Parses a reply; `None` if it is not one.
 pub fn decision(line: &str) -> Option<Decision> {
     let line = line.trim().to_ascii_lowercase();
     let mut words = line.split_whitespace();

@@ -17,133 +17,134 @@ const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "descri
 
 #[derive(Debug, Subcommand)]
 pub enum Agents {
-    /// List agents
+    /// List all agents of the tenant
     List,
-    /// Show one agent
+    /// Show one agent with its settings
     Show {
-        /// Its name or id
+        /// Name or id of the agent
         agent: String,
     },
-    /// Make an agent
+    /// Create an agent, from options or a template
     Create {
-        /// Its name: letters, digits, `_` and `-`
+        /// Name of the agent: letters, digits, `_` and `-`
         name: String,
-        /// Make it ready for one kind of work; what is said besides goes before that
+        /// Template for one kind of work; other options override it
         #[arg(long, value_parser = template::NAMES)]
         template: Option<String>,
         #[command(flatten)]
         changes: Box<Changes>,
     },
-    /// Change an agent; what is not said stays
+    /// Change an agent; options that are not given stay unchanged
     Update {
-        /// Its name or id
+        /// Name or id of the agent
         agent: String,
         #[command(flatten)]
         changes: Box<Changes>,
     },
-    /// What agents have others do for them: list, stop, send
+    /// List, stop and message the subagents of agents
     #[command(subcommand)]
     Runs(Subagents),
-    /// Write an agent to a file: what it is told, its tools, and the rule that leads to it
+    /// Export an agent to a file: instructions, tools and its routing rule
     Export {
-        /// Its name or id
+        /// Name or id of the agent
         agent: String,
-        /// The file; `-` is stdout [default: the name with .skill.yaml]
+        /// The file to write; `-` is stdout [default: the name with .skill.yaml]
         to: Option<String>,
-        /// The package's version
+        /// Version that is written into the package
         #[arg(long, default_value = "1.0")]
         package_version: String,
-        /// Who wrote it
+        /// Author that is written into the package
         #[arg(long, default_value = "", hide_default_value = true)]
         author: String,
     },
-    /// Make the agent of a `.skill.yaml`; its rule is off until you approve it
+    /// Import an agent from a `.skill.yaml`; its routing rule is off until you approve it
     Import {
-        /// The file; `-` is stdin
+        /// The file to read; `-` is stdin
         from: String,
     },
-    /// Turn on the rules of an agent that was imported
+    /// Enable the routing rules of an imported agent
     Approve {
-        /// Its name or id
+        /// Name or id of the agent
         agent: String,
     },
-    /// Delete an agent
+    /// Delete an agent by its name or id
     Delete {
-        /// Its name or id
+        /// Name or id of the agent
         agent: String,
     },
 }
 
-/// What an agent is.
+/// Settings of an agent that `create` and `update` accept
 #[derive(Debug, Args)]
 pub struct Changes {
-    /// What it is for, in a sentence that other agents read
+    /// Purpose of the agent, in one sentence for other agents
     #[arg(long)]
     description: Option<String>,
-    /// How it is to behave: text, `@file`, or `-` for stdin
+    /// Instructions for its behaviour: text, `@file`, or `-` for stdin
     #[arg(long)]
     instructions: Option<String>,
-    /// Its model, as `provider:id` or an alias; empty takes the tenant's default
+    /// Model, as `provider:id` or an alias; empty uses the tenant's default
     #[arg(long)]
     model: Option<String>,
-    /// Make it the one that answers where no other is named
+    /// Make this the default agent, which answers if no other is chosen
     #[arg(long)]
     default: bool,
-    /// What happens to input while it runs
+    /// Queue mode: what happens to input while a turn runs
     #[arg(long, value_parser = ["steer", "followup", "collect", "interrupt"])]
     queue_mode: Option<String>,
-    /// Which direct messages share a session
+    /// Scope of a session for direct messages
     #[arg(long, value_parser = ["main", "per-peer", "per-channel-peer", "per-account-channel-peer"])]
     dm_scope: Option<String>,
-    /// Whether a group's members share a session
+    /// Whether all members of a group share one session
     #[arg(long, value_parser = ["group", "group-user"])]
     group_scope: Option<String>,
-    /// How long `collect` waits for more, in milliseconds
+    /// Time that queue mode `collect` waits for more input, in milliseconds
     #[arg(long)]
     debounce_ms: Option<u32>,
-    /// Its time zone, as `Europe/Oslo`
+    /// Time zone of the agent, for example `Europe/Oslo`
     #[arg(long)]
     time_zone: Option<String>,
-    /// The tools that it may use, separated by commas; `all` for all
+    /// Tools that the agent may use, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
     tools: Option<Vec<String>>,
-    /// Other agents that it may give tasks to, separated by commas; `all` or `none`
+    /// Agents that may run as its subagents, separated by commas; `all` or `none`
     #[arg(long, value_delimiter = ',')]
     spawns: Option<Vec<String>>,
-    /// Models that are asked in turn if its own does not answer, separated by commas; or `none`
+    /// Fallback models, tried in order if its own fails, separated by commas; or `none`
     #[arg(long, value_delimiter = ',')]
     fallbacks: Option<Vec<String>>,
-    /// How much its prompt holds
+    /// Strategy that decides how much its prompt contains
     #[arg(long, value_parser = ["full", "lite", "custom"])]
     context: Option<String>,
-    /// The only tools that its prompt offers, separated by commas; `all` for all
+    /// The only tools in its prompt, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
     context_tools: Option<Vec<String>>,
-    /// Tools that its prompt does not offer, separated by commas; `none` for none
+    /// Tools left out of its prompt, separated by commas; `none` for none
     #[arg(long, value_delimiter = ',')]
     context_without_tools: Option<Vec<String>>,
-    /// The only skills that its prompt tells of, separated by commas; `all` for all
+    /// The only skills in its prompt, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
     context_skills: Option<Vec<String>>,
-    /// Skills that its prompt does not tell of, separated by commas; `none` for none
+    /// Skills left out of its prompt, separated by commas; `none` for none
     #[arg(long, value_delimiter = ',')]
     context_without_skills: Option<Vec<String>>,
-    /// Whether skills are recommended for each message: yes, no, or the model that chooses
+    /// Recommend skills for each message: yes, no, or the model that chooses them
     #[arg(long, value_name = "yes|no|MODEL")]
     recommend_skills: Option<String>,
-    /// What channel, keywords, history and recency weigh then, as in 40,30,20,10
+    /// Weights of channel, keywords, history and recency for these recommendations, for example
+    /// 40,30,20,10
     #[arg(long, value_delimiter = ',')]
     skill_weights: Option<Vec<u32>>,
-    /// Whether its prompt holds what it noted: yes, no, or auto
+    /// Whether its prompt contains its notes: yes, no, or auto
     #[arg(long, value_parser = ["yes", "no", "auto"])]
     context_memory: Option<String>,
-    /// Whether its prompt says what runs it: yes, no, or auto
+    /// Whether its prompt describes its runtime: yes, no, or auto
     #[arg(long, value_parser = ["yes", "no", "auto"])]
     context_runtime: Option<String>,
-    /// A set of tools for its subagents, as `name=tool,tool`; `name=` removes it
+    /// Set of tools for its subagents, as `name=tool,tool`; `name=` removes the set
     #[arg(long = "bundle")]
     bundles: Vec<String>,
-    /// How long it waits for a person's approval, in seconds; 0 is as usual
+    /// Time that a tool call waits for approval, in seconds; 0 for the default
     #[arg(long)]
     approval_timeout: Option<u32>,
     #[command(flatten)]
@@ -199,7 +200,7 @@ async fn get(client: &Client, agent: String) -> Result<Agent, Error> {
 }
 
 impl Changes {
-    /// The agent with what was said, and otherwise as it is.
+    /// Returns the agent with the given options applied.
     fn apply(self, mut agent: Agent) -> Result<Agent, Error> {
         let texts = [
             (&mut agent.description, self.description),

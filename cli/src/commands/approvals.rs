@@ -15,47 +15,47 @@ const RULE_COLUMNS: [&str; 5] = ["id", "agent", "tool", "pattern", "last_used_at
 
 #[derive(Debug, Subcommand)]
 pub enum Approvals {
-    /// List approvals, newest first
+    /// List approvals, pending and decided, newest first
     List {
-        /// Only those in this state
+        /// Show only approvals in this state
         #[arg(long, default_value = "", hide_default_value = true,
               value_parser = ["", "pending", "allowed_once", "allowed_always", "denied", "expired"],
               hide_possible_values = true)]
         state: String,
-        /// Only this session's
+        /// Show only approvals of this session
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
-        /// How many
+        /// Maximum number of approvals to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Show one approval, with exactly what would be done
+    /// Show one approval with the complete call
     Show {
-        /// Its id, or the last eight characters of it
+        /// Id of the approval, or its last eight characters
         approval: String,
     },
-    /// Let a call through that waits for it
+    /// Allow a tool call that waits for approval
     Allow {
-        /// Its id, or the last eight characters of it
+        /// Id of the approval, or its last eight characters
         approval: String,
-        /// Let calls like it through from now on, without asking
+        /// Also allow similar calls from now on, without approval
         #[arg(long)]
         always: bool,
     },
-    /// Do not let a call through that waits for it
+    /// Deny a tool call that waits for approval
     Deny {
-        /// Its id, or the last eight characters of it
+        /// Id of the approval, or its last eight characters
         approval: String,
     },
-    /// List what `--always` allowed
+    /// List the rules that `--always` created
     Rules {
-        /// Only this agent's
+        /// Show only rules of this agent
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
     },
-    /// Take back what `--always` allowed
+    /// Delete a rule that `--always` created
     Forget {
-        /// The rule's id
+        /// Id of the rule, as `rules` shows it
         rule: String,
     },
 }

@@ -13,13 +13,13 @@ const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd",
 
 #[derive(Debug, Subcommand)]
 pub enum Budgets {
-    /// List budgets, and what was used of them today
+    /// List budgets and today's usage
     List,
-    /// Say what may be used in a day of UTC
+    /// Limit the usage per day (UTC)
     Set {
         #[command(flatten)]
         of: Of,
-        /// Tokens read and written
+        /// Maximum number of tokens, input and output together
         #[arg(
             long,
             required_unless_present = "usd",
@@ -27,21 +27,21 @@ pub enum Budgets {
             hide_default_value = true
         )]
         tokens: u64,
-        /// US dollars, by the prices that `models list` shows
+        /// Maximum cost in US dollars, by the prices that `models list` shows
         #[arg(long)]
         usd: Option<f64>,
     },
-    /// Let any amount be used
+    /// Remove the limit of an agent or the tenant
     Unset {
         #[command(flatten)]
         of: Of,
     },
 }
 
-/// Whose budget.
+/// The owner of a budget
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent's name or id [default: the whole tenant]
+    /// Name or id of the agent [default: the whole tenant]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
 }
@@ -74,14 +74,14 @@ impl Budgets {
     }
 }
 
-/// Millionths of a dollar.
+/// Converts US dollars to millionths of a dollar.
 fn micros(dollars: f64) -> Result<u64, Error> {
     let micros = format!("{:.0}", dollars * 1_000_000.0);
     let wrong = || Error::Usage(format!("{dollars} is no amount: write US dollars, as 2.50"));
     micros.parse().ok().filter(|micros| *micros > 0).ok_or_else(wrong)
 }
 
-/// An amount of money, as people read it.
+/// Formats millionths of a dollar as US dollars, with at least two decimals.
 pub fn dollars(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     let cents = text.len() - 4;

@@ -13,23 +13,23 @@ const COLUMNS: [&str; 4] = ["name", "stages", "shipped", "description"];
 
 #[derive(Debug, Subcommand)]
 pub enum Chains {
-    /// List chains
+    /// List all chains of the tenant
     List,
-    /// Show one chain, as it is written
+    /// Show one chain with its specification
     Show {
-        /// Its name
+        /// Name of the chain, as `list` shows it
         name: String,
     },
-    /// Make a chain, or replace what one is
+    /// Create or replace a chain
     Put {
-        /// Its name: a-z, 0-9, `_` and `-`
+        /// Name of the chain: a-z, 0-9, `_` and `-`
         name: String,
-        /// What it is, in JSON: text, `@file`, or `-` for stdin
+        /// Specification in JSON: text, `@file`, or `-` for stdin
         spec: String,
     },
-    /// Delete a chain
+    /// Delete a chain by its name
     Delete {
-        /// Its name
+        /// Name of the chain, as `list` shows it
         name: String,
     },
 }

@@ -13,49 +13,49 @@ const COLUMNS: [&str; 5] = ["id", "channel", "name", "enabled", "created_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Channels {
-    /// List channel accounts
+    /// List the channel accounts of the tenant
     List {
-        /// Only of this channel
+        /// Show only accounts of this channel
         #[arg(long, default_value = "", hide_default_value = true)]
         channel: String,
     },
     /// Connect a bot or a webhook
     Add {
-        /// telegram or webhook
+        /// The channel: telegram or webhook
         channel: String,
-        /// What to call it; `default` is what bindings mean when they name none
+        /// Name of the account; bindings without an account mean `default`
         #[arg(long, default_value = "default")]
         name: String,
         #[command(flatten)]
         content: Content,
     },
-    /// Change an account; what is not said stays
+    /// Change an account; options that are not given stay unchanged
     Update {
-        /// Its id
+        /// Id of the account, as `list` shows it
         id: String,
-        /// What to call it
+        /// New name of the account
         #[arg(long)]
         name: Option<String>,
-        /// Let it take messages, or not
+        /// Whether the account accepts messages: true or false
         #[arg(long)]
         enabled: Option<bool>,
         #[command(flatten)]
         content: Content,
     },
-    /// Remove an account
+    /// Remove a channel account by its id
     Remove {
-        /// Its id
+        /// Id of the account, as `list` shows it
         id: String,
     },
 }
 
-/// What an account holds.
+/// Settings and secrets of an account
 #[derive(Debug, Args)]
 pub struct Content {
-    /// Settings as JSON, `@file`, or `-` for stdin; docs/channels.md has the fields
+    /// Settings as JSON, `@file`, or `-` for stdin; docs/channels.md lists the fields
     #[arg(long)]
     settings: Option<String>,
-    /// Who may write, as the channel names them, separated by commas; `*` is everybody
+    /// Senders that may write, by the channel's ids, separated by commas; `*` for everybody
     #[arg(long, value_delimiter = ',')]
     allow: Option<Vec<String>>,
     /// Secrets as JSON, `@file`, or `-` for stdin
@@ -120,7 +120,7 @@ async fn list(client: &Client, channel: String) -> Result<Vec<Account>, Error> {
 }
 
 impl Content {
-    /// The settings that were said, over those that are there; `None` if none were.
+    /// Returns the given settings merged over the existing ones; `None` if no option was given.
     fn settings(&self, there: &str) -> Result<Option<String>, Error> {
         let said = self.settings.as_deref().map(given::json).transpose()?;
         let Some(allow) = &self.allow else { return Ok(said.map(|said| said.to_string())) };
@@ -133,7 +133,7 @@ impl Content {
         Ok(Some(settings.to_string()))
     }
 
-    /// As JSON; empty where none are said.
+    /// Returns the secrets as JSON; empty if none are given.
     fn secrets(&self) -> Result<String, Error> {
         if let Some(token) = &self.token {
             return Ok(json!({"token": given::secret(token)?}).to_string());

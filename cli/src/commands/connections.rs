@@ -9,39 +9,40 @@ use serde_json::{Map, Value, json};
 use super::{given, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
-/// What a connection may lead to.
+/// Kinds of connections.
 const KINDS: [&str; 3] = ["caldav", "smtp", "notion"];
 
 const COLUMNS: [&str; 6] = ["name", "kind", "agent", "used_by", "has_secret", "settings"];
 
 #[derive(Debug, Subcommand)]
 pub enum Connections {
-    /// List connections
+    /// List all connections of the tenant
     List,
-    /// Set a connection up, or replace what one of that name is
+    /// Create or replace a connection
     Add {
-        /// Its name, as `anna-calendar`
+        /// Name of the connection, for example `anna-calendar`
         name: String,
-        /// What it leads to
+        /// Kind of service to connect to
         #[arg(value_parser = KINDS)]
         kind: String,
-        /// A setting, as `url=https://dav.example.com/anna/home/`; may be repeated
+        /// A setting, for example `url=https://dav.example.com/anna/home/`; may be repeated
         #[arg(long = "set", value_name = "NAME=VALUE")]
         set: Vec<String>,
-        /// The password or token: `@file`, `-` for stdin, or the secret itself; without it the
-        /// stored one stays
+        /// Password or token: `@file`, `-` for stdin, or the secret itself; without it the stored
+        /// one is kept
         #[arg(long, env = "HOLDFAST_CONNECTION_SECRET", hide_env_values = true)]
         secret: Option<String>,
-        /// The agent that uses it [default: every agent]
+        /// The agent that may use it [default: every agent]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// In whose conversations: `owner`, `everyone`, or a person as `telegram:42`
+        /// Conversations that may use it: those of `owner`, of `everyone`, or of a person such as
+        /// `telegram:42`
         #[arg(long = "for", default_value = "owner")]
         used_by: String,
     },
     /// Delete a connection and its secret
     Remove {
-        /// Its name
+        /// Name of the connection, as `list` shows it
         name: String,
     },
 }
@@ -73,7 +74,7 @@ impl Connections {
     }
 }
 
-/// Settings as an object: a number is one, `to` is a list, all else are texts.
+/// Parses settings into a JSON object. `port` becomes a number, `to` a list, all others strings.
 fn settings(given: &[String]) -> Result<Value, Error> {
     let mut settings = Map::new();
     for pair in given {

@@ -16,33 +16,34 @@ const COLUMNS: [&str; 8] =
 
 #[derive(Debug, Subcommand)]
 pub enum Credentials {
-    /// List keys, and how each of them does
+    /// List keys and their states
     List,
-    /// Keep a further key of a provider
+    /// Add or replace a key of a provider
     Add {
-        /// The provider's name
+        /// Name of the provider, for example `openai`
         provider: String,
-        /// What to call the key
+        /// Name for the key, for example `work`
         name: String,
         /// The key or token: `@file`, or `-` for stdin
         #[arg(long, env = "HOLDFAST_CREDENTIAL", hide_env_values = true, default_value = "-")]
         secret: String,
-        /// What it is
+        /// Kind of secret that is stored
         #[arg(long, default_value = "api_key", value_parser = ["api_key", "token", "oauth"])]
         kind: String,
-        /// When a token or an access token ends, as `2027-01-31T00:00:00Z`
+        /// Expiry of a token or an access token, for example `2027-01-31T00:00:00Z`
         #[arg(long)]
         expires: Option<Timestamp>,
-        /// The refresh token of `oauth`: `@file`
+        /// Refresh token of kind `oauth`: `@file`
         #[arg(long, env = "HOLDFAST_CREDENTIAL_REFRESH", hide_env_values = true)]
         refresh: Option<String>,
-        /// Where the refresh token is exchanged [default: the provider kind's own, if it has one]
+        /// URL where the refresh token is exchanged [default: that of the provider's kind, if it
+        /// has one]
         #[arg(long, requires = "refresh")]
         token_url: Option<String>,
-        /// The client that the refresh token was given to
+        /// OAuth client id to which the refresh token belongs
         #[arg(long, requires = "refresh")]
         client_id: Option<String>,
-        /// The client's secret, if it has one: `@file`
+        /// OAuth client secret, if the client has one: `@file`
         #[arg(
             long,
             env = "HOLDFAST_CREDENTIAL_CLIENT_SECRET",
@@ -51,28 +52,28 @@ pub enum Credentials {
         )]
         client_secret: Option<String>,
     },
-    /// Forget a key; `default` is the one that the provider was set up with
+    /// Delete a key; `default` is the one set by `providers put`
     Remove {
-        /// The provider's name
+        /// Name of the provider, for example `openai`
         provider: String,
-        /// The key's name
+        /// Name of the key, as `list` shows it
         name: String,
     },
-    /// Say which keys take part; without names all do
+    /// Choose the keys to use; without names, all of them
     Order {
-        /// The provider's name
+        /// Name of the provider, for example `openai`
         provider: String,
-        /// The keys' names
+        /// Names of the keys, in order of preference
         names: Vec<String>,
-        /// Try them in this order [default: the one that rested longest first]
+        /// Always try them in this order [default: the one that was unused for longest first]
         #[arg(long)]
         strict: bool,
     },
-    /// Forget what went wrong with a key, so that it is used again at once
+    /// Clear the failures of a key, so that it is used again at once
     Enable {
-        /// The provider's name
+        /// Name of the provider, for example `openai`
         provider: String,
-        /// The key's name
+        /// Name of the key, as `list` shows it
         name: String,
     },
 }

@@ -22,117 +22,117 @@ const RUN_COLUMNS: [&str; 6] = ["at", "origin", "status", "error", "duration_ms"
 
 #[derive(Debug, Subcommand)]
 pub enum Cron {
-    /// List jobs
+    /// List jobs, of all agents or one
     List {
-        /// Only this agent's, by its name or id
+        /// Show only jobs of this agent, by name or id
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Only of this kind: cron, every, at, heartbeat, reminder, timer, or `all`
+        /// Show only jobs of this kind: cron, every, at, heartbeat, reminder, timer, or `all`
         #[arg(long, default_value = "", hide_default_value = true)]
         kind: String,
     },
-    /// Show a job, with all that it is
+    /// Show a job with all its settings
     Show {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
     },
-    /// Make a job
+    /// Create a job, from options or JSON
     Add {
-        /// Its name, as `morning news`
+        /// Name of the job, for example `morning news`
         name: Option<String>,
         #[command(flatten)]
         what: Box<What>,
-        /// Its agent, by name or id [default: the default agent]
+        /// Name or id of the agent [default: the default agent]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Its id, if it has one already
+        /// Id of the job in another system [default: a new id]
         #[arg(long, default_value = "", hide_default_value = true)]
         id: String,
-        /// All of it as JSON: the text, `@file`, or `-` for stdin
+        /// The whole job as JSON: text, `@file`, or `-` for stdin
         #[arg(long, conflicts_with = "name")]
         json: Option<String>,
-        /// A word of your own: the same request makes the job once
+        /// Idempotency key of your choice: the same request creates the job once
         #[arg(long, default_value = "", hide_default_value = true)]
         request_id: String,
     },
-    /// Change what is said of a job, and nothing else
+    /// Change a job; options that are not given stay unchanged
     Edit {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
-        /// Another name
+        /// New name of the job
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
         what: Box<What>,
-        /// The change as JSON: the text, `@file`, or `-` for stdin
+        /// The change as JSON: text, `@file`, or `-` for stdin
         #[arg(long)]
         json: Option<String>,
     },
-    /// Remove a job, with its log
+    /// Delete a job and its log
     Rm {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
     },
-    /// Run a job now
+    /// Run a job immediately, whenever it is due
     Run {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
-        /// Only if it is due
+        /// Run it only if it is due
         #[arg(long)]
         due: bool,
     },
-    /// How a job went, newest first
+    /// List the runs of a job, newest first
     Runs {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
-        /// How many, 100 at most
+        /// Maximum number of runs to list, at most 100
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// The next times of a job, or of a schedule that is no job's yet
+    /// List the next times of a job, or of a schedule without a job
     Next {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: Option<String>,
         #[command(flatten)]
         schedule: Schedule,
-        /// How many, 100 at most
+        /// Number of times to list, at most 100
         #[arg(long, default_value_t = 5)]
         count: u32,
-        /// On whose clock they are shown besides the job's own [default: the agent's]
+        /// Additional time zone in which the times are shown [default: the agent's]
         #[arg(long = "zone", default_value = "", hide_default_value = true)]
         zone: String,
     },
-    /// Switch a job off
+    /// Pause a job until it is resumed
     Pause {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
     },
-    /// Switch a job on again, from now
+    /// Resume a paused job; missed times are not made up for
     Resume {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
     },
-    /// Run times that are past and of which nothing became
+    /// Run the past times of a job that were missed
     Backfill {
-        /// Its id, or the eight letters and digits at its end
+        /// Id of the job, or its last eight characters
         job: String,
-        /// From here on, as `2026-11-20T00:00:00Z`
+        /// Start of the period, for example `2026-11-20T00:00:00Z`
         #[arg(long)]
         from: Timestamp,
-        /// Before this [default: now]
+        /// End of the period, exclusive [default: now]
         #[arg(long)]
         until: Option<Timestamp>,
     },
-    /// How many jobs there are, and which is next
+    /// Count jobs and show the next one
     Status,
-    /// Tell an agent's main conversation something
+    /// Send a text to an agent's main conversation
     Wake {
-        /// What to tell: the text, `@file`, or `-` for stdin
+        /// The text; `@file`, or `-` for stdin
         text: String,
-        /// By a turn at once, and not with the next one
+        /// Start a turn at once, instead of adding the text to the next turn
         #[arg(long)]
         now: bool,
-        /// The agent, by name or id [default: the default agent]
+        /// Name or id of the agent [default: the default agent]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
     },

@@ -1,4 +1,4 @@
-//! `holdfast dead`: messages that were given up after five attempts.
+//! `holdfast dead`: dead letters, that is messages given up after five attempts.
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
@@ -13,20 +13,20 @@ const COLUMNS: [&str; 5] = ["message_id", "session_id", "died_at", "reason", "te
 
 #[derive(Debug, Subcommand)]
 pub enum Dead {
-    /// List them, newest first
+    /// List dead letters, newest first
     List {
-        /// How many
+        /// Maximum number of dead letters to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Show one, and why it was given up
+    /// Show a dead letter and its reason
     Show {
-        /// Its id
+        /// Id of the message, as `list` shows it
         message: String,
     },
-    /// Accept it anew, at the end of its session's queue
+    /// Accept a message again, at the end of its session's queue
     Requeue {
-        /// Its id
+        /// Id of the message, as `list` shows it
         message: String,
     },
 }

@@ -11,18 +11,18 @@ const COLUMNS: [&str; 7] = ["id", "channel", "chat", "state", "attempt", "reason
 
 #[derive(Debug, Subcommand)]
 pub enum Deliveries {
-    /// List them, newest first
+    /// List the tenant's deliveries, newest first
     List {
-        /// Only in this state; `unknown` may or may not have arrived
+        /// Show only deliveries in this state; `unknown` may or may not have arrived
         #[arg(long, value_parser = ["pending", "sending", "sent", "unknown", "dead"])]
         state: Option<String>,
-        /// How many
+        /// Maximum number of deliveries to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Send one that is unknown or dead once more: it may arrive twice
+    /// Send an unknown or dead delivery again; it may arrive twice
     Resend {
-        /// Its id
+        /// Id of the delivery, as `list` shows it
         id: String,
     },
 }

@@ -20,98 +20,98 @@ const REVISION: [&str; 5] = ["revision", "created_at", "author", "reason", "path
 
 #[derive(Debug, Subcommand)]
 pub enum Files {
-    /// List an agent's files
+    /// List the files of an agent
     List {
         #[command(flatten)]
         of: Of,
-        /// Only what is in this file or folder
+        /// Show only this file or folder
         #[arg(default_value = "", hide_default_value = true)]
         path: String,
-        /// As it was at this revision [default: now]
+        /// Revision of the files [default: the newest]
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         at: i64,
     },
-    /// Write a file to stdout
+    /// Print a file to stdout
     Read {
         #[command(flatten)]
         of: Of,
-        /// Which
+        /// Path of the file in the agent's workspace
         path: String,
-        /// As it was at this revision [default: now]
+        /// Revision of the file [default: the newest]
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         at: i64,
     },
-    /// Write a file from a local one, or from stdin
+    /// Store a local file, or stdin, as a file of the agent
     Write {
         #[command(flatten)]
         of: Of,
         #[command(flatten)]
         why: Why,
-        /// Which
+        /// Path of the file in the agent's workspace
         path: String,
         /// The local file; `-` is stdin
         #[arg(default_value = "-")]
         from: String,
     },
-    /// Delete a file
+    /// Delete a file of an agent
     Delete {
         #[command(flatten)]
         of: Of,
         #[command(flatten)]
         why: Why,
-        /// Which
+        /// Path of the file in the agent's workspace
         path: String,
     },
-    /// Who changed what, when and why
+    /// List changes with author, time and reason
     History {
         #[command(flatten)]
         of: Of,
-        /// Only changes in this file or folder
+        /// Show only changes in this file or folder
         #[arg(default_value = "", hide_default_value = true)]
         path: String,
-        /// At most so many
+        /// Maximum number of changes to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Only before this revision
+        /// Show only changes before this revision
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         before: i64,
     },
-    /// What changed from one revision to another
+    /// Show the differences between two revisions
     Diff {
         #[command(flatten)]
         of: Of,
-        /// From this revision
+        /// The older revision to compare
         from: i64,
-        /// To this one [default: now]
+        /// The newer revision to compare [default: the newest]
         #[arg(default_value_t = 0, hide_default_value = true)]
         to: i64,
-        /// Only in this file or folder
+        /// Show only this file or folder
         #[arg(long, default_value = "", hide_default_value = true)]
         path: String,
     },
-    /// Make files what they were, as a new revision
+    /// Restore files from an old revision, as a new revision
     Restore {
         #[command(flatten)]
         of: Of,
         #[command(flatten)]
         why: Why,
-        /// What they were at this revision
+        /// Revision from which the files are restored
         revision: i64,
-        /// Only this file or folder [default: all]
+        /// Restore only this file or folder [default: all]
         #[arg(default_value = "", hide_default_value = true)]
         path: String,
     },
-    /// Write all files to a local `.tar.gz`
+    /// Export all files to a local `.tar.gz`
     Export {
         #[command(flatten)]
         of: Of,
         /// The local file; `-` is stdout
         to: String,
-        /// As they were at this revision [default: now]
+        /// Revision of the files [default: the newest]
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         at: i64,
     },
-    /// Take files in from a local `.tar.gz` or `.tar`
+    /// Import files from a local `.tar.gz` or `.tar`
     Import {
         #[command(flatten)]
         of: Of,
@@ -119,24 +119,24 @@ pub enum Files {
         why: Why,
         /// The local file; `-` is stdin
         from: String,
-        /// Delete what the archive does not have
+        /// Delete files that the archive does not contain
         #[arg(long)]
         replace: bool,
     },
 }
 
-/// Whose files.
+/// The agent whose files are meant
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent [default: the tenant's default one]
+    /// Name or id of the agent [default: the tenant's default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
 }
 
-/// Why something is changed.
+/// The reason that is recorded with a change
 #[derive(Debug, Args)]
 pub struct Why {
-    /// Why, for the history
+    /// Reason of the change, for the history
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
 }
@@ -233,7 +233,7 @@ impl Files {
     }
 }
 
-/// What is in a local file, or comes from stdin.
+/// Reads a local file, or stdin for `-`.
 fn local(from: &str) -> Result<Vec<u8>, Error> {
     if from == "-" {
         let mut content = Vec::new();

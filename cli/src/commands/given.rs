@@ -1,4 +1,4 @@
-//! Values that are too long or too secret for the command line.
+//! Option values that are too long or too secret for the command line.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// The text itself, a file's after `@`, or stdin's for `-`.
+/// Returns the text itself, the content of a file after `@`, or stdin for `-`.
 pub fn text(given: &str) -> Result<String, Error> {
     if given == "-" {
         let mut text = String::new();
@@ -23,15 +23,15 @@ pub fn text(given: &str) -> Result<String, Error> {
     }
 }
 
-/// As [`text`], without the line's end that editors leave behind a secret.
+/// Reads like [`text`], without the trailing newline that editors add to a secret.
 pub fn secret(given: &str) -> Result<String, Error> {
     Ok(text(given)?.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// As [`text`], and it must be JSON.
+/// Reads like [`text`], and parses the text as JSON.
 pub fn json(given: &str) -> Result<Value, Error> {
     serde_json::from_str(&text(given)?).map_err(|error| {
-        // Without the text: it may be a secret.
+        // The error omits the text, which may be a secret.
         Error::Usage(format!("that is no JSON ({error}): write it, `@file`, or `-` for stdin"))
     })
 }

@@ -17,53 +17,53 @@ const NEXT: [&str; 2] = ["utc", "local"];
 
 #[derive(Debug, Subcommand)]
 pub enum Heartbeat {
-    /// Show how an agent's heartbeat stands
+    /// Show the state of an agent's heartbeat
     Status {
         #[command(flatten)]
         of: Of,
     },
-    /// What came of the last ones
+    /// List the outcomes of past heartbeats, newest first
     Events {
         #[command(flatten)]
         of: Of,
-        /// How many
+        /// Maximum number of heartbeats to list
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// What came of the last one
+    /// Show the outcome of the last heartbeat
     Last {
         #[command(flatten)]
         of: Of,
     },
-    /// Have it beat now
+    /// Run an agent's heartbeat immediately
     Run {
         #[command(flatten)]
         of: Of,
     },
-    /// When it beats next
+    /// List the next times of the heartbeat
     Next {
         #[command(flatten)]
         of: Of,
-        /// How many times
+        /// Number of times to list
         #[arg(long, default_value_t = 5)]
         count: u32,
     },
-    /// Switch it on
+    /// Switch an agent's heartbeat on
     On {
         #[command(flatten)]
         of: Of,
     },
-    /// Switch it off
+    /// Switch an agent's heartbeat off
     Off {
         #[command(flatten)]
         of: Of,
     },
 }
 
-/// Whose heart.
+/// The agent whose heartbeat is meant
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent's name or id [default: the default agent]
+    /// Name or id of the agent [default: the default agent]
     #[arg(default_value = "", hide_default_value = true)]
     agent: String,
 }
@@ -150,7 +150,7 @@ fn view(status: &GetHeartbeatResponse) -> Value {
     })
 }
 
-/// A time in UTC and in the agent's zone.
+/// Returns a time in UTC and in the agent's time zone.
 fn next(at: &prost_types::Timestamp, zone: &str) -> Value {
     let local = jiff::Timestamp::new(at.seconds, at.nanos)
         .ok()

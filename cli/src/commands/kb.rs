@@ -26,99 +26,99 @@ const FOUND: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
 
 #[derive(Debug, Subcommand)]
 pub enum Kb {
-    /// Search the knowledge base
+    /// Search the knowledge base by words and meaning
     Search {
-        /// What to look for
+        /// Words or a question to search for
         query: String,
-        /// What this agent would find [default: what all agents do]
+        /// Search as this agent [default: articles for all agents]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Only articles with this tag; may be repeated
+        /// Show only articles with this tag; may be repeated
         #[arg(long = "tag")]
         tags: Vec<String>,
-        /// At most so many
+        /// Maximum number of articles to find
         #[arg(long, default_value_t = 10)]
         limit: u32,
     },
-    /// Add an article: a text, Markdown, HTML or PDF file
+    /// Add an article from a text, Markdown, HTML or PDF file
     ///
     /// holdfast kb ingest manual.pdf --source "the maker's site" --tag printer
     #[command(visible_alias = "add")]
     Ingest {
         /// The local file; `-` is stdin
         from: String,
-        /// Where it is from: an address, a file, a person [default: the file's name]
+        /// Source of the article: an address, a file, a person [default: the file's name]
         #[arg(long, default_value = "", hide_default_value = true)]
         source: String,
-        /// Its title [default: its first heading]
+        /// Title of the article [default: its first heading]
         #[arg(long, default_value = "", hide_default_value = true)]
         title: String,
-        /// Its media type, as `text/html` [default: guessed]
+        /// Media type, for example `text/html` [default: guessed]
         #[arg(long = "type", default_value = "", hide_default_value = true)]
         media_type: String,
-        /// A tag; may be repeated
+        /// Tag of the article; may be repeated
         #[arg(long = "tag")]
         tags: Vec<String>,
-        /// Whose words it is
+        /// Author that is recorded with the article
         #[arg(long, default_value = "", hide_default_value = true)]
         author: String,
-        /// For this agent alone [default: for all agents]
+        /// Add it for this agent only [default: for all agents]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
     },
-    /// Change an article; its versions before are kept
+    /// Change an article; earlier versions are kept
     Update {
-        /// Its id, as `doc_…`
+        /// Id of the article, `doc_…`
         id: String,
-        /// The local file with its new content; `-` is stdin [default: it stays]
+        /// The local file with the new content; `-` is stdin [default: unchanged]
         from: Option<String>,
-        /// Where the change is from: an address, a file, a person
+        /// Source of the change: an address, a file, a person
         #[arg(long)]
         source: String,
-        /// Its new title [default: it stays]
+        /// New title of the article [default: unchanged]
         #[arg(long, default_value = "", hide_default_value = true)]
         title: String,
-        /// The new content's media type [default: guessed]
+        /// Media type of the new content [default: guessed]
         #[arg(long = "type", default_value = "", hide_default_value = true)]
         media_type: String,
-        /// Its new tags; may be repeated [default: they stay]
+        /// New tags; may be repeated [default: unchanged]
         #[arg(long = "tag")]
         tags: Vec<String>,
-        /// The version that the change was made from; refused if it is not the newest any more
+        /// Version on which the change is based; refused if a newer one exists
         #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
         base: u32,
     },
-    /// Show an article
+    /// Show an article with its text
     Get {
-        /// Its id, as `doc_…`
+        /// Id of the article, `doc_…`
         id: String,
-        /// An earlier version [default: the newest]
+        /// Version of the article [default: the newest]
         #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
         at: u32,
     },
-    /// List articles, newest first
+    /// List the articles, newest first
     List {
-        /// Those that this agent has [default: all]
+        /// Show only articles of this agent [default: all]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Only articles with this tag; may be repeated
+        /// Show only articles with this tag; may be repeated
         #[arg(long = "tag")]
         tags: Vec<String>,
-        /// At most so many
+        /// Maximum number of articles to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Go on after this, the `next` of the list before
+        /// Continue after this, the `next` of the previous list
         #[arg(long, default_value = "", hide_default_value = true)]
         after: String,
     },
-    /// Remove an article with all its versions
+    /// Delete an article with all its versions
     Rm {
-        /// Its id, as `doc_…`
+        /// Id of the article, `doc_…`
         id: String,
     },
-    /// Show the versions of an article: who changed it, when, from what
+    /// List the versions of an article: author, time and source
     History {
-        /// Its id, as `doc_…`
+        /// Id of the article, `doc_…`
         id: String,
     },
     #[command(flatten)]
@@ -211,7 +211,7 @@ impl Kb {
     }
 }
 
-/// A local file's content, or stdin's.
+/// Reads a local file, or stdin for `-`.
 fn bytes(from: &str) -> Result<Vec<u8>, Error> {
     if from == "-" {
         let mut bytes = Vec::new();
@@ -221,7 +221,7 @@ fn bytes(from: &str) -> Result<Vec<u8>, Error> {
     fs::read(from).map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))
 }
 
-/// What a file's name says that it is, unless the caller says otherwise.
+/// Returns the given media type, or guesses it from the file name.
 fn media_type_of(given: String, from: &str) -> String {
     if !given.is_empty() {
         return given;

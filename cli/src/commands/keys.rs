@@ -12,13 +12,13 @@ const DAY: u64 = 86_400;
 
 #[derive(Debug, Subcommand)]
 pub enum Keys {
-    /// List keys; the keys themselves are shown to nobody
+    /// List API keys, without their secrets
     List,
-    /// Make a key, which is shown this once
+    /// Create an API key; its secret is shown only once
     Create {
-        /// What it is for, in words
+        /// Purpose of the key, in words
         name: String,
-        /// What it may do: talk, look, change; platform is for whoever runs the platform
+        /// Scopes of the key; `platform` is for operators
         #[arg(
             long = "scope",
             value_delimiter = ',',
@@ -26,13 +26,13 @@ pub enum Keys {
             value_parser = ["chat", "read", "admin", "platform"]
         )]
         scopes: Vec<String>,
-        /// For how many days it counts; 0 is until it is revoked
+        /// Lifetime in days; 0 for no expiry
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3650))]
         days: u64,
     },
-    /// End a key, within 5 s everywhere
+    /// Revoke a key; takes effect everywhere within 5 s
     Revoke {
-        /// Its id
+        /// Id of the key, as `list` shows it
         id: String,
     },
 }

@@ -19,107 +19,108 @@ const FOUND: [&str; 7] = ["score", "meaning", "words", "type", "user", "text", "
 
 #[derive(Debug, Subcommand)]
 pub enum Memory {
-    /// Show what an agent would remember for a person, and how well it fits
+    /// Search the memories that an agent would find for a user, with scores
     ///
     /// holdfast memory search "where does she live" --user telegram:42
     Search {
         #[command(flatten)]
         of: Of,
-        /// What to look for
+        /// Words or a question to search for
         query: String,
-        /// At most so many
+        /// Maximum number of memories to find
         #[arg(long, default_value_t = 10)]
         limit: u32,
-        /// Only memories of this type; may be repeated
+        /// Show only memories of this type; may be repeated
         #[arg(long = "type", value_parser = TYPES)]
         types: Vec<String>,
     },
-    /// List what is remembered, newest first
+    /// List the stored memories, newest first
     List {
         #[command(flatten)]
         of: Of,
-        /// Only of this kind; may be repeated
+        /// Show only memories of this kind; may be repeated
         #[arg(long = "kind", value_parser = KINDS)]
         kinds: Vec<String>,
-        /// Only what came from this session, as `ses_…`
+        /// Show only memories from this session, `ses_…`
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
-        /// What was forgotten or replaced, too
+        /// Include memories that were forgotten or replaced
         #[arg(long)]
         history: bool,
-        /// At most so many
+        /// Maximum number of memories to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Go on after this, the last id of a list that is full
+        /// Continue after this, the last id of the previous list
         #[arg(long, default_value = "", hide_default_value = true)]
         after: String,
     },
-    /// Have an agent remember something
+    /// Save a memory for an agent
     ///
     /// holdfast memory save "likes tea" --user telegram:42 --type preference
     Save {
         #[command(flatten)]
         of: Of,
-        /// What: the text, `@file`, or `-` for stdin
+        /// Text of the memory; `@file`, or `-` for stdin
         text: String,
-        /// What it is
+        /// Type of the memory to save
         #[arg(long = "type", default_value = "fact", value_parser = TYPES)]
         kind: String,
-        /// Whom or what it is about, as `Anna`; a later one of the same takes its place
+        /// Subject of the memory, for example `Anna`; a later memory with the same subject and
+        /// predicate replaces it
         #[arg(long, default_value = "", hide_default_value = true, requires = "predicate")]
         subject: String,
-        /// In which respect, as `lives in`
+        /// Predicate of the memory, for example `lives in`
         #[arg(long, default_value = "", hide_default_value = true, requires = "subject")]
         predicate: String,
-        /// The memory whose place it takes, as `itm_…`
+        /// Id of the memory that this one replaces, `itm_…`
         #[arg(long, default_value = "", hide_default_value = true)]
         replaces: String,
-        /// Where it is from: an address, a system, a person [default: your key]
+        /// Source of the memory: an address, a system, a person [default: your key]
         #[arg(long, default_value = "", hide_default_value = true)]
         source: String,
     },
-    /// Erase one memory
+    /// Erase one memory by its id
     Forget {
-        /// Its id, as `itm_…`
+        /// Id of the memory, `itm_…`
         id: String,
     },
-    /// Erase everything of a person, or all that came from a session
+    /// Erase everything about a user, or everything from a session
     ///
-    /// What was erased is counted by table, and what is left: nothing.
+    /// Prints the number of erased rows by table, and of the rows that are left, which is zero.
     Erase(Erase),
-    /// Show what was erased of sessions and agents that were deleted, newest first
+    /// List the erasures of deleted sessions and agents, newest first
     Erasures {
-        /// Of this one alone, as `ses_…` or `agt_…`
+        /// Show only this one, `ses_…` or `agt_…`
         #[arg(default_value = "", hide_default_value = true)]
         id: String,
-        /// At most so many
+        /// Maximum number of erasures to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Show how much is kept, and how it is found
+    /// Show the number of stored memories and the state of the index
     Status,
 }
 
-/// Whose memory.
+/// The agent and user whose memories are meant
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent [default: the tenant's default one; of a list, every agent]
+    /// Name or id of the agent [default: the tenant's default agent; in lists, every agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
-    /// The person: `owner`, `telegram:42`, `api:anna` [default: nobody in particular; of a list,
-    /// everybody]
+    /// The user: `owner`, `telegram:42`, `api:anna` [default: no particular user; in lists, every
+    /// user]
     #[arg(long, default_value = "", hide_default_value = true)]
     user: String,
 }
 
-/// What is erased.
+/// The user or session to erase
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Erase {
-    /// Everything of this person: `owner`, `telegram:42`, `api:anna`
+    /// Erase everything about this user: `owner`, `telegram:42`, `api:anna`
     #[arg(long)]
     user: Option<String>,
-    /// All that came from this session, as `ses_…`
+    /// Erase everything from this session, `ses_…`
     #[arg(long)]
     session: Option<String>,
 }
@@ -148,7 +149,7 @@ impl Memory {
                 let listed = client.memories().list_memories(client.request(request)).await;
                 let listed = client.answer(listed)?;
                 screen.list(&COLUMNS, listed.memories.into_iter().map(view).collect())?;
-                // As JSON the last id says the same.
+                // In JSON, the last id is visible in the list itself.
                 match listed.next.is_empty() || screen.is_json() {
                     true => Ok(()),
                     false => screen.note(&format!("more: --after {}", listed.next)),
@@ -262,19 +263,19 @@ fn found_view(found: FoundMemory) -> Value {
     view
 }
 
-/// A score, as far as anybody reads it.
+/// Rounds a score to three decimals.
 pub fn rounded(score: f64) -> Value {
     json!((score * 1_000.0).round() / 1_000.0)
 }
 
-/// Where something is from, on a line.
+/// Formats the source of a memory in one line.
 pub fn source(source: Option<&MemorySource>) -> Value {
     let Some(source) = source else { return Value::Null };
     let gap = if source.locator.is_empty() { "" } else { " " };
     json!(format!("{} {}{gap}{}", source.kind, source.name, source.locator))
 }
 
-/// Numbers of rows, by table.
+/// Returns the numbers of rows as an object, by table.
 pub fn counts(counts: &[MemoryCount]) -> Value {
     let pairs = counts.iter().map(|count| (count.what.clone(), json!(count.rows)));
     Value::Object(pairs.collect::<Map<String, Value>>())

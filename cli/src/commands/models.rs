@@ -15,61 +15,61 @@ const COLUMNS: [&str; 8] =
 
 #[derive(Debug, Subcommand)]
 pub enum Models {
-    /// List the models that are known
+    /// List known models and their properties
     List {
-        /// Only what this tenant put itself
+        /// Show only models that this tenant defined
         #[arg(long)]
         own: bool,
     },
-    /// Say what a model is; what is not said is as for a model that nobody knows
+    /// Define a model; options that are not given are as for an unknown model
     Put {
-        /// Which, as `provider:id`
+        /// The model to define, as `provider:id`
         model: String,
         #[command(flatten)]
         card: Card,
     },
-    /// Forget what was put of a model
+    /// Delete the tenant's definition of a model
     Delete {
-        /// Which, as `provider:id`
+        /// The model to define, as `provider:id`
         model: String,
     },
-    /// Give a model a short name, or take one away
+    /// Set or delete an alias of a model
     Alias {
-        /// The short name
+        /// The alias to set or delete
         alias: String,
-        /// The model, as `provider:id` or another alias; without it the name is taken away
+        /// The model, as `provider:id` or another alias; without it the alias is deleted
         model: Option<String>,
     },
 }
 
-/// What a model is.
+/// Properties of a model, such as prices
 #[derive(Debug, Args)]
 pub struct Card {
-    /// All of it, as JSON: text, `@file`, or `-` for stdin; the other options change it
+    /// The whole definition as JSON: text, `@file`, or `-` for stdin; other options override it
     #[arg(long)]
     card: Option<String>,
-    /// Tokens that it reads and writes together
+    /// Size of the context window in tokens, input and output together
     #[arg(long)]
     context: Option<u64>,
-    /// Tokens that it writes at most
+    /// Maximum number of output tokens
     #[arg(long)]
     max_output: Option<u32>,
-    /// It sees pictures
+    /// The model accepts images
     #[arg(long)]
     images: bool,
-    /// It cannot ask for tools
+    /// The model cannot call tools
     #[arg(long)]
     no_tools: bool,
-    /// How it is told how much to think
+    /// Way in which the model's thinking is controlled
     #[arg(long, value_parser = ["no", "budget", "effort", "adaptive", "switch", "marks"])]
     thinking: Option<String>,
-    /// US dollars for a million tokens read
+    /// Price of a million input tokens, in US dollars
     #[arg(long, requires = "output_price")]
     input_price: Option<f64>,
-    /// US dollars for a million tokens read from the provider's cache
+    /// Price of a million input tokens read from the provider's cache, in US dollars
     #[arg(long, requires = "input_price")]
     cached_price: Option<f64>,
-    /// US dollars for a million tokens written
+    /// Price of a million output tokens, in US dollars
     #[arg(long, requires = "input_price")]
     output_price: Option<f64>,
 }
@@ -140,7 +140,7 @@ impl Card {
     }
 }
 
-/// A price as the catalogue has it.
+/// Converts US dollars to thousandths, the unit of the model catalogue.
 fn thousandths(dollars: f64) -> Result<u64, Error> {
     let thousandths = format!("{:.0}", dollars * 1_000.0);
     thousandths

@@ -14,24 +14,25 @@ const COLUMNS: [&str; 6] =
 
 #[derive(Debug, Subcommand)]
 pub enum Nodes {
-    /// List nodes, and which are connected
+    /// List nodes and whether they are connected
     List,
-    /// Set a machine up; the token that it connects with is shown this once
+    /// Create a node; its connection token is shown only once
     Create {
-        /// Its name, as `laptop`
+        /// Name of the node, for example `laptop`
         name: String,
-        /// In whose conversations it may be used: `owner`, `everyone`, or a person as `telegram:42`
+        /// Conversations that may use it: those of `owner`, of `everyone`, or of a person such as
+        /// `telegram:42`
         #[arg(long = "for", default_value = "owner")]
         used_by: String,
     },
-    /// Show what a node offers, and whether it is connected
+    /// Show the allowed commands of a node, and whether it is connected
     Status {
-        /// Its name or id
+        /// Name or id of the node
         node: String,
     },
-    /// End a node's token and its connection
+    /// Revoke a node's token and close its connection
     Remove {
-        /// Its name or id
+        /// Name or id of the node
         node: String,
     },
 }

@@ -1,4 +1,4 @@
-//! `holdfast agents export`, `import` and `approve`: agents as files.
+//! `holdfast agents export`, `import` and `approve`: agents as package files.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::given;
 use crate::{client::Client, error::Error, screen::Screen};
 
-/// Writes an agent to a file, or to stdout.
+/// Exports an agent to a file or to stdout.
 pub async fn export(
     client: &Client,
     screen: &Screen,
@@ -28,7 +28,7 @@ pub async fn export(
     }
 }
 
-/// Makes the agent of a file.
+/// Imports the agent of a file.
 pub async fn import(client: &Client, screen: &Screen, from: &str) -> Result<(), Error> {
     let text = match from {
         "-" => given::text(from)?,
@@ -50,7 +50,7 @@ pub async fn import(client: &Client, screen: &Screen, from: &str) -> Result<(), 
     )
 }
 
-/// Turns on what leads to an agent.
+/// Enables the routing rules of an imported agent.
 pub async fn approve(client: &Client, screen: &Screen, agent: String) -> Result<(), Error> {
     let request = client.request(ApproveAgentRequest { agent });
     let done = client.answer(client.packages().approve_agent(request).await)?;

@@ -9,23 +9,22 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Policies {
-    /// Show what is written about tools
+    /// Show the tool policy of an agent or the tenant
     Get {
         #[command(flatten)]
         of: Of,
     },
-    /// Replace what is written about tools
+    /// Replace the tool policy of an agent or the tenant
     Put {
         #[command(flatten)]
         of: Of,
         /// The policy as JSON: `@file`, `-` for stdin, or the text itself
         document: String,
-        /// The version that the change is based on, as `get` shows it: if it is another by now,
-        /// nothing is stored
+        /// Version on which the change is based, as `get` shows it; refused if a newer one exists
         #[arg(long)]
         base: Option<i64>,
     },
-    /// Say what would be wrong with a policy, and store nothing
+    /// Check a policy for mistakes without storing it
     Check {
         #[command(flatten)]
         of: Of,
@@ -34,10 +33,10 @@ pub enum Policies {
     },
 }
 
-/// Whose policy.
+/// The agent whose policy is meant
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent [default: the tenant's own, which holds for all its agents]
+    /// Name or id of the agent [default: the tenant's own policy, which applies to all its agents]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
 }

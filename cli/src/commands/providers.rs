@@ -9,36 +9,37 @@ use serde_json::{Value, json};
 use super::given;
 use crate::{client::Client, error::Error, screen::Screen};
 
-/// What a provider may speak.
+/// APIs that a provider may have.
 const KINDS: [&str; 6] = ["openai", "openai-responses", "anthropic", "gemini", "ollama", "demo"];
 
 const COLUMNS: [&str; 5] = ["name", "kind", "base_url", "has_key", "default_model"];
 
 #[derive(Debug, Subcommand)]
 pub enum Providers {
-    /// List providers
+    /// List all providers of the tenant
     List,
-    /// Set a provider up, or change it
+    /// Create or change a provider
     Put {
-        /// The first half of its models' names, as `openai` in `openai:gpt-5`
+        /// Name of the provider, the first part of its models' names, for example `openai` in
+        /// `openai:gpt-5`
         name: String,
-        /// What it speaks: `openai` is what every compatible server speaks
+        /// API of the provider; `openai` for every compatible server
         #[arg(long, default_value = "openai", value_parser = KINDS)]
         kind: String,
-        /// Where it is, as `https://host/v1` [default: where the server of this name is known to
-        /// be, as `groq` and `openrouter` are; else the kind's own place]
+        /// Base URL, for example `https://host/v1` [default: the known URL for names such as `groq`
+        /// and `openrouter`, else that of the API's vendor]
         #[arg(long, default_value = "", hide_default_value = true)]
         base_url: String,
-        /// Its API key: `@file`, `-` for stdin, or the key itself; without it the stored one stays
+        /// API key: `@file`, `-` for stdin, or the key itself; without it the stored one is kept
         #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true)]
         api_key: Option<String>,
-        /// A model of it that is to be the tenant's default
+        /// Model of the provider that becomes the tenant's default
         #[arg(long, default_value = "", hide_default_value = true)]
         model: String,
     },
     /// Delete a provider and its key
     Delete {
-        /// Its name
+        /// Name of the provider, as `list` shows it
         name: String,
     },
 }

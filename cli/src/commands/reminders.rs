@@ -13,37 +13,37 @@ const COLUMNS: [&str; 5] = ["id", "at", "content", "auto_continue", "session"];
 
 #[derive(Debug, Subcommand)]
 pub enum Reminders {
-    /// List the reminders that wait for a user
+    /// List the pending reminders of a user
     List {
         /// The user: `owner`, or a person as `telegram:42` or `api:anna`
         #[arg(long = "for", default_value = "owner")]
         user: String,
     },
-    /// Set a reminder
+    /// Create a reminder for a user
     Add {
-        /// When: `9:00`, `2026-12-24 18:00`, `tomorrow 9:00`, `in 20 minutes`
+        /// Time of the reminder: `9:00`, `2026-12-24 18:00`, `tomorrow 9:00`, `in 20 minutes`
         time: String,
-        /// What of
+        /// Text to remind the user of
         content: String,
         /// The user: `owner`, or a person as `telegram:42` or `api:anna`
         #[arg(long = "for", default_value = "owner")]
         user: String,
-        /// Ask the agent when it fires: it may set the next one
+        /// Ask the agent when it fires; the agent may set the next reminder
         #[arg(long)]
         auto_continue: bool,
-        /// The agent, by name or id [default: the default agent]
+        /// Name or id of the agent [default: the default agent]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Where it is said, by its key [default: the user's own conversation]
+        /// Key of the session that gets the reminder [default: the user's own conversation]
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
-        /// The zone of the time, as `Europe/Oslo` [default: the agent's]
+        /// Time zone of the time, for example `Europe/Oslo` [default: the agent's]
         #[arg(long, default_value = "", hide_default_value = true)]
         tz: String,
     },
-    /// Cancel a reminder
+    /// Cancel a pending reminder of a user
     Rm {
-        /// Its id, or the part of it behind the last `_`
+        /// Id of the reminder, or the part after its last `_`
         id: String,
         /// The user: `owner`, or a person as `telegram:42` or `api:anna`
         #[arg(long = "for", default_value = "owner")]

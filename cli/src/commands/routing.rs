@@ -1,4 +1,4 @@
-//! `holdfast routing`: which messages go to which agent, and into which session.
+//! `holdfast routing`: choice of agent and session for a message.
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
@@ -21,96 +21,96 @@ const EXPLAINED: [&str; 5] = ["agent", "session_key", "main_session_key", "match
 
 #[derive(Debug, Subcommand)]
 pub enum Routing {
-    /// Bindings: the most special one that fits decides
+    /// Manage bindings; the most specific one that matches decides
     #[command(subcommand)]
     Bindings(Bindings),
-    /// Rules: where no binding fits, the first one that does
+    /// Manage rules; without a matching binding, the first rule that matches decides
     #[command(subcommand)]
     Rules(Rules),
-    /// Identities: who is the same person on several channels
+    /// Manage identities: accounts of one user on several channels
     #[command(subcommand)]
     Identities(Identities),
-    /// Say where a message would go, and why
+    /// Explain where a message would be routed, and why
     Explain(Explain),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Bindings {
-    /// List bindings
+    /// List all bindings of the tenant
     List,
-    /// Bind a channel, an account, a group or a peer to an agent
+    /// Bind a channel, an account, a group or a person to an agent
     Add(Box<NewBinding>),
-    /// Remove a binding
+    /// Remove a binding by its id
     Remove {
-        /// Its id
+        /// Id of the binding, as `list` shows it
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub struct NewBinding {
-    /// The agent that answers
+    /// Name or id of the agent that answers
     #[arg(long)]
     agent: String,
-    /// The channel
+    /// Channel of the messages
     #[arg(long)]
     channel: String,
-    /// The account's name; `*` is any [default: `default`]
+    /// Name of the channel account; `*` for any [default: `default`]
     #[arg(long, default_value = "", hide_default_value = true)]
     account: String,
-    /// direct, group or channel
+    /// Kind of the peer: direct, group or channel
     #[arg(long, default_value = "", hide_default_value = true)]
     peer_kind: String,
-    /// Whom or what the channel calls so
+    /// The channel's id of the person or group
     #[arg(long, default_value = "", hide_default_value = true)]
     peer: String,
-    /// A server that groups are part of
+    /// The channel's id of the server (guild) that contains the groups
     #[arg(long, default_value = "", hide_default_value = true)]
     guild: String,
-    /// A team that groups are part of
+    /// The channel's id of the team that contains the groups
     #[arg(long, default_value = "", hide_default_value = true)]
     team: String,
-    /// A model chooses who answers, for each message or session; the agent stands in
+    /// Let a model choose the agent, for each message or each session; `--agent` is the fallback
     #[arg(long, value_name = "EACH", value_parser = ["message", "session"])]
     by_model: Option<String>,
-    /// Whom it may choose, besides the agent; may be repeated [default: everybody]
+    /// Agents that the model may choose besides `--agent`; may be repeated [default: all]
     #[arg(long, value_name = "AGENT", value_delimiter = ',', requires = "by_model")]
     among: Vec<String>,
-    /// The model that chooses, as provider:id [default: the agent's]
+    /// Model that chooses, as provider:id [default: the agent's]
     #[arg(long, value_name = "MODEL", requires = "by_model")]
     chooser: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Rules {
-    /// List rules, in order
+    /// List all rules, in order
     List,
-    /// Replace all rules
+    /// Replace all rules by new ones
     Put {
-        /// An array of rules as JSON, as `list --output json` prints it; `@file`, or `-` for stdin
+        /// JSON array of rules, as `list --output json` prints it; `@file`, or `-` for stdin
         rules: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Identities {
-    /// List identities
+    /// List all identities of the tenant
     List,
-    /// Say that a peer is somebody
+    /// Link a channel's user to an identity
     Put {
-        /// What the channel calls them
+        /// The channel's id of the user
         peer: String,
-        /// Who they are, the same on every channel
+        /// Name of the identity, the same on every channel
         canonical: String,
-        /// Only on this channel
+        /// Link the user only on this channel
         #[arg(long, default_value = "", hide_default_value = true)]
         channel: String,
     },
-    /// Forget that a peer is somebody
+    /// Remove the identity of a channel's user
     Remove {
-        /// What the channel calls them
+        /// The channel's id of the user
         peer: String,
-        /// The channel it was said for
+        /// The channel for which the identity was set
         #[arg(long, default_value = "", hide_default_value = true)]
         channel: String,
     },
@@ -118,37 +118,37 @@ pub enum Identities {
 
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// The channel that it comes from
+    /// Channel of the message
     #[arg(long)]
     channel: String,
-    /// The account's name
+    /// Name of the channel account
     #[arg(long, default_value = "default")]
     account: String,
-    /// direct, group or channel
+    /// Kind of the peer: direct, group or channel
     #[arg(long, default_value = "direct")]
     peer_kind: String,
-    /// The person or group
+    /// The channel's id of the person or group
     #[arg(long, default_value = "", hide_default_value = true)]
     peer: String,
-    /// What kind of thing the peer is part of
+    /// Kind of the peer's parent
     #[arg(long, default_value = "", hide_default_value = true)]
     parent_kind: String,
-    /// What the peer is part of
+    /// The channel's id of the peer's parent
     #[arg(long, default_value = "", hide_default_value = true)]
     parent: String,
-    /// The server that the group is part of
+    /// The channel's id of the server (guild) that contains the group
     #[arg(long, default_value = "", hide_default_value = true)]
     guild: String,
-    /// The team that the group is part of
+    /// The channel's id of the team that contains the group
     #[arg(long, default_value = "", hide_default_value = true)]
     team: String,
-    /// Who says it [default: the peer]
+    /// The channel's id of the sender [default: the peer]
     #[arg(long)]
     sender: Option<String>,
-    /// The thread or topic
+    /// The channel's id of the thread or topic
     #[arg(long, default_value = "", hide_default_value = true)]
     thread: String,
-    /// What is said
+    /// Text of the message
     #[arg(long, default_value = "", hide_default_value = true)]
     text: String,
 }
@@ -200,7 +200,7 @@ impl Bindings {
 }
 
 impl NewBinding {
-    /// That a model chooses, if that was said.
+    /// Returns the model route, if `--by-model` was given.
     fn route(&mut self) -> Option<ModelRoute> {
         let each = self.by_model.take()?;
         let among = std::mem::take(&mut self.among);
@@ -281,7 +281,7 @@ impl Explain {
     }
 }
 
-/// A rule as people write it; `tools: null` leaves the agent's own.
+/// Rule in the JSON form that users write. `tools: null` keeps the agent's own tools.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenRule {
@@ -300,7 +300,7 @@ struct WrittenRule {
     disabled: bool,
 }
 
-/// That a model chooses, as people write it.
+/// Model route in the JSON form that users write.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenRoute {

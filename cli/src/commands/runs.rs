@@ -11,18 +11,18 @@ const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "status", "steps", "mod
 
 #[derive(Debug, Subcommand)]
 pub enum Runs {
-    /// List turns, newest first
+    /// List the tenant's turns, newest first
     List {
-        /// Only this session's
+        /// Show only turns of this session
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
-        /// How many
+        /// Maximum number of turns to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Show one turn, step by step
+    /// Show one turn with its steps
     Show {
-        /// Its id
+        /// Id of the turn's run
         run: String,
     },
 }

@@ -12,66 +12,66 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];
-/// What is shown of one session.
+/// Columns of a single session.
 const SHOWN: [&str; 9] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at", "summary"];
 const SURFACE_COLUMNS: [&str; 6] = ["name", "title", "kind", "shown", "version", "content"];
-/// The most that the gateway gives at once.
+/// Maximum number of sessions that the gateway returns per call.
 const PAGE: u32 = 200;
 
 #[derive(Debug, Subcommand)]
 pub enum Sessions {
-    /// List sessions, newest first
+    /// List the tenant's sessions, newest first
     List {
-        /// Only this agent's
+        /// Show only sessions of this agent
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
-        /// Only of this kind: main, dm, group, …
+        /// Show only sessions of this kind: main, dm, group, …
         #[arg(long, default_value = "", hide_default_value = true)]
         kind: String,
-        /// How many
+        /// Maximum number of sessions to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Show one session
+    /// Show one session with its state
     Show {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
-    /// Show what was said and done in a session, newest last
+    /// Show the journal of a session, newest last
     History {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
-        /// How many entries
+        /// Maximum number of entries to show
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        /// Only entries before this one
+        /// Show only entries before this one, by its `seq`
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         before: i64,
     },
-    /// Show what its agent shows beside a session
+    /// Show the canvas of a session
     Canvas {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
-    /// Hold a session and those below it: what runs stops at its next step, input queues
+    /// Pause a session and its subagents: turns stop at their next step, input is queued
     Pause {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
-    /// Let a session go on, and those that were held with it
+    /// Resume a session and those paused with it
     Resume {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
-    /// End the turn that runs; what waits behind it runs next
+    /// Cancel the current turn; waiting messages run next
     Cancel {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
-    /// Delete a session and everything that was said in it
+    /// Delete a session with its whole history
     Delete {
-        /// Its id or key
+        /// Id or key of the session
         session: String,
     },
 }
@@ -137,7 +137,7 @@ fn surface(one: &Surface) -> Value {
     })
 }
 
-/// As many as are asked for, page by page.
+/// Returns up to `limit` sessions, page by page.
 async fn list(client: &Client, agent: &str, kind: &str, limit: u32) -> Result<Vec<Session>, Error> {
     let (mut sessions, mut page_token) = (Vec::new(), String::new());
     let mut left = limit;

@@ -21,38 +21,38 @@ const FOUND: [&str; 4] = ["slug", "registry", "version", "summary"];
 const CHANGE: [&str; 7] = ["at", "action", "skill", "version", "registry", "agent", "actor"];
 const POLICY: [&str; 3] = ["enabled", "registries", "allow_unjudged"];
 
-/// How deep the folders of a skill may nest.
+/// Maximum depth of nested folders in a skill.
 const MOST_DEPTH: usize = 16;
 
 #[derive(Debug, Subcommand)]
 pub enum Skills {
-    /// List the skills of an agent, or those that the tenant shares
+    /// List the skills of an agent, or those shared by the tenant
     List {
         #[command(flatten)]
         of: Of,
     },
-    /// Show one skill: its SKILL.md and its files
+    /// Show a skill: its SKILL.md and its files
     Show {
         #[command(flatten)]
         of: Of,
-        /// Its name
+        /// Name of the skill, as `list` shows it
         name: String,
     },
-    /// Look in the registries for skills that could be installed
+    /// Search the registries for skills to install
     Find {
-        /// What it should do, in a few words
+        /// Purpose of the skill, in a few words
         query: Vec<String>,
-        /// At most so many, up to 20
+        /// Maximum number of results, up to 20
         #[arg(long, default_value_t = 5)]
         limit: u32,
     },
-    /// Install a skill of a registry
+    /// Install a skill from a registry
     Install {
         #[command(flatten)]
         of: Of,
-        /// What it is called there
+        /// Name (slug) of the skill in the registry
         slug: String,
-        /// The registry; the one that `find` names
+        /// Name of the registry, as `find` shows it
         #[arg(
             long,
             required_unless_present = "archive",
@@ -60,60 +60,60 @@ pub enum Skills {
             hide_default_value = true
         )]
         registry: String,
-        /// The address of a ZIP, in place of a registry
+        /// URL of a ZIP archive, instead of a registry
         #[arg(long, conflicts_with = "registry")]
         archive: Option<String>,
-        /// Its version [default: the newest]
+        /// Version to install [default: the newest]
         #[arg(long, default_value = "", hide_default_value = true)]
         at: String,
-        /// Replace the one that is installed
+        /// Replace the skill if it is already installed
         #[arg(long)]
         force: bool,
     },
-    /// Make a skill of a local folder or ZIP, or replace the one of its name
+    /// Create or replace a skill from a local folder or ZIP
     Publish {
         #[command(flatten)]
         of: Of,
-        /// The folder that its SKILL.md is in, or a ZIP of it
+        /// Folder that contains the SKILL.md, or a ZIP archive of it
         from: String,
     },
-    /// Remove a skill
+    /// Remove a skill by its name
     Rm {
         #[command(flatten)]
         of: Of,
-        /// Its name
+        /// Name of the skill, as `list` shows it
         name: String,
     },
-    /// Secrets that the commands of skills are given
+    /// Manage secrets that commands of skills use
     #[command(subcommand)]
     Env(Env),
-    /// Who installed, published or removed which skill, and where it came from
+    /// List who installed, published or removed which skill, and its source
     Audit {
-        /// At most so many
+        /// Maximum number of changes to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Only before this change
+        /// Show only changes before this one, by its id
         #[arg(long, default_value = "", hide_default_value = true)]
         before: String,
     },
-    /// Show or change what may be installed; what is not said stays
+    /// Show or change the policy for installing skills; options that are not given stay unchanged
     Policy {
         /// Whether skills may be installed: yes or no
         #[arg(long, value_parser = ["yes", "no"])]
         install: Option<String>,
-        /// The registries that they may come from, separated by commas; `all` or `none`
+        /// Registries from which skills may be installed, separated by commas; `all` or `none`
         #[arg(long, value_delimiter = ',')]
         registries: Option<Vec<String>>,
-        /// Whether skills that nobody has judged may be installed: yes or no
+        /// Whether skills without a security verdict may be installed: yes or no
         #[arg(long, value_parser = ["yes", "no"])]
         unjudged: Option<String>,
     },
 }
 
-/// Whose skills.
+/// The agent whose skills are meant
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent's name or id [default: what the tenant shares among its agents]
+    /// Name or id of the agent [default: the skills that all agents of the tenant share]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
 }
@@ -235,7 +235,7 @@ impl Skills {
     }
 }
 
-/// A skill of this machine.
+/// Reads a skill from a local folder or ZIP.
 fn read(from: &Path) -> Result<PutSkillRequest, Error> {
     let unreadable = |path: &Path, error: std::io::Error| {
         Error::Usage(format!("cannot read {}: {error}", path.display()))
@@ -255,7 +255,7 @@ fn read(from: &Path) -> Result<PutSkillRequest, Error> {
                 return Err(Error::Usage(format!("{} has a name that is not UTF-8", at.display())));
             };
             let path = format!("{below}{name}");
-            // Of the entry itself: what a link leads to is no part of a skill.
+            // Type of the entry itself: a link's target is not part of the skill.
             let kind = entry.file_type().map_err(|error| unreadable(&at, error))?;
             if kind.is_dir() && depth < MOST_DEPTH {
                 folders.push((at, format!("{path}/"), depth + 1));

@@ -30,7 +30,7 @@ pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
     )
 }
 
-/// In the order of their names.
+/// Returns the counts as an object, sorted by name.
 fn counts(counts: HashMap<String, i64>) -> Value {
     let mut counts: Vec<(String, i64)> = counts.into_iter().collect();
     counts.sort();

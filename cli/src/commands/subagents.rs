@@ -1,4 +1,4 @@
-//! `holdfast agents runs`: what agents have others do for them.
+//! `holdfast agents runs`: subagents and their tasks.
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
@@ -13,30 +13,30 @@ const COLUMNS: [&str; 6] = ["label", "status", "seconds", "tokens", "step", "ses
 
 #[derive(Debug, Subcommand)]
 pub enum Subagents {
-    /// List subagents, newest first
+    /// List the tenant's subagents, newest first
     List {
-        /// Only those of this session: its id or key
+        /// Show only subagents of this session, by its id or key
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
-        /// Only those that have not ended
+        /// Show only subagents that still run
         #[arg(long)]
         running: bool,
-        /// How many
+        /// Maximum number of subagents to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// End a subagent; whoever asked for it is told
+    /// Stop a subagent and notify its requester
     Stop {
-        /// Its session's id or key
+        /// Id or key of the subagent's session
         session: String,
     },
-    /// Say something to a subagent
+    /// Send a message to a subagent
     Send {
-        /// Its session's id or key
+        /// Id or key of the subagent's session
         session: String,
-        /// What to say: text, `@file`, or `-` for stdin
+        /// The message: text, `@file`, or `-` for stdin
         text: String,
-        /// The same for the same message, so that it is said once
+        /// Idempotency key of your choice: the same message is sent once
         #[arg(long, default_value = "", hide_default_value = true)]
         request_id: String,
     },

@@ -1,4 +1,4 @@
-//! `holdfast tenants`, which need the scope `platform`.
+//! `holdfast tenants`. Needs the scope `platform`.
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
@@ -13,27 +13,27 @@ const COLUMNS: [&str; 7] = ["name", "state", "rate", "weight", "cap", "created_a
 
 #[derive(Debug, Subcommand)]
 pub enum Tenants {
-    /// List tenants
+    /// List all tenants of the platform
     List,
-    /// Make a tenant with an agent `main` and a first key, which is shown this once
+    /// Create a tenant with an agent `main` and a first API key, which is shown only once
     Create {
-        /// Its name: a-z, 0-9, `_` and `-`
+        /// Name of the tenant: a-z, 0-9, `_` and `-`
         name: String,
     },
-    /// Change a tenant; what is not said stays
+    /// Change a tenant; options that are not given stay unchanged
     Update {
-        /// Its name or id
+        /// Name or id of the tenant
         tenant: String,
-        /// Whether its keys and channels count
+        /// State of the tenant; keys and channels of a suspended tenant do not work
         #[arg(long, value_parser = ["active", "suspended"])]
         state: Option<String>,
-        /// Requests a minute that its keys may make together
+        /// Maximum number of requests per minute, for all its keys together
         #[arg(long)]
         rate: Option<u32>,
-        /// Its share of the runners beside others', 1 to 100
+        /// Share of the runners relative to other tenants, 1 to 100
         #[arg(long)]
         weight: Option<u32>,
-        /// Sessions that may be ready or running at once
+        /// Maximum number of sessions that are ready or running at once
         #[arg(long)]
         cap: Option<u32>,
     },

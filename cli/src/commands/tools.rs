@@ -10,48 +10,49 @@ const COLUMNS: [&str; 3] = ["tool", "decision", "summary"];
 
 #[derive(Debug, Subcommand)]
 pub enum Tools {
-    /// List the tools that there are, and whether an agent may use them
+    /// List all tools and whether an agent may use them
     List {
         #[command(flatten)]
         whom: For,
     },
-    /// Say of each tool which layer of the policy decided, and why
+    /// Explain for each tool which layer of the policy decided, and why
     Explain {
         #[command(flatten)]
         whom: For,
-        /// Only this tool, by any of its names
+        /// Show only this tool, by any of its names
         tool: Option<String>,
     },
 }
 
-/// For whom, where and when.
+/// Agent, conversation and user for which tools are evaluated
 #[derive(Debug, Default, Args)]
 pub struct For {
-    /// The agent [default: the session's, else the tenant's default one]
+    /// Name or id of the agent [default: the session's, else the tenant's default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
-    /// As in this session, by its id or key, for the people of its last turn
+    /// Evaluate for this session, by id or key, and the users of its last turn
     #[arg(long, default_value = "", hide_default_value = true)]
     session: String,
-    /// On this channel
+    /// Evaluate for this channel
     #[arg(long, default_value = "", hide_default_value = true)]
     channel: String,
-    /// In this chat, by the platform's id
+    /// Evaluate for this chat, by the channel's id
     #[arg(long, default_value = "", hide_default_value = true)]
     chat: String,
-    /// In this kind of session [default: main]
+    /// Evaluate for this kind of session [default: main]
     #[arg(long, default_value = "", hide_default_value = true)]
     kind: String,
-    /// With this model, as `provider:id` [default: the agent's]
+    /// Evaluate for this model, as `provider:id` [default: the agent's]
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
-    /// For this person, as `telegram:12345`, or this key, as `api:key_…`
+    /// Evaluate for this user, as `telegram:12345`, or this key, as `api:key_…`
     #[arg(long, default_value = "", hide_default_value = true)]
     user: String,
-    /// Roles that the door gives them, as `member` for whom an account's allow-list names
+    /// Roles that the channel gives the user, for example `member` for senders on an account's
+    /// allow-list
     #[arg(long, value_delimiter = ',', requires = "user")]
     roles: Vec<String>,
-    /// Have the agent's MCP servers looked at, for their tools; naming one of them does so too
+    /// Also probe the agent's MCP servers for their tools; implied if the tool is one of theirs
     #[arg(long)]
     mcp: bool,
 }
@@ -108,7 +109,7 @@ fn chosen<'a>(
     }
 }
 
-/// For whom it is explained, in a line.
+/// Returns the agent, conversation and user of the explanation in one line.
 fn about(explained: &ExplainToolsResponse) -> String {
     let facts = [
         ("agent", explained.agent.clone()),
@@ -137,7 +138,7 @@ fn view(explained: &ExplainToolsResponse, decisions: &[&ToolDecision]) -> Value 
     })
 }
 
-/// As docs/policy.md has it: what is not known is not there.
+/// Returns the decision in the form of docs/policy.md: unknown fields are omitted.
 fn decision(decision: &ToolDecision) -> Value {
     let mut fields = Map::new();
     let texts = [

@@ -10,13 +10,13 @@ use crate::{client::Client, error::Error, screen::Screen};
 const COLUMNS: [&str; 8] =
     ["day", "agent", "model", "runs", "input_tokens", "cached_tokens", "output_tokens", "usd"];
 
-/// What turns took and cost.
+/// Tokens and costs of turns
 #[derive(Debug, Args)]
 pub struct Usage {
-    /// Only of this agent, by its name or id
+    /// Show only usage of this agent, by name or id
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
-    /// So many days of UTC, today among them; 90 at most
+    /// Number of days (UTC) including today, at most 90
     #[arg(long, default_value_t = 7)]
     days: u32,
 }

@@ -1,16 +1,16 @@
-//! Parts that several answers share, as JSON.
+//! JSON forms of values that several commands show.
 
 use holdfast_proto::gateway::v1::{Entry, Outcome, Run, Usage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// RFC 3339 in UTC; null where there is none.
+/// Returns a time as RFC 3339 in UTC, or null.
 pub fn time(at: Option<&prost_types::Timestamp>) -> Value {
     let at = at.and_then(|at| Timestamp::new(at.seconds, at.nanos).ok());
     at.map_or(Value::Null, |at| Value::String(at.to_string()))
 }
 
-/// How a turn ended, in a word.
+/// Returns the name of a turn's outcome.
 pub fn outcome(outcome: i32) -> &'static str {
     match Outcome::try_from(outcome) {
         Ok(Outcome::Completed) => "completed",
@@ -22,7 +22,6 @@ pub fn outcome(outcome: i32) -> &'static str {
     }
 }
 
-/// Tokens.
 pub fn usage(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
@@ -31,7 +30,7 @@ pub fn usage(usage: &Usage) -> Value {
     })
 }
 
-/// A journal's entry. What it holds beside the text comes as JSON in a string.
+/// Converts a journal entry. Its detail is JSON inside a string.
 pub fn entry(entry: &Entry) -> Value {
     let detail = serde_json::from_str(&entry.detail).unwrap_or(Value::Null);
     json!({
@@ -44,7 +43,6 @@ pub fn entry(entry: &Entry) -> Value {
     })
 }
 
-/// A turn.
 pub fn run(run: &Run) -> Value {
     json!({
         "id": run.id,
@@ -62,7 +60,7 @@ pub fn run(run: &Run) -> Value {
     })
 }
 
-/// The columns of a journal's table.
+/// Columns of a table of journal entries.
 pub const ENTRY_COLUMNS: [&str; 4] = ["seq", "created_at", "kind", "text"];
 
 #[cfg(test)]

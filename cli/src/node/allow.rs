@@ -1,4 +1,4 @@
-//! Which commands this machine lets through, whoever asks and whoever approved.
+//! Allow-list of this machine. It applies to all callers, and to approved commands too.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use holdfast_agent::policy::{Ask, ExecRule, ExecVerdict, Security, exec_approval
 
 use crate::error::Error;
 
-/// The list of this machine.
+/// Allow-list of this machine.
 #[derive(Debug, Clone)]
 pub(super) struct Allow {
     rules: Vec<ExecRule>,
@@ -14,11 +14,11 @@ pub(super) struct Allow {
 }
 
 impl Allow {
-    /// Commands of these patterns, or all of them.
+    /// Creates a list of these patterns, or of all commands.
     ///
     /// # Errors
     ///
-    /// If a pattern is none.
+    /// If a pattern is invalid.
     pub(super) fn new(patterns: &[String], all: bool) -> Result<Self, Error> {
         for pattern in patterns {
             let quotes = |quote: char| pattern.matches(quote).count() % 2 == 1;
@@ -34,7 +34,7 @@ impl Allow {
         Ok(Self { rules: patterns.iter().map(rule).collect(), security })
     }
 
-    /// Why a command is not let through, if it is not.
+    /// Returns the reason why a command is not allowed; `None` if it is.
     pub(super) fn refusal(&self, script: &str) -> Option<String> {
         match exec_approval(script, &self.rules, self.security, Ask::Off) {
             ExecVerdict::Allowed { .. } => None,
@@ -45,7 +45,7 @@ impl Allow {
         }
     }
 
-    /// What is let through, for those who ask.
+    /// Returns the allowed patterns, for callers.
     pub(super) fn patterns(&self) -> Vec<String> {
         match (self.security, self.rules.as_slice()) {
             (Security::Full, _) => vec!["everything".to_owned()],

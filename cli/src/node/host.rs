@@ -1,4 +1,4 @@
-//! Running what is asked, as far as the list lets it.
+//! Execution of commands that the allow-list permits.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use super::{
     ledger::{Entry, Ledger, Line},
 };
 
-/// The version of the contract that is spoken here.
+/// Version of the node protocol.
 const PROTOCOL: u32 = 1;
 
-/// The longest that a command may take.
+/// Maximum duration of a command.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// The longest that anyone waits for one before it is said how it stands.
+/// Maximum wait for a command to end, before its state is reported.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs commands on this machine.
@@ -33,12 +33,12 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// In a folder, as far as the list lets it.
+    /// Creates a host that runs commands in `folder`.
     pub(super) fn new(sandbox: Arc<dyn Sandbox>, folder: PathBuf, allow: Allow) -> Self {
         Self { sandbox, folder, allow, ledger: Ledger::default() }
     }
 
-    /// What this machine says of itself.
+    /// Returns this machine's introduction to the gateway.
     pub(super) fn hello(&self) -> NodeHello {
         NodeHello {
             protocol: PROTOCOL,
@@ -48,7 +48,7 @@ impl Host {
         }
     }
 
-    /// Does what is asked, and answers.
+    /// Carries out a request and returns the answer.
     pub(super) async fn answer(&self, ask: NodeAsk) -> NodeAnswer {
         let what = match ask.what {
             Some(node_ask::What::Ping(_)) => What::Pong(NodePong {}),
@@ -101,7 +101,7 @@ impl Host {
         command.timeout = Some(timeout.min(LONGEST));
         command.network = Network::Host;
         if self.sandbox.backend() == Backend::Plain {
-            // Its person's own programs, with their settings.
+            // The owner's own programs need these settings.
             for name in ["HOME", "PATH", "USER", "LANG"] {
                 if let Ok(value) = std::env::var(name) {
                     command.env.insert(name.to_owned(), value);

@@ -1,4 +1,4 @@
-//! Which commands run here and ran, by their keys: a key is begun once.
+//! Running and ended commands by key. A key is started once.
 
 use std::{
     collections::VecDeque,
@@ -10,17 +10,15 @@ use holdfast_sandbox::{Process, State, Stream};
 use holdfast_types::NodeRan;
 use tokio::{sync::watch, time::timeout};
 
-/// Commands that run at once.
+/// Maximum number of concurrent commands.
 const MOST_RUNNING: usize = 8;
 
-/// Commands that have ended and are remembered.
+/// Maximum number of ended commands that are remembered.
 const MOST_REMEMBERED: usize = 100;
 
-/// The commands.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<VecDeque<Arc<Line>>>);
 
-/// One command.
 #[derive(Debug)]
 pub(super) struct Line {
     key: String,
@@ -28,27 +26,27 @@ pub(super) struct Line {
     stage: watch::Sender<Stage>,
 }
 
-/// How far a command got.
+/// Progress of a command.
 #[derive(Debug, Clone)]
 enum Stage {
     Starting,
     Started(Arc<dyn Process>, watch::Receiver<Option<Duration>>),
-    /// It could not be started, and why.
+    /// The command could not be started, for this reason.
     Failed(String),
 }
 
-/// What a key means here.
+/// Result of looking up a key.
 pub(super) enum Entry {
-    /// It is new, and now begun.
+    /// The key is new; its command is now starting.
     New(Arc<Line>),
-    /// It was begun before.
+    /// The key was used before.
     Known(Arc<Line>),
-    /// There is no room for one more.
+    /// The maximum number of commands is running.
     Full,
 }
 
 impl Ledger {
-    /// The command of a key, which is begun if it is new.
+    /// Returns the command of a key, and registers a new one if there is none.
     pub(super) fn begin(&self, key: &str) -> Entry {
         let mut lines = self.lock();
         if let Some(known) = lines.iter().find(|line| line.key == key) {
@@ -70,7 +68,7 @@ impl Ledger {
         Entry::New(line)
     }
 
-    /// The command of a key, if there is one.
+    /// Returns the command of a key, if there is one.
     pub(super) fn find(&self, key: &str) -> Option<Arc<Line>> {
         self.lock().iter().find(|line| line.key == key).cloned()
     }
@@ -81,12 +79,12 @@ impl Ledger {
 }
 
 impl Line {
-    /// It runs.
+    /// Records that the command was started.
     pub(super) fn started(&self, process: Box<dyn Process>) {
         let process: Arc<dyn Process> = process.into();
         let (took, taken) = watch::channel(None);
         let (watched, began) = (Arc::clone(&process), self.began);
-        // So that how long it took is known whenever that is asked.
+        // Watched in the background, so that the duration is known whenever it is asked for.
         tokio::spawn(async move {
             watched.ended().await;
             took.send_replace(Some(began.elapsed()));
@@ -94,7 +92,7 @@ impl Line {
         self.stage.send_replace(Stage::Started(process, taken));
     }
 
-    /// It could not be started.
+    /// Records that the command could not be started.
     pub(super) fn failed(&self, why: String) {
         self.stage.send_replace(Stage::Failed(why));
     }
@@ -107,11 +105,12 @@ impl Line {
         }
     }
 
-    /// How it stands once it has ended, or after this time; or why it never began.
+    /// Waits for the command to end, up to `patience`, and returns its state; or the reason why it
+    /// did not start.
     pub(super) async fn stands(&self, patience: Duration) -> Result<NodeRan, String> {
         let mut stage = self.stage.subscribe();
         let is_begun = |stage: &Stage| !matches!(stage, Stage::Starting);
-        // Whoever starts it holds it, and says how it went.
+        // The caller that starts the command holds the sender and reports the result.
         let begun = stage.wait_for(is_begun).await.map(|stage| stage.clone());
         let (process, mut taken) = match begun {
             Ok(Stage::Started(process, taken)) => (process, taken),

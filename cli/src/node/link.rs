@@ -1,4 +1,4 @@
-//! The connection to a gateway: kept, made again when it is lost, answered on.
+//! Connection to a gateway: kept, restored when it is lost, and answered on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use tracing::{info, warn};
 use super::host::Host;
 use crate::error::Error;
 
-/// How long a gateway may take to let a node in.
+/// Maximum time for the gateway to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait before connecting again: soon, for somebody may be waiting for an answer.
+/// Delays between connection attempts. Short, since a caller may wait for an answer.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 
-/// How many answers may wait to be sent.
+/// Maximum number of answers that wait to be sent.
 const WAITING: usize = 64;
 
-/// A node's way to its gateway.
+/// Connection of a node to its gateway.
 #[derive(Debug)]
 pub(super) struct Link {
     url: String,
@@ -40,7 +40,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// To the gateway at this address, by this token. Nothing is connected yet.
+    /// Creates a link to the gateway at `url`. Does not connect yet.
     pub(super) fn new(url: &str, token: &str, host: Arc<Host>) -> Result<Self, Error> {
         let channel = holdfast_grpc::channel(url, PATIENCE)
             .map_err(|error| Error::Usage(error.to_string()))?;
@@ -51,7 +51,7 @@ impl Link {
         Ok(Self { url: url.to_owned(), token, channel, host })
     }
 
-    /// Stays connected until `stop`.
+    /// Stays connected until `stop` is cancelled.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Link {
         Ok(())
     }
 
-    /// Connects, and answers until the connection ends; says why it did.
+    /// Connects and answers until the connection ends. Returns the reason of the end.
     async fn attach(&self, failures: &mut u32) -> Status {
         match self.try_attach(failures).await {
             Ok(()) => Status::unavailable("the gateway has ended the connection"),
@@ -85,7 +85,7 @@ impl Link {
     async fn try_attach(&self, failures: &mut u32) -> Result<(), Status> {
         let (answers, answered) = mpsc::channel(WAITING);
         let hello = AttachRequest { said: Some(Said::Hello(self.host.hello())) };
-        // There is room for it.
+        // The channel is empty, so this does not block.
         drop(answers.send(hello).await);
         let mut request = Request::new(ReceiverStream::new(answered));
         request.metadata_mut().insert("authorization", self.token.clone());
@@ -101,7 +101,7 @@ impl Link {
                     let (host, answers) = (Arc::clone(&self.host), answers.clone());
                     tokio::spawn(async move {
                         let answer = Said::Answer(host.answer(ask).await);
-                        // If the connection is gone, whoever asked asks again by the key.
+                        // If the connection is lost, the caller asks again by the key.
                         drop(answers.send(AttachRequest { said: Some(answer) }).await);
                     });
                 }
@@ -112,9 +112,9 @@ impl Link {
     }
 }
 
-/// Whether connecting again would end in the same way.
+/// Whether another attempt to connect would end in the same way.
 fn is_final(status: &Status) -> bool {
-    // Another program has this token: two that take each other's place would never end.
+    // Another program uses this token: the two would replace each other forever.
     if status.code() == Code::Aborted {
         return true;
     }

@@ -1,5 +1,5 @@
-//! People's own machines, from the agent to the command and back: a gateway, a runner and a node, on
-//! real backends.
+//! People's own machines, from the agent to the command and back: a gateway, a runner and a node,
+//! on real backends.
 
 mod world;
 
@@ -40,7 +40,7 @@ async fn an_agent_finds_a_node_asks_and_runs_a_command_there_once_it_is_allowed(
         let folder = laptop.folder.path().canonicalize()?.display().to_string();
         assert!(result.contains(&format!("by hand\n{folder}\n")), "{result}");
     }
-    // "Always" was said of exactly this command; anything else is asked about.
+    // "Always" applies to exactly this command; any other one needs approval.
     assert_eq!((laptop.ran()?, world.asked_so_far().await?), (2, 1));
     world.calls(&[r#"{"action":"exec","command":"echo else"}"#]);
     let sent = world.owner_says("again").await?;
@@ -94,7 +94,7 @@ async fn another_person_s_node_and_another_tenant_s_are_not_there() -> anyhow::R
     Ok(())
 }
 
-/// The model gives the slow command, a person allows it, and it has begun.
+/// The model calls the slow command, a person allows it, and it has started.
 async fn slow(world: &World, laptop: &Machine) -> anyhow::Result<Accepted> {
     world.calls(&[SLOW]);
     let sent = world.owner_says("go").await?;
@@ -112,7 +112,7 @@ async fn a_command_whose_node_dies_is_unknown_and_is_not_given_again() -> anyhow
     let _runner = world.runner().await?;
     let sent = slow(&world, &laptop).await?;
 
-    // Its program ends, and is started anew, knowing nothing.
+    // The node's program ends and is restarted without any state.
     link.end();
     let again = laptop.reborn().await?;
     let _link = again.connect(world.grpc[0]).await?;

@@ -1,4 +1,4 @@
-//! Puts `up` into the background.
+//! Starts `up` in the background.
 
 use std::{
     env,
@@ -16,14 +16,14 @@ use crate::{
     signal,
 };
 
-/// How much of the log is told when it fails.
+/// Number of lines of the log that are shown after a failure.
 const LAST_LINES: usize = 15;
 
 /// Starts a child that serves, and waits until everything is ready.
 ///
 /// # Errors
 ///
-/// If it ends before that, with the end of its log.
+/// If the child ends before that; the error has the end of its log.
 pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State> {
     let log_path = home.log_file("up");
     let log = File::create(&log_path)
@@ -32,12 +32,12 @@ pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State
     let mut child = Command::new(&program)
         .args(["up", "--background", "--workers", &plan.workers.to_string(), "--dir"])
         .arg(home.path())
-        // The lock lasts as long as some process has the file open: so it changes hands without
-        // a moment at which nobody holds it.
+        // The lock lasts while any process has the file open, so it is handed over without a moment
+        // at which nobody holds it.
         .stdin(lock)
         .stdout(log.try_clone()?)
         .stderr(log)
-        // A Ctrl-C at this terminal is none of its business.
+        // Ctrl-C at this terminal must not reach the child.
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start `{}`", program.display()))?;
@@ -62,14 +62,14 @@ async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
     }
 }
 
-/// What a process's log says about its end.
+/// Returns the end of a process's log, as a reason for its end.
 pub fn why(home: &Home, process: &str) -> String {
     let path = home.log_file(process);
     let log = fs::read(&path).unwrap_or_default();
     format!("{} (all of it is in `{}`)", last_words(&String::from_utf8_lossy(&log)), path.display())
 }
 
-/// The error that it ended with, if it told one; else the end of the log.
+/// Returns the error in the log, or its last lines if there is none.
 fn last_words(log: &str) -> String {
     let lines: Vec<&str> = log.trim_end().lines().collect();
     match lines.iter().rev().find_map(|line| line.strip_prefix("error: ")) {

@@ -1,4 +1,4 @@
-//! Everything that has to be there before the services start, and what they are told.
+//! Preparation of `up`: everything that must exist before the services start, and their settings.
 
 use std::{collections::BTreeMap, fs, net::SocketAddr};
 
@@ -16,20 +16,20 @@ use crate::{
     secret,
 };
 
-/// What is to run, and how.
+/// Services to run, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub split: bool,
     pub workers: u8,
     pub ports: Ports,
-    /// What all services are told, beside what the environment says.
+    /// Settings of all services as environment variables, on top of the environment.
     pub vars: BTreeMap<String, String>,
     pub key: String,
     pub model: Option<String>,
 }
 
 impl Plan {
-    /// Starts the backends, brings the schema up to date, makes secrets, tenant and key.
+    /// Starts the backends, migrates the schema, and creates secrets, tenant and key.
     pub async fn make(args: &UpArgs, home: &Home, screen: Screen) -> anyhow::Result<Self> {
         let backends = Backends::get(home).await?;
         let mut vars: BTreeMap<String, String> =
@@ -77,7 +77,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan that another process made.
+    /// Reads the plan of another process.
     pub fn read(home: &Home) -> anyhow::Result<Self> {
         let path = home.plan_file();
         let text = fs::read_to_string(&path)
@@ -85,14 +85,14 @@ impl Plan {
         serde_json::from_str(&text).with_context(|| format!("`{}` is damaged", path.display()))
     }
 
-    /// Everything that one service is told: the environment, this plan, and its own addresses.
+    /// Returns all variables of one service: the environment, this plan, and its own addresses.
     pub fn vars_with(&self, own: &[(&str, SocketAddr)]) -> BTreeMap<String, String> {
         let mut vars = with_environment(&self.vars);
         vars.extend(own.iter().map(|(setting, at)| (variable(setting), at.to_string())));
         vars
     }
 
-    /// What programs and people are told, once process `pid` has everything ready.
+    /// Returns the content of `state.json` for process `pid`.
     pub fn state(&self, pid: u32) -> State {
         let gateway = |(http, grpc): &(SocketAddr, SocketAddr)| Gateway {
             http: url(*http),
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Where each service says whether it is ready.
+    /// Returns the addresses of all readiness endpoints.
     pub fn doors(&self) -> Vec<SocketAddr> {
         let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
         let others = [self.ports.bridge, self.ports.scheduler, self.ports.memory];
@@ -124,14 +124,14 @@ fn url(at: SocketAddr) -> String {
     format!("http://{at}")
 }
 
-/// The environment, with what `up` decided on top.
+/// Returns the environment, overridden by the given variables.
 fn with_environment(vars: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = bootstrap::environment().into_iter().collect();
     all.extend(vars.clone());
     all
 }
 
-/// The variables as a shell reads them.
+/// Returns the variables as a shell script.
 fn shell(vars: &BTreeMap<String, String>, admin: Option<&str>) -> String {
     let mut lines = String::from(
         "# What the services of this `holdfast up` are told. To start one more by hand:\n\

@@ -1,4 +1,4 @@
-//! Whether a service is ready: `GET /readyz`, by as much HTTP as that takes.
+//! Readiness check of a service: `GET /readyz` with a minimal HTTP client.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 const LOOK: Duration = Duration::from_millis(10);
 const ONE_ANSWER: Duration = Duration::from_secs(2);
 
-/// Waits until every one of them is ready.
+/// Waits until all services are ready.
 pub async fn all(doors: &[SocketAddr]) {
     for door in doors {
         while !matches!(timeout(ONE_ANSWER, is_ready(*door)).await, Ok(Ok(true))) {

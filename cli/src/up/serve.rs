@@ -1,4 +1,4 @@
-//! The services, from their start until a signal.
+//! Running services of `up`, from their start until a signal.
 
 use std::{collections::BTreeMap, env, process, time::Duration};
 
@@ -14,20 +14,19 @@ use crate::{
     service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Service},
 };
 
-/// What the services take to finish, 25 s, and some more.
+/// Maximum time for services to finish: their own 25 s, and a margin.
 const GRACE: Duration = Duration::from_secs(40);
 const LOG: &str = "HOLDFAST_TELEMETRY__LOG";
 
-/// Who looks on.
 #[derive(Debug, Clone, Copy)]
 pub enum Seen {
-    /// A person at a terminal, who wants to read the welcome and not a log.
+    /// A person at a terminal, who sees the welcome text and no log.
     By(Screen),
-    /// Nobody: output goes to a file.
+    /// A log file; nobody sees a welcome text.
     ByNobody,
 }
 
-/// One service of the plan: its subcommand, its number, what it is told.
+/// One service of the plan: its subcommand, its number and its variables.
 #[derive(Debug, Clone)]
 pub struct Part {
     pub service: &'static str,
@@ -35,11 +34,11 @@ pub struct Part {
     pub vars: BTreeMap<String, String>,
 }
 
-/// Runs what the plan says until a signal, then stops the backends too, if they are ours.
+/// Runs the services of the plan until a signal, then stops the backends that `up` started.
 ///
 /// # Errors
 ///
-/// With the first failure of a service, or if they are not ready in time.
+/// The first failure of a service, or a timeout if they are not ready in time.
 pub async fn serve(home: Home, plan: Plan, seen: Seen) -> anyhow::Result<()> {
     tls::install_crypto();
     let _flushed_on_drop = telemetry::init("holdfast", &telemetry_of(&plan, seen)?)?;
@@ -67,7 +66,7 @@ pub async fn serve(home: Home, plan: Plan, seen: Seen) -> anyhow::Result<()> {
     outcome.and(stopped)
 }
 
-/// The services that the plan asks for.
+/// Returns the services of the plan.
 fn parts(plan: &Plan) -> Vec<Part> {
     let ports = &plan.ports;
     let part = |service, n, own: &[_]| Part { service, n, vars: plan.vars_with(own) };
@@ -100,7 +99,7 @@ async fn run<S: Service>(part: Part, stop: CancellationToken) -> anyhow::Result<
     Box::pin(S::serve(config, stop)).await
 }
 
-/// Once everything is ready, says so to programs and to people.
+/// Writes `state.json` and prints the welcome text once everything is ready.
 async fn announce(
     home: Home,
     plan: Plan,
@@ -125,7 +124,7 @@ async fn announce(
     Ok(())
 }
 
-/// A person reads warnings; a file takes what the settings say.
+/// Returns the telemetry settings: only warnings at a terminal, the configured level in a file.
 fn telemetry_of(plan: &Plan, seen: Seen) -> anyhow::Result<telemetry::Config> {
     let mut vars = plan.vars_with(&[]);
     if matches!(seen, Seen::By(_)) && env::var_os(LOG).is_none() {
@@ -135,7 +134,7 @@ fn telemetry_of(plan: &Plan, seen: Seen) -> anyhow::Result<telemetry::Config> {
     Ok(config.telemetry)
 }
 
-/// A terminal that is closed does not end what was put into the background.
+/// Ignores SIGHUP: a closed terminal must not end a background process.
 fn ignore_hangup(tasks: &mut Tasks, stop: &CancellationToken) -> anyhow::Result<()> {
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let stop = stop.clone();

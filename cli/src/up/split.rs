@@ -1,7 +1,7 @@
-//! Keeps one service running as a process of its own, as Kubernetes would.
+//! Supervision of one service as its own process, as Kubernetes would do it.
 //!
-//! The child's stdin is a pipe that we hold and never write to: should we be killed, the pipe
-//! closes and the child stops in good order, so that none is left behind.
+//! The child's stdin is a pipe that this process holds and never writes to. If this process is
+//! killed, the pipe closes and the child shuts down, so that none is left behind.
 
 use std::{
     env,
@@ -27,22 +27,23 @@ use crate::{
     signal,
 };
 
-/// How long to wait before starting it again.
+/// Delays before a service is restarted.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-/// After this long it counts as having started well.
+/// Run time after which a start counts as successful.
 const WELL: Duration = Duration::from_secs(5);
-/// After so many bad starts in a row, at the very beginning, there is something to mend.
+/// Number of consecutive failed starts, before everything was ready once, after which `up` gives
+/// up.
 const HOPELESS: u32 = 5;
-/// A service drains for 25 s at most.
+/// Maximum time for a service to stop; it drains for up to 25 s.
 const DRAIN: Duration = Duration::from_secs(35);
-/// A log of a run before is kept until it is this big.
+/// Size above which the log of an earlier run is deleted, in bytes.
 const LOG_LIMIT: u64 = 64 * 1024 * 1024;
 
-/// Starts the part, and starts it again whenever it ends, until `stop`.
+/// Starts the service, and restarts it whenever it ends, until `stop` is cancelled.
 ///
 /// # Errors
 ///
-/// If this program cannot be found; later, if it cannot be started.
+/// If this program's file cannot be found; later, if the service cannot be started.
 pub fn keep(
     part: Part,
     workers: u8,
@@ -70,7 +71,7 @@ impl Kept {
         loop {
             let started = Instant::now();
             let mut child = self.spawn()?;
-            // Waiting for a child closes its stdin, so it is held apart.
+            // `wait` closes the child's stdin, so it is taken out before.
             let _held = child.stdin.take();
             tokio::select! {
                 ended = child.wait() => {
@@ -108,7 +109,7 @@ impl Kept {
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // Ctrl-C is for us, and we pass it on in good order.
+            // Ctrl-C is for this process, which then stops its children in order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()

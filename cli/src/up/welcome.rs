@@ -1,4 +1,4 @@
-//! What `up` prints once everything is ready: where things are, and what to try.
+//! Text that `up` prints when everything is ready: addresses, and commands to try.
 
 use std::env;
 
@@ -9,11 +9,11 @@ use crate::{
     screen::Screen,
 };
 
-/// Prints it; with `--output json`, the state instead.
+/// Prints the text, or the state as JSON with `--output json`.
 ///
 /// # Errors
 ///
-/// If nobody reads.
+/// If stdout is closed.
 pub fn print(home: &Home, state: &State, screen: Screen) -> Result<(), Error> {
     if screen.is_json() {
         let state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
@@ -37,7 +37,7 @@ fn text(home: &Home, state: &State, program: &str) -> String {
             .to_owned(),
     };
     let (http, grpc) = (&gateway.http, &gateway.grpc);
-    // A directory that no command finds by itself has to be told to each.
+    // Commands do not find a directory with another name by themselves, so each needs `--dir`.
     let told = if home.path().file_name().is_some_and(|name| name == crate::home::NAME) {
         String::new()
     } else {
@@ -74,7 +74,7 @@ Try next
     )
 }
 
-/// The directory as a person here would write it.
+/// Returns the directory relative to the current one, if it is below.
 fn shown(home: &Home) -> String {
     let here = env::current_dir().unwrap_or_default();
     home.path().strip_prefix(here).unwrap_or(home.path()).display().to_string()

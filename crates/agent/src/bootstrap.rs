@@ -1,4 +1,4 @@
-//! The files that make an agent what it is, and who is shown which of them.
+//! Bootstrap files: the files that define an agent, and the sessions that see them.
 //!
 //! | file | loaded in | in the prompt |
 //! |---|---|---|
@@ -8,11 +8,10 @@
 //! | `HEARTBEAT.md` | main, heartbeat | heartbeat |
 //! | `BOOTSTRAP.md` | the owner's own sessions | main, while it exists |
 //!
-//! After spec BST-001 to BST-008, C-07 and C-39. What nobody settled: a person
-//! who is not the owner does not get `BOOTSTRAP.md` either, since its ritual
-//! decides who the agent is; a program's session and a piece of work are like a
-//! direct conversation, the tenant's shared session is like a group. A main
-//! session is the owner's only if nobody else's messages are led into it.
+//! See spec BST-001 to BST-008, C-07 and C-39. Not specified, but decided here: people other than
+//! the owner do not get `BOOTSTRAP.md` either, since its ritual defines the agent; API and work
+//! sessions are treated as direct conversations, the tenant's global session as a group. A main
+//! session is the owner's only if no messages of other people are routed to it.
 
 use holdfast_types::SessionKind;
 
@@ -20,29 +19,25 @@ mod trim;
 
 pub use trim::{HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, trimmed};
 
-/// One of the eight files.
+/// Name of a bootstrap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BootstrapName {
-    /// Persona and tone.
     Soul,
-    /// What the agent is called, and how it looks.
+    /// Name and appearance of the agent.
     Identity,
-    /// Whom it works for.
+    /// The user of the agent.
     User,
-    /// How it works.
     Agents,
-    /// How its tools are to be used.
     Tools,
-    /// What to look at in each heartbeat.
     Heartbeat,
-    /// What it noted for the long term.
+    /// Long-term notes of the agent.
     Memory,
-    /// The ritual of its first run; removed when that is done.
+    /// Ritual of the first run; removed afterwards.
     Bootstrap,
 }
 
 impl BootstrapName {
-    /// All of them, in the order in which a prompt shows them.
+    /// In the order of the prompt.
     pub const ALL: [Self; 8] = [
         Self::Soul,
         Self::Identity,
@@ -54,7 +49,7 @@ impl BootstrapName {
         Self::Bootstrap,
     ];
 
-    /// Its path in the agent's workspace.
+    /// Path in the agent's workspace.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -69,39 +64,38 @@ impl BootstrapName {
         }
     }
 
-    /// The file with this path, if it is one of the eight.
+    /// Returns the bootstrap file with this path.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|name| name.path() == path)
     }
 }
 
-/// One of the eight files as it stands in the workspace.
+/// Bootstrap file as it is in the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapFile {
-    /// Which.
     pub name: BootstrapName,
-    /// What is in it; `None` if there is no such file.
+    /// `None` if the file does not exist.
     pub content: Option<String>,
 }
 
 impl BootstrapFile {
-    /// What is in it, without white space at its end; `None` if that is nothing.
+    /// Returns the content without trailing white space; `None` if that is empty.
     pub(crate) fn text(&self) -> Option<&str> {
         self.content.as_deref().map(str::trim_end).filter(|text| !text.is_empty())
     }
 }
 
-/// Who reads what is said in a session.
+/// People who can read a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// The agent's verified owner and nobody else.
     Owner,
-    /// Anybody else, or nobody knows who.
+    /// Other people too, or unknown ones.
     Others,
 }
 
-/// Whether a session may have a file at all, for its prompt or through a tool.
+/// Whether a session may see a file at all, in its prompt or through a tool.
 #[must_use]
 pub const fn may_load(kind: SessionKind, audience: Audience, name: BootstrapName) -> bool {
     let is_private = match kind {
@@ -126,7 +120,7 @@ pub const fn may_load(kind: SessionKind, audience: Audience, name: BootstrapName
     }
 }
 
-/// Whether a session's prompt shows a file.
+/// Whether a session's prompt contains a file.
 #[must_use]
 pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName) -> bool {
     let has_its_place = match name {
@@ -142,12 +136,12 @@ pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName
     has_its_place && may_load(kind, audience, name)
 }
 
-/// The files that a session's prompt needs: what to ask the workspace for.
+/// Returns the files that a session's prompt needs from the workspace.
 pub fn wanted(kind: SessionKind, audience: Audience) -> impl Iterator<Item = BootstrapName> {
     BootstrapName::ALL.into_iter().filter(move |name| is_shown(kind, audience, *name))
 }
 
-/// Whether the agent's first run is still to be made: its ritual is there.
+/// Whether the first run's ritual still exists.
 #[must_use]
 pub fn is_first_run(files: &[BootstrapFile]) -> bool {
     files.iter().any(|file| file.name == BootstrapName::Bootstrap && file.text().is_some())

@@ -1,9 +1,9 @@
-//! Sets of tools that a subagent may be given by name (spec SUB-018).
+//! Tool bundles: named sets of tools for subagents (spec SUB-018).
 //!
-//! What a subagent has is what its set and its list name together, less what policy denies it: a
-//! set gives nothing that its agent would not have anyway. An agent's own sets go before these.
+//! A subagent gets the tools of its bundle and its list, less those that policy denies: a bundle
+//! never gives more than the agent itself has. An agent's own bundles take precedence over these.
 
-/// The sets that are shipped: a name, and its tools.
+/// Shipped bundles: name and tools.
 pub const BUNDLES: [(&str, &[&str]); 5] = [
     ("none", &[]),
     ("read", &["list_files", "read"]),
@@ -28,17 +28,16 @@ pub const BUNDLES: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Tools that see all of an agent's files, so that whoever may see only some of them has them not.
+/// Tools that can reach all files of an agent, so a subagent with a file scope does not get them.
 pub const UNBOUNDED: [&str; 2] = ["exec", "process"];
 
-/// A shipped set by its name.
 #[must_use]
 pub fn bundle(name: &str) -> Option<&'static [&'static str]> {
     BUNDLES.iter().find(|(known, _)| *known == name).map(|(_, tools)| *tools)
 }
 
-/// What a set and a list come to; `None` is all. An absent list with a set is nothing more, and an
-/// absent set with a list is nothing more either.
+/// Returns the union of a bundle and a list; `None` is all tools. If only one is given, the other
+/// adds nothing.
 #[must_use]
 pub fn granted(set: Option<&[String]>, list: Option<&[String]>) -> Option<Vec<String>> {
     if set.is_none() && list.is_none() {

@@ -1,14 +1,13 @@
-//! What is next in a chain, decided from what its steps came to and nothing else.
+//! Progress of a chain, a pure function of its steps' results.
 //!
-//! | of the stage that was under way | next |
+//! | current stage | next |
 //! |---|---|
-//! | not all that belongs to it has ended | wait |
-//! | something of it went well, and a stage follows | its steps, at once |
-//! | something of it went well, and none follows | done: what it came to |
-//! | all of it failed | failed |
+//! | not all steps have ended | wait |
+//! | a step succeeded, and another stage follows | start its steps, concurrently |
+//! | a step succeeded, and no stage follows | done, with the results |
+//! | all steps failed | failed |
 //!
-//! The same steps give the same answer whenever they are asked about, so that whoever notices an end
-//! may go on, and go on again.
+//! The same results always give the same answer, so the caller may repeat the call.
 
 use std::fmt::Write as _;
 
@@ -16,45 +15,40 @@ use holdfast_types::{Chain, ChainStep, MOST_AT_ONCE};
 
 use crate::{prompt::fenced, text::shortened};
 
-/// How much of one result the next stage is told, in characters.
+/// Maximum length of one result in the next stage's prompt, in characters.
 const LONGEST_RESULT: usize = 12_000;
 
-/// What one subagent of a chain came to.
+/// Result of one subagent of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepResult {
-    /// Its stage, from 0.
+    /// From 0.
     pub stage: usize,
-    /// Its step.
     pub step: String,
-    /// How it ended, if it has: whether it did its task.
+    /// Whether the step succeeded; `None` while it runs.
     pub ok: Option<bool>,
-    /// Its answer; or why there is none.
+    /// The answer, or the reason of the failure.
     pub text: String,
 }
 
-/// What a subagent is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task<'c> {
-    /// The step.
     pub step: &'c ChainStep,
-    /// What it is told.
+    /// Prompt with its placeholders filled.
     pub text: String,
 }
 
-/// What is next.
+/// Next action of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next<'c> {
-    /// Nothing, until more of the stage has ended.
+    /// Wait until more steps of the stage end.
     Wait,
-    /// These, at once, as this stage.
+    /// Start these tasks concurrently; with the number of their stage.
     Begin(usize, Vec<Task<'c>>),
-    /// It is done; what it came to.
     Done(String),
-    /// It has failed; why.
     Failed(String),
 }
 
-/// Says what is next after a stage of which something has ended; `results` are of all stages.
+/// Returns the next action after a step of `stage` has ended; `results` are those of all stages.
 #[must_use]
 pub fn next_in_chain<'c>(
     chain: &'c Chain,
@@ -82,7 +76,7 @@ pub fn next_in_chain<'c>(
     Next::Begin(stage + 1, tasks(chain, input, stage + 1, results))
 }
 
-/// What a stage consists of, once the one before it has ended; of the first, from the start.
+/// Returns the tasks of a stage. All earlier stages must have ended.
 #[must_use]
 pub fn tasks<'c>(
     chain: &'c Chain,
@@ -110,8 +104,8 @@ pub fn tasks<'c>(
         .collect()
 }
 
-/// The tasks of a list as a model writes it: strings, or objects that name a step. What is no list is
-/// one task.
+/// Parses a model's list of tasks: strings, or objects that name a step. Any other text is one
+/// task.
 fn list(text: &str) -> Vec<(Option<String>, String)> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
@@ -132,7 +126,7 @@ fn list(text: &str) -> Vec<(Option<String>, String)> {
     items.into_iter().map(named).collect()
 }
 
-/// What steps came to, for the next to read: what others wrote, and no instruction.
+/// Formats results for the next stage's prompt, fenced as untrusted text.
 fn told<'r>(results: impl Iterator<Item = &'r StepResult>) -> String {
     let mut out = String::new();
     for result in results {
@@ -143,7 +137,7 @@ fn told<'r>(results: impl Iterator<Item = &'r StepResult>) -> String {
     out
 }
 
-/// A prompt with its places filled. What is put in is not looked at again.
+/// Fills the placeholders of a prompt. Inserted text is not expanded again.
 fn filled(prompt: &str, known: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(prompt.len());
     let mut rest = prompt;
@@ -192,7 +186,7 @@ mod tests {
         let half =
             [plan.clone(), result(1, "work", Some(true), "seven"), result(1, "work", None, "")];
         assert_eq!(next_in_chain(&chain, "count", 1, &half), Next::Wait);
-        // One of two was begun when its runner was lost.
+        // The runner was lost after it had started one of two.
         assert_eq!(next_in_chain(&chain, "count", 1, &half[..2]), Next::Wait);
 
         let all = [half[0].clone(), half[1].clone(), result(1, "work", Some(false), "no fish")];

@@ -1,4 +1,4 @@
-//! Keeping a conversation within its model's window.
+//! Compaction: keeps a conversation within its model's context window.
 //!
 //! ```text
 //! after a turn     more than 20 messages, or 75 % of the window ─▶ Plan::gentle, in the background
@@ -6,19 +6,19 @@
 //! after a refusal  remedy(): memory flush ─▶ Plan::compact ─▶ drop_oldest ─▶ drop_oldest ─▶ give up
 //! ```
 //!
-//! Nothing here asks a model. A [`Plan`] says what to ask, takes the answers, and in the end gives
-//! the entry to append: a summary that says which of the newest entries it does not stand for. What
-//! it stands for stays in the journal.
+//! This module asks no model. A [`Plan`] holds the requests to send, takes the answers, and finally
+//! returns the entry to append: a summary with the number of newest entries that it does not
+//! replace. The replaced entries stay in the journal.
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `measure` | how much is too much? |
-//! | `split` | where may messages be parted? |
-//! | `trigger` | is it time, and for what? |
-//! | `prompt` | what is the summariser asked? |
-//! | `plan` | what is kept, what is summarised? |
-//! | `stages` | what is asked next, and what comes of it? |
-//! | `flush` | what does the model read while it writes memory down? |
+//! | `measure` | token budgets |
+//! | `split` | places where messages may be split |
+//! | `trigger` | conditions for a compaction |
+//! | `prompt` | requests to the summariser |
+//! | `plan` | choice of the messages to keep and to summarise |
+//! | `stages` | merging of partial summaries |
+//! | `flush` | the model's messages during a memory flush |
 
 mod flush;
 mod measure;

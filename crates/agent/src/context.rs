@@ -1,10 +1,10 @@
-//! What goes into a prompt, and in which order.
+//! Contents and order of a prompt.
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `choice` | which blocks, tools and skills does a choice come to? |
-//! | `order` | what stands after what? |
-//! | `hygiene` | is a list of messages from elsewhere fit for a provider? |
+//! | `choice` | the blocks, tools and skills of a prompt |
+//! | `order` | the order of its parts |
+//! | `hygiene` | validation of imported messages |
 
 mod choice;
 mod hygiene;

@@ -1,4 +1,4 @@
-//! What of the journal the model sees: the newest of the conversation that fits.
+//! The newest part of the conversation that fits in a budget.
 
 mod conversation;
 mod said;
@@ -18,25 +18,25 @@ use crate::{
     tokens::{CjkAware, messages_tokens, tokens},
 };
 
-/// To how many characters an old output of a tool is shortened when all is too long.
+/// Length to which old tool outputs are cut when the exchange is too long, in characters.
 const SHORT_OUTPUT: usize = 1_000;
 
-/// What a picture is taken to cost: about what providers count for one of a million dots.
+/// Estimated cost of an image: about what providers count for a million pixels.
 const PICTURE_TOKENS: usize = 1_600;
 
-/// The conversation as a model sees it, within a budget.
+/// Conversation as a model sees it, within a budget.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
-    /// What was said before the messages, in short, with the words that introduce it.
+    /// Summary of the earlier conversation, with its introduction.
     pub(crate) summary: Option<String>,
-    /// The messages, oldest first.
+    /// Oldest first.
     pub(crate) messages: Vec<ChatMessage>,
-    /// How many exchanges before them are left out.
+    /// Number of earlier exchanges that are left out.
     pub(crate) left_out: usize,
 }
 
-/// Reads the conversation out of the journal: the newest of it that fits in a budget of tokens.
-/// The summary and the last exchange are kept whatever they cost.
+/// Reads the newest part of the conversation that fits in a budget of tokens. The summary and the
+/// last exchange are always kept.
 pub(crate) fn history(
     journal: &[Entry],
     kind: SessionKind,
@@ -73,7 +73,7 @@ fn cost(messages: &[ChatMessage]) -> usize {
     messages_tokens(&CjkAware, messages) + PICTURE_TOKENS * pictures.sum::<usize>()
 }
 
-/// The instructions among seeded messages, oldest first.
+/// Returns the system messages of a seeded history, oldest first.
 pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     for entry in &journal[began(journal)..] {
@@ -87,7 +87,7 @@ pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     found
 }
 
-/// Shortens outputs of tools, oldest first, until the exchange fits.
+/// Shortens tool outputs, oldest first, until the exchange fits.
 fn shorten(exchange: &mut [ChatMessage], budget: usize) {
     let mut over = cost(exchange).saturating_sub(budget);
     for message in exchange {

@@ -1,29 +1,29 @@
-//! What an agent does next, what its model is told, and what came of it.
+//! Decisions of an agent: the next step, the prompt, the outcome of a turn.
 //!
-//! All of it is decided from the journal of the session and nothing else: no
-//! clock, no I/O, no runtime. A runner reads the journal, asks [`next`], does
-//! what it says, appends what happened, and asks again; when it dies, another
-//! one reads the same journal and goes on.
+//! Everything is decided from the session's journal alone: no clock, no I/O, no runtime. A runner
+//! reads the journal, calls [`next`], executes the step, appends the result, and repeats. If it
+//! crashes, another runner reads the same journal and continues.
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `turn` | where does a turn begin, and where does it end? |
-//! | `step` | what is to be done next? |
-//! | `prompt` | what is the model told? |
-//! | `bootstrap` | which files make an agent, and who sees them? |
-//! | `bundle` | which tools is a subagent given by a name? |
-//! | `chain` | what is next once a step of a chain has ended? |
-//! | `subagent` | what are a subagent and its requester told? |
-//! | `history` | what of the journal does it see? |
-//! | `sought` | which tools did it look up? |
-//! | `outcome` | what came of the turn? |
-//! | `tokens` | how long is a text? |
-//! | `context` | what goes into a prompt, in which order? |
-//! | `compact` | what is summarised when it is too long? |
-//! | `memory` | what of a conversation is worth remembering? |
-//! | `person` | whom is a conversation with? |
-//! | `recommend` | which skills are worth a look for a message? |
-//! | `route` | which agent answers, where a model says so? |
+//! | `turn` | beginning and end of a turn |
+//! | `step` | the next step |
+//! | `prompt` | the system prompt |
+//! | `bootstrap` | the files that define an agent |
+//! | `bundle` | named sets of tools for subagents |
+//! | `chain` | the next stage of a chain |
+//! | `subagent` | texts for a subagent and its requester |
+//! | `history` | the part of the journal that the model sees |
+//! | `sought` | tools that the agent looked up |
+//! | `outcome` | the outcome of a turn |
+//! | `tokens` | token estimates |
+//! | `context` | contents and order of a prompt |
+//! | `compact` | summaries of long conversations |
+//! | `memory` | extraction of memories |
+//! | `person` | the user of a conversation |
+//! | `policy` | tool permissions and approvals |
+//! | `recommend` | skill recommendations |
+//! | `route` | the choice of an agent by a model |
 
 pub mod bootstrap;
 pub mod bundle;

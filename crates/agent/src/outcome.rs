@@ -1,31 +1,28 @@
-//! What came of a turn.
+//! Outcome of a turn.
 
 use holdfast_types::{Entry, Note};
 
 use crate::turn;
 
-/// What a model answers when nothing is to be sent (spec C-35).
+/// Answer of a model that wants nothing to be sent (spec C-35).
 pub const NO_REPLY: &str = "NO_REPLY";
 
-/// What came of the latest turn.
+/// Outcome of the latest turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'j> {
-    /// Nothing yet: it is not over, or there was none.
+    /// The turn is not over, or there was none.
     Open,
-    /// This is to be sent.
     Replied(&'j str),
-    /// The model chose to say nothing.
+    /// The model decided not to answer.
     Silent,
-    /// It was cut short.
+    /// The turn was cut short.
     Ended {
-        /// How.
         note: Note,
-        /// Why, in words.
         text: &'j str,
     },
 }
 
-/// Says what came of the latest turn.
+/// Returns the outcome of the latest turn.
 #[must_use]
 pub fn outcome_of(journal: &[Entry]) -> Outcome<'_> {
     match turn::latest(journal).iter().rfind(|entry| turn::ends(entry)) {
@@ -38,7 +35,7 @@ pub fn outcome_of(journal: &[Entry]) -> Outcome<'_> {
     }
 }
 
-/// The latest turn's final text, if it ended with one that is to be sent.
+/// Returns the latest turn's final text, if it is to be sent.
 #[must_use]
 pub fn reply_of(journal: &[Entry]) -> Option<&str> {
     match outcome_of(journal) {
@@ -47,9 +44,9 @@ pub fn reply_of(journal: &[Entry]) -> Option<&str> {
     }
 }
 
-/// The places in the inbox of what the latest turn has heard, in the order heard.
+/// Returns the inbox positions of the messages that the latest turn has heard, in that order.
 ///
-/// What was only overheard since the turn ended counts too: nothing else will complete it.
+/// Silent messages since the turn's end are included: nothing else would complete them.
 #[must_use]
 pub fn seen(journal: &[Entry]) -> Vec<i64> {
     let heard = |entry: &Entry| match entry {
@@ -62,7 +59,7 @@ pub fn seen(journal: &[Entry]) -> Vec<i64> {
     turn::latest(journal).iter().filter_map(heard).collect()
 }
 
-/// Whether a reply says that nothing is to be sent: only if it is the whole message.
+/// Whether a reply means that nothing is to be sent. `NO_REPLY` counts only as the whole text.
 #[must_use]
 pub fn is_silent(text: &str) -> bool {
     let text = text.trim();

@@ -1,24 +1,24 @@
-//! Whom a conversation is with (decision 0035).
+//! Identity of the person that a conversation is with (decision 0035).
 //!
-//! | conversation | whose |
+//! | conversation | person |
 //! |---|---|
 //! | the owner's own: main, heartbeat, their direct messages | `owner` |
-//! | somebody else's direct messages | `telegram:42`, as their session's key says; `webhook:shop:42`, each account's own, where the platform has no ids of its own |
-//! | a program's | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
-//! | a group's, a topic's | `group:telegram:-100`: the group's own, told nowhere else |
-//! | a main session in which others write too, a subagent's, a job's | nobody's |
+//! | direct messages of another person | `telegram:42`, as in the session's key; `webhook:shop:42`, separate for each account, where the platform has no ids of its own |
+//! | a program's session | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
+//! | a group, a topic | `group:telegram:-100`: separate from all others |
+//! | a main session in which others write too, a subagent's, a job's | none |
 //!
-//! What is remembered, and where somebody said that they are, is so in all their conversations with an
-//! agent. Whom it is with follows from the session's key and from who reads along, and never from what is written.
+//! Memories and the time zone of a person apply to all their conversations with an agent. The
+//! person follows from the session's key and its audience, never from a text.
 
 use holdfast_types::SessionKind;
 
 use crate::bootstrap::Audience;
 
-/// The owner, however they write.
+/// The agent's owner, on every channel.
 pub const OWNER: &str = "owner";
 
-/// Whoever a conversation with this key is with; `None` is nobody in particular.
+/// Returns the person of a conversation; `None` if there is no particular one.
 #[must_use]
 pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
     let parts: Vec<String> =
@@ -35,7 +35,7 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
         }
         (SessionKind::Api, ["agent", _, "api", name]) => {
             let person = name.split_once('/').map_or(*name, |(person, _)| person);
-            // A program that names no user is told apart from nobody.
+            // A program that names no user gets a temporary name, which is no person.
             let is_somebody = !person.is_empty() && !person.starts_with("once-");
             is_somebody.then(|| format!("api:{person}"))
         }
@@ -45,16 +45,17 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
         ) => Some(format!("group:{of}:{group}")),
         _ => None,
     }
-    // Longer than the memory service takes for a name: such a one cannot be told from others.
+    // The memory service accepts no longer names, and a cut name would be ambiguous.
     .filter(|user| user.len() <= 256)
 }
 
-/// The channels whose platform gives each person one id for all accounts.
+/// Channels whose platform gives each person one id for all accounts.
 const PLATFORM_WIDE: [&str; 1] = ["telegram"];
 
-/// Somebody on one account of a channel: one account's 42 is not another's, but where the platform
-/// says so. An account with a colon stays as the key writes it, so that where it ends is never in
-/// doubt.
+/// Returns the person behind a peer id of a channel account.
+///
+/// Ids are separate for each account, except on platforms with global ids. A `:` or `%` in the
+/// account is escaped, so that its end is unambiguous.
 #[must_use]
 pub fn of_account(channel: &str, account: &str, peer: &str) -> String {
     if PLATFORM_WIDE.contains(&channel) {

@@ -1,24 +1,24 @@
-//! Which tools a turn may use, which calls a person must approve, and why.
+//! Tool policy: the tools that a turn may use, and the calls that need an approval.
 //!
-//! Nine layers are asked in their order (spec POL-005, C-04). Within a layer a
-//! denial wins; from layer to layer the set only shrinks; and each removal is
-//! remembered with the entry that made it, so that it can be explained.
+//! Nine layers are asked in order (spec POL-005, C-04). Within a layer a denial wins; from layer to
+//! layer the set only shrinks; each removal is recorded with the entry that caused it, so that it
+//! can be explained.
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `name` | what are the tools called, whoever calls them? |
-//! | `group`, `profile` | which words stand for many tools? |
-//! | `glob`, `entry`, `set`, `catalog` | which tools does a written entry cover? |
-//! | `settings`, `defaults` | what does a tenant write, and what holds if nothing is written? |
-//! | `layer`, `sieve`, `compiled` | what is made of it once, when it is loaded? |
-//! | `people` | who speaks, and whose assistant is it? |
-//! | `subject`, `view`, `visibility` | what is left for this turn? |
-//! | `decision`, `explain` | what is said of a tool, and why? |
-//! | `approval`, `exec`, `shell`, `fingerprint` | who must be asked before a call? |
-//! | `action`, `path` | what may be read, written and reached? |
+//! | `name` | canonical tool names and aliases |
+//! | `group`, `profile` | words that stand for many tools |
+//! | `glob`, `entry`, `set`, `catalog` | the tools that an entry covers |
+//! | `settings`, `defaults` | a tenant's settings, and the defaults |
+//! | `layer`, `sieve`, `compiled` | the policy compiled from the settings |
+//! | `people` | roles of the author, and ownership |
+//! | `subject`, `view`, `visibility` | the tools left for one turn |
+//! | `decision`, `explain` | decisions and their explanation |
+//! | `approval`, `exec`, `shell`, `fingerprint` | calls that need an approval |
+//! | `action`, `path` | permissions to read, write, run and use the network |
 //!
-//! A policy is asked twice: when tools are offered, and again when a call
-//! arrives, since a model may name what it was not offered (POL-014).
+//! A policy is asked twice: when tools are added to a request, and again for each call, since a
+//! model may name tools that were not in the request (POL-014).
 
 mod action;
 mod approval;

@@ -1,11 +1,11 @@
-//! What the model is told.
+//! System prompt of a model.
 //!
-//! In two parts, since providers cache what comes first: the stable part is
-//! byte-identical while the agent's documents, tools and settings are; whatever
-//! changes from turn to turn is in the dynamic part. The sections have the
-//! order of the reference's numbered list (spec SYS-027, C-54), in each part:
+//! Providers cache a request's beginning, so the prompt has two parts: the stable part is
+//! byte-identical while the agent's files, tools and settings are; everything that changes from
+//! turn to turn is in the dynamic part. Each part has the sections in the order of the reference's
+//! numbered list (spec SYS-027, C-54):
 //!
-//! | | section | where | when |
+//! | | section | part | condition |
 //! |---|---|---|---|
 //! | 1 | identity | stable | always |
 //! | | Instructions, Safety | stable | not none |
@@ -13,7 +13,7 @@
 //! | 3 | Tool Call Style | stable | not none |
 //! | 4 | CLI Quick Reference | stable | commands |
 //! | 5 | Skills (mandatory) | stable; those for this message, or that it calls, dynamic | full, skills |
-//! | 6 | Memory Recall | stable; what fits this message dynamic | full, a tool of memory or notes |
+//! | 6 | Memory Recall | stable; memories for this message dynamic | full, a tool of memory or notes |
 //! | 7 | User Identity | stable | full, owner |
 //! | 8 | Current Date & Time | stable: the zone; dynamic: the clock | not none |
 //! | 9 | Workspace | stable | not none |
@@ -35,9 +35,9 @@
 //! | | Subagent or Group Chat Context | dynamic | subagent; group, topic |
 //! | | Instructions for this conversation | dynamic | a program gave some |
 //!
-//! The shortest prompt (`Lite`) has identity, Instructions, Safety, the clock and
-//! the contexts, and memory and runtime where they are asked for. What a section
-//! says of others' texts stands where it cannot pass for the prompt (`write`).
+//! The `Lite` prompt has identity, Instructions, Safety, the clock and the contexts, and memory and
+//! runtime if enabled. Untrusted texts are written so that they cannot pass for the prompt
+//! (`write`).
 
 use holdfast_types::{Chat, Entry};
 
@@ -62,16 +62,16 @@ pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
 pub(crate) use write::fenced;
 
-/// How many tokens a prompt may be where nothing else is said.
+/// Default size limit of a prompt, in tokens.
 pub const CONTEXT_LIMIT: usize = 100_000;
 
-/// Writes a section of the stable part, if there is cause for it.
+/// Writes a section of the stable part, if its condition holds.
 type Stable = fn(&mut String, &Setting<'_>);
 
-/// Writes a section of the dynamic part, if there is cause for it.
+/// Writes a section of the dynamic part, if its condition holds.
 type Dynamic = fn(&mut String, &Setting<'_>, &Moment<'_>);
 
-/// Sections 1 to 20 and 23, as far as they do not depend on the moment.
+/// Stable sections among 1 to 20 and 23.
 const STABLE: [Stable; 21] = [
     who::identity,
     who::instructions,
@@ -96,13 +96,13 @@ const STABLE: [Stable; 21] = [
     replies::reasoning,
 ];
 
-/// What of them the shortest prompt has: memory only if the setting says so.
+/// Stable sections of the lite prompt; memory only if enabled.
 const LITE: [Stable; 4] = [who::identity, who::instructions, who::safety, files::memory];
 
-/// The line that says what it is.
+/// Stable section of the prompt with mode `None`.
 const NONE: [Stable; 1] = [who::identity];
 
-/// Sections 5 to 22 as far as they do, and what follows them.
+/// Dynamic sections among 5 to 22, and those without a number.
 const DYNAMIC: [Dynamic; 9] = [
     now::recommended,
     recalled::recalled,
@@ -115,18 +115,17 @@ const DYNAMIC: [Dynamic; 9] = [
     now::context,
 ];
 
-/// What of them the shortest prompt has: the runtime only if the moment has one.
+/// Dynamic sections of the lite prompt; the runtime only if given.
 const LITE_DYNAMIC: [Dynamic; 6] =
     [now::recommended, recalled::recalled, now::clock, now::runtime, now::routed, now::context];
 
-/// Builds what the model is told.
+/// Builds the request to a model.
 #[must_use]
 pub fn build(input: PromptInput<'_>) -> Chat {
     build_on(StablePart::of(&input.setting), input)
 }
 
-/// Builds what the model is told on a stable part that was kept: what [`StablePart::of`] made of
-/// the same setting.
+/// Builds the request with a stored stable part, which [`StablePart::of`] made of the same setting.
 #[must_use]
 pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
     let PromptInput { setting, moment, journal, context_limit } = input;
@@ -141,13 +140,13 @@ pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
     if history.left_out > 0 {
         dynamic.push_str("\nThe beginning of this conversation is left out: it is too long.\n");
     }
-    // Caches compare the tools too: whoever gathered them, they come in one order.
+    // Provider caches compare the tools too, so their order must not depend on their source.
     let mut tools = setting.tools.to_vec();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     Chat { stable: stable.text, dynamic, messages: history.messages, tools }
 }
 
-/// The part that is the same while the setting is.
+/// Returns the stable part: a pure function of the setting.
 #[must_use]
 pub fn stable(setting: &Setting<'_>) -> String {
     let sections: &[Stable] = match setting.mode {
@@ -166,7 +165,8 @@ pub fn stable(setting: &Setting<'_>) -> String {
     out
 }
 
-/// The part that is this turn's. What a program told the conversation is in it in every mode.
+/// Returns the dynamic part. It includes a program's instructions for the conversation in every
+/// mode.
 #[must_use]
 pub fn dynamic(setting: &Setting<'_>, moment: &Moment<'_>, journal: &[Entry]) -> String {
     let sections: &[Dynamic] = match setting.mode {

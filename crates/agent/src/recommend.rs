@@ -1,21 +1,21 @@
-//! Which skills are worth a look for a message.
+//! Skill recommendations for a message.
 //!
 //! ```text
 //! skills ─▶ shortlist: score ≥ 30 ─┬─ none     ─▶ nothing
-//!                                  ├─ one      ─▶ it
+//!                                  ├─ one      ─▶ recommended
 //!                                  └─ several  ─▶ ask a model ─▶ selected: damped, best first
-//!                                                      └─ no answer of use ─▶ the shortlist
+//!                                                      └─ unusable answer ─▶ the shortlist
 //! ```
 //!
-//! What comes of it goes into the dynamic part of the prompt, under the strategies Full and Custom
-//! alike (C-33): the stable part lists all skills, so that it can be cached.
+//! The result goes into the dynamic part of the prompt, under the strategies Full and Custom alike
+//! (C-33): the stable part lists all skills, so that it can be cached.
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `channel` | does a skill go with the channel? |
-//! | `keyword` | does it go with what was said? |
-//! | `score` | how well does it go in all? |
-//! | `select` | which of several does a model choose? |
+//! | `channel` | match with the channel |
+//! | `keyword` | match with the message |
+//! | `score` | total score |
+//! | `select` | selection by a model |
 
 mod channel;
 mod keyword;

@@ -1,10 +1,10 @@
-//! Which of several agents answers a message, where a model says so (spec RTE-013 to RTE-015).
+//! Choice of the agent that answers a message, by a model (spec RTE-013 to RTE-015).
 //!
-//! What the model is shown is data, written as JSON: the agents with what they are good at, the
-//! names of the tools, the newest of the conversation, and the message. Of what it answers only a
-//! name counts that was on the list, so that nothing somebody writes reaches an agent that is no
-//! candidate. The tools that it names narrow what the agent may use; the text that it writes for the
-//! agent goes into the dynamic part of the prompt, between tags that it cannot close.
+//! The request is data, sent as JSON: the agents with their descriptions, the names of the tools,
+//! the newest part of the conversation, and the message. Only a listed name counts in the answer,
+//! so an injected text can reach no agent that is not a candidate. The tools in the answer restrict
+//! the agent's own; the text for the agent goes into the dynamic part of the prompt, between tags
+//! that it cannot close.
 
 use holdfast_types::{Chat, ChatMessage, Entry, SessionKind};
 use serde::Deserialize;
@@ -16,35 +16,34 @@ use crate::{
     text::{line, shortened},
 };
 
-/// How long the model's answer may be, in tokens.
+/// Output limit of the model, in tokens.
 pub const ROUTE_OUTPUT_TOKENS: u32 = 1_000;
 
-/// How long the model may take, in seconds (spec RTE-010).
+/// Timeout of the model, in seconds (spec RTE-010).
 pub const ROUTE_TIMEOUT_SECS: u64 = 45;
 
-/// The most agents that the model chooses among.
 pub const MOST_CANDIDATES: usize = 100;
 
-/// How much the model may write for the agent, in characters.
+/// Maximum length of the model's text for the agent, in characters.
 pub const LONGEST_PROMPT: usize = 2_000;
 
-/// How much of a description the model is shown, in characters.
+/// Maximum length of a description in the request, in characters.
 const LONGEST_DESCRIPTION: usize = 400;
 
-/// How much of the message the model is shown, in characters.
+/// Maximum length of the message in the request, in characters.
 const LONGEST_MESSAGE: usize = 4_000;
 
-/// How many messages before it, and how much of each.
+/// Maximum number of earlier messages in the request.
 const EARLIER: usize = 8;
 const LONGEST_EARLIER: usize = 500;
 
-/// How much of a summary of what was before them.
+/// Maximum length of the summary in the request, in characters.
 const LONGEST_SUMMARY: usize = 1_000;
 
-/// The most tools that are named.
+/// Maximum number of tools of each candidate, and in the answer.
 const MOST_TOOLS: usize = 64;
 
-/// What MCP servers' tools begin with: which there are is found out when they are asked for.
+/// Prefix of MCP servers' tools, which are not known in advance.
 const BROUGHT: &str = "mcp_";
 
 const INSTRUCTIONS: &str = "You decide which assistant answers a message, and prepare it for the \
@@ -61,41 +60,36 @@ const INSTRUCTIONS: &str = "You decide which assistant answers a message, and pr
      it out if there is nothing to say. tools are those of the list that the task needs; leave it \
      out where you are not sure, since all others are withheld, and an empty list leaves none.";
 
-/// An agent that may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// What it is good at.
     pub description: &'a str,
-    /// The tools that it is bound to; `None` is none in particular.
+    /// Tools that the agent is restricted to; `None` is no restriction.
     pub tools: Option<&'a [String]>,
 }
 
-/// What the model chose.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routed {
-    /// The agent's name, as it is on the list.
+    /// Name as in the list.
     pub agent: String,
-    /// Why, on one line.
     pub reason: String,
-    /// What kind of task it is, on one line.
+    /// Kind of task, on one line.
     pub task: String,
-    /// `simple`, `moderate`, `complex`, or nothing.
+    /// `simple`, `moderate`, `complex`, or empty.
     pub complexity: String,
-    /// What the agent is told besides; empty is nothing.
+    /// Additional instructions for the agent; may be empty.
     pub prompt: String,
-    /// The tools that it gets; `None` leaves its own.
+    /// `None` leaves the agent's own tools.
     pub tools: Option<Vec<String>>,
 }
 
-/// An answer that cannot be used; what is wrong with it, for the model.
+/// Unusable answer; the message is for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is not the JSON that was asked for.
+    /// The answer is not the requested JSON.
     #[error("it is not the JSON object that was asked for")]
     NotJson(#[source] serde_json::Error),
-    /// It names nobody of the list.
+    /// The named agent is not on the list.
     #[error("its `agent` is none of the list")]
     NotListed,
 }
@@ -115,8 +109,8 @@ struct Answer {
     tools: Option<Vec<String>>,
 }
 
-/// What to ask the model; the message is what was said last in the journal. The first
-/// [`MOST_CANDIDATES`] are shown.
+/// Returns the request to the routing model. The message is the last unanswered part of the
+/// journal; only the first [`MOST_CANDIDATES`] candidates are included.
 #[must_use]
 pub fn route_chat(
     candidates: &[Candidate<'_>],
@@ -173,7 +167,7 @@ fn spoken(message: &ChatMessage) -> Option<(&'static str, &str)> {
     (!text.trim().is_empty()).then_some((who, text.as_str()))
 }
 
-/// What to ask a model whose answer could not be used.
+/// Returns a request that tells the model why its answer was unusable.
 #[must_use]
 pub fn route_again(chat: &Chat, answer: &str, wrong: &Unusable) -> Chat {
     let mut again = chat.clone();
@@ -188,17 +182,17 @@ pub fn route_again(chat: &Chat, answer: &str, wrong: &Unusable) -> Chat {
     again
 }
 
-/// What a model chose.
+/// Parses the model's choice.
 ///
 /// # Errors
 ///
-/// If its answer is no JSON of the form asked for, or names an agent that is not on the list.
+/// If the answer is not the requested JSON, or names an agent that is not on the list.
 pub fn routed(
     candidates: &[Candidate<'_>],
     tools: &[String],
     answer: &str,
 ) -> Result<Routed, Unusable> {
-    // Else a list of texts would do as well.
+    // Parse an object first: serde would accept an array for the struct too.
     let answer: Map<String, Value> =
         serde_json::from_str(object(answer)).map_err(Unusable::NotJson)?;
     let answer = Answer::deserialize(Value::Object(answer)).map_err(Unusable::NotJson)?;
@@ -220,8 +214,8 @@ pub fn routed(
     })
 }
 
-/// Those of the tools that there are; all, if none of what is named is there: then the model has
-/// only made names up.
+/// Returns the named tools that exist; `None` (no restriction) if none of them does, since the
+/// model then made the names up.
 fn given(named: Vec<String>, tools: &[String]) -> Option<Vec<String>> {
     let is_meant = !named.is_empty();
     let mut found: Vec<String> = Vec::new();

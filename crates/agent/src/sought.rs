@@ -1,12 +1,12 @@
-//! Which tools the agent looked up, or called without having been shown them.
+//! Tools that the agent looked up, or called without having been shown them.
 
 use holdfast_types::Entry;
 use serde::Deserialize;
 
-/// How many of them stay open to it: the ones that it turned to last.
+/// Maximum number of such tools that stay in the request.
 const MOST_SOUGHT: usize = 16;
 
-/// The tool that shows another.
+/// Tool that describes another.
 const DESCRIBE: &str = "tool_describe";
 
 #[derive(Deserialize)]
@@ -14,11 +14,10 @@ struct Described {
     name: String,
 }
 
-/// The tools that the agent turned to last, by the names that it used: those that it had described
-/// to it, and those that it called. Each once, the last first.
+/// Returns the tools that the agent looked up or called, newest first, without duplicates, by the
+/// names that it used.
 ///
-/// A provider's model calls only what its request offers, so what was found has to be offered from
-/// then on.
+/// Providers reject calls to tools missing from the request, so these tools stay in it.
 #[must_use]
 pub fn sought(journal: &[Entry]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -26,7 +25,7 @@ pub fn sought(journal: &[Entry]) -> Vec<String> {
         let Entry::Thought { calls, .. } = entry else { continue };
         for call in calls.iter().rev() {
             let name = match call.tool.as_str() {
-                // What is no name of a tool was answered with an error, and opens nothing.
+                // Invalid input: the call failed and described no tool.
                 DESCRIBE => match serde_json::from_str::<Described>(&call.input) {
                     Ok(described) => described.name,
                     Err(_) => continue,

@@ -1,24 +1,22 @@
-//! What an agent does next, decided from what it has done so far and nothing else.
+//! The next step of a turn, a pure function of the journal.
 //!
-//! The journal is append-only and is the transcript too: entries of earlier
-//! turns stay in it, and a model may use the same id for a call in every reply.
-//! So this looks only at the current turn, and for calls only at its last
-//! thought: an earlier one was answered in full before the model was asked again.
+//! The journal is append-only and also the transcript: it contains earlier turns, and a model may
+//! reuse a call id in every reply. So only the current turn is considered, and for calls only its
+//! last thought: an earlier one was answered completely before the model was asked again.
 //!
 //! | last thought of the turn | calls without a result | step |
 //! |---|---|---|
-//! | none | – | think, if something asks for an answer; else rest |
-//! | some | begun, and it acts on the world | its outcome is unknown |
-//! | some | a person was asked, and has said nothing yet | wait for their word |
-//! | some | past a limit, of the turn or of one thought | refuse them |
-//! | some | other | call: a run of reads together, all else alone, in the model's order |
+//! | none | – | think, if a message needs an answer; else rest |
+//! | some | begun, with an effect on the outside world | unknown outcome |
+//! | some | waits for an approval | await the decision |
+//! | some | beyond a limit of the turn or of one thought | refuse them |
+//! | some | other | call: consecutive reads together, all others alone, in the model's order |
 //! | some | none | think; without tools once calls were refused for the turn |
-//! | a command's, and no model's | none, and nobody spoke since | answer with what came of it |
-//! | made without tools, and yet has calls | – | halt |
+//! | from a command, not a model | none, and no new message | answer with the call's result |
+//! | made without tools, but with calls | – | halt |
 //!
-//! **What can go wrong.** The runner must append what is heard *before* it asks
-//! the model, and never between the request and the thought: a message that
-//! stands before a thought counts as seen by it.
+//! **What can go wrong.** The runner must append heard messages *before* it asks the model, and
+//! never between the request and the thought: a message before a thought counts as seen by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +24,15 @@ use holdfast_types::{Effect, Entry, Note, ToolCall};
 
 use crate::turn;
 
-/// What the model is told of a call that was begun by a runner that is gone.
+/// Result of a call that was started by a lost runner.
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was begun, and then \
      the process that ran it was lost; check before you do it again";
 
-/// The text of the note that ends a turn that was halted.
+/// Text of the note that ends a halted turn.
 pub const HALTED: &str =
     "the model went on asking for tools after it had been told to answer without them";
 
-/// What the model is told of a call past a limit.
+/// Returns the result of a call beyond a limit.
 #[must_use]
 pub fn limit_reached(limits: Limits, limit: Limit) -> String {
     match limit {
@@ -49,12 +47,12 @@ pub fn limit_reached(limits: Limits, limit: Limit) -> String {
     }
 }
 
-/// How far an agent may go by itself.
+/// Limits of an agent's autonomy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls that the model may make in one turn.
+    /// Maximum number of calls in one turn.
     pub calls: usize,
-    /// Calls that it may make in one thought. None is as good as one: else a turn had no end.
+    /// Maximum number of calls in one thought. 0 counts as 1: otherwise a turn could not end.
     pub at_once: usize,
 }
 
@@ -65,58 +63,55 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Of so many calls of one thought, how many count: those past it are refused, and free.
+    /// Number of a thought's calls that count towards the turn's limit; the others are refused and
+    /// free.
     fn counted(self, calls: usize) -> usize {
         calls.min(self.at_once.max(1))
     }
 }
 
-/// Which limit a call is past.
+/// Limit that a call exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// That of the turn: the model answers now.
+    /// The turn's limit: the model must answer now.
     Turn,
-    /// That of one thought: it may ask again.
+    /// The limit of one thought: the model may call again.
     Thought,
 }
 
-/// What to do next.
+/// Next step of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<'j> {
-    /// Nothing, until someone speaks: the turn is over, or there is none.
+    /// Wait for input: the turn is over, or there is none.
     Rest,
     /// Ask the model, and append its reply as a thought.
     Think,
-    /// Ask the model with no tools on offer, and append its reply. Calls that it makes up
-    /// regardless are best left out of the thought, if there is text besides.
+    /// Ask the model without tools, and append its reply. Calls that it makes nevertheless should
+    /// be left out of the thought if it has text.
     ThinkWithoutTools,
-    /// Make these calls, at once if they are several. For each, append `Called` before it is
-    /// made and `Returned` after.
+    /// Make these calls, concurrently if there are several. For each, append `Called` before it and
+    /// `Returned` after it.
     Call(Vec<&'j ToolCall>),
-    /// A person was asked about these and the first of them is next: append `Allowed` for each that
-    /// was allowed, and `Returned`, failed, for each that was not. If nobody has said anything yet,
-    /// put the turn down until somebody does.
+    /// Wait for the approvals of these calls. Append `Allowed` for each allowed one, and a failed
+    /// `Returned` for each denied one. Without any decision, release the turn until there is one.
     Await(Vec<&'j ToolCall>),
-    /// Append `Returned`, failed, with [`UNKNOWN_OUTCOME`] for this call; do not make it.
+    /// Append a failed `Returned` with [`UNKNOWN_OUTCOME`] for this call; do not make it.
     Unknown(&'j ToolCall),
-    /// Append `Returned`, failed, with [`limit_reached`] for each of these; do not make them.
+    /// Append a failed `Returned` with [`limit_reached`] for each of these; do not make them.
     Refuse(Vec<&'j ToolCall>, Limit),
-    /// End the turn with what came of this call, which was a command: no model is asked.
+    /// End the turn with the result of this call, which came from a command: no model is asked.
     Answer(&'j ToolCall, Came<'j>),
     /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
     Halt,
 }
 
-/// What came of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Came<'j> {
-    /// What it told.
     pub output: &'j str,
-    /// Whether it failed.
     pub failed: bool,
 }
 
-/// Says what to do next in a session. `effect_of` tells a tool's effect by its name.
+/// Returns the next step of a session. `effect_of` returns a tool's effect by its name.
 #[must_use]
 pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effect) -> Step<'_> {
     let turn = turn::open(journal);
@@ -147,8 +142,8 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
     }
 }
 
-/// The answer of a turn that is a command's, once its call has returned. What is said meanwhile is
-/// for a model, which then answers both.
+/// Returns the answer of a command's turn once its call has returned. If messages arrived
+/// meanwhile, the model answers both.
 fn dispatched(turn: &[Entry]) -> Option<Step<'_>> {
     let is_command = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Dispatched, .. });
     let since = &turn[turn.iter().position(is_command)? + 1..];
@@ -168,7 +163,7 @@ fn dispatched(turn: &[Entry]) -> Option<Step<'_>> {
     (!is_thought_about).then_some(Step::Answer(call, came))
 }
 
-/// The calls of the open turn's last thought that a person was asked about, and nothing came of yet.
+/// Returns the calls of the open turn's last thought that wait for an approval.
 #[must_use]
 pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
     let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
@@ -176,8 +171,8 @@ pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
     last.calls.iter().filter(is_waiting).collect()
 }
 
-/// The calls of the open turn's last thought, within the limits, that nothing is known of yet: not
-/// begun, not returned, nobody asked.
+/// Returns the calls of the open turn's last thought, within the limits, that are neither started
+/// nor returned, and for which no approval was requested.
 #[must_use]
 pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
     let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
@@ -190,22 +185,22 @@ pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
     last.calls.iter().take(within).filter(is_new).collect()
 }
 
-/// Whether a person allowed this call of the open turn's last thought.
+/// Whether this call of the open turn's last thought was approved.
 #[must_use]
 pub fn is_allowed(journal: &[Entry], call: &str) -> bool {
     LastThought::of(turn::open(journal)).is_some_and(|last| last.allowed.contains(call))
 }
 
-/// The last thought of an open turn, and what became of its calls.
+/// Last thought of an open turn, and the state of its calls.
 struct LastThought<'j> {
     calls: &'j [ToolCall],
-    /// How many calls each of the thoughts before it had in this turn.
+    /// Number of calls in each earlier thought of this turn.
     before: Vec<usize>,
-    /// By call: `Some` effect if it was begun and has not returned, `None` if it has.
+    /// By call: `Some` effect if it was started and has not returned, `None` if it has.
     fate: BTreeMap<&'j str, Option<Effect>>,
-    /// Calls that a person was asked about and said nothing of yet.
+    /// Calls that wait for an approval.
     waits: BTreeSet<&'j str>,
-    /// Calls that a person allowed.
+    /// Approved calls.
     allowed: BTreeSet<&'j str>,
 }
 
@@ -254,7 +249,7 @@ impl<'j> LastThought<'j> {
         last
     }
 
-    /// How many calls the thoughts before it made in this turn, as the limits count.
+    /// Number of earlier calls in this turn that count towards the limit.
     fn earlier(&self, limits: Limits) -> usize {
         self.before.iter().map(|calls| limits.counted(*calls)).sum()
     }
@@ -271,7 +266,8 @@ impl<'j> LastThought<'j> {
         calls: &'j [ToolCall],
         effect_of: impl Fn(&str) -> Effect,
     ) -> Option<Step<'j>> {
-        // A version ago the tool may have declared another effect; the graver one counts.
+        // Another version may have declared another effect for the tool; the more serious one
+        // counts.
         let begun_to_act = |call: &ToolCall, now: Effect| match self.fate.get(call.id.as_str()) {
             Some(Some(then)) => *then == Effect::Acts || now == Effect::Acts,
             Some(None) | None => false,
@@ -322,7 +318,7 @@ mod tests {
         next(journal, LIMITS, effect_of)
     }
 
-    /// The ids of the calls to make; panics on any other step.
+    /// Returns the ids of the calls to make; panics on any other step.
     fn calls(journal: &[Entry]) -> Vec<&str> {
         match step(journal) {
             Step::Call(calls) => calls.iter().map(|call| call.id.as_str()).collect(),
@@ -646,15 +642,15 @@ mod tests {
         assert_eq!(step(&journal), Step::Think);
     }
 
-    /// A model and its surroundings, scripted: what is asked for, and where a runner is lost.
+    /// Scripted run: the model's calls, the messages, and the losses of runners.
     #[derive(Debug, Clone)]
     struct Life {
         thoughts: Vec<Vec<&'static str>>,
-        /// At which of its appends a runner dies and another takes over.
+        /// Numbers of the appends at which a runner crashes and another takes over.
         crashes: BTreeSet<usize>,
-        /// At which appends someone speaks.
+        /// Numbers of the appends at which a message arrives.
         steers: BTreeSet<usize>,
-        /// Calls that act are asked about.
+        /// Whether calls that act need an approval.
         asks: bool,
     }
 
@@ -666,7 +662,7 @@ mod tests {
             .prop_map(|(thoughts, crashes, steers, asks)| Life { thoughts, crashes, steers, asks })
     }
 
-    /// Runs a life to its rest and checks, as it goes, what must never happen.
+    /// Executes a scripted run to its end and checks the invariants after each step.
     fn live(life: &Life) -> Vec<Entry> {
         let mut journal = vec![heard(1, "begin")];
         let mut thoughts = life.thoughts.iter();

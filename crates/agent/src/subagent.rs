@@ -1,8 +1,7 @@
-//! What a subagent is told of itself, and what its requester is told of its end.
+//! Texts for a subagent and its requester.
 //!
-//! After spec SUB-002 and SUB-005 to SUB-008. The task and the findings are
-//! written by models that may have read anything: they stand where they cannot
-//! pass for the words around them.
+//! See spec SUB-002 and SUB-005 to SUB-008. The task and the findings are untrusted: they are
+//! written so that they cannot pass for the text around them.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,46 +10,42 @@ use crate::{
     text::{line, push_line},
 };
 
-/// How much of a task its label shows, in characters.
+/// Maximum length of a label, in characters.
 const LABEL_CHARS: usize = 50;
 
-/// The longest task that the prompt repeats, in characters: the session's first message has all.
+/// Maximum length of the task in the prompt, in characters: the session's first message has all of
+/// it.
 const LONGEST_TASK: usize = 2_000;
 
-/// How much of what it changed a requester is told at once, in characters.
+/// Maximum length of a diff in the message to the requester, in characters.
 const MOST_DIFF: usize = 8_000;
 
-/// The longest session key or label, in characters.
+/// Maximum length of a session key or label, in characters.
 const LONGEST_KEY: usize = 256;
 
-/// What a subagent was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SubagentTask<'a> {
-    /// What it is to do.
     pub task: Option<&'a str>,
-    /// What the task is called; the last part of `session` if nothing is said.
+    /// `None` is the last part of `session`.
     pub label: Option<&'a str>,
-    /// The key of the session that asked for it.
+    /// Session key of the requester.
     pub requester: Option<&'a str>,
-    /// The key of its own session.
+    /// Session key of the subagent.
     pub session: &'a str,
 }
 
-/// What came of a subagent's run.
+/// Outcome of a subagent's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubagentOutcome {
-    /// It did its task.
     Ok,
-    /// It could not.
     Error,
-    /// Its time was over.
     Timeout,
-    /// Nobody knows.
+    /// The outcome cannot be determined.
     Unknown,
 }
 
 impl SubagentOutcome {
-    /// The word for it in the message to the requester (spec SUB-006).
+    /// Word in the message to the requester (spec SUB-006).
     #[must_use]
     pub const fn status(self) -> &'static str {
         match self {
@@ -62,7 +57,7 @@ impl SubagentOutcome {
     }
 }
 
-/// What a subagent is told of itself (spec SUB-002).
+/// Returns a subagent's part of the prompt (spec SUB-002).
 #[must_use]
 pub fn subagent_prompt(subagent: SubagentTask<'_>) -> String {
     let mut out = String::with_capacity(1_600);
@@ -109,10 +104,11 @@ whole result in it, and say plainly what you could not do.
 - NO subagents of your own.
 ";
 
-/// What a task is called: its first 50 characters, and `...` if there are more (spec SUB-007).
+/// Returns the label of a task: its first 50 characters, and `...` if there are more (spec
+/// SUB-007).
 #[must_use]
 pub fn task_label(task: &str) -> String {
-    // Two more: a gap alone at the limit would not be written.
+    // Two more, since `line` drops a space at the limit.
     let task = line(task, LABEL_CHARS + 2);
     match task.char_indices().nth(LABEL_CHARS) {
         Some((at, _)) => format!("{}...", &task[..at]),
@@ -120,7 +116,7 @@ pub fn task_label(task: &str) -> String {
     }
 }
 
-/// How long a run took, and how many tokens it used if that is known (spec SUB-005).
+/// Returns the duration of a run and its tokens, if known (spec SUB-005).
 #[must_use]
 pub fn stats_line(took: Duration, tokens: Option<u64>) -> String {
     let mut out = format!("[Stats: duration={:.1}s", took.as_secs_f64());
@@ -132,7 +128,7 @@ pub fn stats_line(took: Duration, tokens: Option<u64>) -> String {
     out
 }
 
-/// The message that tells a requester that its subagent has ended (spec SUB-008).
+/// Returns the message that tells a requester how its subagent ended (spec SUB-008).
 #[must_use]
 pub fn trigger_message(
     label: &str,
@@ -154,7 +150,7 @@ pub fn trigger_message(
     out
 }
 
-/// What a requester is told of what its subagent changed in its copy of the files (spec SUB-021).
+/// Returns the message about a subagent's changes to its copy of the files (spec SUB-021).
 #[must_use]
 pub fn patch_note(session: &str, changed: usize, diff: &str) -> String {
     if changed == 0 {

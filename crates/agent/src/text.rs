@@ -1,21 +1,21 @@
-//! Texts that others wrote, made fit for a prompt.
+//! Sanitising of untrusted texts for a prompt.
 
-/// The longest name of a person or an agent, in characters.
+/// Maximum length of a person's or agent's name, in characters.
 const LONGEST_NAME: usize = 64;
 
-/// A name on one line, without characters that hide or turn text, and not too long.
+/// Sanitises a name: one line, no hidden or direction-changing characters, limited length.
 pub(crate) fn name(untrusted: &str) -> String {
     line(untrusted, LONGEST_NAME)
 }
 
-/// A text on one line: at most `limit` characters, none that breaks lines or hides text.
+/// Sanitises a text to one line of at most `limit` characters without hidden ones.
 pub(crate) fn line(untrusted: &str, limit: usize) -> String {
     let mut clean = String::with_capacity(untrusted.len().min(limit * 4));
     push_line(&mut clean, untrusted, limit);
     clean
 }
 
-/// Writes what [`line`] makes of a text to the end of another.
+/// Appends a text sanitised as by [`line`].
 pub(crate) fn push_line(out: &mut String, untrusted: &str, limit: usize) {
     let (mut left, mut gap) = (limit, "");
     let mut after = "";
@@ -37,7 +37,7 @@ pub(crate) fn push_line(out: &mut String, untrusted: &str, limit: usize) {
     }
 }
 
-/// The first `limit` characters, and a mark if there were more.
+/// Returns the first `limit` characters, with a mark if there were more.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((at, _)) => format!("{}\n[shortened]", &text[..at]),
@@ -45,7 +45,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     }
 }
 
-/// Characters that are not seen, or that turn the direction of what is.
+/// Whether a character is invisible or changes the text's direction.
 const fn hides(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'

@@ -1,21 +1,19 @@
-//! How many tokens a text is, as near as can be told without the model's own tokenizer.
+//! Token estimates without the model's own tokenizer.
 //!
 //! | estimator | counts | used for |
 //! |---|---|---|
 //! | [`QuarterOfChars`] | characters / 4 + 1 | compaction as it was specified (CMP-002) |
-//! | [`TwoFifthsOfChars`] | characters × 2 / 5 | conversations brought along from PicoClaw |
+//! | [`TwoFifthsOfChars`] | characters × 2 / 5 | conversations imported from PicoClaw |
 //! | [`CjkAware`] | 1 for a CJK character, 1/4 for others, + 1 | budgets (C-23) |
 //!
-//! An exact count by the model's vocabulary is one more [`Tokenizer`], which lives outside this
-//! crate: its tables are megabytes. What a provider charges is what it reports, never an estimate.
+//! An exact [`Tokenizer`] with the model's vocabulary would belong outside this crate: its tables
+//! are megabytes. Charges use the provider's reported usage, never an estimate.
 
 use std::fmt::Debug;
 
 use holdfast_types::ChatMessage;
 
-/// Says how many tokens a text is.
 pub trait Tokenizer: Debug + Send + Sync {
-    /// How many tokens the text is, by this way of counting.
     fn count(&self, text: &str) -> usize;
 }
 
@@ -45,8 +43,8 @@ impl Tokenizer for TwoFifthsOfChars {
     }
 }
 
-/// One token for each Chinese, Japanese or Korean character, one for four of any other, and one.
-/// For a text without such characters it is what [`QuarterOfChars`] says.
+/// One token for each CJK character, one for four others, plus one. Equals [`QuarterOfChars`] for
+/// texts without CJK characters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CjkAware;
 
@@ -61,8 +59,8 @@ impl Tokenizer for CjkAware {
     }
 }
 
-/// Whether a character is Chinese, Japanese or Korean, or the punctuation and the wide forms that
-/// go with them.
+/// Whether a character is Chinese, Japanese or Korean, or punctuation or a wide form used with
+/// them.
 pub(crate) const fn is_cjk(c: char) -> bool {
     matches!(c,
         '\u{1100}'..='\u{11ff}'      // Hangul jamo
@@ -78,21 +76,20 @@ pub(crate) const fn is_cjk(c: char) -> bool {
         | '\u{20000}'..='\u{3ffff}') // ideographs, later extensions
 }
 
-/// What a text costs where a budget is kept.
+/// Estimates the tokens of a text for a budget.
 pub(crate) fn tokens(text: &str) -> usize {
     CjkAware.count(text)
 }
 
-/// One block of a message whose content is a list of them.
+/// Block of a message whose content is a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentBlock<'a> {
-    /// Text.
     Text(&'a str),
-    /// An image or whatever else: no estimate counts it.
+    /// An image or another type, which no estimate counts.
     Other,
 }
 
-/// How many tokens a list of blocks is: its texts, each counted for itself (CMP-002).
+/// Estimates the tokens of blocks: their texts, each counted separately (CMP-002).
 pub fn block_tokens<'a>(
     tokenizer: &(impl Tokenizer + ?Sized),
     blocks: impl IntoIterator<Item = ContentBlock<'a>>,
@@ -104,7 +101,7 @@ pub fn block_tokens<'a>(
     texts.sum()
 }
 
-/// How many tokens a message is: its text, and the names and inputs of the calls that it asks for.
+/// Estimates the tokens of a message: its text, and the names and inputs of its calls.
 pub fn message_tokens(tokenizer: &(impl Tokenizer + ?Sized), message: &ChatMessage) -> usize {
     match message {
         ChatMessage::User { text, .. } => tokenizer.count(text),
@@ -117,7 +114,7 @@ pub fn message_tokens(tokenizer: &(impl Tokenizer + ?Sized), message: &ChatMessa
     }
 }
 
-/// How many tokens some messages are together.
+/// Estimates the tokens of several messages.
 pub fn messages_tokens(tokenizer: &(impl Tokenizer + ?Sized), messages: &[ChatMessage]) -> usize {
     messages.iter().map(|message| message_tokens(tokenizer, message)).sum()
 }

@@ -1,12 +1,12 @@
-//! Where a turn begins, and where it ends.
+//! Boundaries of turns.
 //!
-//! A turn ends with a thought that asks for nothing, or with a note that says
-//! that it was interrupted, cancelled or given up. Whatever follows belongs to
-//! the next one. What is heard in its midst belongs to it.
+//! A turn ends with a thought without calls, or with a note that it was interrupted, cancelled,
+//! given up or answered by a command. Later entries belong to the next turn; messages heard before
+//! the end belong to this one.
 
 use holdfast_types::{Entry, Note};
 
-/// Whether an entry ends the turn that it stands in.
+/// Whether an entry ends its turn.
 pub(crate) fn ends(entry: &Entry) -> bool {
     match entry {
         Entry::Thought { calls, .. } => calls.is_empty(),
@@ -38,13 +38,14 @@ pub(crate) fn asks(entry: &Entry) -> bool {
     }
 }
 
-/// What stands after the last end of a turn: the turn that is open, if anything there asks.
+/// Returns the entries after the last end of a turn: the open turn, if any of them asks.
 pub(crate) fn open(journal: &[Entry]) -> &[Entry] {
     let start = journal.iter().rposition(ends).map_or(0, |end| end + 1);
     &journal[start..]
 }
 
-/// Whether memory is being written down after an entry, if it was so before: see [`Note::Flush`].
+/// Whether a memory flush is open after an entry, given whether one was before: see
+/// [`Note::Flush`].
 pub(crate) fn is_flushing_after(entry: &Entry, before: bool) -> bool {
     match entry {
         Entry::Noted { note: Note::Flush, .. } => true,
@@ -53,7 +54,7 @@ pub(crate) fn is_flushing_after(entry: &Entry, before: bool) -> bool {
     }
 }
 
-/// Where in a turn the flush begins that is open, if one is: the place of its note.
+/// Returns the index of the note that starts the open flush of a turn, if any.
 pub(crate) fn flush(turn: &[Entry]) -> Option<usize> {
     let is_mark = |entry: &Entry| match entry {
         Entry::Noted { note, .. } => matches!(note, Note::Flush | Note::Flushed),
@@ -66,8 +67,8 @@ pub(crate) fn flush(turn: &[Entry]) -> Option<usize> {
     is_flushing_after(&turn[last], false).then_some(last)
 }
 
-/// What of a turn decides its next step: what was thought and called while memory was written down
-/// does not, once that is over; until then nothing else does.
+/// Returns the entries that decide a turn's next step. The entries of a finished flush do not;
+/// while a flush is open, only its entries do.
 pub(crate) fn deciding(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
     let own = flush(turn).map_or(turn, |flush| &turn[flush + 1..]);
     let mut aside = false;
@@ -77,12 +78,12 @@ pub(crate) fn deciding(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
     })
 }
 
-/// Whether a turn is open: something was asked, or thought, and is not finished.
+/// Whether a turn is open: there is a question or a thought after the last end.
 pub(crate) fn is_open(after_last_end: &[Entry]) -> bool {
     after_last_end.iter().any(|entry| asks(entry) || matches!(entry, Entry::Thought { .. }))
 }
 
-/// The latest turn: the open one, else the last that ended; to the journal's end in either case.
+/// Returns the latest turn to the journal's end: the open one, else the last that ended.
 pub(crate) fn latest(journal: &[Entry]) -> &[Entry] {
     let open = open(journal);
     if is_open(open) {
@@ -111,7 +112,7 @@ pub(crate) mod tests {
         Entry::Heard { seq, body: Body { silent: true, ..Body::text(text) } }
     }
 
-    /// A thought that asks for `(id, tool)`s.
+    /// Returns a thought with the calls `(id, tool)`.
     pub(crate) fn thought(text: &str, calls: &[(&str, &str)]) -> Entry {
         Entry::Thought {
             text: text.into(),

@@ -1,7 +1,7 @@
 //! Whole prompts, as files: each mode in each kind of session.
 //!
-//! A prompt that reads otherwise than its file fails. If it should, write the
-//! files anew and look at what changed:
+//! The test fails if a prompt differs from its file. If the change is intended, write the
+//! files again and review the diff:
 //! `HOLDFAST_GOLDEN=write cargo nextest run -p holdfast-agent --test prompts`.
 
 use std::{io, time::Duration};

@@ -1,9 +1,8 @@
-//! One browser, with a window of its own for each conversation.
+//! One browser with a separate window for each conversation.
 //!
-//! A window is a browser context: no cookie, cache or storage of another is in
-//! it, and nothing of it is left when it is closed. It is closed when nothing
-//! was done in it for a while; a conversation that another process goes on with
-//! begins with an empty one there.
+//! A window is a browser context: it shares no cookies, cache or storage with other windows, and
+//! all of these are discarded when it is closed. Idle windows are closed. A conversation that
+//! continues in another process starts with an empty window there.
 
 use std::{
     collections::HashMap,
@@ -25,7 +24,7 @@ use crate::{
     proxy::{Proxy, Way},
 };
 
-/// A browser that is started, or called, when it is first needed.
+/// Browser that is started, or connected to, on first use. Clones share it.
 #[derive(Clone)]
 pub struct Browser(Arc<Inner>);
 
@@ -41,37 +40,37 @@ struct State {
     windows: HashMap<Uuid, Window>,
 }
 
-/// The browser as it runs.
+/// Connection to the running browser.
 struct Link {
     cdp: Arc<Cdp>,
-    /// The address by which its pages go out.
+    /// URL of the proxy that pages use.
     way_out: String,
     _proxy: Proxy,
     _running: Option<Running>,
 }
 
-/// A conversation's window.
+/// Window of one conversation.
 #[derive(Debug, Clone)]
 struct Window {
     context: String,
-    /// The tab that is looked at.
+    /// Target id of the current tab.
     target: String,
     session: String,
     used: Instant,
 }
 
 impl Browser {
-    /// The browser that is configured; its pages reach what the way lets through.
+    /// Pages may reach only what `way` allows.
     #[must_use]
     pub fn new(config: Config, way: Arc<dyn Way>) -> Self {
         Self(Arc::new(Inner { config, way, state: Mutex::default() }))
     }
 
-    /// The window of a conversation, made if there is none. `true` if it was.
+    /// Returns the window of a conversation, and `true` if it was created by this call.
     ///
     /// # Errors
     ///
-    /// If the browser is away, or all its windows are in use.
+    /// If all windows are in use, or the browser cannot be reached.
     pub async fn page(&self, who: Uuid) -> Result<(Page, bool), Error> {
         let mut state = self.0.state.lock().await;
         let (cdp, way_out) = self.link(&mut state).await?;
@@ -93,11 +92,11 @@ impl Browser {
         Ok((page, true))
     }
 
-    /// Looks at another tab from now on.
+    /// Makes another tab of the window the current one.
     ///
     /// # Errors
     ///
-    /// If there is no such tab, or no window.
+    /// [`Error::Refused`] if the conversation has no such tab, or no window.
     pub async fn look_at(&self, who: Uuid, target: &str) -> Result<Page, Error> {
         let mut state = self.0.state.lock().await;
         let (cdp, _) = self.link(&mut state).await?;
@@ -112,7 +111,7 @@ impl Browser {
         Ok(page_of(&cdp, window))
     }
 
-    /// Closes a conversation's window, if it has one.
+    /// Closes a conversation's window. Does nothing if it has none.
     pub async fn close(&self, who: Uuid) {
         let mut state = self.0.state.lock().await;
         let window = state.windows.remove(&who);
@@ -121,12 +120,12 @@ impl Browser {
         }
     }
 
-    /// How many windows there are.
     pub async fn windows(&self) -> usize {
         self.0.state.lock().await.windows.len()
     }
 
-    /// The browser, started or called anew if it is gone.
+    /// Returns the connection and the proxy URL; starts or reconnects the browser if the connection
+    /// ended.
     async fn link(&self, state: &mut State) -> Result<(Arc<Cdp>, String), Error> {
         if let Some(link) = state.link.as_ref().filter(|link| !link.cdp.is_over()) {
             return Ok((Arc::clone(&link.cdp), link.way_out.clone()));
@@ -170,7 +169,7 @@ async fn open(cdp: &Cdp, way_out: &str) -> Result<Window, Error> {
     let params = json!({
         "disposeOnDetach": true,
         "proxyServer": way_out,
-        // Loopback is left out of a proxy's reach unless it is said otherwise.
+        // By default Chromium bypasses the proxy for loopback addresses.
         "proxyBypassList": "<-loopback>",
     });
     let made = cdp.call(None, "Target.createBrowserContext", params).await?;
@@ -189,7 +188,8 @@ async fn new_tab(cdp: &Cdp, context: &str) -> Result<(String, String), Error> {
     Ok((target, session))
 }
 
-/// The window as it is now: a tab that was closed is replaced. `None` if the window is gone.
+/// Marks the window as used, and replaces its current tab if that was closed. Returns `None` if the
+/// window is gone.
 async fn revive(cdp: &Arc<Cdp>, mut window: Window) -> Result<Option<Window>, Error> {
     window.used = Instant::now();
     let tabs = page_of(cdp, &window).tabs().await?;
@@ -227,7 +227,7 @@ async fn close_idle(cdp: &Cdp, windows: &mut HashMap<Uuid, Window>, idle: Durati
     }
 }
 
-/// Closes windows in which nothing is done, for as long as the browser is the same.
+/// Closes idle windows until this connection to the browser ends.
 async fn tidy(inner: Weak<Inner>, cdp: Weak<Cdp>) {
     loop {
         let Some(idle) = inner.upgrade().map(|inner| inner.config.idle) else { return };
@@ -236,7 +236,7 @@ async fn tidy(inner: Weak<Inner>, cdp: Weak<Cdp>) {
         let mut state = inner.state.lock().await;
         close_idle(&cdp, &mut state.windows, idle).await;
         if state.windows.is_empty() && inner.config.url.is_none() {
-            // A browser that nobody uses costs memory; the next one who needs it starts it.
+            // An unused browser costs memory; the next use starts it again.
             state.link = None;
             return;
         }

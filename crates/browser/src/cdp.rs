@@ -1,7 +1,7 @@
-//! The DevTools protocol: calls and their answers over one web socket.
+//! Client of the Chrome DevTools protocol: calls and responses over one web socket.
 //!
-//! Of the protocol's events only one is looked at: a dialog, which would hold
-//! its page up until someone answers it, is dismissed at once.
+//! The client handles only one event: a dialog is dismissed at once, because it blocks its page
+//! until it is answered.
 
 use std::{
     collections::HashMap,
@@ -25,15 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 
-/// How long one call may take.
+/// Timeout of one call.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many calls may wait to be written.
+/// Maximum number of calls waiting to be written.
 const QUEUE: usize = 64;
 
 type Waiting = Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>;
 
-/// A connection to a browser.
 pub(crate) struct Cdp {
     out: mpsc::Sender<String>,
     waiting: Arc<Waiting>,
@@ -42,7 +41,7 @@ pub(crate) struct Cdp {
 }
 
 impl Cdp {
-    /// Over a socket that is open.
+    /// Starts a task that serves an open socket.
     pub(crate) fn over<S>(socket: WebSocketStream<S>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -54,18 +53,18 @@ impl Cdp {
         tokio::spawn(async move {
             talk(socket, queue, own.downgrade(), &answers, &over).await;
             over.cancel();
-            // Whoever still waits learns of it by its sender's end.
+            // Dropping the senders wakes all callers that still wait for a response.
             lock(&answers).clear();
         });
         Self { out, waiting, next: AtomicU64::new(1), ended }
     }
 
-    /// Whether the browser is gone.
+    /// Whether the connection has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Calls a method, of the browser itself or of a page's session.
+    /// Calls a method of the browser, or of a page if `session` is given.
     pub(crate) async fn call(
         &self,
         session: Option<&str>,
@@ -135,7 +134,8 @@ async fn talk<S>(
                 if let Some(dismissal) = heard(said, waiting)
                     && let Some(own) = own.upgrade()
                 {
-                    // If the queue is full, the page waits and the call that is next times out.
+                    // If the queue is full, the dialog stays open and the next call to the page
+                    // times out.
                     let _ = own.try_send(dismissal);
                 }
             }
@@ -144,7 +144,8 @@ async fn talk<S>(
     }
 }
 
-/// Hands an answer to whoever waits for it; says what to send if a page shows a dialog.
+/// Delivers a response to its caller. Returns the message that dismisses a dialog if the page
+/// opened one.
 fn heard(mut said: Value, waiting: &Waiting) -> Option<String> {
     if let Some(id) = said["id"].as_u64() {
         let sender = lock(waiting).remove(&id)?;
@@ -152,12 +153,12 @@ fn heard(mut said: Value, waiting: &Waiting) -> Option<String> {
             Some(error) => Err(error["message"].as_str().unwrap_or("it failed").to_owned()),
             None => Ok(said["result"].take()),
         };
-        // Whoever waited may have given up.
+        // The caller may have timed out.
         let _ = sender.send(answer);
         return None;
     }
     (said["method"] == "Page.javascriptDialogOpening").then(|| {
-        // Its answer is waited for by nobody: 0 is the id of no call.
+        // No call has the id 0, so the response to this one is ignored.
         json!({
             "id": 0,
             "sessionId": said["sessionId"],

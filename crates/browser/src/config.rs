@@ -1,26 +1,26 @@
-//! What an operator may choose about the browser.
+//! Settings of the browser.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The table `[runner.browser]`: without `path` and `url` there is no browser.
+/// Table `[runner.browser]`. Without `path` and `url` there is no browser.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The program to start, as `/usr/bin/chromium`; one for each process, when it is first needed.
+    /// Program to start, such as `/usr/bin/chromium`. Each process starts its own, on first use.
     pub path: Option<PathBuf>,
-    /// One that runs elsewhere, as `http://127.0.0.1:9222`; goes before `path`.
+    /// URL of a browser that runs elsewhere, such as `http://127.0.0.1:9222`. Overrides `path`.
     pub url: Option<String>,
-    /// More arguments for the program, as `--no-sandbox` where it must run as root.
+    /// Additional arguments for the program, such as `--no-sandbox` where it must run as root.
     pub args: Vec<String>,
-    /// Where the way out of its pages listens; port 0 is any.
+    /// Listen address of the proxy that pages use; port 0 is any free port.
     pub listen: SocketAddr,
-    /// The address under which a browser that runs elsewhere reaches that; empty is `listen`.
+    /// URL at which a browser elsewhere reaches the proxy; empty means `listen`.
     pub proxy: String,
-    /// Conversations that may use it at once.
+    /// Maximum number of conversations with an open window.
     pub most: usize,
-    /// How long a conversation's window is kept that nothing is done in.
+    /// Idle time after which a window is closed.
     #[serde(with = "humantime_serde")]
     pub idle: Duration,
 }
@@ -40,7 +40,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether there is a browser.
     #[must_use]
     pub const fn is_there(&self) -> bool {
         self.path.is_some() || self.url.is_some()

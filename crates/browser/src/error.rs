@@ -1,18 +1,18 @@
-//! Why the browser did not do what was asked.
+//! Errors of the browser.
 
-/// Every way in which the browser says no.
+/// Failure of a browser action. The text is shown to the model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no browser to be had: it is not installed, does not start, or is not reached.
+    /// The browser is not installed, does not start, or cannot be reached.
     #[error("the browser is away: {0}")]
     Away(String),
-    /// It refused what was asked, or the page did.
+    /// The browser or the page refused the action; holds the reason.
     #[error("{0}")]
     Refused(String),
-    /// It took too long.
+    /// The action timed out; holds the limit in seconds.
     #[error("it took longer than {0} s")]
     Slow(u64),
-    /// As many conversations use it as may.
+    /// The maximum number of windows is open.
     #[error("the browser is in use by {0} conversations, which are the most: try again later")]
     Full(usize),
 }

@@ -1,8 +1,8 @@
-//! Keys by their names, as `Enter` or `Control+a`.
+//! Keyboard keys by name, such as `Enter` or `Control+a`.
 
 use serde_json::{Value, json};
 
-/// Keys that write nothing: their name, their code, and Windows' number for them.
+/// Keys with a name: the name, the DOM code, and the Windows virtual key code.
 const NAMED: [(&str, &str, u32); 17] = [
     ("Enter", "Enter", 13),
     ("Tab", "Tab", 9),
@@ -23,7 +23,7 @@ const NAMED: [(&str, &str, u32); 17] = [
     ("F5", "F5", 116),
 ];
 
-/// A key that is pressed, with what is held meanwhile.
+/// Key press with its modifiers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     modifiers: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// `None` if there is no such key.
+    /// Parses a key name with modifiers; returns `None` for an unknown key.
     pub(crate) fn parse(said: &str) -> Option<Self> {
         let mut modifiers = 0;
         let mut rest = said.trim();
@@ -70,12 +70,12 @@ impl Key {
             _ => String::new(),
         };
         let number = if code.is_empty() { 0 } else { u32::from(upper) };
-        // With Control or Meta held it is a command and no letter.
+        // With Control or Meta held, a letter is a command and types nothing.
         let text = if modifiers & 6 == 0 { letter.to_string() } else { String::new() };
         Some(Self { modifiers, key: letter.to_string(), code, number, text })
     }
 
-    /// The two events that it makes.
+    /// Key-down and key-up events, as parameters of `Input.dispatchKeyEvent`.
     pub(crate) fn events(&self) -> [Value; 2] {
         let event = |kind: &str| {
             json!({

@@ -1,4 +1,4 @@
-//! Starting Chromium, or finding one that runs elsewhere.
+//! Starts Chromium, or connects to one that runs elsewhere.
 
 use std::{net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
@@ -14,13 +14,14 @@ use tokio_tungstenite::client_async;
 
 use crate::{Config, Error, cdp::Cdp};
 
-/// How long it may take to start or to answer.
+/// Timeout for the browser to start or to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The most that is read of its answer about itself.
+/// Maximum size of the response to `/json/version`, in bytes.
 const MOST_READ: u64 = 64 * 1024;
 
-/// What it is started with. Nothing that calls home, nothing that goes round the proxy.
+/// Arguments of the program. They turn off background traffic, and everything that could bypass the
+/// proxy.
 const ARGS: [&str; 18] = [
     "--headless=new",
     "--remote-debugging-port=0",
@@ -42,14 +43,14 @@ const ARGS: [&str; 18] = [
     "--proxy-bypass-list=<-loopback>",
 ];
 
-/// A browser that runs here, until this is dropped.
+/// Local browser process; dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Running {
     _child: Child,
     _home: TempDir,
 }
 
-/// A connection to the browser that is configured.
+/// Connects to the configured browser; starts it if it is a local one.
 pub(crate) async fn connect(config: &Config, proxy: &str) -> Result<(Cdp, Option<Running>), Error> {
     let connecting = async {
         match (&config.url, &config.path) {
@@ -72,7 +73,7 @@ async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Runnin
     };
     let home = tempfile::Builder::new().prefix("holdfast-browser-").tempdir();
     let home = home.map_err(away("no folder for its profile can be made"))?;
-    // Its variables are its own: ours hold secrets.
+    // The environment is cleared: this process's variables hold secrets.
     let mut child = Command::new(path)
         .args(ARGS)
         .arg(format!("--proxy-server={proxy}"))
@@ -102,12 +103,12 @@ async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Runnin
             }
         }
     };
-    // What is not read would hold it up.
+    // A full stderr pipe would block the browser, so it is drained.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Ok((elsewhere(&url).await?, Running { _child: child, _home: home }))
 }
 
-/// One that runs already, by `http://host:port` or the `ws://…` address of its own.
+/// Connects to a running browser by `http://host:port` or by its `ws://…` address.
 async fn elsewhere(url: &str) -> Result<Cdp, Error> {
     let wrong = || Error::Away(format!("`{url}` is no address of a browser"));
     let (is_socket, rest) = match (url.strip_prefix("http://"), url.strip_prefix("ws://")) {
@@ -123,7 +124,8 @@ async fn elsewhere(url: &str) -> Result<Cdp, Error> {
     let address = found.next().ok_or_else(wrong)?;
     let path = if is_socket { path.to_owned() } else { own_path(address).await? };
     let stream = open(address).await?;
-    // It takes calls for `localhost` and for addresses only, lest a page calls it by a name.
+    // Chromium accepts only `localhost` or an IP address as the host, as a protection against DNS
+    // rebinding.
     let request = format!("ws://localhost:{}/{path}", address.port());
     let (socket, _) = client_async(request, stream)
         .await
@@ -137,14 +139,14 @@ async fn open(address: SocketAddr) -> Result<TcpStream, Error> {
         .map_err(|error| Error::Away(format!("{address} is not reached: {error}")))
 }
 
-/// The path of the browser's own socket.
+/// Path of the browser's own web socket, from `/json/version`.
 async fn own_path(address: SocketAddr) -> Result<String, Error> {
     let broken = |error: std::io::Error| Error::Away(format!("{address} does not answer: {error}"));
     let mut stream = open(address).await?;
     let ask = "GET /json/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(ask.as_bytes()).await.map_err(broken)?;
     let mut answer = Vec::new();
-    // It keeps the connection open, whatever it is asked: the answer ends with the object.
+    // Chromium ignores `Connection: close`: the response ends with the JSON object.
     let mut stream = stream.take(MOST_READ);
     loop {
         let read = stream.read_buf(&mut answer).await.map_err(broken)?;

@@ -1,23 +1,22 @@
-//! A browser that agents drive: Chromium, by its DevTools protocol.
+//! Chromium, driven by agents through its DevTools protocol.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | `launch` | starting Chromium, or finding one that runs elsewhere |
-//! | `cdp` | the protocol: a call and its answer over a web socket (decision 0021) |
-//! | `proxy` | the way out: every connection of a page is judged here |
-//! | `browser` | one browser, with a window of its own for each conversation |
-//! | `page` | what is done in a window |
-//! | `snapshot` | what is to be seen there, by roles |
+//! | `launch` | starting Chromium, or connecting to one that runs elsewhere |
+//! | `cdp` | the protocol: calls and responses over a web socket (decision 0021) |
+//! | `proxy` | the proxy that checks every connection of a page |
+//! | `browser` | one browser, with a window for each conversation |
+//! | `page` | actions on a page |
+//! | `snapshot` | the visible content of a page, by accessibility roles |
 //!
 //! ## What can go wrong
 //!
-//! A page is a stranger's program. It runs behind Chromium's own walls, in a
-//! context without the cookies of any other conversation, and everything that
-//! it asks of the network goes through `proxy`: names are resolved there once,
-//! and the connection goes to what was judged. So a redirect, a frame, a script,
-//! a worker, a web socket or a name that changes its address between two looks
-//! reaches nothing that a fetch of the first page could not. What a page *says*
-//! is not judged here: whoever shows it to a model marks it.
+//! A page is untrusted code. It runs in Chromium's own sandbox, in a context without the cookies of
+//! other conversations, and all its network traffic goes through `proxy`: names are resolved there
+//! once, and the connection goes to the address that was checked. So a redirect, a frame, a script,
+//! a worker, a web socket or a name whose address changes between two lookups reaches nothing that
+//! a direct fetch could not. The *content* of a page is not checked here: the code that shows it to
+//! a model must mark it as untrusted.
 
 mod browser;
 mod cdp;

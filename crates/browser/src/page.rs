@@ -1,4 +1,4 @@
-//! What is done in a window.
+//! Actions on the current tab of a window.
 
 mod element;
 
@@ -10,48 +10,38 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Error, cdp::Cdp, snapshot};
 
-/// How long a page may take to be there.
+/// Maximum wait for a page to load.
 const LOADING: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether something is so by now.
+/// Polling interval, and the delay after an action.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The tallest picture of a whole page, in pixels.
+/// Maximum width and height of a full-page screenshot, in CSS pixels.
 const TALLEST: f64 = 8_000.0;
 
-/// The size of a window, in pixels.
+/// Width and height of a window, in CSS pixels.
 const SIZE: (u32, u32) = (1280, 800);
 
-/// A tab of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tab {
-    /// Its id.
+    /// Target id in the DevTools protocol.
     pub id: String,
-    /// The page's title.
     pub title: String,
-    /// Its address.
     pub url: String,
-    /// Whether it is looked at.
     pub is_current: bool,
 }
 
-/// What the pointer does.
+/// Action of the mouse pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pointer {
-    /// One click.
     Click,
-    /// Two.
     DoubleClick,
-    /// It comes to stand there.
     Hover,
 }
 
-/// A picture of a page.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shot {
-    /// Its media type.
     pub media_type: &'static str,
-    /// Its bytes.
     pub data: Vec<u8>,
 }
 
@@ -61,7 +51,7 @@ impl fmt::Debug for Shot {
     }
 }
 
-/// The tab that is looked at.
+/// The current tab of a window.
 #[derive(Debug, Clone)]
 pub struct Page {
     cdp: Arc<Cdp>,
@@ -70,12 +60,12 @@ pub struct Page {
     session: String,
 }
 
-/// Makes a tab's session.
+/// Attaches to a tab and returns its session id.
 pub(crate) async fn attach(cdp: &Cdp, target: &str) -> Result<String, Error> {
     let params = json!({ "targetId": target, "flatten": true });
     let attached = cdp.call(None, "Target.attachToTarget", params).await?;
     let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
-    // Its events tell of dialogs.
+    // Enables the events that report dialogs.
     cdp.call(Some(&session), "Page.enable", json!({})).await?;
     let (width, height) = SIZE;
     let size = json!({
@@ -99,11 +89,6 @@ impl Page {
         self.cdp.call(Some(&self.session), method, params).await
     }
 
-    /// The window's tabs.
-    ///
-    /// # Errors
-    ///
-    /// If the browser is away.
     pub async fn tabs(&self) -> Result<Vec<Tab>, Error> {
         let targets = self.cdp.call(None, "Target.getTargets", json!({})).await?;
         let targets = targets["targetInfos"].as_array().into_iter().flatten();
@@ -125,7 +110,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// If the window has no such tab.
+    /// [`Error::Refused`] if the window has no such tab.
     pub async fn close_tab(&self, id: &str) -> Result<(), Error> {
         if !self.tabs().await?.iter().any(|tab| tab.id == id) {
             return Err(Error::Refused("there is no such tab".to_owned()));
@@ -133,11 +118,11 @@ impl Page {
         self.cdp.call(None, "Target.closeTarget", json!({ "targetId": id })).await.map(drop)
     }
 
-    /// Goes to an address, and waits until the page is there.
+    /// Navigates to a URL and waits until the page is loaded.
     ///
     /// # Errors
     ///
-    /// If it cannot be had.
+    /// [`Error::Refused`] if the page cannot be loaded.
     pub async fn navigate(&self, url: &str) -> Result<(), Error> {
         let gone = self.ask("Page.navigate", json!({ "url": url })).await?;
         match gone["errorText"].as_str() {
@@ -146,18 +131,15 @@ impl Page {
         }
     }
 
-    /// Waits until the page is there, as far as it ever is.
-    ///
-    /// # Errors
-    ///
-    /// If the browser is away.
+    /// Waits until the page is loaded, for 20 s at most. A page that still loads then is used as it
+    /// is.
     pub async fn ready(&self) -> Result<(), Error> {
         let until = Instant::now() + LOADING;
         loop {
             let state = self.run("document.readyState", Duration::from_secs(5)).await;
             match state {
                 Ok(state) if state == "complete" => return Ok(()),
-                // Between two pages there is none to ask.
+                // During a navigation there is no page to evaluate in.
                 Ok(_) | Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -168,11 +150,7 @@ impl Page {
         }
     }
 
-    /// The page's address and title.
-    ///
-    /// # Errors
-    ///
-    /// If the browser is away.
+    /// URL and title of the page.
     pub async fn place(&self) -> Result<(String, String), Error> {
         let info = json!({ "targetId": self.target });
         let info = self.cdp.call(None, "Target.getTargetInfo", info).await?;
@@ -180,20 +158,16 @@ impl Page {
         Ok((text("url"), text("title")))
     }
 
-    /// What is to be seen, by roles.
-    ///
-    /// # Errors
-    ///
-    /// If the browser is away.
+    /// Visible content of the page, by accessibility roles.
     pub async fn snapshot(&self) -> Result<String, Error> {
         Ok(snapshot::lines(&self.ask("Accessibility.getFullAXTree", json!({})).await?))
     }
 
-    /// What an expression gives, as JSON.
+    /// Evaluates an expression and returns its value as JSON.
     ///
     /// # Errors
     ///
-    /// With what the page threw.
+    /// [`Error::Refused`] with the exception that the page threw.
     pub async fn evaluate(&self, expression: &str) -> Result<Value, Error> {
         self.run(expression, Duration::from_secs(10)).await
     }
@@ -211,11 +185,11 @@ impl Page {
         returned(asked.map_err(|_| Error::Slow(limit.as_secs()))??)
     }
 
-    /// Waits until a text is to be read on the page, or for so long.
+    /// Waits until the page contains `text`, or for the whole of `limit` if there is none.
     ///
     /// # Errors
     ///
-    /// If it is not within that time.
+    /// If the text does not appear in time.
     pub async fn wait(&self, text: Option<&str>, limit: Duration) -> Result<(), Error> {
         let Some(text) = text else {
             sleep(limit).await;
@@ -237,11 +211,7 @@ impl Page {
         }
     }
 
-    /// A picture of what is in sight, or of the whole page.
-    ///
-    /// # Errors
-    ///
-    /// If the browser is away.
+    /// Screenshot of the visible part, or of the whole page.
     pub async fn screenshot(&self, whole: bool) -> Result<Shot, Error> {
         let mut params = json!({ "format": "jpeg", "quality": 75 });
         if whole {
@@ -261,14 +231,14 @@ impl Page {
         Ok(Shot { media_type: "image/jpeg", data })
     }
 
-    /// Lets what was just done take effect: a click may lead to another page.
+    /// Waits for an action to take effect: a click may load another page.
     async fn settle(&self) -> Result<(), Error> {
         sleep(LOOK).await;
         self.ready().await
     }
 }
 
-/// What a function gave, or what it threw.
+/// Value of an evaluated function, or the exception that it threw.
 fn returned(mut answer: Value) -> Result<Value, Error> {
     if let Some(thrown) = answer.get("exceptionDetails") {
         let told = thrown["exception"]["description"].as_str().or(thrown["text"].as_str());

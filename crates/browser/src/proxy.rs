@@ -1,12 +1,12 @@
-//! The way out of a browser's pages: an HTTP proxy that lets through what may be reached.
+//! HTTP proxy for a browser's pages; it connects only where the policy allows.
 //!
-//! Chromium sends all of a context's connections here: pages, redirects, frames, scripts,
-//! workers, web sockets. A name is resolved here and nowhere else, and the connection goes to the
-//! address that was judged, so that a name cannot mean one thing when it is asked about and
-//! another when it is used.
+//! Chromium sends all connections of a context here: pages, redirects, frames, scripts, workers,
+//! web sockets. Names are resolved only here, and the connection goes to the address that was
+//! checked, so a name cannot resolve to one address for the check and to another for the connection
+//! (DNS rebinding).
 //!
-//! A request in the clear is read whole before it is passed on, one for each connection: what
-//! follows it on the same connection could be for another host.
+//! Each connection carries one plain HTTP request: a second request on it could be for another
+//! host.
 
 use std::{
     fmt,
@@ -26,32 +26,31 @@ use tokio::{
 };
 use tracing::debug;
 
-/// The longest head of a request, in bytes.
+/// Maximum size of a request's head, in bytes.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// The most connections that are open at once.
+/// Maximum number of open connections; further ones are closed at once.
 const MOST: usize = 512;
 
-/// How long a head may take to come, and a connection to be made.
+/// Timeout for a request's head to arrive, and for a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Where a host may be connected to, or why it may not.
+/// Addresses to connect to, or the reason for a refusal, which is shown to the page.
 pub type Judged = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
 
-/// Says what a page may reach.
+/// Policy that decides what pages may connect to.
 pub trait Way: Send + Sync + 'static {
-    /// Where this host may be connected to on this port.
+    /// Resolves a host and decides whether pages may connect to it on this port.
     fn judge(&self, host: String, port: u16) -> Judged;
 }
 
-/// Serves until it is dropped.
+/// Running proxy; it stops when dropped.
 pub(crate) struct Proxy {
     task: tokio::task::JoinHandle<()>,
     address: SocketAddr,
 }
 
 impl Proxy {
-    /// Listens, and lets through what the way says.
     pub(crate) async fn start(listen: SocketAddr, way: Arc<dyn Way>) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
@@ -59,7 +58,8 @@ impl Proxy {
         let task = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    // Out of descriptors, say: others end.
+                    // Accept fails when file descriptors run out. Retry: closing connections frees
+                    // some.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
@@ -69,7 +69,7 @@ impl Proxy {
                 }
                 let (way, open) = (Arc::clone(&way), Arc::clone(&open));
                 tokio::spawn(async move {
-                    // Connections end in many ways, none of which anybody can do anything about.
+                    // A broken connection needs no reaction.
                     if let Err(error) = serve(stream, &*way).await {
                         debug!(%error, "a page's connection ended");
                     }
@@ -80,7 +80,6 @@ impl Proxy {
         Ok(Self { task, address })
     }
 
-    /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -98,12 +97,12 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// What a page asks for.
+/// Request of a page to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    /// A connection through which it speaks itself.
+    /// `CONNECT`: the page speaks to the server itself, over TLS or a web socket.
     Tunnel { host: String, port: u16 },
-    /// A request in the clear: its head as the server is to have it, and its body's length.
+    /// Plain HTTP request: the rewritten head for the server, and the length of the body.
     Request { host: String, port: u16, head: String, body: u64 },
 }
 
@@ -146,7 +145,7 @@ async fn serve(mut page: TcpStream, way: &dyn Way) -> std::io::Result<()> {
             };
             tokio::pin!(sending, answering);
             tokio::select! {
-                // A server may answer before it has read all.
+                // A server may respond before it has read the whole body.
                 answered = &mut answering => answered?,
                 sent = &mut sending => {
                     sent?;
@@ -158,7 +157,8 @@ async fn serve(mut page: TcpStream, way: &dyn Way) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The head of a request, and what came with it; `None` if none came.
+/// Reads the head of a request, and the bytes received after it. Returns `None` if the connection
+/// closed, or the head is too large or not UTF-8.
 async fn head(page: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut bytes = Vec::new();
     loop {
@@ -219,7 +219,7 @@ fn understand(head: &str) -> Result<Asked, &'static str> {
     Ok(Asked::Request { host, port, head, body })
 }
 
-/// A host, without the brackets of an IPv6 address, and a port.
+/// Parses a host, without the brackets of an IPv6 address, and a port.
 fn authority(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port.parse().ok()?)),

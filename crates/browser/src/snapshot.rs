@@ -1,4 +1,4 @@
-//! What is to be seen on a page, by roles: its accessibility tree as lines.
+//! Text form of a page: its accessibility tree, one line per node.
 //!
 //! ```text
 //! - heading "Sign in"
@@ -6,16 +6,16 @@
 //!   - button "Go" [ref=e14] (disabled)
 //! ```
 //!
-//! A `ref` is the node's own number in the page: it means the same until the node is gone.
+//! A `ref` is the DOM node id: it stays valid until the node is removed.
 
 use std::{collections::HashMap, fmt::Write as _};
 
 use serde_json::Value;
 
-/// How deep a tree is followed.
+/// Maximum depth that is shown.
 const DEEPEST: usize = 200;
 
-/// What something can be done with.
+/// Roles of elements that can be acted on; they get a `ref`.
 const TO_USE: [&str; 17] = [
     "button",
     "link",
@@ -36,7 +36,7 @@ const TO_USE: [&str; 17] = [
     "treeitem",
 ];
 
-/// What is no more than a box round others.
+/// Roles of containers, which get no line of their own.
 const BOXES: [&str; 9] = [
     "generic",
     "none",
@@ -49,10 +49,10 @@ const BOXES: [&str; 9] = [
     "Iframe",
 ];
 
-/// What is to be known of a node that is not in its name.
+/// Properties that are shown behind the name.
 const STATES: [&str; 6] = ["checked", "disabled", "expanded", "focused", "required", "selected"];
 
-/// The lines of a tree, as `Accessibility.getFullAXTree` gives it.
+/// Formats a tree as returned by `Accessibility.getFullAXTree`.
 pub(crate) fn lines(tree: &Value) -> String {
     let nodes: Vec<&Value> = tree["nodes"].as_array().into_iter().flatten().collect();
     let by_id: HashMap<&str, &Value> =
@@ -92,7 +92,7 @@ fn walk(
     }
 }
 
-/// A node's line; `None` if it says nothing by itself.
+/// Formats one node; returns `None` if it gets no line of its own.
 fn line(node: &Value, above: &str) -> Option<String> {
     let role = text(&node["role"]);
     let name = text(&node["name"]);
@@ -100,7 +100,7 @@ fn line(node: &Value, above: &str) -> Option<String> {
         return None;
     }
     if role == "StaticText" {
-        // What a button is called is said once.
+        // The text inside a button repeats the button's name.
         return (!name.is_empty() && name != above).then(|| format!("text: {name}"));
     }
     let is_used = TO_USE.contains(&role.as_str());
@@ -138,7 +138,7 @@ fn line(node: &Value, above: &str) -> Option<String> {
     Some(line)
 }
 
-/// A value of the tree, on one line.
+/// Value of a property, on one line.
 fn text(value: &Value) -> String {
     let text = match &value["value"] {
         Value::String(text) => text.clone(),

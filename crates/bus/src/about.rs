@@ -1,4 +1,4 @@
-//! What runners say of themselves, to whoever looks after the installation.
+//! Reports of runners about themselves, for operators.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bus, Error, Subject};
 
-/// The most runners that are heard out.
+/// Maximum number of reports read per request.
 const MOST: usize = 1_000;
 
-/// What a runner says of itself.
+/// Report of a runner about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerAbout {
-    /// Where commands run: `bubblewrap` or `plain`; empty if none do.
+    /// Isolation of commands: `bubblewrap` or `plain`; empty if the runner runs no commands.
     #[serde(default)]
     pub sandbox: String,
-    /// Why agents have no commands; empty if they have.
+    /// Reason why agents cannot run commands; empty if they can.
     #[serde(default)]
     pub no_commands: String,
 }
 
 impl Bus {
-    /// Asks all runners about themselves; those that answer within `patience` are heard.
+    /// Asks all runners for a report. Returns those that arrive within `patience`.
     ///
     /// # Errors
     ///
-    /// If NATS is not there.
+    /// If NATS is unavailable.
     pub async fn about_runners(&self, patience: Duration) -> Result<Vec<RunnerAbout>, Error> {
         self.ask(&Subject::about_runners(), &(), patience, MOST).await
     }

@@ -1,4 +1,4 @@
-//! The connection.
+//! NATS connection.
 
 use std::{
     fmt,
@@ -21,10 +21,10 @@ use tracing::{debug, info, warn};
 
 use crate::{Config, Error, Subject, Subscription};
 
-/// How long JetStream may take to answer.
+/// Maximum wait for an answer of NATS or JetStream.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// NATS, as far as Holdfast uses it. Cheap to clone.
+/// A NATS connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Bus {
     pub(crate) client: Client,
@@ -39,11 +39,11 @@ impl fmt::Debug for Bus {
 }
 
 impl Bus {
-    /// Connects as `name`, which NATS shows among its clients. NATS need not be there yet.
+    /// Connects to NATS as client `name`. NATS may be down: the client keeps trying.
     ///
     /// # Errors
     ///
-    /// If a setting cannot be used.
+    /// If a setting is invalid.
     pub async fn connect(config: &Config, name: &str) -> Result<Self, Error> {
         let what = "write letters, digits, `-` and `_`";
         if !config.prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
@@ -60,7 +60,7 @@ impl Bus {
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
             .request_timeout(Some(PATIENCE))
-            // So that a network that swallows everything is noticed within half a minute.
+            // A network that drops packets silently is noticed within half a minute.
             .ping_interval(Duration::from_secs(10))
             .reconnect_delay_callback(delay)
             .event_callback({
@@ -80,22 +80,21 @@ impl Bus {
         Ok(Self { client, jetstream, config: Arc::new(config.clone()) })
     }
 
-    /// Whether NATS is there now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 
-    /// Sends at once, or drops and counts: it neither waits nor fails.
+    /// Publishes a message immediately, or drops and counts it. Never waits and never fails.
     pub fn publish(&self, subject: &Subject, payload: Bytes) {
-        // The client would keep it for later; a hint that is late is worse than none.
+        // The client would buffer the message, but a late hint is worse than none.
         if !self.is_connected() {
             dropped(subject, "nats is not there");
             return;
         }
         let publish = self.client.publish_with_headers(self.prefixed(subject), headers(), payload);
-        // Ready at once unless the client's queue is full. `unconstrained`, since a task that
-        // has used up its budget would see a full queue that is none.
+        // Ready at once unless the client's queue is full. `unconstrained`, since a task that has
+        // used up its tokio budget would see a full queue that is not full.
         match tokio::task::unconstrained(publish).now_or_never() {
             Some(Ok(())) => {}
             Some(Err(error)) => dropped(subject, &error.to_string()),
@@ -103,7 +102,8 @@ impl Bus {
         }
     }
 
-    /// Waits until what was published is on its way, or a second has passed. Call it before the end.
+    /// Waits until published messages are sent, but at most one second. Call it before the process
+    /// ends.
     pub async fn flush(&self) {
         if self.is_connected()
             && !matches!(timeout(PATIENCE / 2, self.client.flush()).await, Ok(Ok(())))
@@ -112,7 +112,7 @@ impl Bus {
         }
     }
 
-    /// Listens to a subject. NATS need not be there: the subscription begins when it is.
+    /// Subscribes to a subject. NATS may be down: the subscription then begins when NATS is back.
     ///
     /// # Errors
     ///
@@ -122,7 +122,8 @@ impl Bus {
         Ok(Subscription::new(self, waited(subscribe).await?))
     }
 
-    /// As [`subscribe`](Self::subscribe), but each message goes to one member of `group` only.
+    /// Subscribes like [`subscribe`](Self::subscribe), but each message goes to only one member of
+    /// `group`.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl Bus {
     }
 }
 
-/// The headers of everything that is sent: the trace it belongs to.
+/// Returns the headers of every message: the trace context.
 pub(crate) fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Some(traceparent) = trace::current() {
@@ -167,7 +168,7 @@ fn dropped(subject: &Subject, why: &str) {
     debug!(%subject, why, "a message was dropped");
 }
 
-/// 0, then 50 ms doubling to 2 s.
+/// Reconnect delay: 0, then 50 ms, doubled up to 2 s.
 fn delay(attempt: usize) -> Duration {
     let doublings = u32::try_from(attempt.saturating_sub(2)).unwrap_or(u32::MAX).min(6);
     match attempt {
@@ -197,7 +198,8 @@ fn tell(event: &Event, known_down: &AtomicBool) {
     }
 }
 
-/// The client tells of a connection that ends, not of one that never began.
+/// Reports NATS as down if the first connection never succeeded. The client reports only the loss
+/// of an established connection.
 async fn tell_if_absent(client: Client, after: Duration, known_down: Arc<AtomicBool>) {
     sleep(after).await;
     if client.connection_state() != State::Connected {

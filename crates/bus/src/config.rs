@@ -1,4 +1,4 @@
-//! Where NATS is, and how much it may keep.
+//! NATS settings.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use holdfast_kit::config;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// Where NATS is: the table `[nats]`.
+/// NATS address and limits: the table `[nats]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -14,22 +14,22 @@ pub struct Config {
     #[serde(serialize_with = "config::masked")]
     pub url: SecretString,
 
-    /// What every subject and stream begins with: for installations, or tests, that share a NATS.
+    /// Prefix of all subjects and streams, for installations or tests that share a NATS.
     ///
     /// Letters, digits, `-` and `_`.
     pub prefix: String,
 
-    /// How long one try to connect may take.
+    /// Maximum duration of one connection attempt.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
 
-    /// The most bytes of events that JetStream keeps; the oldest go first.
+    /// Maximum size of all events in JetStream, in bytes; the oldest are deleted first.
     ///
-    /// This is what holds when many sessions are noisy. One session is held by a number of
-    /// messages too, so that it cannot push out the others'.
+    /// This limits the sum over many noisy sessions. A single session is also limited by a number
+    /// of messages, so that it cannot displace the events of others.
     pub events_max_bytes: u64,
 
-    /// How long an event is kept.
+    /// Time after which an event is deleted.
     #[serde(with = "humantime_serde")]
     pub events_max_age: Duration,
 }

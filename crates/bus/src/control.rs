@@ -1,4 +1,4 @@
-//! What a runner is told about a session that it runs.
+//! Signals to a runner about a session that it runs.
 
 use bytes::Bytes;
 use holdfast_types::{RunnerId, SessionId};
@@ -7,49 +7,46 @@ use tracing::error;
 
 use crate::{Bus, Error, Subject, Subscription};
 
-/// Something about a session that its runner would see at its next renewal anyway.
+/// A signal to the runner of a session. If it is lost, the runner sees the same state at its next
+/// lease renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    /// Which session.
     pub session: SessionId,
-    /// What.
     pub kind: ControlKind,
-    /// The claim it is meant for; a runner passes over what is for another.
+    /// Epoch of the claim that the signal is meant for. A runner ignores signals for other claims.
     pub epoch: i64,
 }
 
-/// What a runner is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlKind {
-    /// Its user cancelled the turn.
+    /// The user cancelled the turn.
     Cancel,
-    /// There is new input.
     Input,
-    /// Stop at the next step's boundary.
+    /// Stop at the boundary of the next step.
     Pause,
     /// New input ends the turn.
     Interrupt,
 }
 
-/// What one runner is told, as it arrives.
+/// Signals to one runner, as they arrive.
 #[derive(Debug)]
 pub struct Controls(Subscription);
 
 impl Controls {
-    /// The next one; `None` once the process' connection has been closed for good.
+    /// Returns the next signal; `None` once the connection is closed for good.
     pub async fn next(&mut self) -> Option<Control> {
         self.0.next_json().await
     }
 }
 
 impl Bus {
-    /// Tells a runner.
+    /// Sends a signal to a runner.
     pub fn control(&self, runner: RunnerId, control: &Control) {
         self.publish_json(&Subject::control(runner), control);
     }
 
-    /// What a runner is told.
+    /// Subscribes to the signals to a runner.
     ///
     /// # Errors
     ///

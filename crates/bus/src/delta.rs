@@ -1,114 +1,96 @@
-//! A reply as it is written.
+//! Streamed reply of a run.
 //!
-//! A listener follows the highest epoch only, and takes `n` to see gaps: what it
-//! missed is in the journal.
+//! A listener follows only the highest epoch and uses `n` to detect gaps. Lost deltas can be read
+//! from the journal.
 
 use holdfast_types::{ApprovalId, RunId, SessionId, TenantId, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{Bus, Error, Subject, Subscription};
 
-/// A little more of a run.
+/// The next piece of a run's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// Which run.
     pub run: RunId,
-    /// The claim it is written under: a higher one makes what came before it void.
+    /// Epoch of the runner's claim. A higher epoch makes the deltas of lower ones void.
     pub epoch: i64,
-    /// Which step of the run, from 0.
+    /// Step of the run, from 0.
     pub step: u32,
-    /// Which delta of this epoch, from 0.
+    /// Number of the delta within its epoch, from 0.
     pub n: u32,
-    /// What.
     pub body: DeltaBody,
 }
 
-/// What there is more of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DeltaBody {
-    /// A runner has begun.
+    /// A runner has started the run.
     Started,
-    /// A step begins anew, on another runner: its text so far is void.
+    /// A step starts again on another runner. Its text so far is void.
     StepRestarted,
-    /// More text.
     Text {
-        /// The text to add.
         text: String,
     },
-    /// More of what the model thinks, for those who asked to see it.
+    /// More of the model's reasoning, for clients that requested it.
     Thought {
-        /// What to add.
         text: String,
     },
-    /// A tool is being called.
     ToolStarted {
-        /// The call's id.
         call: String,
-        /// The tool's name.
         tool: String,
     },
-    /// The call has ended.
     ToolEnded {
-        /// The call's id.
         call: String,
-        /// Whether it failed.
         failed: bool,
     },
-    /// A call waits for a person's word, and the run with it.
+    /// A call waits for an approval, and the run with it.
     ApprovalRequested {
-        /// The approval.
         approval: ApprovalId,
-        /// The tool.
         tool: String,
-        /// What it would do, in a line.
+        /// One line that says what the call would do.
         summary: String,
-        /// How long a word is waited for, in milliseconds.
+        /// Time until the approval expires, in milliseconds.
         left_ms: u64,
     },
-    /// What is shown beside the conversation has changed.
+    /// The canvas beside the conversation has changed.
     Canvas {
-        /// Which surfaces, by name.
+        /// Names of the changed surfaces.
         surfaces: Vec<String>,
     },
-    /// The run has ended.
     Done {
-        /// The inbox messages that it answers.
+        /// Seqs of the inbox messages that the run answers.
         seqs: Vec<i64>,
-        /// The whole reply.
+        /// The whole reply; authoritative if it differs from the deltas.
         text: String,
-        /// How it ended.
         outcome: Outcome,
-        /// Why, unless it was completed.
+        /// Reason, unless the run completed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// What it cost.
         #[serde(default)]
         usage: Usage,
-        /// The model that answered, as `provider:id`; empty if none did.
+        /// Model that answered, as `provider:id`; empty if none did.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         model: String,
     },
 }
 
-/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// With a reply.
+    /// The run ended with a reply.
     Completed,
-    /// Without one.
+    /// The run ended without a reply.
     Failed,
-    /// Its user cancelled it.
+    /// The user cancelled the run.
     Cancelled,
-    /// Newer input ended it.
+    /// Newer input ended the run.
     Interrupted,
-    /// Its message was given up after too many attempts.
+    /// The message was given up after too many attempts.
     Dead,
 }
 
 impl Outcome {
-    /// The word on the wire.
+    /// Returns the name used in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -121,24 +103,25 @@ impl Outcome {
     }
 }
 
-/// The deltas of one session, as they arrive.
+/// Deltas of one session, as they arrive.
 #[derive(Debug)]
 pub struct Deltas(Subscription);
 
 impl Deltas {
-    /// The next one; `None` once the process' connection has been closed for good.
+    /// Returns the next delta; `None` once the connection is closed for good.
     pub async fn next(&mut self) -> Option<Delta> {
         self.0.next_json().await
     }
 }
 
 impl Bus {
-    /// Sends a delta to whoever listens.
+    /// Publishes a delta to all listeners of a session.
     pub fn publish_delta(&self, tenant: TenantId, session: SessionId, delta: &Delta) {
         self.publish_json(&Subject::deltas(tenant, session), delta);
     }
 
-    /// Listens to a session. Do so before the message is ingested whose reply is wanted.
+    /// Subscribes to the deltas of a session. Subscribe before the message is ingested, or the
+    /// first deltas of its reply may be missed.
     ///
     /// # Errors
     ///

@@ -1,30 +1,28 @@
-//! Why NATS was of no help.
+//! Failures of NATS calls.
 
 use holdfast_types::{Fault, Kind};
 
-/// Why NATS was of no help.
+/// Failure of a NATS call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting cannot be used.
     #[error("`nats.{setting}` cannot be used: {what}")]
     Config {
-        /// Which.
+        /// Name of the setting within `[nats]`.
         setting: &'static str,
-        /// What to write instead.
+        /// Valid form of the value.
         what: &'static str,
     },
-    /// It is not there, or did not answer in time.
+    /// NATS is unreachable, or did not answer in time.
     #[error("nats is not there")]
     Unavailable(#[source] Option<anyhow::Error>),
-    /// An event is too large to be kept.
     #[error("the event has {size} bytes, and {limit} is the most")]
     TooLarge {
-        /// How many it has.
+        /// Size of the event, in bytes.
         size: usize,
-        /// How many it may have.
+        /// Maximum size of an event, in bytes.
         limit: usize,
     },
-    /// It refused what should have worked.
+    /// NATS or JetStream rejected a valid request.
     #[error("nats refused: {0}")]
     Refused(#[source] anyhow::Error),
 }

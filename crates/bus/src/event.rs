@@ -1,17 +1,17 @@
-//! Events: what others may like to know, kept for some days by JetStream.
+//! Events, kept by JetStream for some days.
 //!
-//! The stream is bounded four ways, and the oldest goes first, so that publishing
-//! never fails for want of room:
+//! The stream has four limits. The oldest events are deleted first, so publishing never fails for
+//! lack of space:
 //!
-//! | bound | holds |
+//! | limit | protects |
 //! |---|---|
-//! | [`PER_SUBJECT`] messages per subject | one session, that it does not push out the others' |
-//! | bytes in all (`nats.events_max_bytes`) | many noisy sessions; the disk |
-//! | age (`nats.events_max_age`) | what nobody reads |
-//! | [`LARGEST`] bytes per event | one event |
+//! | messages per subject | other sessions from one noisy session |
+//! | bytes in all (`nats.events_max_bytes`) | the disk from many noisy sessions |
+//! | age (`nats.events_max_age`) | the disk from events that nobody reads |
+//! | bytes per event | the stream from one event |
 //!
-//! A tenant with many noisy sessions can shorten everyone's history, and can
-//! never stop anyone from publishing. Nobody's correctness rests on history.
+//! A tenant with many noisy sessions can shorten the history of all tenants, but can never prevent
+//! others from publishing. No component depends on the history for its correctness.
 
 use std::time::Duration;
 
@@ -28,21 +28,21 @@ use crate::{
     bus::{PATIENCE, headers},
 };
 
-/// The most events kept for one session and family.
+/// Maximum number of events kept for one session and family.
 pub const PER_SUBJECT: i64 = 4096;
 
-/// The most bytes of one event.
+/// Maximum size of one event, in bytes.
 pub const LARGEST: usize = 256 * 1024;
 
-/// Within this time an event that is sent again, under the same id, is stored once.
+/// Period in which an event that is sent again under the same id is stored once.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
 impl Bus {
-    /// Makes the stream of events if there is none, or gives it the bounds that are set.
+    /// Creates the event stream, or updates its limits.
     ///
     /// # Errors
     ///
-    /// If NATS is not there, or refuses.
+    /// If NATS is unavailable or refuses.
     pub async fn ensure_streams(&self) -> Result<(), Error> {
         if !self.is_connected() {
             return Err(Error::Unavailable(None));
@@ -54,13 +54,14 @@ impl Bus {
         }
     }
 
-    /// Publishes an event, and waits until JetStream has it. With the same `id` again it is stored once.
+    /// Publishes an event and waits until JetStream has stored it. An event sent again under the
+    /// same `id` is stored once.
     ///
-    /// If the stream is gone, since its store was wiped, it is made again.
+    /// If the stream is missing because JetStream's storage was wiped, it is created again.
     ///
     /// # Errors
     ///
-    /// If NATS is not there, the event is too large, or JetStream refuses it.
+    /// If NATS is unavailable, the event is too large, or JetStream refuses it.
     pub async fn publish_event(
         &self,
         subject: &Subject,
@@ -129,7 +130,7 @@ impl Bus {
             max_bytes: i64::try_from(self.config.events_max_bytes).unwrap_or(i64::MAX),
             max_age: self.config.events_max_age,
             max_messages_per_subject: PER_SUBJECT,
-            // JetStream counts the headers, which are ours.
+            // JetStream counts the headers, which we add.
             max_message_size: i32::try_from(LARGEST + 4096).unwrap_or(i32::MAX),
             duplicate_window: DUPLICATES.min(self.config.events_max_age),
             ..StreamConfig::default()
@@ -137,7 +138,7 @@ impl Bus {
     }
 }
 
-/// Why an event was not published at the first try.
+/// Failure of the first attempt to publish an event.
 enum Published {
     NoStream,
     Not(Error),

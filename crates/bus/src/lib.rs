@@ -1,18 +1,18 @@
-//! NATS, as far as Holdfast uses it: it wakes and informs, and holds nothing that matters.
+//! NATS: wake-ups, signals, streams and events. Nothing stored there is needed for correctness.
 //!
-//! | what | how | lost? |
+//! | message | transport | if it is lost |
 //! |---|---|---|
-//! | wake-ups: "try to claim" | core, one of a group gets it | costs up to the poll's second |
-//! | [`Delta`]s: a reply as it is written | core, whoever listens | the listener reads the journal |
-//! | [`Control`]: stop early, look at your input | core, one runner | seen at its next renewal |
-//! | [`McpProbe`]: what does a server offer? | core, request and reply | who asks is told |
-//! | questions: about what one process alone knows | core, whoever knows | asked again, or left |
-//! | what a node is asked | core, the gateway that has its connection | who asks is told |
-//! | events: what others may like to know | JetStream, kept for days | nobody's correctness |
+//! | wake-ups: "try to claim" | core, one member of a group | the poll finds the work within a second |
+//! | [`Delta`]s: a reply while it is written | core, all listeners | the listener reads the journal |
+//! | [`Control`]: stop early, read new input | core, one runner | the runner sees it at its next renewal |
+//! | [`McpProbe`]: tools of an MCP server | core, request and reply | the caller gets an error |
+//! | questions about state that one process holds | core, processes that know | the caller asks again or goes on without |
+//! | requests to a node | core, the gateway that holds its connection | the caller gets an error |
+//! | events: history for other components | JetStream, kept for days | history has a gap |
 //!
-//! Publishing to core neither waits nor fails: what cannot be sent at once is
-//! dropped and counted (`holdfast_bus_dropped_total`). A service starts without
-//! NATS, says so once, and heals by itself; subscriptions outlive the connection.
+//! Publishing to core NATS neither waits nor fails: a message that cannot be sent at once is
+//! dropped and counted (`holdfast_bus_dropped_total`). A service starts without NATS, logs that
+//! once, and recovers by itself. Subscriptions survive a reconnect.
 
 mod about;
 mod bus;

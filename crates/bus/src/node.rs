@@ -1,7 +1,7 @@
-//! Asking a node: whichever gateway has its connection answers.
+//! Requests to a node, answered by the gateway that holds its connection.
 //!
-//! Unlike with other questions it matters whether anybody was asked at all: a command that surely
-//! did not reach its node may be given again, one that may have reached it must not.
+//! Unlike with other questions, it matters whether the request was received at all: a command that
+//! certainly did not reach its node may be sent again, one that may have reached it must not.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tracing::debug;
 use crate::{Bus, Error, Questions, Subject, bus::headers};
 
 impl Bus {
-    /// Asks a node, and waits so long for the answer.
+    /// Sends a request to a node and waits up to `patience` for the answer.
     pub async fn ask_node(
         &self,
         tenant: TenantId,
@@ -46,7 +46,7 @@ impl Bus {
         }
     }
 
-    /// What a node is asked, for the one who has its connection.
+    /// Subscribes to the requests to a node. Called by the gateway that holds its connection.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! Asking a runner to look at an MCP server: it reaches what agents reach, as they reach it.
+//! Probes of MCP servers. A runner performs them, since its network is the one that agents use.
 //!
-//! It is asked by a person, who is told when nobody answers.
+//! A person waits for the result, and gets an error if no runner answers.
 
 use std::time::Duration;
 
@@ -9,40 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bus, Error, Questions, Subject};
 
-/// Who answers: each question goes to one of them.
+/// Queue group of the runners: each probe goes to one of them.
 const RUNNERS: &str = "runners";
 
-/// Which server to look at.
+/// Request to connect to an MCP server and list its tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpProbe {
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Its name.
     pub server: String,
 }
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpProbed {
-    /// Its tools.
     pub tools: Vec<McpProbedTool>,
-    /// Why it could not be used.
+    /// Reason why the server could not be used.
     pub error: Option<String>,
 }
 
-/// A tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpProbedTool {
-    /// What agents call it.
+    /// Name under which agents call the tool.
     pub name: String,
-    /// What its server says that it does.
+    /// Description that the server gives.
     pub description: String,
-    /// Its server says that it changes nothing.
+    /// Whether the server declares the tool read-only.
     pub reads: bool,
 }
 
 impl Bus {
-    /// Asks some runner what a server offers.
+    /// Asks one runner to probe an MCP server.
     ///
     /// # Errors
     ///
@@ -58,8 +53,8 @@ impl Bus {
         })
     }
 
-    /// What runners are asked about servers, as [`McpProbe`]s: each is answered by a
-    /// [`McpProbed`], and goes to one runner.
+    /// Subscribes to probes. Each [`McpProbe`] goes to one runner, which answers with an
+    /// [`McpProbed`].
     ///
     /// # Errors
     ///

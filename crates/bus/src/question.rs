@@ -1,6 +1,7 @@
-//! Questions to whoever knows, answered at once or not at all.
+//! Requests with replies over core NATS.
 //!
-//! Nothing is kept for anybody: who asks while NATS is away, or while nobody knows, has no answer.
+//! Nothing is stored: a question asked while NATS is down, or while no process can answer it, gets
+//! no answer.
 
 use std::{fmt, time::Duration};
 
@@ -13,21 +14,21 @@ use tracing::debug;
 
 use crate::{Bus, Error, Subject, bus::waited};
 
-/// Questions about one subject, as they arrive.
+/// Questions on one subject, as they arrive.
 pub struct Questions {
     subscriber: Subscriber,
     client: Client,
 }
 
-/// Where an answer goes.
+/// Reply address of a question.
 pub struct Asker {
     client: Client,
     to: async_nats::Subject,
 }
 
 impl Questions {
-    /// The next question that can be understood, and who asks; `None` once the process' connection
-    /// has been closed for good.
+    /// Returns the next question that can be parsed, with its reply address; `None` once the
+    /// connection is closed for good.
     pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Asker)> {
         loop {
             let message = self.subscriber.next().await?;
@@ -41,7 +42,7 @@ impl Questions {
 }
 
 impl Asker {
-    /// Answers. Whether it arrives is not known.
+    /// Sends the answer. Its arrival is not confirmed.
     pub async fn answer(self, answer: &impl Serialize) {
         let sent = match serde_json::to_vec(answer) {
             Ok(payload) => self.client.publish(self.to, Bytes::from(payload)).await,
@@ -54,12 +55,12 @@ impl Asker {
 }
 
 impl Bus {
-    /// Asks, and gathers answers until there are `most`, or `patience` is over. Where nobody
-    /// listens there are none, at once.
+    /// Asks a question. Collects answers until there are `most`, or `patience` has passed. If
+    /// nobody is subscribed, returns no answers at once.
     ///
     /// # Errors
     ///
-    /// If NATS is not there.
+    /// If NATS is unavailable.
     pub async fn ask<A: DeserializeOwned>(
         &self,
         subject: &Subject,
@@ -91,7 +92,7 @@ impl Bus {
         Ok(gathered)
     }
 
-    /// Listens to the questions about a subject.
+    /// Subscribes to the questions on a subject.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Bus {
         Ok(Questions { subscriber, client: self.client.clone() })
     }
 
-    /// Listens as one of a group: each question goes to one of its members.
+    /// Subscribes as a member of `group`: each question goes to one member.
     ///
     /// # Errors
     ///

@@ -1,42 +1,42 @@
-//! Every subject, in one place. Ids are written as plain UUIDs.
+//! NATS subjects. Ids in them are plain UUIDs.
 
 use std::fmt;
 
 use holdfast_types::{AgentId, NodeId, RunnerId, SessionId, TenantId};
 
-/// A subject of Holdfast's, without the installation's prefix.
+/// A NATS subject, without the installation's prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject(String);
 
 impl Subject {
-    /// `evt.<tenant>.<family>.<session>`: what happened, kept by JetStream.
+    /// `evt.<tenant>.<family>.<session>`: events of a session, kept by JetStream.
     #[must_use]
     pub fn event(tenant: TenantId, family: &str, session: SessionId) -> Self {
         let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
         Self(format!("evt.{}.{}.{}", tenant.simple(), token(family), session.simple()))
     }
 
-    /// `evt.<tenant>.heartbeat.<agent>`: what came of an agent's heartbeat.
+    /// `evt.<tenant>.heartbeat.<agent>`: results of an agent's heartbeats.
     #[must_use]
     pub fn heartbeat(tenant: TenantId, agent: AgentId) -> Self {
         let (tenant, agent) = (tenant.as_uuid(), agent.as_uuid());
         Self(format!("evt.{}.heartbeat.{}", tenant.simple(), agent.simple()))
     }
 
-    /// `evt.<tenant>.>`: all that happens to a tenant.
+    /// `evt.<tenant>.>`: all events of a tenant.
     #[must_use]
     pub fn events_of(tenant: TenantId) -> Self {
         Self(format!("evt.{}.>", tenant.as_uuid().simple()))
     }
 
-    /// `evt.<tenant>.*.<session>`: all that happens in a session.
+    /// `evt.<tenant>.*.<session>`: all events of a session.
     #[must_use]
     pub fn events_in(tenant: TenantId, session: SessionId) -> Self {
         let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
         Self(format!("evt.{}.*.{}", tenant.simple(), session.simple()))
     }
 
-    /// `dlt.<tenant>.<session>`: replies as they are written.
+    /// `dlt.<tenant>.<session>`: deltas of a session's replies.
     #[must_use]
     pub fn deltas(tenant: TenantId, session: SessionId) -> Self {
         let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
@@ -55,51 +55,50 @@ impl Subject {
         Self(format!("wake.deliver.{}", token(channel)))
     }
 
-    /// `wake.schedule`: a job was made, changed or asked for.
+    /// `wake.schedule`: a job was created, changed or requested to run.
     #[must_use]
     pub fn wake_schedule() -> Self {
         Self("wake.schedule".to_owned())
     }
 
-    /// `ctl.<runner>`: something for one runner.
+    /// `ctl.<runner>`: signals to one runner.
     #[must_use]
     pub fn control(runner: RunnerId) -> Self {
         Self(format!("ctl.{}", runner.as_uuid().simple()))
     }
 
-    /// `ask.mcp`: what an MCP server offers, for some runner to find out.
+    /// `ask.mcp`: probes of MCP servers, for any runner.
     #[must_use]
     pub fn probe_mcp() -> Self {
         Self("ask.mcp".to_owned())
     }
 
-    /// `ask.runners`: what each runner says of itself.
+    /// `ask.runners`: requests for a report, for all runners.
     #[must_use]
     pub fn about_runners() -> Self {
         Self("ask.runners".to_owned())
     }
 
-    /// `job.<tenant>.<session>`: questions about what runs behind a session.
+    /// `job.<tenant>.<session>`: questions about the background commands of a session.
     #[must_use]
     pub fn jobs(tenant: TenantId, session: SessionId) -> Self {
         let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
         Self(format!("job.{}.{}", tenant.simple(), session.simple()))
     }
 
-    /// `node.<tenant>.<node>`: what a node is asked.
+    /// `node.<tenant>.<node>`: requests to a node.
     #[must_use]
     pub fn node(tenant: TenantId, node: NodeId) -> Self {
         let (tenant, node) = (tenant.as_uuid(), node.as_uuid());
         Self(format!("node.{}.{}", tenant.simple(), node.simple()))
     }
 
-    /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What its drops are counted under: its first word.
+    /// Returns the label under which drops are counted: the first token.
     pub(crate) fn family(&self) -> &'static str {
         match self.0.split('.').next() {
             Some("evt") => "evt",
@@ -119,7 +118,8 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One token of a subject: what has a meaning there, or none, becomes `_`.
+/// Returns one token of a subject. Characters other than letters, digits and `-` become `_`, and so
+/// does an empty text.
 fn token(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     match text {

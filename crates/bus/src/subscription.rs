@@ -1,4 +1,4 @@
-//! What arrives.
+//! Subscriptions to core NATS subjects.
 
 use std::fmt;
 
@@ -11,18 +11,17 @@ use tracing::debug;
 
 use crate::Bus;
 
-/// Something that arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Where, without the installation's prefix.
+    /// Subject, without the installation's prefix.
     pub subject: String,
-    /// What.
     pub payload: Bytes,
-    /// The trace it belongs to, for `holdfast_kit::trace::continue_from`.
+    /// Trace context of the sender, for `holdfast_kit::trace::continue_from`.
     pub trace: Option<String>,
 }
 
-/// Messages of one subject, as they arrive. It outlives the connection; what is sent meanwhile is lost.
+/// Messages on one subject, as they arrive. It survives a reconnect; messages sent in between are
+/// lost.
 pub struct Subscription {
     subscriber: Subscriber,
     prefix: usize,
@@ -43,7 +42,7 @@ impl Subscription {
         Self { subscriber, prefix }
     }
 
-    /// The next message; `None` once the process' connection has been closed for good.
+    /// Returns the next message; `None` once the connection is closed for good.
     pub async fn next(&mut self) -> Option<Message> {
         let message = self.subscriber.next().await?;
         let headers = message.headers.as_ref();
@@ -55,7 +54,8 @@ impl Subscription {
         })
     }
 
-    /// The next message that can be understood: what cannot was sent by another version.
+    /// Returns the next message that can be parsed. Others come from another version and are
+    /// skipped.
     pub(crate) async fn next_json<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             let message = self.next().await?;

@@ -1,7 +1,7 @@
-//! Wake-ups: a token that says "try to claim".
+//! Wake-ups: messages that say "try to claim".
 //!
-//! A token is a hint. One runner of all gets it; if that one has no room, or the
-//! token is lost, the poll finds the work within its second.
+//! A wake-up is a hint and goes to one member of a group. If that one has no capacity, or the
+//! wake-up is lost, a poll finds the work within a second.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use crate::{Bus, Error, Subject, Subscription};
 
 impl Bus {
-    /// Says that there is a session to claim, after `delay_ms`.
+    /// Wakes a runner after `delay_ms`, since there is a session to claim.
     ///
-    /// A delayed token is kept in this process, and dies with it.
+    /// A delayed wake-up is kept in this process, and lost with it.
     pub fn wake_run(&self, delay_ms: u64) {
         if delay_ms == 0 {
             return self.publish(&Subject::wake_run(), Bytes::new());
@@ -25,17 +25,18 @@ impl Bus {
         });
     }
 
-    /// Says that there is a delivery to claim for a channel.
+    /// Wakes a bridge of a channel, since there is a delivery to claim.
     pub fn wake_deliver(&self, channel: &str) {
         self.publish(&Subject::wake_deliver(channel), Bytes::new());
     }
 
-    /// Says that a job was made, changed or asked for: it may be due sooner than a scheduler thinks.
+    /// Wakes a scheduler, since a job was created, changed or requested to run and may be due
+    /// earlier than the scheduler expects.
     pub fn wake_schedule(&self) {
         self.publish(&Subject::wake_schedule(), Bytes::new());
     }
 
-    /// The tokens for schedulers; each goes to one of them.
+    /// Subscribes to the wake-ups of schedulers. Each goes to one of them.
     ///
     /// # Errors
     ///
@@ -44,7 +45,7 @@ impl Bus {
         self.subscribe_queue(&Subject::wake_schedule(), "schedulers").await
     }
 
-    /// The tokens for runners; each goes to one of them.
+    /// Subscribes to the wake-ups of runners. Each goes to one of them.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl Bus {
         self.subscribe_queue(&Subject::wake_run(), "runners").await
     }
 
-    /// The tokens for a channel's bridges; each goes to one of them.
+    /// Subscribes to the wake-ups of a channel's bridges. Each goes to one of them.
     ///
     /// # Errors
     ///

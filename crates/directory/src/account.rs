@@ -1,4 +1,4 @@
-//! A tenant's account on a channel: a bot, a webhook.
+//! Channel accounts of a tenant: a bot, a webhook.
 
 use std::fmt;
 
@@ -17,24 +17,22 @@ const LONGEST: usize = 16 * 1024;
 /// A channel account, without its secrets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    /// Its id.
     pub id: AccountId,
-    /// The channel.
     pub channel: String,
-    /// Its name, which bindings use.
+    /// Name that bindings refer to.
     pub name: String,
-    /// Whether it is served.
+    /// Whether a bridge serves the account.
     pub enabled: bool,
-    /// What is no secret: a JSON object.
+    /// Settings that are not secret: a JSON object.
     pub settings: Value,
-    /// Grows with each change: a bridge that sees another reads it anew.
+    /// Version, increased by each change; a bridge that sees another version reloads the account.
     pub version: i64,
-    /// When it was made.
     pub created_at: Timestamp,
 }
 
 impl Account {
-    /// Who may write to it in a conversation of their own; nobody, if its settings do not say.
+    /// Returns the senders that may write to the account directly; empty, which allows nobody, if
+    /// the settings name none.
     #[must_use]
     pub fn allow_list(&self) -> AllowList {
         let written = self.settings.get("allow").cloned().unwrap_or_default();
@@ -45,9 +43,8 @@ impl Account {
 /// A channel account with its secrets, for the bridge that serves it.
 #[derive(Clone, PartialEq)]
 pub struct OpenAccount {
-    /// The account.
     pub account: Account,
-    /// What is secret: a JSON object.
+    /// Secrets: a JSON object.
     pub secrets: Value,
 }
 
@@ -57,18 +54,19 @@ impl fmt::Debug for OpenAccount {
     }
 }
 
-/// A channel account to make, or what one is to become.
+/// A channel account to create, or the new values of one.
 #[derive(Clone)]
 pub struct NewAccount {
-    /// The channel, of [`CHANNELS`](crate::channel::CHANNELS); it never changes, so an update may leave it empty.
+    /// Channel, one of [`CHANNELS`](crate::channel::CHANNELS). The channel never changes, so an
+    /// update may leave it empty.
     pub channel: String,
-    /// Its name; any text becomes one, and an empty one is `default`.
+    /// Name; normalised, and `default` if empty.
     pub name: String,
-    /// Whether it is served.
+    /// Whether a bridge serves the account.
     pub enabled: bool,
-    /// What is no secret.
+    /// Settings that are not secret.
     pub settings: Value,
-    /// What is; `None` keeps what is stored.
+    /// Secrets; `None` keeps the stored ones.
     pub secrets: Option<Value>,
 }
 
@@ -82,7 +80,7 @@ impl fmt::Debug for NewAccount {
 }
 
 impl NewAccount {
-    /// Refuses what could never work; makes the name one.
+    /// Validates the account and normalises its names.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = self.channel.trim().to_lowercase();
         let Some((_, needed)) = CHANNELS.iter().find(|(channel, _)| *channel == self.channel)
@@ -109,7 +107,7 @@ impl NewAccount {
         Ok(self)
     }
 
-    /// Refuses what its channel's bridge could not use, with these secrets.
+    /// Checks that the channel's bridge can use the account with these secrets.
     pub(crate) fn check_use(&self, secrets: &Value) -> Result<(), Error> {
         let told = |why: channel::Unusable| {
             Error::Invalid(format!("this {} account could not be served: {why}", self.channel))
@@ -123,7 +121,7 @@ fn check_object(what: &str, value: &Value) -> Result<(), Error> {
         return Err(Error::Invalid(format!("an account's {what} are a JSON object: write {{…}}")));
     }
     let text = value.to_string();
-    // Postgres' jsonb has no NUL.
+    // Postgres' jsonb cannot store NUL.
     if text.contains("\\u0000") {
         return Err(Error::Invalid(format!("an account's {what} have a NUL in them: remove it")));
     }

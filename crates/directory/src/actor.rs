@@ -1,17 +1,16 @@
-//! Who changed something, for the audit log.
+//! Author of a change, for the audit log.
 
 use std::fmt;
 
 use holdfast_types::{AgentId, KeyId};
 
-/// Who asks for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
-    /// Whoever holds this API key.
+    /// The holder of this API key.
     Key(KeyId),
-    /// An agent, in a turn of its own.
+    /// An agent, in one of its turns.
     Agent(AgentId),
-    /// Somebody at the platform's own console, without a key.
+    /// An operator at the installation's own console, without a key.
     Operator,
 }
 

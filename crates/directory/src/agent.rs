@@ -1,4 +1,4 @@
-//! An assistant of a tenant: data, not a process.
+//! Agents of a tenant: assistants, stored as data.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const MOST_FALLBACKS: usize = 5;
 const MOST_BUNDLES: usize = 32;
 const LONGEST_TOOL: usize = 128;
 
-/// What the agent that every new tenant gets is told (spec RTE-007, RTE-018).
+/// Instructions of the agent that every new tenant gets (spec RTE-007, RTE-018).
 const INSTRUCTIONS: &str = "\
 You are a friendly, capable personal assistant. You talk with people over chat, so answer as a \
 thoughtful person would write there.
@@ -32,35 +32,35 @@ it is essential, ask one short question.
 - Say when you do not know. Never invent facts, quotes, links or numbers.
 - Keep to yourself what was said in other conversations, and never reveal keys or passwords.";
 
-/// How an agent converses.
+/// Behaviour settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// What becomes of messages that arrive while it is busy.
+    /// Treatment of messages that arrive while a turn runs.
     pub queue_mode: QueueMode,
-    /// How finely direct messages are told apart.
+    /// Set of direct messages that share one session.
     pub dm_scope: DmScope,
-    /// Who shares a group's session.
+    /// Set of group members that share one session.
     pub group_scope: GroupScope,
-    /// How long [`QueueMode::Collect`] waits for more, in milliseconds.
+    /// How long [`QueueMode::Collect`] waits for further messages, in milliseconds.
     pub debounce_ms: u32,
-    /// The time zone of the date that it is told, by its IANA name.
+    /// IANA name of the time zone for dates in the prompt.
     pub time_zone: String,
-    /// Tools that it may use; `None` is all, an empty list is none.
+    /// Tools that the agent may use; `None` allows all, an empty list none.
     pub tools: Option<Vec<String>>,
-    /// Other agents that it may give tasks to, by name; `*` is all. Its own it always may.
+    /// Names of other agents that may be spawned as subagents; `*` allows all. The agent itself is
+    /// always allowed.
     pub spawns: Vec<String>,
-    /// Models that are asked in turn if its own does not answer.
+    /// Models that are tried in order if the agent's model fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
-    /// What its prompt holds.
     pub context: ContextOptions,
-    /// Sets of tools that its subagents may be given, by name, besides those that are shipped.
+    /// Tool bundles for subagents by name, in addition to the built-in ones.
     pub bundles: BTreeMap<String, Vec<String>>,
-    /// How long a person's word on a call is waited for, in seconds; `None` is as the runner says.
+    /// Time until an approval expires, in seconds; `None` uses the runner's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u32>,
-    /// When it looks by itself whether anything needs doing, and what becomes of that.
+    /// Schedule of the heartbeat, and delivery of its replies.
     #[serde(skip_serializing_if = "is_usual")]
     pub heartbeat: HeartbeatConfig,
 }
@@ -88,63 +88,50 @@ impl Default for Settings {
     }
 }
 
-/// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// Its id.
     pub id: AgentId,
-    /// Its name; part of its sessions' keys.
+    /// Name; part of the agent's session keys.
     pub name: AgentName,
-    /// What it is good at, for whoever chooses among agents.
+    /// Strengths of the agent, read when an agent is chosen.
     pub description: String,
-    /// What it is told before anything else.
+    /// First part of the prompt.
     pub instructions: String,
-    /// Its model, as `provider:id`; `None` takes the tenant's default.
+    /// Model as `provider:id`; `None` uses the tenant's default.
     pub model: Option<String>,
-    /// It answers whoever no binding and no rule gives to another.
+    /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
-    /// How it converses.
     pub settings: Settings,
-    /// Grows with each change.
+    /// Version, increased by each change.
     pub version: i64,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it last changed.
     pub updated_at: Timestamp,
 }
 
-/// What routing needs to know of an agent.
+/// Fields of an agent that routing needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCard {
-    /// Its id.
     pub id: AgentId,
-    /// Its name.
     pub name: AgentName,
-    /// It answers whoever nobody else does.
+    /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
-    /// How it converses.
     pub settings: Settings,
 }
 
-/// An agent to make, or what one is to become: every field is replaced.
+/// An agent to create, or the new values of one; an update replaces every field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewAgent {
-    /// Its name.
     pub name: AgentName,
-    /// What it is good at.
     pub description: String,
-    /// What it is told.
     pub instructions: String,
-    /// Its model.
     pub model: Option<String>,
     /// Whether it is the default.
     pub is_default: bool,
-    /// How it converses.
     pub settings: Settings,
 }
 
 impl NewAgent {
-    /// The agent that every new tenant gets.
+    /// Returns the agent that every new tenant gets.
     pub(crate) fn main() -> Self {
         Self {
             name: AgentName::default(),
@@ -175,7 +162,7 @@ impl NewAgent {
 }
 
 impl Settings {
-    /// Whether the agent may give tasks to another one.
+    /// Whether the agent may spawn another agent as a subagent.
     #[must_use]
     pub fn may_spawn(&self, agent: &str) -> bool {
         self.spawns.iter().any(|name| name == "*" || name == agent)
@@ -249,7 +236,7 @@ fn check_heartbeat(heartbeat: &HeartbeatConfig) -> Result<(), Error> {
     }
 }
 
-/// Refuses weights that make no score, and a model that can be none.
+/// Checks the weights and the model of skill recommendations.
 fn check_recommending(recommend: &RecommendSkills) -> Result<(), Error> {
     let sum = recommend.weights.map(|parts| parts.iter().map(|part| u32::from(*part)).sum::<u32>());
     if sum.is_some_and(|sum| sum != 100) {
@@ -266,7 +253,7 @@ fn check_recommending(recommend: &RecommendSkills) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a list of tools that is too long, or a name that no tool could have.
+/// Checks the length of a list of tools, and the form of each name.
 pub(crate) fn check_tools(tools: Option<&[String]>) -> Result<(), Error> {
     let tools = tools.unwrap_or_default();
     if tools.len() > MOST_TOOLS {

@@ -1,22 +1,22 @@
-//! What may be used in a day.
+//! Daily budgets of tenants and agents.
 
 use holdfast_types::AgentId;
 
 use crate::Error;
 
-/// What may be used in a day of UTC, by the whole tenant or by one agent.
+/// Limits for one UTC day, for the whole tenant or for one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
-    /// By which agent; `None` is the whole tenant.
+    /// Agent that the budget limits; `None` is the whole tenant.
     pub agent: Option<AgentId>,
-    /// Tokens read and written; `None` is any number.
+    /// Maximum number of input and output tokens; `None` sets no limit.
     pub tokens: Option<u64>,
-    /// Millionths of a US dollar; `None` is any amount.
+    /// Maximum cost in millionths of a US dollar; `None` sets no limit.
     pub micros: Option<u64>,
 }
 
 impl Budget {
-    /// Refuses one that limits nothing, or everything.
+    /// Refuses a budget without a limit, or with a limit out of range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.tokens.is_none() && self.micros.is_none() {
             return Err(Error::Invalid(

@@ -1,8 +1,7 @@
-//! A small map whose values are forgotten after a while.
+//! Bounded cache with a time to live.
 //!
-//! For what is asked at every request and changes seldom. It is bounded: when
-//! it is full and nothing in it is old, all of it goes, which costs a look-up
-//! each and no more.
+//! For values that every request reads and that change seldom. If the cache is full and no entry
+//! has expired, all entries are dropped, which costs one lookup each.
 
 use std::{
     collections::HashMap,
@@ -21,7 +20,7 @@ pub(crate) struct Cache<K, V> {
 #[derive(Debug)]
 struct Known<K, V> {
     entries: HashMap<K, (Instant, V)>,
-    /// When something was forgotten last.
+    /// Time of the last [`forget`](Cache::forget).
     forgot: Option<Instant>,
 }
 
@@ -37,9 +36,9 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         (at.elapsed() < self.keeps).then(|| value.clone())
     }
 
-    /// Remembers what was read at `at`, which is when the reading *began*: what changed
-    /// since then must not look fresh for longer than promised. If anything was forgotten since
-    /// then it is not remembered: it may be what has just changed, as it was before.
+    /// Stores a value that was read from `at` on, the *start* of the read: a change since then must
+    /// not stay hidden for longer than promised. If any key was forgotten since `at`, the value is
+    /// not stored, because it may be outdated.
     pub(crate) fn put(&self, key: K, value: V, at: Instant) {
         let mut known = self.lock();
         if known.forgot.is_some_and(|forgot| at <= forgot) {

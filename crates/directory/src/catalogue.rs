@@ -1,4 +1,4 @@
-//! What a tenant knows of models, besides what every build does.
+//! Model catalogue of a tenant: the built-in models, and the tenant's additions.
 
 use std::borrow::Cow;
 
@@ -8,28 +8,26 @@ use holdfast_types::ModelId;
 use crate::Error;
 
 const LONGEST_ALIAS: usize = 64;
-/// More than any model has, and few enough that sums do not overflow.
+/// Larger than any model's context, and small enough that sums do not overflow.
 const MOST_TOKENS: u64 = 100_000_000;
-/// Ten thousand dollars for a million tokens.
+/// In thousandths of a US dollar per million tokens: 10,000 dollars.
 const HIGHEST_PRICE: u64 = 10_000_000;
 
-/// A model, as a tenant sees it.
+/// A model of a tenant's catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownModel {
-    /// Which.
     pub model: ModelId,
-    /// What is known of it.
+    /// Properties and prices of the model.
     pub card: Card,
-    /// Its other names.
     pub aliases: Vec<String>,
-    /// Whether the tenant put it, or its name, itself.
+    /// Whether the tenant added the model or one of its aliases.
     pub is_own: bool,
 }
 
-/// What is known to a tenant: most have nothing of their own.
+/// Catalogue of a tenant; borrowed if the tenant has added nothing.
 pub type Known = Cow<'static, Catalogue>;
 
-/// The model that a text names: an alias, or `provider:id`.
+/// Returns the model with this alias or `provider:id`.
 pub(crate) fn resolve(catalogue: &Catalogue, text: &str) -> Result<ModelId, Error> {
     if let Some(model) = catalogue.alias(text) {
         return Ok(model.clone());
@@ -39,7 +37,7 @@ pub(crate) fn resolve(catalogue: &Catalogue, text: &str) -> Result<ModelId, Erro
     })
 }
 
-/// Refuses what no model is.
+/// Checks that a model's properties are in range.
 pub(crate) fn check_card(card: &Card) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::Invalid(why.to_owned()));
     if !(1_024..=MOST_TOKENS).contains(&card.context) {
@@ -62,7 +60,7 @@ pub(crate) fn check_card(card: &Card) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what can be no short name, or would hide another model.
+/// Checks the form of an alias.
 pub(crate) fn check_alias(alias: &str) -> Result<(), Error> {
     let first = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let rest = |c: char| first(c) || matches!(c, '.' | '_' | '-');

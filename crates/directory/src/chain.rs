@@ -1,22 +1,20 @@
-//! Chains: who does what after whom.
+//! Named chains: sequences of agents' steps.
 
 use holdfast_types::{Chain, SHIPPED_CHAIN};
 use jiff::Timestamp;
 
 use crate::{Error, tenant::check_name};
 
-/// A chain of a tenant, or the one that is shipped.
+/// A chain of a tenant, or the built-in one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedChain {
-    /// Its name.
     pub name: String,
-    /// What it is.
     pub chain: Chain,
-    /// It is shipped, and the tenant has none of that name.
+    /// Whether this is the built-in chain; a tenant's chain of the same name replaces it.
     pub shipped: bool,
-    /// Grows with each change; 0 of the shipped one.
+    /// Version, increased by each change; 0 for the built-in chain.
     pub version: i64,
-    /// When it last changed; `None` of the shipped one.
+    /// `None` for the built-in chain.
     pub updated_at: Option<Timestamp>,
 }
 

@@ -1,8 +1,8 @@
-//! What an account's owner chooses on each channel: settings, which can be read back, and secrets.
+//! Settings and secrets of channel accounts.
 //!
-//! docs/channels.md is the reference. Settings are checked when they are stored, and read by the
-//! bridge with the same structs. What is unknown is refused, with what may be written instead; no
-//! error repeats a secret, or a value, which may be a secret in the wrong place.
+//! docs/channels.md is the reference. Settings are checked when they are stored, and the bridge
+//! reads them with the same structs. Unknown fields are refused with a list of the known ones. No
+//! error repeats a secret or a text value, which may be a secret in the wrong field.
 
 mod acts;
 mod allow;
@@ -17,26 +17,26 @@ pub use allow::AllowList;
 pub use telegram::{Groups, Mode, Parse, TelegramSecrets, TelegramSettings};
 pub use webhook::{WebhookSecrets, WebhookSettings};
 
-/// Telegram's name.
+/// Name of the Telegram channel.
 pub const TELEGRAM: &str = "telegram";
 
-/// The signed webhook's name.
+/// Name of the signed webhook channel.
 pub const WEBHOOK: &str = "webhook";
 
-/// The channels that there are, and the secret that an account on each cannot do without.
+/// Channels, each with the secret that its accounts require.
 pub const CHANNELS: [(&str, &str); 2] = [(TELEGRAM, "token"), (WEBHOOK, "secret")];
 
-/// Why an account could not be served: the field, and what to write.
+/// Reason why an account cannot be served, naming the field and the expected value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unusable(pub(crate) String);
 
-/// Refuses what the channel's bridge could not use.
+/// Checks that the channel's bridge can use the account.
 pub(crate) fn check(channel: &str, settings: &Value, secrets: &Value) -> Result<(), Unusable> {
     match channel {
         TELEGRAM => TelegramSettings::read(settings, secrets).map(drop),
         WEBHOOK => WebhookSettings::read(settings, secrets).map(drop),
-        // Which channels there are was checked before.
+        // The caller has checked the channel.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Accounts at outside services that a tenant's agents use.
+//! Connections: accounts at other services that a tenant's agents use.
 
 use std::fmt;
 
@@ -10,35 +10,30 @@ use crate::{Error, tenant::check_name};
 
 const LONGEST_SECRET: usize = 8_000;
 
-/// A connection as people see it.
+/// A connection without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Its name, unique in the tenant.
+    /// Name, unique in the tenant.
     pub name: String,
-    /// What it leads to.
     pub to: Connected,
-    /// The agent that uses it; `None` is every agent.
+    /// Agent that uses the connection; `None` allows all agents.
     pub agent: Option<AgentId>,
-    /// In whose conversations it is used.
+    /// Conversations in which the connection may be used.
     pub used_by: UsedBy,
-    /// Whether a secret is stored.
     pub has_secret: bool,
-    /// When it last changed.
     pub updated_at: Timestamp,
 }
 
-/// A connection to set up.
+/// A connection to create, or the new values of one.
 #[derive(Clone)]
 pub struct NewConnection {
-    /// Its name.
     pub name: String,
-    /// What it leads to.
     pub to: Connected,
-    /// The agent that uses it, by name or id; `None` is every agent.
+    /// Name or id of the agent that uses the connection; `None` allows all agents.
     pub agent: Option<String>,
-    /// In whose conversations it is used.
+    /// Conversations in which the connection may be used.
     pub used_by: UsedBy,
-    /// The password or token; `None` keeps the one that is stored.
+    /// Password or token; `None` keeps the stored one.
     pub secret: Option<SecretString>,
 }
 
@@ -49,7 +44,7 @@ impl fmt::Debug for NewConnection {
 }
 
 impl NewConnection {
-    /// Refuses what could never work.
+    /// Checks the name and the form of the secret.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name("connection", &self.name)?;
         let secret = self.secret.as_ref().map(SecretString::expose_secret).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Keys of a provider, when it has several.
+//! Credentials of a provider: several keys or tokens for the same provider.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,24 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, RenewedAt, tenant::check_name};
 
-/// What the key is called that a provider was set up with.
+/// Name of the API key that a provider was set up with.
 pub const OWN_KEY: &str = "default";
 
 const LONGEST_SECRET: usize = 16_000;
 
-/// What kind of thing is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// A key that lasts.
+    /// A key without an end.
     ApiKey,
-    /// A token that may end.
+    /// A token that may expire.
     Token,
-    /// What a person agreed to.
+    /// An OAuth access token, with or without a refresh token.
     OAuth,
 }
 
 impl CredentialKind {
-    /// The word that the database and the API use.
+    /// Returns the name that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,11 +35,11 @@ impl CredentialKind {
         }
     }
 
-    /// The kind that a word names; nothing is an API key.
+    /// Parses a kind; empty is [`CredentialKind::ApiKey`].
     ///
     /// # Errors
     ///
-    /// If it names none.
+    /// [`Error::Invalid`] for an unknown kind.
     pub fn parse(word: &str) -> Result<Self, Error> {
         match word {
             "" | "api_key" => Ok(Self::ApiKey),
@@ -56,22 +55,19 @@ impl CredentialKind {
     }
 }
 
-/// A key to keep.
 #[derive(Clone)]
 pub struct NewCredential {
-    /// For which provider.
     pub provider: String,
-    /// What it is called.
     pub name: String,
     /// What kind of thing it is.
     pub kind: CredentialKind,
-    /// What is presented.
+    /// API key or access token.
     pub secret: SecretString,
-    /// What is exchanged for another, of [`CredentialKind::OAuth`].
+    /// Refresh token, for [`CredentialKind::OAuth`].
     pub refresh: Option<SecretString>,
-    /// When it ends; never or unknown, if nothing is said.
+    /// Expiry; `None` if there is none or it is unknown.
     pub expires: Option<Timestamp>,
-    /// Where it is renewed, of [`CredentialKind::OAuth`] with a refresh token.
+    /// Token endpoint and client, for [`CredentialKind::OAuth`] with a refresh token.
     pub renewed_at: RenewedAt,
 }
 
@@ -81,54 +77,47 @@ impl fmt::Debug for NewCredential {
     }
 }
 
-/// A key as people see it, and what is remembered of it.
+/// A credential without its secret, with its statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialCard {
-    /// For which provider.
     pub provider: String,
-    /// What it is called.
     pub name: String,
     /// What kind of thing it is.
     pub kind: CredentialKind,
-    /// When it ends.
     pub expires: Option<Timestamp>,
-    /// What is remembered of it.
     pub stats: Stats,
-    /// Its place in the order that was written down, from 1; 0 if it takes no part in one.
+    /// Position in the configured order, from 1; 0 if the credential is not part of one.
     pub place: usize,
-    /// Whether that order is kept as it is.
+    /// Whether the configured order is followed exactly.
     pub strict: bool,
-    /// Where it is renewed, and as which client; `None` is not at all.
+    /// Token endpoint and client id; `None` if the credential is not renewed.
     pub renewed_at: Option<(String, String)>,
-    /// Why a person has to sign in again, as the token endpoint said it.
+    /// Error of the token endpoint, if a person must sign in again.
     pub trouble: Option<String>,
 }
 
-/// What is remembered of a key, as the database has it.
+/// Stored statistics of a credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remembered {
-    /// When it changed, in milliseconds since 1970.
+    /// Time of the last change, in milliseconds since 1970.
     pub changed: i64,
-    /// What is remembered.
     pub stats: Stats,
 }
 
-/// A provider's keys.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    /// All of them, opened. There may be none.
+    /// All credentials, decrypted; may be empty.
     pub profiles: Vec<Profile>,
-    /// What is remembered, by the key's name.
     pub stats: BTreeMap<String, Remembered>,
-    /// Those that take part, if somebody wrote that down.
+    /// Names of the credentials that are used; `None` uses all.
     pub order: Option<Vec<String>>,
     /// Whether they are tried in that order.
     pub strict: bool,
-    /// Those that can be renewed, by name, with the version of what is presented.
+    /// Versions of the secrets of renewable credentials, by name.
     pub versions: BTreeMap<String, i64>,
 }
 
-/// What is sealed of a key.
+/// Plain text of a sealed credential.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sealed {
     secret: String,
@@ -139,7 +128,7 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// What is to be sealed.
+    /// Returns the bytes to seal for a new credential.
     pub(crate) fn bytes(new: &NewCredential) -> Vec<u8> {
         Self {
             secret: new.secret.expose_secret().to_owned(),
@@ -149,7 +138,7 @@ impl Sealed {
         .to_bytes()
     }
 
-    /// What takes the place of tokens that were renewed.
+    /// Returns the bytes to seal for renewed tokens.
     pub(crate) fn renewed(
         access: &SecretString,
         refresh: &SecretString,
@@ -164,25 +153,24 @@ impl Sealed {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        // Texts always make JSON.
+        // Strings always serialise.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What was sealed.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        // What the parser says might show a part of it.
+        // The parser's message is dropped, because it could repeat a part of the secret.
         serde_json::from_slice(bytes).map_err(|_| {
             Error::corrupt("credential", anyhow::anyhow!("it is not as it was written"))
         })
     }
 
-    /// What is presented, what it is exchanged with, and the client's secret.
+    /// Returns the access secret, the refresh token and the client secret.
     pub(crate) fn into_parts(self) -> (SecretString, Option<SecretString>, Option<SecretString>) {
         let Self { secret, refresh, client_secret } = self;
         (secret.into(), refresh.map(Into::into), client_secret.map(Into::into))
     }
 
-    /// What was sealed, as it is used.
+    /// Parses unsealed bytes into the credential that requests use.
     pub(crate) fn open(
         bytes: &[u8],
         kind: CredentialKind,
@@ -203,7 +191,7 @@ fn plain(secret: &SecretString) -> String {
 }
 
 impl NewCredential {
-    /// Refuses what could never work.
+    /// Checks the names, and that the fields fit the kind.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name("provider", &self.provider)?;
         check_name("credential", &self.name)?;

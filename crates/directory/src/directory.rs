@@ -1,4 +1,4 @@
-//! The directory itself; what it can do is in `verbs`.
+//! Entry point of the directory; the operations are in `verbs`.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,14 +8,14 @@ use secrecy::SecretString;
 
 use crate::{DataKey, Error, Routing, Seal, cache::Cache, store, verbs::KnownKey};
 
-/// How long a key that was looked up is believed, in this process.
+/// How long a key lookup is cached in this process.
 const KEYS_FOR: Duration = Duration::from_secs(5);
 const MOST_KEYS: usize = 20_000;
-/// How long a tenant's routing is believed, in this process.
+/// How long a tenant's routing is cached in this process.
 const ROUTING_FOR: Duration = Duration::from_secs(1);
 const MOST_ROUTINGS: usize = 1_000;
 
-/// What tenants have. Cloning shares it.
+/// The configuration of tenants. Clones share their state.
 #[derive(Clone)]
 pub struct Directory {
     pub(crate) pools: Pools,
@@ -26,7 +26,6 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Over the given pools, with the platform's secrets.
     #[must_use]
     pub fn new(pools: Pools, seal: Seal, pepper: SecretString) -> Self {
         Self {
@@ -38,10 +37,10 @@ impl Directory {
         }
     }
 
-    /// Begins a change of a tenant's things.
+    /// Begins a transaction that changes a tenant's configuration.
     ///
-    /// The tenant's row is locked, so that changes of one tenant come one after the other:
-    /// limits hold, and there is one default agent and one default model.
+    /// The tenant's row is locked, so changes of one tenant are serialised: limits hold, and there
+    /// is only one default agent and one default model.
     pub(crate) async fn change(&self, tenant: TenantId) -> Result<TenantTx, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         if store::tenants::lock(&mut tx).await? {

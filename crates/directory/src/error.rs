@@ -1,90 +1,83 @@
-//! Why the directory could not do what was asked.
+//! Errors of the directory.
 
 use holdfast_types::{Fault, InvalidId, Kind};
 
-/// Every way in which the directory says no.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The key is not one that was made here. It is not told why: no part of it is confirmed.
+    /// No such key. The message gives no reason, so that it confirms no part of a key.
     #[error("the key is not known: send `Authorization: Bearer hf_…` with a key of this platform")]
     UnknownKey,
 
-    /// The key is right and does not count any more.
+    /// The key is correct, but revoked or expired.
     #[error("the key was revoked or has expired: create another")]
     EndedKey,
 
-    /// The key's tenant is suspended.
+    /// The tenant of the key is suspended.
     #[error("the tenant is suspended: ask whoever runs the platform")]
     Suspended,
 
-    /// There is no such thing in this tenant.
+    /// The tenant has no such item.
     #[error("there is no {what} `{name}`")]
     NotFound {
-        /// What was looked for.
         what: &'static str,
-        /// By which name.
+        /// Name by which the caller asked for it.
         name: String,
     },
 
-    /// A name is another's.
+    /// Another item has the name.
     #[error("there is {what} `{name}` already: take another name, or change that one")]
     Taken {
-        /// What, with its article.
+        /// Kind of the item, with its article.
         what: &'static str,
-        /// Which name.
         name: String,
     },
 
-    /// It can never succeed as written.
+    /// The request can never succeed as written.
     #[error("{0}")]
     Invalid(String),
 
-    /// An id is not one.
     #[error(transparent)]
     Id(#[from] InvalidId),
 
-    /// It cannot be done as things stand.
+    /// The current state does not allow the operation.
     #[error("{0}")]
     Conflict(String),
 
-    /// The tenant has as many as it may.
+    /// The tenant has reached a limit.
     #[error("a tenant has {limit} {what} at most: delete some first")]
     TooMany {
-        /// What, in the plural.
+        /// Kind of the items, in the plural.
         what: &'static str,
-        /// How many are allowed.
         limit: i64,
     },
 
     /// The model's provider is not set up.
     #[error("model `{model}` needs the provider `{provider}`, and there is none: set it up first")]
     NoProvider {
-        /// The model.
         model: String,
-        /// The provider that it names.
+        /// Provider part of the model's id.
         provider: String,
     },
 
-    /// The platform's key-encryption key cannot be used.
+    /// The installation's key-encryption key is malformed.
     #[error("`secrets.kek` must be base64 of 32 bytes: make one with `openssl rand -base64 32`")]
     Kek,
 
-    /// A secret cannot be sealed or opened: the key-encryption key is another, or the row was
-    /// moved or damaged.
+    /// A secret cannot be sealed or opened: the key-encryption key differs, or the row was moved or
+    /// damaged.
     #[error("{0} cannot be unsealed: is `secrets.kek` the one that it was sealed with?")]
     Sealed(&'static str),
 
-    /// What is stored is not what this version can read.
+    /// Stored data that this version cannot read.
     #[error("stored {what} cannot be read")]
     Corrupt {
-        /// What.
+        /// Kind of the stored value.
         what: &'static str,
-        /// How so.
         #[source]
         source: anyhow::Error,
     },
 
-    /// The database failed in a way that says nothing about the request.
+    /// The database failed for a reason unrelated to the request.
     #[error("the directory's store failed")]
     Store(#[from] sqlx::Error),
 }

@@ -1,4 +1,4 @@
-//! API keys: who holds one speaks for its tenant.
+//! API keys: credentials that authenticate a request as a tenant.
 
 use std::time::Duration;
 
@@ -7,61 +7,55 @@ use jiff::Timestamp;
 
 use crate::Error;
 
-/// What a key may be allowed: to converse, to look, to change, to run the platform.
+/// Scopes of a key: conversations, reading, changes, operation of the installation.
 pub const SCOPES: [&str; 4] = ["chat", "read", "admin", "platform"];
 
-/// The scopes of a tenant's first key.
+/// Scopes of a tenant's first key.
 pub(crate) const FIRST: [&str; 3] = ["chat", "read", "admin"];
 
 const LONGEST_NAME: usize = 100;
-/// Ten years: whoever asks for more means never.
+/// Ten years; a longer lifetime should be unlimited.
 const LONGEST_LIFE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// A key as people see it.
+/// An API key without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Its public half.
+    /// Public part of the key.
     pub id: KeyId,
-    /// What it is for, in words.
     pub name: String,
-    /// What it may do.
+    /// Names from [`SCOPES`].
     pub scopes: Vec<String>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// Expiry; `None` if the key does not expire.
     pub expires_at: Option<Timestamp>,
-    /// When it was ended.
+    /// Time of revocation; `None` if the key is not revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A key to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// What it is for, in words, 1 to 100 characters.
+    /// Description of the purpose, 1 to 100 characters.
     pub name: String,
-    /// What it may do, of [`SCOPES`].
+    /// Names from [`SCOPES`].
     pub scopes: Vec<String>,
-    /// How long it counts; `None` is until it is revoked.
+    /// Time until the expiry; `None` is unlimited.
     pub lifetime: Option<Duration>,
 }
 
-/// Who a request comes from.
+/// Authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticated {
-    /// The tenant that the key speaks for.
     pub tenant: TenantId,
-    /// The key.
     pub key: KeyId,
-    /// Its name.
     pub name: String,
-    /// What it may do.
+    /// Names from [`SCOPES`].
     pub scopes: Vec<String>,
-    /// Requests a minute that all keys of the tenant may make together.
+    /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
 }
 
 impl NewKey {
-    /// Puts the scopes in order, once each.
+    /// Validates the key, and sorts and deduplicates its scopes.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         let length = self.name.chars().count();
         let unfit = self.name.contains(char::is_control);

@@ -1,25 +1,23 @@
-//! What a tenant has: keys, agents, models, channel accounts, and how messages are routed.
+//! Directory of a tenant's configuration: keys, agents, models, channel accounts, routing.
 //!
-//! [`Directory`] owns the Postgres schema `control` and is the only way to it.
-//! The gateway reads and writes it, runners read agents and models, bridges
-//! read accounts.
+//! [`Directory`] owns the Postgres schema `control`; no other code accesses it. The gateway reads
+//! and writes it, runners read agents and models, bridges read accounts.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern`, `skill_env` | what things are, and what they may be |
-//! | [`channel`] | what accounts may be set to, for those who serve them |
-//! | `token`, `seal` | the text form of a key; how secrets are kept |
-//! | `verbs` | what can be done; transactions begin and end there |
-//! | `store` | every query |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern`, `skill_env` | types and their validation |
+//! | [`channel`] | settings of channel accounts, shared with the bridges |
+//! | `token`, `seal` | the text form of a key; encryption of stored secrets |
+//! | `verbs` | operations; transactions begin and end there |
+//! | `store` | all queries |
 //!
-//! Each change writes a row of `control.audit` in its own transaction. Nothing
-//! secret is ever in an audit row, a log line or a `Debug`.
+//! Each change writes a row of `control.audit` in its own transaction. Audit rows, log lines and
+//! `Debug` output never contain a secret.
 //!
 //! ## What can go wrong
 //!
-//! Two things are remembered for a moment: a key (5 s) and a tenant's routing
-//! (1 s). So a key that is revoked in one process works for up to 5 s in
-//! another, and a new binding counts there after up to 1 s.
+//! Two lookups are cached: a key (5 s) and a tenant's routing (1 s). A key that is revoked in one
+//! process works for up to 5 s in another, and a new binding takes effect there after up to 1 s.
 
 mod account;
 mod actor;

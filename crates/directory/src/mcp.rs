@@ -1,4 +1,4 @@
-//! MCP servers whose tools a tenant's agents may use.
+//! MCP servers whose tools a tenant's agents can use.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -17,7 +17,7 @@ const MOST_SECRETS: usize = 32;
 const LONGEST_SECRET: usize = 8_000;
 const MOST_AGENTS: usize = 200;
 
-/// Headers that the protocol and the connection need for themselves.
+/// Headers that the protocol and the HTTP client set themselves.
 const RESERVED: [&str; 11] = [
     "accept",
     "connection",
@@ -32,63 +32,57 @@ const RESERVED: [&str; 11] = [
     "transfer-encoding",
 ];
 
-/// An MCP server as people see it.
+/// An MCP server without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServer {
-    /// The middle of its tools' names.
+    /// Name; the middle part of its tools' names.
     pub name: String,
-    /// How it is reached.
     pub transport: McpTransport,
-    /// The names of the headers or variables that are stored for it.
+    /// Names of the stored headers or environment variables.
     pub secret_names: Vec<String>,
-    /// Who may use it; `None` is every agent.
+    /// Agents that may use the server; `None` allows all.
     pub agents: Option<Vec<AgentId>>,
-    /// Whether it is used at all.
+    /// Whether agents can use the server.
     pub enabled: bool,
-    /// Another one after each change.
+    /// Version; a new value after each change.
     pub version: Uuid,
 }
 
-/// How an MCP server is reached.
+/// Transport of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpTransport {
-    /// Over streamable HTTP.
     Http {
-        /// Its endpoint, as in `https://host/mcp`.
+        /// Endpoint, for example `https://host/mcp`.
         url: String,
     },
-    /// As a process, by its standard input and output.
+    /// A process with its standard input and output.
     Stdio {
-        /// The program.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
-        /// Whether it may use the network.
+        /// Whether the process may use the network.
         network: bool,
     },
 }
 
-/// An MCP server to set up.
+/// An MCP server to create, or the new values of one.
 #[derive(Clone)]
 pub struct NewMcpServer {
-    /// The middle of its tools' names.
+    /// Name; the middle part of its tools' names.
     pub name: String,
-    /// How it is reached.
     pub transport: McpTransport,
-    /// Headers, or variables; `None` keeps those that are stored.
+    /// Headers or environment variables; `None` keeps the stored ones.
     pub secrets: Option<BTreeMap<String, SecretString>>,
-    /// Who may use it, by names or ids; none is every agent.
+    /// Names or ids of the agents that may use the server; empty allows all.
     pub agents: Vec<String>,
-    /// Whether it is used at all.
+    /// Whether agents can use the server.
     pub enabled: bool,
 }
 
-/// An MCP server, and what is presented to it.
+/// An MCP server with its secrets.
 #[derive(Debug, Clone)]
 pub struct OpenMcpServer {
-    /// The server.
     pub server: McpServer,
-    /// Headers, or variables.
+    /// Headers or environment variables.
     pub secrets: Vec<(String, SecretString)>,
 }
 
@@ -99,7 +93,7 @@ impl fmt::Debug for NewMcpServer {
 }
 
 impl McpServer {
-    /// Whether this agent may use it.
+    /// Whether the agent may use the server.
     #[must_use]
     pub fn is_for(&self, agent: AgentId) -> bool {
         self.agents.as_ref().is_none_or(|agents| agents.contains(&agent))
@@ -107,7 +101,7 @@ impl McpServer {
 }
 
 impl NewMcpServer {
-    /// Refuses what could never work.
+    /// Validates the name, the transport and the secrets.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name(&self.name)?;
         if self.agents.len() > MOST_AGENTS {
@@ -133,7 +127,7 @@ impl NewMcpServer {
 }
 
 impl McpTransport {
-    /// Whether a secret that was given for the one may be sent to the other.
+    /// Whether a secret that was given for one transport may be sent to the other.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Http { url }, Self::Http { url: other }) => url == other,
@@ -148,7 +142,7 @@ impl McpTransport {
     }
 }
 
-/// Refuses what is no server's name.
+/// Checks the form of a server's name.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_letter) {

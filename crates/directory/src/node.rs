@@ -6,78 +6,72 @@ use uuid::Uuid;
 
 use crate::{Error, tenant::check_name};
 
-/// The most patterns of commands that are kept of what a node says.
+/// Maximum number of command patterns that are stored of a node's report.
 const MOST_COMMANDS: usize = 100;
 
-/// The longest that any of what a node says of itself may be, in characters.
+/// Maximum length of each text in a node's report, in characters.
 const LONGEST: usize = 200;
 
-/// A node as people see it.
+/// A node without its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its id.
     pub id: NodeId,
-    /// Its name, unique among the tenant's nodes that are not revoked.
+    /// Name, unique among the tenant's nodes that are not revoked.
     pub name: String,
-    /// In whose conversations it may be used.
+    /// Conversations in which the node may be used.
     pub used_by: UsedBy,
-    /// What it said of itself when it last connected.
+    /// Report of the last connection.
     pub said: NodeSelf,
-    /// Whether it was connected when its gateway last said so; a gateway that died said nothing.
+    /// Whether the last known connection has not ended. After a crash of its gateway this stays
+    /// true.
     pub may_be_connected: bool,
-    /// When it last came or went.
+    /// Time of the last connect or disconnect.
     pub last_seen_at: Option<Timestamp>,
     /// When it was set up.
     pub created_at: Timestamp,
-    /// When its token was ended.
+    /// Time of revocation; `None` if the node is not revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A node to set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNode {
-    /// Its name.
     pub name: String,
-    /// In whose conversations it may be used.
+    /// Conversations in which the node may be used.
     pub used_by: UsedBy,
 }
 
-/// What a node says of itself.
+/// A node's report about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSelf {
-    /// Its system, as `linux x86_64`.
+    /// Operating system and architecture, for example `linux x86_64`.
     pub platform: String,
-    /// The version of its program.
+    /// Version of the node program.
     pub version: String,
-    /// The commands that it lets through, as patterns.
+    /// Patterns of the commands that the node allows.
     pub commands: Vec<String>,
 }
 
-/// A node that has shown its token.
+/// A node that has authenticated by its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownNode {
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Its id.
     pub node: NodeId,
-    /// Its name.
     pub name: String,
-    /// Requests a minute that the tenant's keys may make together.
+    /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
 }
 
-/// One connection of a node.
+/// Id of one connection of a node.
 pub type NodeConnection = Uuid;
 
 impl NewNode {
-    /// Refuses what could never work.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name("node", &self.name)
     }
 }
 
 impl NodeSelf {
-    /// As much of it as is kept: it is shown to people and to models.
+    /// Truncates the texts and removes control characters, because people and models read them.
     pub(crate) fn within(self) -> Self {
         let short = |text: String| -> String {
             text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()

@@ -1,4 +1,4 @@
-//! The patterns of rules: searched for in time that grows with the text and no faster.
+//! Patterns of rules: regular expressions that are matched in linear time.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use tracing::warn;
 use crate::Error;
 
 const LONGEST_PATTERN: usize = 1_000;
-/// A compiled pattern, and what its search may remember, in bytes: enough for long lists of
-/// words, too little to hurt.
+/// Maximum size of a compiled pattern and of its search cache, in bytes: enough for long lists of
+/// words.
 const PATTERN_SIZE: usize = 1 << 20;
 
-/// A regular expression, searched for in linear time, and compiled when it is first needed.
+/// A regular expression that is matched in linear time and compiled at the first use.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,
@@ -20,19 +20,18 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// A pattern that was stored, and so was checked before.
+    /// Wraps a stored pattern, which was checked before.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), regex: OnceLock::new() }
     }
 
-    /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is found in a text. A pattern that cannot be compiled is found in none.
+    /// Whether the pattern occurs in a text. A pattern that cannot be compiled matches nothing.
     #[must_use]
     pub fn is_in(&self, text: &str) -> bool {
         let regex = self.regex.get_or_init(|| {
@@ -46,7 +45,6 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern, or says what is wrong with it.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
     if pattern.contains('\0') {
         return Err(Error::Invalid(

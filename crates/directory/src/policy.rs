@@ -1,17 +1,16 @@
-//! What a tenant and its agents say about tools. What it means is `holdfast_agent::policy`'s
-//! affair: here it is JSON that has a version.
+//! Tool policies of tenants and agents, stored as versioned JSON. `holdfast_agent::policy`
+//! interprets them.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// A tool policy as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPolicy {
-    /// What is written; `{}` if nothing is.
+    /// Policy document; `{}` if none is stored.
     pub document: Value,
-    /// Grows with each change; 0 if nothing was ever written.
+    /// Version, increased by each change; 0 if none is stored.
     pub version: i64,
-    /// When it last changed.
+    /// `None` if no policy is stored.
     pub updated_at: Option<Timestamp>,
 }
 
@@ -21,20 +20,17 @@ impl Default for StoredPolicy {
     }
 }
 
-/// What holds for one agent: its tenant's policy and its own, as they were at one moment.
+/// Policies that apply to one agent, read in one snapshot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policies {
-    /// The tenant's.
     pub tenant: StoredPolicy,
-    /// The agent's.
     pub agent: StoredPolicy,
 }
 
-/// A tool that some runner has.
+/// A tool that a runner has announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownTool {
-    /// Its name.
     pub name: String,
-    /// What it does, in a line.
+    /// Effect of the tool, in one line.
     pub summary: String,
 }

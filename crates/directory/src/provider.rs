@@ -1,4 +1,4 @@
-//! Where a tenant's models are.
+//! Providers of a tenant's models.
 
 use std::fmt;
 
@@ -7,34 +7,29 @@ use secrecy::SecretString;
 
 use crate::{Budget, Error, Keys, Known, tenant::check_name, web};
 
-/// The provider that every tenant has without setting it up: offline, and it says so.
+/// Built-in provider that every tenant has: it works offline, and identifies itself as a demo.
 pub(crate) const DEMO: &str = "demo";
 const LONGEST_URL: usize = 2_000;
 const LONGEST_KEY: usize = 8_000;
 
-/// What language a provider speaks.
+/// API protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
-    /// Chat Completions: OpenAI's, and every compatible server's.
+    /// Chat Completions of OpenAI and all compatible servers.
     OpenAi,
-    /// OpenAI's Responses.
     Responses,
-    /// Anthropic's Messages.
     Anthropic,
-    /// Google's generateContent.
     Gemini,
-    /// Ollama's own chat.
     Ollama,
-    /// Built in, offline.
+    /// Built in, works offline.
     Demo,
 }
 
 impl ProviderKind {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::OpenAi, Self::Responses, Self::Anthropic, Self::Gemini, Self::Ollama, Self::Demo];
 
-    /// The word that the database and the API use.
+    /// Returns the name that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,8 +42,8 @@ impl ProviderKind {
         }
     }
 
-    /// What a provider of this name most likely speaks: its own language if it has one, else what
-    /// every compatible server speaks.
+    /// Guesses the protocol by the provider's name: its own one if there is one, else
+    /// [`ProviderKind::OpenAi`].
     #[must_use]
     pub fn of_name(name: &str) -> Self {
         match name {
@@ -60,11 +55,11 @@ impl ProviderKind {
         }
     }
 
-    /// The kind that a word names.
+    /// Parses a kind.
     ///
     /// # Errors
     ///
-    /// If it names none.
+    /// [`Error::Invalid`] for an unknown kind.
     pub fn parse(word: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| {
             let other: String = word.chars().take(80).collect();
@@ -74,33 +69,30 @@ impl ProviderKind {
     }
 }
 
-/// A provider as people see it.
+/// A provider without its API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
-    /// The first half of its models' names.
+    /// Name; the first part of its models' ids.
     pub name: String,
-    /// What language it speaks.
     pub kind: ProviderKind,
-    /// Where it is; empty is the kind's own place.
+    /// Base URL of the API; empty uses the kind's default.
     pub base_url: String,
-    /// Whether an API key is stored.
     pub has_key: bool,
-    /// The tenant's default model, as `provider:id`, if it is one of this provider's.
+    /// Default model of the tenant, as `provider:id`, if it belongs to this provider.
     pub default_model: Option<String>,
 }
 
 /// A provider to set up.
 #[derive(Clone)]
 pub struct NewProvider {
-    /// The first half of its models' names.
+    /// Name; the first part of its models' ids.
     pub name: String,
-    /// What language it speaks.
     pub kind: ProviderKind,
-    /// Where it is.
+    /// Base URL of the API; empty uses the kind's default.
     pub base_url: String,
-    /// Its API key; `None` keeps the one that is stored.
+    /// API key; `None` keeps the stored one.
     pub api_key: Option<SecretString>,
-    /// A model of it, `gpt-5` or `openai:gpt-5`, that is to be the tenant's default.
+    /// Model of the provider that becomes the tenant's default, as `gpt-5` or `openai:gpt-5`.
     pub default_model: Option<String>,
 }
 
@@ -110,39 +102,37 @@ impl fmt::Debug for NewProvider {
     }
 }
 
-/// The model that an agent uses, and how to reach it.
+/// A model, and the access to its provider.
 #[derive(Debug, Clone)]
 pub struct ModelChoice {
-    /// Which, as `provider:id`.
     pub model: ModelId,
-    /// What language its provider speaks.
     pub kind: ProviderKind,
-    /// Where it is; empty is the kind's own place.
+    /// Base URL of the API; empty uses the kind's default.
     pub base_url: String,
-    /// What to present there: the key that it was set up with.
+    /// API key that the provider was set up with.
     pub api_key: Option<SecretString>,
-    /// All of its keys, that one too.
+    /// All credentials of the provider, including `api_key`.
     pub keys: Keys,
 }
 
-/// The models that an agent uses, and what is known and allowed of them.
+/// Models of an agent, with their catalogue and budgets.
 #[derive(Debug, Clone)]
 pub struct ModelSetup {
-    /// Its model, and those that are asked in turn if that does not answer.
+    /// The agent's model, then its fallbacks in order.
     pub choices: Vec<ModelChoice>,
-    /// What its tenant knows of models.
+    /// Model catalogue of the tenant.
     pub catalogue: Known,
-    /// What it may use in a day.
+    /// Budgets of the agent and its tenant.
     pub budgets: Vec<Budget>,
-    /// Whether one of its tenant's providers speaks.
+    /// Whether a provider of the tenant offers speech output.
     pub speaks: bool,
 }
 
-/// The name of a provider that speaks and does not answer chats.
+/// Name of a provider that offers speech and no chat.
 pub const ELEVENLABS: &str = "elevenlabs";
 
 impl NewProvider {
-    /// Refuses what could never work; writes the default model in full.
+    /// Validates the provider, and expands the default model to `provider:id`.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         use secrecy::ExposeSecret as _;
         check_name("provider", &self.name)?;
@@ -166,7 +156,7 @@ impl NewProvider {
     }
 }
 
-/// `gpt-5` and `openai:gpt-5` are the same model of `openai`.
+/// Expands a model name: `gpt-5` and `openai:gpt-5` are the same model of `openai`.
 fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
     let prefix = format!("{provider}:");
     let id = model.trim();

@@ -1,9 +1,9 @@
-//! Renewing what a person agreed to: an OAuth access token that ends, and its refresh token.
+//! Renewal of OAuth access tokens by their refresh tokens.
 //!
-//! A refresh token may be good for one exchange only (RFC 6749, section 6), so one process at a
-//! time exchanges it: the row is claimed, by its version, for [`CLAIMED`]. What comes of it takes
-//! the old tokens' place in one statement, if the version is still the same. A claim whose process
-//! was lost lapses, and the old tokens are still there to be tried.
+//! A refresh token may be valid for one exchange only (RFC 6749, section 6), so only one process at
+//! a time may exchange it: it claims the row by its version, for [`CLAIMED`]. The new tokens
+//! replace the old ones in one statement, if the version is unchanged. If the process crashes, its
+//! claim expires, and the old tokens can be tried again.
 
 use std::{fmt, time::Duration};
 
@@ -13,20 +13,20 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{Error, ProviderKind, web};
 
-/// For how long a process may exchange a refresh token, from asking to storing what it got.
+/// How long a claim lasts, from the request to storing the new tokens.
 pub const CLAIMED: Duration = Duration::from_secs(60);
 
 const LONGEST_URL: usize = 2_000;
 const LONGEST_CLIENT: usize = 500;
 
-/// Where a refresh token is exchanged, and as which client.
+/// Token endpoint and client of a refresh token.
 #[derive(Clone, Default)]
 pub struct RenewedAt {
-    /// The token endpoint; empty is the provider kind's own, if it has one.
+    /// Token endpoint; empty uses the default of the provider's kind, if it has one.
     pub token_url: String,
-    /// The client that the person agreed to.
+    /// Id of the OAuth client.
     pub client_id: String,
-    /// Its secret, if it is not a public one.
+    /// Client secret; `None` for a public client.
     pub client_secret: Option<SecretString>,
 }
 
@@ -41,8 +41,8 @@ impl fmt::Debug for RenewedAt {
 }
 
 impl RenewedAt {
-    /// Refuses what could never work, and says where a provider of this kind renews if nothing
-    /// else is said.
+    /// Validates the endpoint and the client, and fills in the default endpoint of the provider's
+    /// kind.
     pub(crate) fn check(mut self, kind: ProviderKind) -> Result<Self, Error> {
         if self.token_url.is_empty() {
             let own = token_url(kind).ok_or_else(|| {
@@ -77,7 +77,7 @@ impl RenewedAt {
     }
 }
 
-/// Where providers of a kind renew. Google's is at
+/// Returns the default token endpoint of a provider kind. For Google's, see
 /// <https://developers.google.com/identity/protocols/oauth2/web-server#offline>.
 const fn token_url(kind: ProviderKind) -> Option<&'static str> {
     match kind {
@@ -90,58 +90,48 @@ const fn token_url(kind: ProviderKind) -> Option<&'static str> {
     }
 }
 
-/// Which tokens are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Renewable {
-    /// Whose.
     pub tenant: TenantId,
-    /// Of which provider.
     pub provider: String,
-    /// What they are called.
     pub name: String,
 }
 
-/// What may be renewed now.
+/// Result of a request to renew tokens.
 #[derive(Debug)]
 pub enum Renewal {
-    /// The caller exchanges this, and then says what came of it.
+    /// The caller has the claim, exchanges the grant, and reports the result.
     Yours(Grant),
-    /// Somebody did already.
+    /// Another process has renewed the tokens.
     Done(Renewed),
-    /// Somebody does.
+    /// Another process holds the claim.
     Busy,
-    /// It cannot be renewed: a person has to sign in again, or it is gone.
+    /// The tokens cannot be renewed: a person must sign in again, or they were deleted.
     No,
 }
 
-/// What is exchanged.
 #[derive(Debug)]
 pub struct Grant {
-    /// The refresh token.
     pub refresh: SecretString,
-    /// Where, and as which client.
     pub at: RenewedAt,
 }
 
-/// What is presented from now on.
 #[derive(Debug, Clone)]
 pub struct Renewed {
-    /// Which tokens these are: they follow each other.
+    /// Version of the tokens, increased by each renewal.
     pub version: i64,
-    /// The access token.
     pub access: SecretString,
-    /// When it ends.
+    /// Expiry of the access token; `None` if unknown.
     pub expires: Option<Timestamp>,
 }
 
-/// What an exchange brought.
+/// Response of the token endpoint.
 #[derive(Debug)]
 pub struct NewTokens {
-    /// The access token.
     pub access: SecretString,
-    /// The refresh token; `None` if the old one stays good.
+    /// Refresh token; `None` if the old one stays valid.
     pub refresh: Option<SecretString>,
-    /// How long the access token lasts; `None` if nobody said.
+    /// Lifetime of the access token; `None` if unknown.
     pub lasts: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What a tenant says about who answers whom. How it is applied is the gateway's affair.
+//! Routing configuration of a tenant: bindings, rules and identities. The gateway applies it.
 
 use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteEach, account_name};
 use uuid::Uuid;
@@ -7,110 +7,104 @@ use crate::{AgentCard, Error, Pattern, agent::check_tools, pattern::compile};
 
 const LONGEST_ID: usize = 256;
 
-/// The most agents that a model chooses among.
+/// Maximum number of agents in a model route.
 const MOST_AMONG: usize = 99;
 
-/// One binding: messages that match go to that agent (spec RTE-004).
+/// A binding: assigns matching messages to an agent (spec RTE-004).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// Its id.
     pub id: Uuid,
-    /// The channel, in lower case.
+    /// Channel name, in lower case.
     pub channel: String,
-    /// The account: empty is the one called `default`, `*` is any.
+    /// Account name: empty means `default`, `*` matches any.
     pub account: String,
-    /// The counterpart.
+    /// Chat or user; `None` matches any.
     pub peer: Option<Peer>,
-    /// The guild, on platforms that have them.
+    /// Guild, on platforms that have them.
     pub guild: Option<String>,
-    /// The team, on platforms that have them.
+    /// Team, on platforms that have them.
     pub team: Option<String>,
-    /// Who answers. It may have been deleted since: then the default agent does.
+    /// Agent that answers. If it was deleted, the default agent answers.
     pub agent: AgentId,
-    /// That a model says who answers; the agent stands in, and the sessions are its.
+    /// Choice of the answering agent by a model. `agent` is the fallback and owns the sessions.
     pub by_model: Option<ModelRoute>,
 }
 
-/// A binding to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewBinding {
-    /// The channel.
     pub channel: String,
-    /// The account: empty is the one called `default`, `*` is any.
+    /// Account name: empty means `default`, `*` matches any.
     pub account: String,
-    /// The counterpart.
+    /// Chat or user; `None` matches any.
     pub peer: Option<Peer>,
-    /// The guild.
     pub guild: Option<String>,
-    /// The team.
     pub team: Option<String>,
-    /// The agent's name or id.
+    /// Name or id of the agent.
     pub agent: String,
-    /// That a model says who answers.
+    /// Choice of the answering agent by a model.
     pub by_model: Option<NewModelRoute>,
 }
 
-/// That a model says who answers, as it is given.
+/// Choice of the answering agent by a model, as it is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewModelRoute {
-    /// Names or ids of those who may be chosen, besides the agent; empty is everybody.
+    /// Names or ids of further agents to choose from; empty allows all.
     pub among: Vec<String>,
-    /// How long a choice holds.
+    /// How long a choice is kept.
     pub each: RouteEach,
-    /// The model that chooses, as `provider:id`; `None` is the agent's.
+    /// Model that chooses, as `provider:id`; `None` uses the agent's model.
     pub model: Option<String>,
 }
 
-/// One rule: the first that matches takes a message that no binding gave to anybody (RTE-001, C-52).
+/// A rule: the first matching one assigns a message that no binding assigned (RTE-001, C-52).
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The channel, in lower case; `None` is any.
+    /// Channel name, in lower case; `None` matches any.
     pub channel: Option<String>,
-    /// Who wrote it; `None` is anybody.
+    /// Id of the sender; `None` matches any.
     pub user_id: Option<String>,
-    /// What is searched for in the text; `None` is anything.
+    /// Pattern in the message text; `None` matches any.
     pub pattern: Option<Pattern>,
-    /// Who answers. It may have been deleted since: then the default agent does.
+    /// Agent that answers. If it was deleted, the default agent answers.
     pub agent: AgentId,
-    /// The tools that the turn may use; `None` leaves the agent's own.
+    /// Tools that the turn may use; `None` allows the agent's own.
     pub tools: Option<Vec<String>>,
-    /// That a model says who answers; the agent stands in, and the sessions are its.
+    /// Choice of the answering agent by a model. `agent` is the fallback and owns the sessions.
     pub by_model: Option<ModelRoute>,
-    /// It leads nowhere until somebody turns it on.
+    /// A disabled rule matches nothing until it is enabled.
     pub disabled: bool,
 }
 
-/// A rule to set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewRule {
-    /// The channel; `None` is any.
+    /// Channel name; `None` matches any.
     pub channel: Option<String>,
-    /// Who wrote it; `None` is anybody.
+    /// Id of the sender; `None` matches any.
     pub user_id: Option<String>,
-    /// A regular expression; `None` is anything.
+    /// Regular expression; `None` matches any text.
     pub pattern: Option<String>,
-    /// The agent's name or id.
+    /// Name or id of the agent.
     pub agent: String,
-    /// The tools that the turn may use; `None` leaves the agent's own, an empty list allows none.
+    /// Tools that the turn may use; `None` allows the agent's own, an empty list none.
     pub tools: Option<Vec<String>>,
-    /// That a model says who answers.
+    /// Choice of the answering agent by a model.
     pub by_model: Option<NewModelRoute>,
-    /// It leads nowhere until somebody turns it on.
+    /// A disabled rule matches nothing until it is enabled.
     pub disabled: bool,
 }
 
-/// That somebody is known by another id on a channel (spec SES-007).
+/// An identity: assigns a person's account on a channel to a user (spec SES-007).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The channel, in lower case; empty is any.
+    /// Channel name, in lower case; empty matches any.
     pub channel: String,
-    /// The id there, in the platform's own case.
+    /// Id on the channel, in the platform's own case.
     pub peer: String,
-    /// Who it really is.
+    /// Id of the user.
     pub canonical: String,
 }
 
-/// All that a tenant says about routing, as it was at one moment.
+/// Snapshot of a tenant's routing configuration.
 #[derive(Debug, Clone)]
 pub struct Routing {
     agents: Vec<AgentCard>,
@@ -121,18 +115,18 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Puts a snapshot together; bindings and rules in the order in which they count.
+    /// Builds a snapshot; bindings and rules are in the order of evaluation.
     ///
     /// # Errors
     ///
-    /// If there is no agent at all: then nobody could answer.
+    /// [`Error::NotFound`] if there is no agent.
     pub fn new(
         agents: Vec<AgentCard>,
         bindings: Vec<Binding>,
         rules: Vec<Rule>,
         identities: Vec<Identity>,
     ) -> Result<Self, Error> {
-        // Spec RTE-006: the one that is flagged, else the first.
+        // Spec RTE-006: the flagged agent, else the first.
         let default = agents.iter().find(|agent| agent.is_default).or_else(|| agents.first());
         let Some(default) = default.cloned() else {
             return Err(Error::not_found("agent", "main"));
@@ -141,19 +135,19 @@ impl Routing {
         Ok(Self { agents, default, bindings, rules, identities })
     }
 
-    /// Who answers where nobody else does.
+    /// Returns the agent for messages that no binding and no rule assigns.
     #[must_use]
     pub const fn default_agent(&self) -> &AgentCard {
         &self.default
     }
 
-    /// The agent of that id; the default agent if there is none any more (spec RTE-006).
+    /// Returns the agent with this id, or the default agent if it was deleted (spec RTE-006).
     #[must_use]
     pub fn agent_or_default(&self, id: AgentId) -> &AgentCard {
         self.agents.iter().find(|agent| agent.id == id).unwrap_or(&self.default)
     }
 
-    /// The agent of that name or id.
+    /// Returns the agent with this name or id.
     #[must_use]
     pub fn agent(&self, name_or_id: &str) -> Option<&AgentCard> {
         let wanted = Wanted::parse(name_or_id)?;
@@ -163,25 +157,26 @@ impl Routing {
         })
     }
 
-    /// The agents, in the order in which they were made.
+    /// Returns the agents, in the order of creation.
     #[must_use]
     pub fn agents(&self) -> &[AgentCard] {
         &self.agents
     }
 
-    /// The bindings, in the order in which they count.
+    /// Returns the bindings, in the order of evaluation.
     #[must_use]
     pub fn bindings(&self) -> &[Binding] {
         &self.bindings
     }
 
-    /// The rules that are on, in order.
+    /// Returns the enabled rules, in the order of evaluation.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Who a peer really is; `None` if nothing is said of it. The channel's own word goes first.
+    /// Returns the user of an account on a channel; `None` if no identity is configured. An
+    /// identity of the channel takes precedence over one for any channel.
     #[must_use]
     pub fn canonical(&self, channel: &str, peer: &str) -> Option<&str> {
         let find = |channel: &str| {
@@ -192,26 +187,26 @@ impl Routing {
     }
 }
 
-/// What an agent is asked for by.
+/// Reference to an agent by id or name.
 pub(crate) enum Wanted {
     Id(AgentId),
     Name(String),
 }
 
 impl Wanted {
-    /// `None` if no agent could have that name.
+    /// Returns `None` if no agent can have the name.
     pub(crate) fn parse(name_or_id: &str) -> Option<Self> {
         if let Ok(id) = name_or_id.parse() {
             return Some(Self::Id(id));
         }
         let name = name_or_id.trim().to_lowercase();
-        // Only a name's own form: otherwise any text without letters would find `main`.
+        // Only the normalised form counts: otherwise any text without letters would mean `main`.
         (holdfast_types::AgentName::new(&name).as_str() == name).then_some(Self::Name(name))
     }
 }
 
 impl NewBinding {
-    /// Refuses what could never match; puts the rest in the form that is stored.
+    /// Validates the binding and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = channel(&self.channel)?;
         if self.channel.is_empty() {
@@ -245,7 +240,7 @@ impl NewBinding {
 }
 
 impl NewRule {
-    /// Refuses what could never match; puts the rest in the form that is stored.
+    /// Validates the rule and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = match self.channel {
             Some(name) => Some(channel(&name)?).filter(|name| !name.is_empty()),
@@ -263,7 +258,7 @@ impl NewRule {
 }
 
 impl NewModelRoute {
-    /// Refuses a model that cannot be one, and a longer list than a model would be shown.
+    /// Checks the model and the number of agents.
     fn check(mut self) -> Result<Self, Error> {
         if self.among.len() > MOST_AMONG {
             return Err(Error::Invalid(format!(
@@ -280,7 +275,7 @@ impl NewModelRoute {
 }
 
 impl Identity {
-    /// Refuses what could never match; puts the rest in the form that is stored.
+    /// Validates the identity and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = channel(&self.channel)?;
         self.peer = id("peer", &self.peer)?;
@@ -292,7 +287,6 @@ impl Identity {
     }
 }
 
-/// The word that a binding's `peer_kind` is stored as.
 pub(crate) fn peer_kind(word: &str) -> Option<PeerKind> {
     [PeerKind::Direct, PeerKind::Group, PeerKind::Channel]
         .into_iter()

@@ -1,11 +1,11 @@
-//! How secrets are kept: each tenant has a data key, and the platform's key-encryption key seals those.
+//! Encryption of stored secrets: each tenant has a data key, sealed by the installation's
+//! key-encryption key.
 //!
-//! XChaCha20-Poly1305 with a random nonce. The associated data names the
-//! tenant and the very field that a value is for, so that whoever can write to
-//! the database still cannot have one tenant's secret, or another field's,
-//! opened in another's place.
+//! XChaCha20-Poly1305 with a random nonce. The associated data names the tenant and the field of a
+//! value. So a person with write access to the database cannot have a secret of another tenant or
+//! another field decrypted.
 //!
-//! A sealed value is: one byte of format, 24 of nonce, then what was encrypted.
+//! Format of a sealed value: one byte of format version, 24 bytes of nonce, then the ciphertext.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -24,22 +24,20 @@ const NONCE: usize = 24;
 
 type Key = SecretBox<[u8; 32]>;
 
-/// What a [`Kek`] is asked for, which may need a network.
+/// Result of a [`Kek`] operation, which may need the network.
 pub type Sealing<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'a>>;
 
-/// The platform's key-encryption key, wherever it is kept.
+/// Key-encryption key of the installation.
 ///
-/// Both directions are given the associated data, and must refuse to open what
-/// was sealed with other.
+/// Both operations get the associated data; `open` must refuse a value that was sealed with other
+/// data.
 pub trait Kek: fmt::Debug + Send + Sync + 'static {
-    /// Seals a data key.
     fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> Sealing<'a>;
 
-    /// Opens a data key.
     fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> Sealing<'a>;
 }
 
-/// A key-encryption key that this process holds itself.
+/// A key-encryption key in this process.
 struct LocalKek(Key);
 
 impl Kek for LocalKek {
@@ -60,62 +58,56 @@ impl fmt::Debug for LocalKek {
     }
 }
 
-/// What a secret is for. It is part of what is authenticated.
+/// Purpose of a secret, part of the associated data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
-    /// The API key of the provider of that name.
+    /// API key of the provider with this name.
     ProviderKey(&'a str),
-    /// A further key of a provider.
-    Credential {
-        /// Which provider.
-        provider: &'a str,
-        /// Which key.
-        name: &'a str,
-    },
-    /// The secrets of that channel account.
+    /// A further credential of a provider.
+    Credential { provider: &'a str, name: &'a str },
+    /// Secrets of the channel account.
     AccountSecrets(AccountId),
-    /// The headers or variables of the MCP server of that name.
+    /// Headers or environment variables of the MCP server with this name.
     McpSecrets(&'a str),
-    /// The secret of the connection of that name.
+    /// Secret of the connection with this name.
     ConnectionSecret(&'a str),
-    /// A variable of the skill of that name.
+    /// An environment variable of a skill.
     SkillEnv {
-        /// Which skill, in lower case.
+        /// Name of the skill, in lower case.
         skill: &'a str,
-        /// Which variable.
         name: &'a str,
     },
 }
 
-/// Seals and opens tenants' data keys. Cloning shares it.
+/// Seals and opens tenants' data keys. Clones share the key.
 #[derive(Debug, Clone)]
 pub struct Seal {
     kek: Arc<dyn Kek>,
 }
 
 impl Seal {
-    /// With a key-encryption key of 32 bytes, in base64.
+    /// Uses a key-encryption key of 32 bytes, in base64.
     ///
     /// # Errors
     ///
-    /// If it is not that.
+    /// [`Error::Kek`] if the text is anything else.
     pub fn new(kek: &SecretString) -> Result<Self, Error> {
         let bytes = STANDARD.decode(kek.expose_secret().trim()).map_err(|_| Error::Kek)?;
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::Kek)?;
         Ok(Self::with(LocalKek(SecretBox::new(Box::new(bytes)))))
     }
 
-    /// With a key-encryption key that is kept elsewhere.
+    /// Uses a key-encryption key that another component holds.
     #[must_use]
     pub fn with(kek: impl Kek) -> Self {
         Self { kek: Arc::new(kek) }
     }
 
-    /// Makes a new tenant's data key; returns what is to be stored.
+    /// Creates the data key of a new tenant, and returns it sealed.
     ///
     /// # Errors
     ///
-    /// If the key-encryption key cannot be used now.
+    /// If the key-encryption key is not available.
     pub async fn new_data_key(&self, tenant: TenantId) -> Result<Vec<u8>, Error> {
         let key: Key = SecretBox::new(Box::new(rand::random()));
         self.kek.seal(&context(tenant, "data-key", b""), key.expose_secret()).await
@@ -125,7 +117,7 @@ impl Seal {
     ///
     /// # Errors
     ///
-    /// If it is another tenant's, or was sealed with another key-encryption key.
+    /// If it belongs to another tenant, or was sealed with another key-encryption key.
     pub async fn data_key(&self, tenant: TenantId, sealed: &[u8]) -> Result<DataKey, Error> {
         let key = self.kek.open(&context(tenant, "data-key", b""), sealed).await?;
         let key: [u8; 32] = key.try_into().map_err(|_| Error::Sealed("a data key"))?;
@@ -133,7 +125,7 @@ impl Seal {
     }
 }
 
-/// A tenant's data key, open.
+/// An open data key of a tenant.
 pub struct DataKey {
     tenant: TenantId,
     key: Key,
@@ -144,16 +136,16 @@ impl DataKey {
     ///
     /// # Errors
     ///
-    /// If it is too large, which is beyond anything that is stored.
+    /// If the secret is too large, which stored secrets never are.
     pub fn seal(&self, purpose: Purpose<'_>, secret: &[u8]) -> Result<Vec<u8>, Error> {
         encrypt(&self.key, &self.context(purpose), secret)
     }
 
-    /// Opens a secret that was sealed for that purpose.
+    /// Opens a secret that was sealed for this purpose.
     ///
     /// # Errors
     ///
-    /// If it was sealed for another, by another, or is damaged.
+    /// If the secret was sealed for another purpose or tenant, or is damaged.
     pub fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, Error> {
         let what = match purpose {
             Purpose::ProviderKey(_) => "a provider's key",
@@ -170,7 +162,7 @@ impl DataKey {
         match purpose {
             Purpose::ProviderKey(name) => context(self.tenant, "provider-key", name.as_bytes()),
             Purpose::Credential { provider, name } => {
-                // Neither has a zero in it.
+                // Names contain no zero byte, so the separator is unambiguous.
                 let row = [provider.as_bytes(), b"\0", name.as_bytes()].concat();
                 context(self.tenant, "auth-profile", &row)
             }
@@ -182,7 +174,7 @@ impl DataKey {
                 context(self.tenant, "connection-secret", name.as_bytes())
             }
             Purpose::SkillEnv { skill, name } => {
-                // Neither has a zero in it.
+                // Names contain no zero byte, so the separator is unambiguous.
                 let row = [skill.as_bytes(), b"\0", name.as_bytes()].concat();
                 context(self.tenant, "skill-env", &row)
             }
@@ -196,7 +188,8 @@ impl fmt::Debug for DataKey {
     }
 }
 
-/// The tenant's id has one length and the field's word no zero, so no two contexts are alike.
+/// Builds the associated data. The tenant's id has a fixed length and the field contains no zero
+/// byte, so no two contexts are equal.
 fn context(tenant: TenantId, field: &str, row: &[u8]) -> Vec<u8> {
     [b"holdfast\0", tenant.as_uuid().as_bytes().as_slice(), field.as_bytes(), b"\0", row].concat()
 }

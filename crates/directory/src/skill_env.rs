@@ -1,4 +1,4 @@
-//! Variables of skills: secrets that the commands of a skill are given.
+//! Environment variables of skills: secrets for the commands of a skill.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use crate::Error;
 
 const LONGEST_NAME: usize = 100;
 
-/// What is shorter could not be kept out of what commands write: it would be found in every number.
+/// Minimum length of a value, in bytes. A shorter value could not be redacted from command output,
+/// because it would match too much.
 const SHORTEST_VALUE: usize = 6;
 const LONGEST_VALUE: usize = 8_000;
 
-/// Variables that say how commands run, and are no skill's.
+/// Variables that control how commands run, and cannot be set for a skill.
 const RESERVED: [&str; 10] =
     ["BASH_ENV", "ENV", "HOME", "IFS", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
 
-/// Beginnings of such.
+/// Prefixes of such variables.
 const RESERVED_BEGINNINGS: [&str; 3] = ["BASH_FUNC_", "HOLDFAST_", "LD_"];
 
-/// That a variable of a skill is set. Its value is shown to nobody.
+/// A variable of a skill, without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillVariable {
-    /// The skill, in lower case.
+    /// Name of the skill, in lower case.
     pub skill: String,
-    /// The variable.
     pub name: String,
     /// When it was set last.
     pub updated_at: Timestamp,
@@ -34,11 +34,9 @@ pub struct SkillVariable {
 /// A variable of a skill, with its value.
 #[derive(Clone)]
 pub struct OpenVariable {
-    /// The skill, in lower case.
+    /// Name of the skill, in lower case.
     pub skill: String,
-    /// The variable.
     pub name: String,
-    /// What commands are given.
     pub value: SecretString,
 }
 
@@ -51,7 +49,7 @@ impl fmt::Debug for OpenVariable {
     }
 }
 
-/// Refuses what is no skill's name, and makes one of it as it is stored.
+/// Checks a skill's name, and returns its stored form.
 pub(crate) fn skill_key(skill: &str) -> Result<String, Error> {
     let key = skill.to_ascii_lowercase();
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -64,7 +62,7 @@ pub(crate) fn skill_key(skill: &str) -> Result<String, Error> {
     )))
 }
 
-/// Refuses what no command can be given.
+/// Checks the name and the value of a variable.
 pub(crate) fn check(name: &str, value: &SecretString) -> Result<(), Error> {
     check_name(name)?;
     let value = value.expose_secret();

@@ -1,21 +1,19 @@
-//! A customer of the platform.
+//! Tenants of the installation.
 
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
 use crate::Error;
 
-/// Whether a tenant may do anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TenantState {
-    /// It may.
     Active,
-    /// Its keys and channels are refused.
+    /// Keys and channels of the tenant are refused.
     Suspended,
 }
 
 impl TenantState {
-    /// The word that the database and the API use.
+    /// Returns the name that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -24,11 +22,11 @@ impl TenantState {
         }
     }
 
-    /// The state that a word names.
+    /// Parses a state.
     ///
     /// # Errors
     ///
-    /// If it names none.
+    /// [`Error::Invalid`] for an unknown state.
     pub fn parse(word: &str) -> Result<Self, Error> {
         match word {
             "active" => Ok(Self::Active),
@@ -43,31 +41,26 @@ impl TenantState {
     }
 }
 
-/// A tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its id.
     pub id: TenantId,
-    /// Its name, unique on the platform.
+    /// Name, unique in the installation.
     pub name: String,
-    /// Whether it may do anything.
     pub state: TenantState,
-    /// Requests a minute that its keys may make together.
+    /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
-    /// When it was made.
     pub created_at: Timestamp,
 }
 
-/// What is to change of a tenant; `None` leaves a field as it is.
+/// Changes of a tenant; `None` keeps the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantChanges {
-    /// Whether it may do anything.
     pub state: Option<TenantState>,
-    /// Requests a minute.
+    /// Requests per minute that all keys of the tenant share.
     pub rate: Option<u32>,
 }
 
-/// Refuses what is no tenant's name.
+/// Checks the form of a name.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     let first = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let rest = |c: char| first(c) || c == '_' || c == '-';

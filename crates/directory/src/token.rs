@@ -1,9 +1,8 @@
-//! The text form of an API key, `hf_<id>_<secret>`, and of a node's token, `hfn_<id>_<secret>`.
+//! Text form of API keys, `hf_<id>_<secret>`, and of node tokens, `hfn_<id>_<secret>`.
 //!
-//! The id is the key's UUID without dashes, the secret 32 random bytes in
-//! base64url. Only an HMAC of the secret is stored, under a pepper that the
-//! database does not have: whoever steals the table cannot use it, nor put rows
-//! of their own into it that work.
+//! The id is the key's UUID without dashes, the secret is 32 random bytes in base64url. Only an
+//! HMAC of the secret is stored, with a pepper that is not in the database: a person who steals the
+//! table cannot use its rows, and a person who writes to it cannot add working keys.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -19,17 +18,17 @@ const BLOCK: usize = 64;
 
 pub(crate) type Secret = SecretBox<[u8; 32]>;
 
-/// Makes the secret of a new key.
+/// Generates the secret of a new key.
 pub(crate) fn generate() -> Secret {
     SecretBox::new(Box::new(rand::random()))
 }
 
-/// What the key's owner is given, this once.
+/// Formats an API key, which is shown to its owner once.
 pub(crate) fn write(key: KeyId, secret: &Secret) -> SecretString {
     text(PREFIX, key.as_uuid(), secret)
 }
 
-/// The same of a node.
+/// Formats a node token, which is shown to its owner once.
 pub(crate) fn write_node(node: NodeId, secret: &Secret) -> SecretString {
     text(NODE_PREFIX, node.as_uuid(), secret)
 }
@@ -39,28 +38,28 @@ fn text(prefix: &str, id: Uuid, secret: &Secret) -> SecretString {
     format!("{prefix}{}_{secret}", id.simple()).into()
 }
 
-/// The id and the secret of a text that has the form of a key.
+/// Parses an API key into its id and secret.
 pub(crate) fn read(text: &str) -> Option<(KeyId, Secret)> {
     parse(PREFIX, text).map(|(id, secret)| (KeyId::from(id), secret))
 }
 
-/// The id and the secret of a text that has the form of a node's token.
+/// Parses a node token into its id and secret.
 pub(crate) fn read_node(text: &str) -> Option<(NodeId, Secret)> {
     parse(NODE_PREFIX, text).map(|(id, secret)| (NodeId::from(id), secret))
 }
 
 fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {
     let (id, secret) = text.trim().strip_prefix(prefix)?.split_once('_')?;
-    // `try_parse` knows more forms, and a key has only one.
+    // `try_parse` accepts more forms, but a key has only one.
     let id = (id.len() == ID_LENGTH).then(|| Uuid::try_parse(id).ok())??;
     let secret = URL_SAFE_NO_PAD.decode(secret).ok()?;
     let secret: [u8; 32] = secret.try_into().ok()?;
     Some((id, SecretBox::new(Box::new(secret))))
 }
 
-/// What is stored of a secret.
+/// Returns the digest of a secret that is stored.
 pub(crate) fn digest(pepper: &SecretString, secret: &Secret) -> [u8; 32] {
-    // As HMAC has it: a longer key is hashed, a shorter one is padded with zeros.
+    // HMAC's key preparation: a longer key is hashed, a shorter one is padded with zeros.
     let pepper = pepper.expose_secret().as_bytes();
     let mut block = [0; BLOCK];
     if pepper.len() > BLOCK {

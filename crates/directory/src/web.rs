@@ -1,6 +1,6 @@
-//! Addresses, as far as they can be judged without calling them.
+//! Syntax checks of URLs, without network access.
 
-/// The host that an address of the web names, with what is before and behind it up to the path.
+/// Returns the authority of an http or https URL: the host, with any user information and port.
 pub fn host(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let host = rest.split(['/', '?', '#']).next()?;

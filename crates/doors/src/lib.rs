@@ -1,12 +1,12 @@
-//! The doors that every service has for whoever looks after it, and how its HTTP is served.
+//! Operational HTTP endpoints of every service, and the HTTP server loop.
 //!
-//! | door | says |
+//! | path | answer |
 //! |---|---|
 //! | `/healthz` | `ok`: the process answers |
-//! | `/readyz` | `ready`, or 503 and `not ready: database, draining`: what is missing, by name |
-//! | `/metrics` | everything that was counted, in Prometheus' text format |
+//! | `/readyz` | `ready`, or 503 and the failing checks: `not ready: database, draining` |
+//! | `/metrics` | all metrics in the Prometheus text format |
 //!
-//! They ask for no key and are the same in all services: one probe fits all.
+//! They need no API key and are the same in all services, so one probe fits all.
 
 use axum::{
     Router,
@@ -20,7 +20,7 @@ use holdfast_kit::{Readiness, metrics, net};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// `/healthz`, `/readyz` and `/metrics`, to be merged with a service's own routes.
+/// Routes `/healthz`, `/readyz` and `/metrics`, to be merged with a service's own routes.
 pub fn health(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
@@ -29,10 +29,6 @@ pub fn health(readiness: Readiness) -> Router {
 }
 
 /// Serves until `stop` is cancelled, then finishes the calls in flight.
-///
-/// # Errors
-///
-/// If the server fails.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

@@ -1,7 +1,7 @@
-//! An embedder without a model: each word is a direction, chosen by its hash.
+//! Hash embedder for tests: each word is one dimension, chosen by its hash.
 //!
-//! It knows no synonyms. It is for tests, which it gives vectors that are always the same and near
-//! where texts share words, on every machine and at no cost.
+//! Texts are close if they share words; synonyms are unrelated. Vectors are the same on every
+//! machine.
 
 use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
     dimension: usize,
@@ -17,8 +16,8 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// One whose vectors have `dimension` numbers, at least 1. Below some hundreds, words that have
-    /// nothing in common begin to meet.
+    /// Creates an embedder with `dimension` numbers per vector, at least 1. Below a few hundred,
+    /// unrelated words collide.
     #[must_use]
     pub fn new(dimension: usize) -> Self {
         let dimension = dimension.max(1);
@@ -82,7 +81,7 @@ mod tests {
     async fn a_vector_is_the_same_on_every_machine() {
         let vectors = Hashed::new(8).embed(&["tea".to_owned()], Purpose::Question).await.unwrap();
 
-        // Worked out apart from this code, from SHA-256 of `tea`.
+        // Computed independently from the SHA-256 of `tea`.
         assert_eq!(vectors, [[0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]);
     }
 

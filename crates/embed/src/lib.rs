@@ -1,15 +1,15 @@
-//! Turning texts into vectors whose angle says how near their meanings are.
+//! Text embedding: vectors whose cosine says how similar two texts are in meaning.
 //!
-//! | embedder | what it is for |
+//! | embedder | purpose |
 //! |---|---|
-//! | [`Hashed`] | tests: no model, always the same, near where words are shared |
-//! | [`OpenAi`] | any server that speaks `/v1/embeddings` |
+//! | [`Hashed`] | tests: no model, deterministic, similar where words are shared |
+//! | [`OpenAi`] | any server that implements `/v1/embeddings` |
 //! | `Local` (feature `local`) | all-MiniLM-L6-v2 in this process, by ONNX Runtime; no network |
 //!
 //! Every vector has length 1, so that a dot product is a cosine. Vectors of different models cannot
 //! be compared: store [`Embedder::model`] and the dimension with each.
 //!
-//! Nothing here retries: whoever has a deadline does.
+//! Nothing here retries: the caller that has a deadline does.
 
 mod error;
 mod hashed;
@@ -28,34 +28,32 @@ pub use hashed::Hashed;
 pub use local::{Config as LocalConfig, Local};
 pub use openai::{Config as OpenAiConfig, OpenAi};
 
-/// The most texts that one call takes.
+/// Maximum number of texts in one call.
 pub const MOST_TEXTS: usize = 256;
 
-/// What a text is embedded for; some models want to know.
+/// Use of an embedded text. Some models want another prefix for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// To search with.
     Question,
-    /// To be found.
     Passage,
 }
 
-/// Something that turns texts into vectors.
 pub trait Embedder: fmt::Debug + Send + Sync {
-    /// The model's name, of which another version is another name.
+    /// Returns the model's name. Another version of a model must have another name.
     fn model(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// Returns the number of values in each vector.
     fn dimension(&self) -> usize;
 
-    /// One vector of length 1 for each text, in their order. What is longer than the model can
-    /// read is cut (a server may refuse it instead), and a blank text may give a vector of zeros.
+    /// Returns one vector of length 1 for each text, in the order of the texts. Texts longer than
+    /// the model's input are truncated, or refused by a server; a blank text may give a vector of
+    /// zeros.
     ///
-    /// Dropping the future ends the work after the batch at hand.
+    /// Dropping the future stops the work after the current batch.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`] above [`MOST_TEXTS`]; else what the embedder meets.
+    /// [`Error::TooMany`] above [`MOST_TEXTS`]; otherwise the embedder's own error.
     fn embed<'a>(
         &'a self,
         texts: &'a [String],

@@ -1,10 +1,10 @@
-//! all-MiniLM-L6-v2 in this process, by ONNX Runtime.
+//! Local embedder: all-MiniLM-L6-v2 in this process, by ONNX Runtime.
 //!
-//! Its files lie in one directory and are never fetched from here: `model.onnx` (the model in 8
-//! bits, 23 MB) and `libonnxruntime.so` (`.dylib` on macOS). The vocabulary is built in.
+//! The files are in one directory and are never downloaded here: `model.onnx` (8-bit, 23 MB) and
+//! `libonnxruntime.so` (`.dylib` on macOS). The vocabulary is built in.
 //!
-//! The model was trained on texts of 128 tokens and can read 512; what is longer is cut. It is an
-//! English model.
+//! The model is English, was trained on texts of 128 tokens and reads up to 512; longer texts are
+//! truncated.
 
 mod tokens;
 
@@ -23,20 +23,18 @@ use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
 const DIMENSION: usize = 384;
-/// What is embedded at a time: so many texts, or so many bytes with their padding. A question that
-/// comes meanwhile waits for one such batch, about as long as one chunk takes.
+/// Maximum texts per batch. A query that arrives during a large request waits for one batch, about
+/// as long as one chunk takes.
 const BATCH: usize = 8;
 const BATCH_BYTES: usize = 2_000;
 const LIBRARY: &str =
     if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
 
-/// Where the model is and how much of the machine it may have.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The directory with the model's files.
     pub dir: PathBuf,
-    /// How many threads one batch may use, 1 to 16. One batch runs at a time.
+    /// Threads per batch, 1 to 16. One batch runs at a time.
     pub threads: usize,
 }
 
@@ -46,7 +44,6 @@ impl Default for Config {
     }
 }
 
-/// See the module.
 #[derive(Debug, Clone)]
 pub struct Local {
     model: Arc<Mutex<Model>>,
@@ -59,12 +56,12 @@ struct Model {
 }
 
 impl Local {
-    /// Loads the model: about a quarter of a second, 90 MB. The library is loaded once for a process,
+    /// Loads the model: about a quarter of a second, 90 MB. The library is loaded once per process,
     /// from the directory of the first call.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] if it was never fetched, [`Error::Unusable`] if it cannot be loaded.
+    /// [`Error::Missing`] if a file is missing, [`Error::Unusable`] if a file cannot be loaded.
     pub async fn load(config: Config) -> Result<Self, Error> {
         if !(1..=16).contains(&config.threads) {
             return Err(Error::Setup("`threads` must be from 1 to 16"));
@@ -90,13 +87,13 @@ impl Embedder for Local {
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
         Box::pin(async move {
             check_count(texts)?;
-            // Of like length together, since a batch is padded to its longest.
+            // Sorted by length, because a batch is padded to its longest text.
             let mut order: Vec<usize> = (0..texts.len()).collect();
             order.sort_by_key(|&at| texts[at].len());
             let mut vectors = vec![Vec::new(); texts.len()];
             for places in batches(&order, texts) {
                 let batch: Vec<String> = places.iter().map(|&at| texts[at].clone()).collect();
-                // Fair: whoever asks for one text meanwhile is next.
+                // The mutex is fair: a caller that waits gets the model before our next batch.
                 let mut model = Arc::clone(&self.model).lock_owned().await;
                 let done = blocking(move || model.run(&batch)).await?;
                 for (&at, vector) in places.iter().zip(done) {
@@ -108,7 +105,7 @@ impl Embedder for Local {
     }
 }
 
-/// Cuts an order, shortest text first, into batches.
+/// Splits indices, ordered by text length, into batches.
 fn batches<'a>(order: &'a [usize], texts: &[String]) -> Vec<&'a [usize]> {
     let mut batches = Vec::new();
     let mut start = 0;
@@ -133,7 +130,7 @@ impl Model {
         let session = || -> ort::Result<Session> {
             Session::builder(environment)?
                 .with_intra_threads(config.threads)?
-                // A thread that spins for work takes a core from everybody else.
+                // A spinning thread would take a core from other processes.
                 .with_intra_op_spinning(false)?
                 .commit_from_file(&file)
         };
@@ -159,7 +156,7 @@ impl Model {
     }
 }
 
-/// The mean of the vectors of a text's tokens, which is what this model was trained for.
+/// Mean of the token vectors: the pooling that this model was trained with.
 fn pool(hidden: &[f32], mask: &[i64]) -> Vec<f32> {
     let mut mean = vec![0.0; DIMENSION];
     for (token, _) in hidden.chunks(DIMENSION).zip(mask).filter(|(_, mask)| **mask != 0) {
@@ -171,7 +168,7 @@ fn pool(hidden: &[f32], mask: &[i64]) -> Vec<f32> {
     mean
 }
 
-/// The one environment of the process; the library cannot be loaded twice.
+/// Returns the process-wide environment; the library cannot be loaded twice.
 fn environment(library: &Path) -> Result<&'static Environment, Error> {
     static LOADED: OnceLock<Environment> = OnceLock::new();
     if let Some(environment) = LOADED.get() {

@@ -1,4 +1,5 @@
-//! A server that speaks OpenAI's `/v1/embeddings`: OpenAI, TEI, Ollama, vLLM, llama.cpp and others.
+//! Embedder for servers with OpenAI's `/v1/embeddings`: OpenAI, TEI, Ollama, vLLM, llama.cpp and
+//! others.
 
 use std::time::Duration;
 
@@ -11,55 +12,52 @@ use serde::{Deserialize, Serialize};
 use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
-/// Texts in one request; every server known takes so many.
+/// Texts per request; all known servers accept this many.
 const BATCH: usize = 64;
-/// The most that is read of an answer: 64 vectors of 4096 numbers of 20 characters, twice.
+/// Maximum response size in bytes: twice 64 vectors of 4096 numbers of 20 characters.
 const MOST_BYTES: usize = 12 * 1024 * 1024;
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Which server, which model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The address up to and with `/v1`.
+    /// Base URL, including `/v1`.
     pub base_url: String,
-    /// The model's name there.
     pub model: String,
-    /// How many numbers its vectors have; another answer is an error.
+    /// Numbers per vector; a response with another dimension is an error.
     pub dimension: usize,
-    /// The key, if the server wants one.
+    /// API key, if the server needs one.
     #[serde(default)]
     pub api_key: Option<SecretString>,
-    /// Asks the server to shorten its vectors to `dimension`, which only some models can.
+    /// Asks the server to shorten its vectors to `dimension`; only some models can.
     #[serde(default)]
     pub shorten: bool,
-    /// What the model wants before a question, such as `query: `.
+    /// Prefix that the model expects before a question, such as `query: `.
     #[serde(default)]
     pub question_prefix: String,
-    /// What the model wants before a passage, such as `passage: `.
+    /// Prefix that the model expects before a passage, such as `passage: `.
     #[serde(default)]
     pub passage_prefix: String,
-    /// How long one request may take, in seconds; 0 is 30.
+    /// Timeout of one request in seconds; 0 means 30.
     #[serde(default)]
     pub timeout_seconds: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct OpenAi {
     config: Config,
-    /// What its vectors are known by.
+    /// Name stored with the vectors; differs from the model's name if vectors are shortened.
     name: String,
     url: Url,
     client: reqwest::Client,
 }
 
 impl OpenAi {
-    /// Checks the configuration; asks the server nothing.
+    /// Creates an embedder without contacting the server.
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`].
+    /// [`Error::Setup`] if a setting is invalid.
     pub fn new(config: Config) -> Result<Self, Error> {
         let address = format!("{}/embeddings", config.base_url.trim_end_matches('/'));
         let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -78,7 +76,7 @@ impl OpenAi {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|_| setup)?;
-        // Vectors that were shortened otherwise are others, and are not to be compared with these.
+        // Shortened vectors cannot be compared with full ones, so they get a name of their own.
         let name = match config.shorten {
             true => format!("{}@{}", config.model, config.dimension),
             false => config.model.clone(),
@@ -104,7 +102,7 @@ impl OpenAi {
         self.vectors(answer, texts.len())
     }
 
-    /// The vectors in the order of the texts: servers may answer in another.
+    /// Returns the vectors in the order of the texts; servers may answer in another order.
     fn vectors(&self, answer: Answer, wanted: usize) -> Result<Vec<Vec<f32>>, Error> {
         let mut vectors = vec![Vec::new(); wanted];
         for Embedding { index, mut embedding } in answer.data {
@@ -144,7 +142,7 @@ impl Embedder for OpenAi {
         };
         Box::pin(async move {
             check_count(texts)?;
-            // Servers refuse a whole request for one text that is empty.
+            // Servers refuse a whole request if one text is empty.
             let said: Vec<usize> =
                 (0..texts.len()).filter(|&at| !texts[at].trim().is_empty()).collect();
             let mut vectors = vec![vec![0.0; self.config.dimension]; texts.len()];

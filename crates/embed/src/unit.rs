@@ -1,6 +1,7 @@
-//! Vectors of length 1.
+//! Normalisation of vectors to length 1.
 
-/// Brings a vector to length 1; one of zeros, or with something in it that is no number, to zeros.
+/// Scales a vector to length 1. A vector of zeros, or one with a value that is not finite, becomes
+/// zeros.
 pub fn normalise(vector: &mut [f32]) {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     for x in vector.iter_mut() {

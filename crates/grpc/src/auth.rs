@@ -1,8 +1,8 @@
-//! Finds the caller of each request, or refuses it.
+//! Authentication of gRPC requests.
 //!
-//! A layer for the routes of a gRPC server, with tonic's own or under axum. Whoever
-//! calls shows a bearer token (`authorization: Bearer …`), or is a service of the
-//! mesh and shows a signed context. Health and reflection are open.
+//! A tower layer for a gRPC server, with tonic's own server or under axum. The caller sends a
+//! bearer token (`authorization: Bearer …`); a service of the mesh sends a signed context instead.
+//! Health and reflection need no authentication.
 
 use std::{
     future::Future,
@@ -26,24 +26,25 @@ const OPEN: [&str; 3] = [
     "/grpc.reflection.v1alpha.ServerReflection/",
 ];
 
-/// Whoever knows which caller a token stands for.
+/// Lookup of the caller that a bearer token belongs to.
 pub trait Authenticate: Send + Sync + 'static {
-    /// The caller that a token stands for.
+    /// Returns the caller that `token` belongs to.
     ///
     /// # Errors
     ///
-    /// If it stands for none, or that cannot be found out now.
+    /// [`AuthError::Refused`] if the token is not valid, [`AuthError::Unavailable`] if it cannot be
+    /// checked now.
     fn authenticate(&self, token: &str) -> impl Future<Output = Result<Caller, AuthError>> + Send;
 }
 
-/// Why a token gets nobody in.
+/// Reason why a token is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// It stands for nobody. What it says is told to the caller, so it is the same for a wrong
-    /// key as for one that never was.
+    /// Invalid token. The message is shown to the caller, so it does not tell whether the key
+    /// exists.
     #[error("the key is not valid: it may be mistyped, revoked or expired; make a new one")]
     Refused,
-    /// Whoever knows cannot be asked now.
+    /// The store of keys cannot be reached.
     #[error("the key cannot be checked now")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -57,7 +58,7 @@ impl Fault for AuthError {
     }
 }
 
-/// Puts the verified [`Caller`] into each request, or answers it with a refusal.
+/// Layer that puts the verified [`Caller`] into each request, or answers it with an error.
 #[derive(Debug)]
 pub struct AuthLayer<A> {
     authenticate: Arc<A>,
@@ -65,12 +66,12 @@ pub struct AuthLayer<A> {
 }
 
 impl<A: Authenticate> AuthLayer<A> {
-    /// A layer that takes bearer tokens only.
+    /// Layer that accepts bearer tokens only.
     pub fn new(authenticate: A) -> Self {
         Self { authenticate: Arc::new(authenticate), mesh: None }
     }
 
-    /// Takes the mesh's own services too, as callers with [`Scope::Service`] only.
+    /// Also accepts services of the mesh, as callers with [`Scope::Service`] only.
     #[must_use]
     pub fn with_mesh(self, signer: Signer) -> Self {
         Self { mesh: Some(signer), ..self }
@@ -91,7 +92,7 @@ impl<A, S> Layer<S> for AuthLayer<A> {
     }
 }
 
-/// A service whose requests have a verified caller.
+/// Service made by [`AuthLayer`]; its requests carry a verified caller.
 #[derive(Debug)]
 pub struct Authenticated<A, S> {
     layer: AuthLayer<A>,
@@ -121,7 +122,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The one that was polled ready is the one that must be called.
+        // `poll_ready` was called on this instance, so this instance must be called, not the clone.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
@@ -199,7 +200,7 @@ mod tests {
 
     const SECRET: &str = "0123456789abcdef";
 
-    /// What the layer makes of a request: the caller that the service behind it sees, if any.
+    /// Caller that the service behind the layer sees, if any.
     async fn ask(
         tenant: TenantId,
         path: &str,

@@ -1,29 +1,28 @@
-//! Who is calling, and what they may.
+//! Verified caller of a request, and its scopes.
 
 use std::{fmt, str::FromStr};
 
 use holdfast_types::{KeyId, TenantId};
 use tonic::{Request, Status};
 
-/// The verified caller; [`AuthLayer`](crate::AuthLayer) puts it in every request it lets through.
+/// Verified caller; [`AuthLayer`](crate::AuthLayer) adds it to every request it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The tenant in whose name the call is made.
+    /// Tenant that the caller acts for.
     pub tenant: TenantId,
-    /// The API key it was made with, if it was one.
+    /// API key of the call; `None` for services and nodes.
     pub key: Option<KeyId>,
-    /// What the caller may.
     pub scopes: Scopes,
-    /// What the caller is called, in the audit log: a key's name, a person's, a service's.
+    /// Name for the audit log: of a key, a person or a service.
     pub name: String,
 }
 
 impl Caller {
-    /// Goes on only if the caller has a scope.
+    /// Checks that the caller has a scope.
     ///
     /// # Errors
     ///
-    /// If it has not.
+    /// `PERMISSION_DENIED`, with the missing scope.
     pub fn require(&self, scope: Scope) -> Result<(), Status> {
         if self.scopes.has(scope) {
             return Ok(());
@@ -35,12 +34,12 @@ impl Caller {
     }
 }
 
-/// Splits a request into its caller and its message, and names the tenant in the current span.
+/// Splits a request into its caller and its message, and records `tenant.id` in the current span.
 ///
 /// # Errors
 ///
-/// If no authentication layer has seen the request. That is a defect in how the
-/// server was put together, and refusing is the only safe answer to it.
+/// `UNAUTHENTICATED` if the request passed no authentication layer. That is a defect in how the
+/// server was built, and refusing is the only safe reaction.
 pub fn caller<T>(request: Request<T>) -> Result<(Caller, T), Status> {
     let (_, mut extensions, message) = request.into_parts();
     let caller = extensions
@@ -50,29 +49,27 @@ pub fn caller<T>(request: Request<T>) -> Result<(Caller, T), Status> {
     Ok((caller, message))
 }
 
-/// One thing that a caller may.
+/// One permission of a caller. No scope implies another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Speak to agents.
     Chat,
-    /// Look at what there is.
+    /// Read the tenant's settings and conversations.
     Read,
-    /// Change agents, keys, channels, and what else belongs to the tenant.
+    /// Change agents, keys, channels and the tenant's other settings.
     Admin,
-    /// Make and change tenants.
+    /// Create and change tenants, as an operator.
     Platform,
-    /// Act as a service of the mesh; no key has it.
+    /// Act as a service of the mesh. No key may have it.
     Service,
-    /// Be one of a tenant's nodes, and nothing else; no key has it.
+    /// Be one of a tenant's nodes, and nothing else. No key may have it.
     Node,
 }
 
 impl Scope {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Chat, Self::Read, Self::Admin, Self::Platform, Self::Service, Self::Node];
 
-    /// The word that stands for it.
+    /// Textual form, as stored with a key.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -90,7 +87,7 @@ impl Scope {
     }
 }
 
-/// A word that is no scope.
+/// Error for a word that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no scope: there are `chat`, `read`, `admin`, `platform`")]
 pub struct InvalidScope(String);
@@ -104,27 +101,24 @@ impl FromStr for Scope {
     }
 }
 
-/// What a caller may: a set. None implies another.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Nothing.
     pub const NONE: Self = Self(0);
 
-    /// Whether the set has a scope.
     #[must_use]
     pub const fn has(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// The set and one more.
+    /// Returns the set with one scope added.
     #[must_use]
     pub const fn with(self, scope: Scope) -> Self {
         Self(self.0 | scope.bit())
     }
 
-    /// Those in the set.
+    /// Scopes of the set, in the order of [`Scope::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
@@ -136,7 +130,7 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// Words, separated by commas or spaces.
+/// Parses scopes separated by commas or spaces.
 impl FromStr for Scopes {
     type Err = InvalidScope;
 

@@ -1,4 +1,4 @@
-//! Calls to other services.
+//! Clients of other services: channels and signed requests.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use tonic::{
 
 use crate::{CONTEXT, Signer, trace};
 
-/// A URL that names no service.
+/// Error for a URL that is not the address of a service.
 #[derive(Debug, thiserror::Error)]
 #[error("`{url}` is no address of a service: write `http://host:port`")]
 pub struct InvalidUrl {
@@ -19,13 +19,14 @@ pub struct InvalidUrl {
     source: tonic::transport::Error,
 }
 
-/// A connection to a service, made when it is first used and again whenever it is lost.
+/// Creates a channel to a service. It connects on first use and reconnects when the connection is
+/// lost.
 ///
-/// `timeout` is how long a call may take until its answer begins; a stream may go on after that.
+/// `timeout` bounds each call until its response begins; a stream may go on after that.
 ///
 /// # Errors
 ///
-/// If the URL is none.
+/// If `url` cannot be parsed.
 pub fn channel(url: &str, timeout: Duration) -> Result<Channel, InvalidUrl> {
     let endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(|source| InvalidUrl { url: url.to_owned(), source })?;
@@ -35,12 +36,12 @@ pub fn channel(url: &str, timeout: Duration) -> Result<Channel, InvalidUrl> {
         .tcp_nodelay(true)
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
-        // A stream that waits for a model is not idle, a channel without calls is.
+        // A stream that waits for a model is not idle; a channel without calls is.
         .keep_alive_while_idle(false)
         .connect_lazy())
 }
 
-/// Makes requests to other services in a tenant's name.
+/// Builder of requests to other services, each signed for a tenant.
 #[derive(Debug, Clone)]
 pub struct Mesh {
     signer: Signer,
@@ -48,13 +49,13 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Requests of the service that is called `service`.
+    /// `service` is the name of the calling service.
     #[must_use]
     pub const fn new(signer: Signer, service: &'static str) -> Self {
         Self { signer, service }
     }
 
-    /// A request for a tenant, with the signed context and the current trace.
+    /// Request for a tenant, with the signed context and the current trace.
     #[must_use]
     pub fn request<T>(&self, tenant: TenantId, message: T) -> Request<T> {
         let mut request = Request::new(message);

@@ -1,9 +1,9 @@
-//! In whose name one service calls another: `x-holdfast-context`.
+//! Signed context of calls between services: the header `x-holdfast-context`.
 //!
-//! The value names the tenant, the service and the moment, and carries an
-//! HMAC-SHA-256 of all three under the mesh's secret. Within its minute it can be
-//! used again by whoever saw it: mTLS or a network policy keeps others away, and
-//! the requests that change something carry a `request_id`.
+//! The value holds the tenant, the calling service and the time, with an HMAC-SHA-256 of all three
+//! under the mesh's secret. Within its lifetime of a minute it can be replayed by anyone who saw
+//! it: mTLS or a network policy must keep others away, and requests that change state carry a
+//! `request_id`.
 
 use std::fmt;
 
@@ -13,39 +13,38 @@ use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
-/// The header, and the metadata key.
+/// Name of the HTTP header and of the gRPC metadata key.
 pub const CONTEXT: &str = "x-holdfast-context";
 
-/// For how many seconds a context is good, either way: clocks differ.
+/// Accepted age of a context, in seconds, in both directions because clocks differ.
 const GOOD_FOR: u64 = 60;
 
-/// The fewest bytes of a secret.
+/// Minimum length of the mesh's secret, in bytes.
 const SHORTEST: usize = 16;
 
-/// A secret that could be guessed.
+/// Error for a secret that is too short; holds its length in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the mesh's secret has {0} bytes, and {SHORTEST} are the least: try `openssl rand -hex 32`"
 )]
 pub struct WeakSecret(usize);
 
-/// Why a context is not believed.
+/// Reason why a context is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidContext {
-    /// It is none.
     #[error("the context is malformed")]
     Malformed,
-    /// It was signed with another secret, or changed.
+    /// Signed with another secret, or changed.
     #[error("the context's signature is wrong: do all services have the same mesh secret?")]
     Forged,
-    /// It is from another time.
+    /// Too old, or from the future; holds the difference in seconds.
     #[error(
         "the context is {0} s old or early, and {GOOD_FOR} s are the most: are the clocks right?"
     )]
     Expired(u64),
 }
 
-/// Signs the contexts of a service's calls, and verifies those of others'.
+/// Signs the contexts of outgoing calls and verifies those of incoming ones.
 #[derive(Clone)]
 pub struct Signer {
     mac: Hmac<Sha256>,
@@ -58,7 +57,7 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// A signer with the mesh's secret, which every service has.
+    /// `secret` is the mesh's secret, the same in all services.
     ///
     /// # Errors
     ///
@@ -72,9 +71,9 @@ impl Signer {
         Hmac::new_from_slice(secret).map(|mac| Self { mac }).map_err(|_| weak())
     }
 
-    /// The context of a call that `service` makes for a tenant, at `now` in Unix seconds.
+    /// Returns the context of a call that `service` makes for a tenant, at `now` in Unix seconds.
     ///
-    /// A service's name has no dot in it.
+    /// `service` must not contain a dot, which separates the parts.
     #[must_use]
     pub fn sign(&self, tenant: TenantId, service: &str, now: u64) -> String {
         let claim = format!("v1.{}.{service}.{now}", tenant.as_uuid().simple());
@@ -82,17 +81,17 @@ impl Signer {
         format!("{claim}.{}", BASE64_URL_SAFE_NO_PAD.encode(mac))
     }
 
-    /// The tenant and the service that a context names, if it is to be believed at `now`.
+    /// Returns the tenant and the service of a valid context; `now` is in Unix seconds.
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// [`InvalidContext`] if it is malformed, forged or expired.
     pub fn verify(&self, value: &str, now: u64) -> Result<(TenantId, String), InvalidContext> {
         use InvalidContext::{Expired, Forged, Malformed};
 
         let (claim, mac) = value.rsplit_once('.').ok_or(Malformed)?;
         let mac = BASE64_URL_SAFE_NO_PAD.decode(mac).map_err(|_| Malformed)?;
-        // In constant time, and before anything in the claim is looked at.
+        // The comparison takes constant time. Nothing in the claim is used before it succeeds.
         self.mac.clone().chain_update(claim).verify_slice(&mac).map_err(|_| Forged)?;
 
         let parts: Vec<&str> = claim.split('.').collect();

@@ -1,22 +1,22 @@
-//! Until when an answer is of use: `grpc-timeout`.
+//! Deadline of a call, from the `grpc-timeout` metadata.
 
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 
-/// The time that the caller gives the call; `None` if it set none, or none that can be read.
+/// Timeout set by the caller; `None` if there is none or it cannot be parsed.
 #[must_use]
 pub fn given(metadata: &MetadataMap) -> Option<Duration> {
     parse(metadata.get("grpc-timeout")?.to_str().ok()?)
 }
 
-/// The shorter of the caller's time and our own.
+/// Returns the shorter of the caller's timeout and `ours`.
 #[must_use]
 pub fn within(metadata: &MetadataMap, ours: Duration) -> Duration {
     given(metadata).map_or(ours, |theirs| theirs.min(ours))
 }
 
-/// At most eight digits and a unit, as gRPC's specification says.
+/// Parses at most eight digits and a unit, as in the gRPC specification.
 fn parse(text: &str) -> Option<Duration> {
     let (at, unit) = text.char_indices().next_back()?;
     let digits = &text[..at];

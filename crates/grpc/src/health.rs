@@ -1,4 +1,4 @@
-//! Readiness, for whoever asks by gRPC.
+//! Readiness over gRPC: `grpc.health.v1.Health`.
 
 use holdfast_kit::Readiness;
 use tonic_health::{
@@ -7,7 +7,7 @@ use tonic_health::{
     server::{HealthReporter, HealthService},
 };
 
-/// `grpc.health.v1.Health`, which says of the server as a whole what `readiness` says.
+/// Health service for the server as a whole (service name `""`), kept up to date by a task.
 pub fn health_service(readiness: &Readiness) -> HealthServer<HealthService> {
     let reporter = HealthReporter::new();
     let service = HealthService::from_health_reporter(reporter.clone());

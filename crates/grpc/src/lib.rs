@@ -1,15 +1,16 @@
-//! The edge of every service: who calls, in whose name, until when, and how it went.
+//! The gRPC edge shared by all services: authentication, signed calls, deadlines, status codes,
+//! traces.
 //!
-//! | module | for |
+//! | item | purpose |
 //! |---|---|
-//! | [`Caller`], [`caller`](fn@caller) | the verified caller of a request, and what it may |
-//! | [`AuthLayer`] | finds the caller of each request, or refuses it |
-//! | [`Signer`], [`Mesh`] | calls between services, in a tenant's name |
-//! | [`Memory`] | the memory service, for the other services |
-//! | [`status`](fn@status), [`kind`] | errors to gRPC, and back |
+//! | [`Caller`], [`caller`](fn@caller) | the verified caller of a request and its scopes |
+//! | [`AuthLayer`] | authenticates each request, or refuses it |
+//! | [`Signer`], [`Mesh`] | signed calls between services, for a tenant |
+//! | `memory` | the client of the memory service |
+//! | [`status`](fn@status), [`kind`] | conversion between errors and gRPC status |
 //! | [`channel`] | a connection to another service |
-//! | [`trace`], [`deadline`] | what travels along |
-//! | [`health_service`] | readiness, for whoever asks by gRPC |
+//! | [`trace`], [`deadline`] | trace context and timeouts in the metadata |
+//! | [`health_service`] | readiness over gRPC |
 
 mod auth;
 mod caller;

@@ -1,7 +1,7 @@
-//! The memory service, for the other services: each call in a tenant's name, with a signed context.
+//! Client of the memory service. Each call is signed for one tenant.
 //!
-//! Nothing is tried again here: whoever has a deadline does. What changes something may be sent
-//! again where its request says so (`request_id`, a turn's `ref`, a document's path).
+//! Calls are not retried here; the caller that has a deadline retries. A request that changes state
+//! may be repeated where its contract says so (`request_id`, a turn's `ref`, a document's path).
 
 use std::{error::Error as _, time::Duration};
 
@@ -11,21 +11,20 @@ use tonic::{Status, transport::Channel};
 
 use crate::{InvalidUrl, Mesh, channel, kind, retry_after};
 
-/// How long one call may take. A search takes milliseconds; a large document some seconds.
+/// Timeout of one call. A search takes milliseconds, a large document some seconds.
 const CALL: Duration = Duration::from_secs(30);
 
-/// The most that one call carries: a document of 4 MiB, and what is said about it.
+/// Maximum size of one message, in bytes: a document of 4 MiB and its metadata.
 const MOST: usize = 8 * 1024 * 1024;
 
-/// Why the memory service has not done what it was asked for.
+/// Error of a call to the memory service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
-    /// What to do about it. [`Kind::Unavailable`] if it is away.
+    /// [`Kind::Unavailable`] if the service cannot be reached.
     pub kind: Kind,
-    /// Why, for whoever asked.
     pub message: String,
-    /// When to ask again, if it says so.
+    /// Delay before a retry, if the service named one.
     pub retry_after: Option<Duration>,
 }
 
@@ -37,7 +36,7 @@ impl Fault for Refused {
 
 impl From<Status> for Refused {
     fn from(status: Status) -> Self {
-        // What has a source was made on this side: the connection broke.
+        // A status with a source was made by the transport on this side: the connection failed.
         if status.source().is_some() {
             let message = "the memory service cannot be reached now".to_owned();
             return Self { kind: Kind::Unavailable, message, retry_after: None };
@@ -47,7 +46,7 @@ impl From<Status> for Refused {
     }
 }
 
-/// The memory service. Cloning shares the connection.
+/// Client of the memory service. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Memory {
     memory: pb::memory_client::MemoryClient<Channel>,
@@ -56,11 +55,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory service at `url` (`mesh.memory_url`), which need not be there yet.
+    /// Connects lazily to `url` (`mesh.memory_url`).
     ///
     /// # Errors
     ///
-    /// If the URL is none.
+    /// If `url` cannot be parsed.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
         let channel = channel(url, CALL)?;
         Ok(Self {
@@ -76,12 +75,12 @@ impl Memory {
 }
 
 impl Memory {
-    /// Finds within so long, which the service is told: it does without the meaning of a question
-    /// that would come too late.
+    /// Searches with a deadline that is sent to the service. If the query's embedding would take
+    /// too long, the service searches by keywords alone.
     ///
     /// # Errors
     ///
-    /// As [`Memory::search`]; [`Kind::Unavailable`] if it took longer.
+    /// As `search`; [`Kind::Unavailable`] if the deadline passes.
     pub async fn search_within(
         &self,
         tenant: TenantId,
@@ -102,7 +101,7 @@ macro_rules! calls {
                 ///
                 /// # Errors
                 ///
-                /// As the contract says (`memory.proto`), or if the service is away.
+                /// As `memory.proto` says; [`Kind::Unavailable`] if the service cannot be reached.
                 pub async fn $name(
                     &self,
                     tenant: TenantId,
@@ -117,47 +116,36 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Keeps things.
     memory put_items = put_items(PutItemsRequest) -> PutItemsResponse;
-    /// One thing.
     memory get_item = get_item(GetItemRequest) -> Item;
-    /// Things, newest first.
+    /// Lists items, newest first.
     memory list_items = list_items(ListItemsRequest) -> ListItemsResponse;
-    /// Takes a thing out of what is found, or puts it back.
+    /// Hides an item from search, or shows it again.
     memory set_item_active = set_item_active(SetItemActiveRequest) -> Item;
-    /// Keeps what was said.
+    /// Stores conversation turns.
     memory add_turns = add_turns(AddTurnsRequest) -> AddTurnsResponse;
-    /// Indexes a document.
     memory index_document = index_document(IndexDocumentRequest) -> IndexDocumentResponse;
-    /// Documents that are indexed.
     memory list_documents = list_documents(ListDocumentsRequest) -> ListDocumentsResponse;
-    /// Takes a document out.
+    /// Removes a document from the index.
     memory remove_document = remove_document(RemoveDocumentRequest) -> RemoveDocumentResponse;
-    /// Finds.
     memory search = search(SearchRequest) -> SearchResponse;
-    /// Erases, and proves it.
+    /// Erases, and returns counts of what was erased and what is left.
     memory forget = forget(ForgetRequest) -> ForgetResponse;
-    /// What is kept and what waits.
+    /// Returns the number of stored rows, and the state of the embeddings.
     memory status = get_status(GetStatusRequest) -> GetStatusResponse;
-    /// What was erased of sessions and agents that were deleted.
+    /// Lists the erasures of deleted sessions and agents.
     memory erasures = list_erasures(ListErasuresRequest) -> ListErasuresResponse;
-    /// Adds an article to the knowledge base.
     knowledge kb_ingest = ingest(IngestRequest) -> Article;
-    /// Changes an article.
     knowledge kb_update = update(UpdateRequest) -> Article;
-    /// One article.
     knowledge kb_get = get(GetRequest) -> Article;
-    /// Articles, newest first.
+    /// Lists articles, newest first.
     knowledge kb_list = list(ListRequest) -> ListResponse;
-    /// The versions of an article.
     knowledge kb_versions = versions(VersionsRequest) -> VersionsResponse;
-    /// Removes an article.
     knowledge kb_remove = remove(RemoveRequest) -> RemoveResponse;
-    /// Changes that were proposed.
+    /// Lists proposed changes of articles.
     knowledge kb_proposals = proposals(ProposalsRequest) -> ProposalsResponse;
-    /// One of them.
     knowledge kb_proposal = get_proposal(GetProposalRequest) -> Proposal;
-    /// Makes a change that was proposed, or declines it.
+    /// Accepts or declines a proposed change.
     knowledge kb_decide = decide(DecideRequest) -> Proposal;
 }
 

@@ -1,16 +1,16 @@
-//! Errors to gRPC, and back: the one place where a [`Kind`] becomes a code.
+//! Conversion between errors and gRPC status: the only place where a [`Kind`] becomes a code.
 
 use std::time::Duration;
 
 use holdfast_types::{Fault, Kind};
 use tonic::{Code, Status, metadata::MetadataValue};
 
-/// After how many milliseconds the same request may be sent again.
+/// Metadata key: delay before a retry, in milliseconds.
 pub const RETRY_AFTER: &str = "retry-after-ms";
 
-/// Turns an error into what its caller is told, and logs it if a person should look.
+/// Converts an error to the status for its caller, and logs internal and unavailable errors.
 ///
-/// A defect's text never leaves the process.
+/// The text of an internal error is not sent.
 #[must_use]
 pub fn status(error: &impl Fault) -> Status {
     let kind = error.kind();
@@ -32,7 +32,7 @@ pub fn status(error: &impl Fault) -> Status {
     Status::new(code(kind), error.to_string())
 }
 
-/// The code that tells a caller of a kind.
+/// Status code of a kind.
 #[must_use]
 pub const fn code(kind: Kind) -> Code {
     match kind {
@@ -47,9 +47,9 @@ pub const fn code(kind: Kind) -> Code {
     }
 }
 
-/// The kind of what another service answered.
+/// Kind of a status that another service returned.
 ///
-/// A call that timed out may have been done: whoever repeats it sends the same `request_id`.
+/// A call that timed out may have been executed: a retry must send the same `request_id`.
 #[must_use]
 pub fn kind(status: &Status) -> Kind {
     match status.code() {
@@ -66,17 +66,17 @@ pub fn kind(status: &Status) -> Kind {
     }
 }
 
-/// Adds when the request may be sent again.
+/// Adds the delay before a retry to a status.
 #[must_use]
 pub fn with_retry_after(mut status: Status, after: Duration) -> Status {
-    // Rounded up: a caller that is told 0 comes back at once.
+    // Rounded up: with 0 the caller would retry at once.
     let millis = after.as_micros().div_ceil(1000);
     let millis = u64::try_from(millis).unwrap_or(u64::MAX);
     status.metadata_mut().insert(RETRY_AFTER, MetadataValue::from(millis));
     status
 }
 
-/// When the request may be sent again, if the answer says so.
+/// Delay before a retry, if the status has one.
 #[must_use]
 pub fn retry_after(status: &Status) -> Option<Duration> {
     let millis = status.metadata().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The trace that a call belongs to, in its metadata.
+//! Trace context in the metadata of calls.
 
 use std::task::{Context, Poll};
 
@@ -8,14 +8,15 @@ use tonic::metadata::MetadataMap;
 use tower::{Layer, Service};
 use tracing::{Instrument as _, field, info_span, instrument::Instrumented};
 
-/// Names the current span in a call's metadata, so that what it causes is part of the same trace.
+/// Adds the current span to a call's metadata, so that the callee continues the trace.
 pub fn inject(metadata: &mut MetadataMap) {
     if let Some(value) = current().and_then(|traceparent| traceparent.parse().ok()) {
         metadata.insert(TRACEPARENT, value);
     }
 }
 
-/// Gives each request a span, which continues its caller's trace. The outermost layer.
+/// Layer that gives each request a span, continuing its caller's trace. It must be the outermost
+/// layer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TraceLayer;
 
@@ -27,7 +28,6 @@ impl<S> Layer<S> for TraceLayer {
     }
 }
 
-/// A service whose requests have a span.
 #[derive(Debug, Clone)]
 pub struct Traced<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! The edge as a service has it: layers around tonic's routes, under axum, on a socket.
+//! The gRPC edge as services use it: layers around tonic's routes, under axum, on a socket.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Making jobs.
+//! Adding of jobs, with the limits on their number.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, JobId, TenantId};
@@ -13,67 +13,57 @@ use crate::{
     row::{JobRow, job},
 };
 
-/// A job to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    /// Its id, which makes it once however often it is sent.
+    /// Client-generated id; adding the same id again adds nothing.
     pub id: JobId,
-    /// What its maker calls it, at most 256 bytes; `None` makes one up from the kind and the id.
+    /// Name given by the creator, at most 256 bytes; `None` derives one from the kind and the id.
     pub external_id: Option<String>,
-    /// What to do if its maker has a job of that name.
+    /// Behaviour if another job has this external id.
     pub existing: Existing,
-    /// Its kind.
     pub kind: JobKind,
-    /// Who does it.
     pub agent: AgentId,
-    /// The user whose it is; `None` is the tenant's own. From the caller's context, never from
-    /// what a model wrote.
+    /// User that owns the job; `None` means the tenant. Taken from the caller's credentials, never
+    /// from a model's text.
     pub owner: Option<String>,
-    /// Its name, at most 200 characters.
+    /// At most 200 characters.
     pub name: String,
-    /// What it is for, at most 2,000 characters.
+    /// At most 2,000 characters.
     pub description: String,
-    /// Whether it fires; else it is made paused.
+    /// A job that is not enabled is created paused.
     pub enabled: bool,
-    /// When, as the kind says it: an object of at most 8,000 bytes.
+    /// Schedule as the kind defines it: a JSON object of at most 8,000 bytes.
     pub spec: Value,
-    /// What is done then: an object of at most 64,000 bytes.
+    /// Work to do, as the kind defines it: a JSON object of at most 64,000 bytes.
     pub payload: Value,
     /// `main` or `isolated`.
     pub session_target: Option<String>,
     /// `now` or `next-heartbeat`.
     pub wake_mode: Option<String>,
-    /// How an isolated run tells the main session of its end.
+    /// How an isolated run reports its end to the main session.
     pub isolation: Option<Value>,
-    /// What becomes of a slot that comes while an earlier one runs.
     pub overlap: Overlap,
-    /// Whether it goes once it has done well and has no slot left.
+    /// Whether the job is deleted after a successful run if no slot is left.
     pub delete_after_run: bool,
 }
 
-/// What to do if there is a job of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// Refuse to make another.
     #[default]
     Refuse,
-    /// Put this one in its place, if it is of the same owner.
+    /// Replace the other job if it has the same owner.
     Replace,
 }
 
-/// What became of a job that was to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Added {
-    /// It was made.
     Made(Job),
-    /// It was made in the place of another.
     Replaced(Job),
-    /// It was there: an earlier request of the same id had made it.
+    /// An earlier request with the same id had added the job.
     There(Job),
 }
 
 impl Added {
-    /// The job.
     #[must_use]
     pub fn into_job(self) -> Job {
         match self {
@@ -88,7 +78,7 @@ impl NewJob {
             let digits = self.id.as_uuid().simple().to_string();
             let end = &digits[digits.len() - 8..];
             match (self.kind, &self.owner) {
-                // As a user's reminders have always been called (REM-004), if there is room.
+                // Format of reminder ids that users know (REM-004), if there is room for the owner.
                 (JobKind::Reminder, Some(owner)) if owner.len() <= 200 => {
                     format!("reminder_{owner}_{end}")
                 }
@@ -99,12 +89,12 @@ impl NewJob {
 }
 
 impl Jobs {
-    /// Makes a job whose first slot the planner says.
+    /// Adds a job; the planner gives its first slot.
     ///
     /// # Errors
     ///
-    /// [`Error::Taken`], [`Error::TooMany`], [`Error::Never`] if it has no slot, and if a field
-    /// or the schedule is wrong.
+    /// [`Error::Taken`], [`Error::TooMany`], [`Error::Never`] if the schedule has no slot,
+    /// [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is invalid.
     pub async fn add(&self, tenant: TenantId, new: NewJob) -> Result<Added, Error> {
         let external_id = new.external_id();
         fields(&new, &external_id).check()?;
@@ -126,7 +116,7 @@ impl Jobs {
     }
 
     async fn check_limits(&self, tx: &mut TenantTx, new: &NewJob) -> Result<(), Error> {
-        // What is done is kept for a while and is in nobody's way.
+        // Jobs that are done do not count: they are deleted after a while.
         const TENANT: &str = "
             select count(*) from schedule.jobs
             where tenant_id = $1 and kind <> '' and kind <> 'heartbeat' and state <> 'done'";
@@ -134,7 +124,7 @@ impl Jobs {
             select count(*), count(*) filter (where kind = 'reminder') from schedule.jobs
             where owner = $2 and tenant_id = $1 and state <> 'done'";
 
-        // An agent has one, and there are so many agents only.
+        // Not limited: each agent has one heartbeat, and agents are limited.
         if new.kind == JobKind::Heartbeat {
             return Ok(());
         }
@@ -157,7 +147,7 @@ fn within(whose: &'static str, what: &'static str, have: i64, limit: i64) -> Res
     if have >= limit { Err(Error::TooMany { whose, what, have, limit }) } else { Ok(()) }
 }
 
-/// Waits for others that make a job in this tenant, so that a limit is not passed by two at once.
+/// Serialises adding within a tenant, so that two requests cannot pass a limit together.
 async fn one_at_a_time(tx: &mut TenantTx) -> Result<(), Error> {
     const SQL: &str = "select pg_advisory_xact_lock(hashtextextended('schedule.jobs:' || $1, 0))";
     let tenant = tx.tenant();
@@ -175,7 +165,8 @@ async fn by_id(tx: &mut TenantTx, id: JobId) -> Result<Option<JobRow>, Error> {
         .await?)
 }
 
-/// Takes away the job that has the new one's name, if it may be replaced.
+/// Deletes the job with the new one's external id, if it may be replaced. Returns whether there was
+/// one.
 async fn make_room(tx: &mut TenantTx, new: &NewJob, external_id: &str) -> Result<bool, Error> {
     const SQL: &str = job!("external_id = $2 for update");
     let tenant = tx.tenant();

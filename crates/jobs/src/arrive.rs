@@ -1,4 +1,4 @@
-//! Firings whose turns have ended, and whose answers are on their way.
+//! Firings whose turn has ended and whose reply is being delivered.
 
 use std::time::Duration;
 
@@ -7,24 +7,18 @@ use uuid::Uuid;
 
 use crate::{Error, FiringRef, Jobs, close::lock, firings::wake, log::column};
 
-/// A firing whose turn has ended, and whose answer has not arrived yet.
+/// Firing whose turn has ended and whose reply is not delivered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
-    /// Which one.
     pub firing: FiringRef,
-    /// The turn that answered.
     pub run: Option<RunId>,
-    /// How long its answer may be on its way, from now.
+    /// Time that the delivery of the reply may take, from now.
     pub patience: Duration,
 }
 
 impl Jobs {
-    /// Notes that answers are on their way, and says of how many that is new. The firings go on;
-    /// their jobs' next ones need not wait for that.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Records that replies are being delivered. Returns the number of firings for which that is
+    /// new. The firings stay open, but their jobs' next firings need not wait for them.
     pub async fn answered(&self, answered: &[Answered]) -> Result<u64, Error> {
         const SQL: &str = "
             with told as (

@@ -1,21 +1,16 @@
-//! Saying that a firing is about to be delivered, where that is not plain: it was handed out before,
-//! or long ago.
+//! Announcement of a delivery, for firings that were handed out before or long ago.
 //!
-//! A firing that ends every process which delivers it is to be given up, and one that was merely in
-//! the same hands is not. So it is charged to a firing that whoever had it was never heard of again
-//! only if that was as it was being delivered, and it had been handed out once before.
+//! A firing that crashes every process that delivers it must be given up; a firing that only
+//! happened to be held by a crashed process must not. So a loss is counted only if the holder
+//! disappeared during the delivery itself and the firing had been handed out before.
 
 use crate::{Error, Firing, Jobs, close::lock, log::column};
 
 impl Jobs {
-    /// Gives those of these firings that are still the caller's, who is about to deliver them. They
-    /// are the caller's for another [`HANDOVER`](crate::HANDOVER). If nothing is heard of them until
-    /// then it is charged to them, and those to which that happens [`LOSSES`](crate::LOSSES) times
-    /// are delivered no more.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns those of the firings that the caller still holds, and extends its hold by
+    /// [`HANDOVER`](crate::HANDOVER). Call this right before delivering. If the caller is not heard
+    /// of until then, the firing's loss counter grows; after [`LOSSES`](crate::LOSSES) losses the
+    /// firing is not delivered again.
     pub async fn begun(&self, firings: &[Firing]) -> Result<Vec<Firing>, Error> {
         const SQL: &str = "
             with begun as (

@@ -1,4 +1,4 @@
-//! The planner of an installation: jobs' schedules are those of `holdfast-schedule`.
+//! Production planner: follows the schedules of `holdfast-schedule`.
 
 use holdfast_schedule::{Lateness, Schedule, due, jitter};
 use jiff::{SignedDuration, Timestamp};
@@ -7,14 +7,14 @@ use crate::{
     Due, JobKind, Missed, Next, Planned, Planner, Scheduled, Spec, Unplannable, model::fits,
 };
 
-/// Plans jobs whose `spec` is a [`Spec`].
+/// Planner for jobs whose `spec` is a [`Spec`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Calendar {
     lateness: Lateness,
 }
 
 impl Calendar {
-    /// With another idea of what is late.
+    /// Creates a planner with another limit for late slots.
     #[must_use]
     pub const fn new(lateness: Lateness) -> Self {
         Self { lateness }
@@ -24,7 +24,7 @@ impl Calendar {
 impl Planner for Calendar {
     fn first(&self, job: Scheduled<'_>, now: Timestamp) -> Result<Option<Next>, Unplannable> {
         let spec = read(job)?;
-        // A moment that is just over still counts, if it is the only one.
+        // For a one-time schedule, a time that has just passed still counts.
         let after = match spec.schedule.is_once() {
             true => {
                 let late = self.lateness.grace.saturating_add(SignedDuration::from_millis(1));
@@ -37,7 +37,8 @@ impl Planner for Calendar {
 
     fn plan(&self, asked: Due<'_>) -> Result<Planned, Unplannable> {
         let spec = read(asked.job)?;
-        // All slots of a job are late by the same time, and by that time none of them is late.
+        // Jitter delays all slots of a job by the same amount; that delay does not count as
+        // lateness.
         let spread = late_by(asked.job, &spec);
         let now = asked.now.checked_sub(spread).unwrap_or(asked.now).max(asked.slot);
         let due = due(&spec.schedule, asked.slot, now, spec.missed, self.lateness);
@@ -70,7 +71,7 @@ fn late_by(job: Scheduled<'_>, spec: &Spec) -> SignedDuration {
 }
 
 impl JobKind {
-    /// What a job of the cron service is that has this schedule.
+    /// Returns the kind of a cron-service job with this schedule.
     #[must_use]
     pub fn of(schedule: &Schedule) -> Self {
         match schedule.word() {

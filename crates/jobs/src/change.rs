@@ -1,4 +1,4 @@
-//! Changing jobs: what may be, and how.
+//! Changes to jobs, including pause and resume.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{JobId, TenantId};
@@ -13,7 +13,7 @@ use crate::{
     jobs::{lock, now},
 };
 
-/// The fields that a change may name (CRN-023).
+/// Fields that a change may contain (CRN-023).
 pub const MUTABLE: [&str; 9] = [
     "name",
     "description",
@@ -26,49 +26,41 @@ pub const MUTABLE: [&str; 9] = [
     "delete_after_run",
 ];
 
-/// What is to become of a job; `None` leaves a field as it is.
+/// Changes to a job; `None` keeps a field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// Its name.
     pub name: Option<String>,
-    /// What it is for.
     pub description: Option<String>,
-    /// Whether it fires.
     pub enabled: Option<bool>,
-    /// When.
     pub schedule: Option<NewSchedule>,
-    /// What is done then.
     pub payload: Option<Value>,
     /// `main` or `isolated`.
     pub session_target: Option<String>,
     /// `now` or `next-heartbeat`.
     pub wake_mode: Option<String>,
-    /// How an isolated run tells the main session of its end; `Some(None)`: not at all.
+    /// How an isolated run reports its end to the main session; `Some(None)` clears it.
     pub isolation: Option<Option<Value>>,
-    /// Whether it goes once it has done well and has no slot left.
+    /// Whether the job is deleted after a successful run if no slot is left.
     pub delete_after_run: Option<bool>,
-    /// What becomes of a slot that comes while an earlier one runs.
     pub overlap: Option<Overlap>,
 }
 
-/// Another schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSchedule {
-    /// Another kind; `None` keeps it.
     pub kind: Option<JobKind>,
-    /// When, as the kind says it.
+    /// Schedule as the kind defines it.
     pub spec: Value,
 }
 
 impl Changes {
-    /// Reads changes from a JSON object that names only [`MUTABLE`] fields.
+    /// Parses changes from a JSON object that contains only [`MUTABLE`] fields.
     ///
-    /// A `schedule` whose `kind` is `cron`, `every` or `at` makes the job one of that kind; one
-    /// without leaves the kind.
+    /// A `schedule` whose `kind` is `cron`, `every` or `at` changes the job's kind; one without
+    /// `kind` keeps it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotMutable`] for any other field, [`Error::Field`] for one of another type.
+    /// [`Error::NotMutable`] for any other field, [`Error::Field`] for a value of the wrong type.
     pub fn from_json(patch: Value) -> Result<Self, Error> {
         let Value::Object(fields) = patch else {
             return Err(Error::field("changes", "must be a JSON object"));
@@ -137,14 +129,15 @@ fn truth(field: &'static str, value: &Value) -> Result<bool, Error> {
 }
 
 impl Jobs {
-    /// Changes a job. With a `version`, only the job that the caller saw.
+    /// Changes a job; with a `version`, only if the job still has that version.
     ///
-    /// Another schedule counts from now: slots up to now that nothing was decided of are given up.
+    /// A new schedule counts from now: undecided slots before now are dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], [`Error::Changed`], [`Error::Never`] if it is to fire and has no slot,
-    /// and if a field or the schedule is wrong.
+    /// [`Error::NotFound`], [`Error::Changed`], [`Error::Never`] if the job is active and the
+    /// schedule has no slot, [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is
+    /// invalid.
     pub async fn update(
         &self,
         tenant: TenantId,
@@ -169,7 +162,7 @@ impl Jobs {
                 false => false,
             };
             let next = match self.next(&job, now(&mut tx).await?) {
-                // What failed is still to be tried again.
+                // A failed firing still waits for its retry, so the job is not over.
                 Err(Error::Never) if waits => None,
                 next => next?,
             };
@@ -184,28 +177,28 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Switches a job off: it has no next slot until it is resumed, and what has not been handed
-    /// out waits until then.
+    /// Pauses a job: it has no next slot until it is resumed, and firings that are not handed out
+    /// yet wait until then.
     ///
     /// # Errors
     ///
-    /// If there is none, or the database does not answer.
+    /// As [`update`](Self::update).
     pub async fn pause(&self, tenant: TenantId, job: JobId) -> Result<Job, Error> {
         let changes = Changes { enabled: Some(false), ..Changes::default() };
         self.update(tenant, job, None, changes).await
     }
 
-    /// Switches a job on again, from now.
+    /// Resumes a job, from now.
     ///
     /// # Errors
     ///
-    /// [`Error::Never`] if it has no slot left, and as [`update`](Self::update).
+    /// [`Error::Never`] if no slot is left; otherwise as [`update`](Self::update).
     pub async fn resume(&self, tenant: TenantId, job: JobId) -> Result<Job, Error> {
         let changes = Changes { enabled: Some(true), ..Changes::default() };
         self.update(tenant, job, None, changes).await
     }
 
-    /// The first slot of a job as it now is. Its schedule is checked whether or not it is to fire.
+    /// Returns the next slot of a job. The schedule is validated even if the job is not active.
     fn next(&self, job: &Job, now: Timestamp) -> Result<Option<Next>, Error> {
         let scheduled =
             Scheduled { tenant: job.tenant, job: job.id, kind: job.kind, spec: &job.spec };
@@ -217,7 +210,8 @@ impl Jobs {
     }
 }
 
-/// A job that broke over its schedule works again with another; otherwise only its user says.
+/// Returns the new state. A job with a broken schedule becomes active with a new one; all other
+/// transitions need an explicit `enabled`.
 fn state(was: JobState, enabled: Option<bool>, is_rescheduled: bool) -> JobState {
     match (enabled, was) {
         (Some(true), _) => JobState::Active,

@@ -1,10 +1,10 @@
-//! What a job's fields may hold.
+//! Validation of a job's fields.
 
 use serde_json::Value;
 
 use crate::{Error, JobKind};
 
-/// The fields that are checked together, of a job that is made or changed.
+/// Fields that are validated together when a job is added or changed.
 pub(crate) struct Fields<'a> {
     pub kind: JobKind,
     pub external_id: &'a str,
@@ -40,7 +40,7 @@ impl Fields<'_> {
         self.check_target()
     }
 
-    /// What goes into the main session is told it; a session of its own gets a turn (CRN-006).
+    /// Checks that a main-session job sends an event and an isolated job runs a turn (CRN-006).
     fn check_target(&self) -> Result<(), Error> {
         match self.kind {
             JobKind::Cron | JobKind::Every | JobKind::At => {}
@@ -102,7 +102,7 @@ fn object(field: &'static str, value: &Value, limit: usize) -> Result<(), Error>
     }
 }
 
-/// Whether a text in it has a NUL, which Postgres' JSON cannot hold.
+/// Returns whether a string in the value contains NUL, which Postgres' jsonb cannot store.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,

@@ -1,8 +1,8 @@
-//! Deciding slots that have come: each once, in one transaction with the job's next slot.
+//! Claim of due jobs: decides each slot once, in one transaction with the job's next slot.
 //!
-//! By time, or by turns: of each tenant the first that is due, then of each the second. What one
-//! tenant has due by the thousand then comes after the one thing of another's. Ranking takes all that
-//! is due into account, so it is for whoever has found more than one claim takes.
+//! Jobs are claimed by due time, or in turns: first the oldest due job of each tenant, then the
+//! second of each. In turns, thousands of due jobs of one tenant do not delay the single job of
+//! another. Ranking reads all due jobs, so it is used only if one claim did not take everything.
 
 use std::time::Duration;
 
@@ -15,18 +15,17 @@ use crate::{
     log::column,
 };
 
-/// What a claim found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// What is to be delivered, and then said to be.
+    /// Firings for the caller to deliver and then report as delivered.
     pub firings: Vec<Firing>,
-    /// How many jobs were due; as many as were asked for means that there may be more.
+    /// Number of jobs that were due. If it equals the limit, there may be more.
     pub jobs: usize,
-    /// The database's time as it began; `None` if nothing was due.
+    /// Database time at the beginning; `None` if nothing was due.
     pub at: Option<Timestamp>,
 }
 
-/// What is read of a job that is due, and what must be true of it then.
+/// Columns and conditions of the query for due jobs.
 macro_rules! due {
     ($from:literal, $due:literal) => {
         concat!(
@@ -42,7 +41,7 @@ macro_rules! due {
             $from,
             " where ",
             $due,
-            // What only a later version knows is left to it.
+            // Kinds and overlaps that only a later version knows are left to that version.
             " and j.kind = any($2) and j.overlap = any($3)
               and j.tenant_id <> all($4)"
         )
@@ -50,16 +49,15 @@ macro_rules! due {
 }
 
 impl Jobs {
-    /// Decides the slots of up to `limit` jobs that are due, whoever's they are, and hands out
-    /// those that fire; they are this caller's for [`HANDOVER`](crate::HANDOVER).
+    /// Decides the slots of up to `limit` due jobs of all tenants and hands out their firings. The
+    /// caller holds these for [`HANDOVER`](crate::HANDOVER).
     ///
-    /// It waits for nobody: jobs that another replica is deciding are left to it. If nothing is
-    /// due, nothing is written.
+    /// Jobs that another replica is deciding are skipped, not waited for. If nothing is due,
+    /// nothing is written.
     ///
     /// # Errors
     ///
-    /// If the database does not answer. If slots were decided all the same, the sweep hands them
-    /// out.
+    /// If the database fails. Slots that were decided nevertheless are handed out by the sweep.
     pub async fn claim_due(&self, limit: u32) -> Result<Claimed, Error> {
         const SQL: &str = concat!(
             due!("schedule.jobs j", "j.due_at <= now()"),
@@ -69,16 +67,11 @@ impl Jobs {
         self.claim(SQL, limit, &[]).await
     }
 
-    /// The same by turns: of each tenant the job that has been due for longest, then of each the
-    /// next. None of these tenants' is taken.
-    ///
-    /// # Errors
-    ///
-    /// As [`claim_due`](Self::claim_due).
+    /// Like [`claim_due`](Self::claim_due), but in turns: the oldest due job of each tenant, then
+    /// the next of each. Skips the tenants in `but`.
     pub async fn claim_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<Claimed, Error> {
-        // Twice as many as are asked for are looked at, since others may hold some. Their rows are
-        // got by their keys, however few of them the planner expects: hence the `coalesce`, which no
-        // index knows.
+        // Twice the limit is read, since other replicas may lock some rows. `coalesce` keeps the
+        // planner from using the index on `due_at`: the rows are to be looked up by their keys.
         const SQL: &str = concat!(
             "with turns as materialized (
                 select tenant_id, job_id, due_at,
@@ -127,12 +120,8 @@ impl Jobs {
         Ok(Claimed { firings, jobs, at })
     }
 
-    /// How long until something is due: a slot, a firing that nobody spoke of, a run that takes
-    /// too long. `None` if there is nothing; zero if it is due already.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the time until the next slot, offer or timeout is due: zero if something is due
+    /// already, `None` if nothing is scheduled.
     pub async fn next_due(&self) -> Result<Option<Duration>, Error> {
         const SQL: &str = "
             select (extract(epoch from least(

@@ -1,5 +1,5 @@
-//! The end of firings, and what it makes of their jobs. That of a reminder which failed is told too
-//! (spec REM-010), in the same transaction.
+//! End of firings and its effect on their jobs. A failed reminder is also announced (spec REM-010),
+//! in the same transaction.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ use crate::{
     row::word,
 };
 
-/// Seconds until a job fires again after so many errors one after another (C-19).
+/// Seconds until a job fires again, by the number of consecutive errors (C-19).
 const BACKOFF: [i32; 5] = [30, 60, 300, 900, 3600];
 
-/// How often something that has only one slot is tried again after an error.
+/// Number of retries of a job that has no slot left.
 const RETRIES: u32 = 3;
 
-/// The class of an error that is not tried again, though it may have been no success: the answer
-/// is still on its way, and another would come besides.
+/// Error class of a firing that is not retried because its reply is still being delivered: a retry
+/// would send a second one.
 pub const UNSENT: &str = "unsent";
 
 impl Jobs {
-    /// Ends firings, and says of how many that counts.
+    /// Ends firings. Returns how many were still open.
     pub(crate) async fn close(&self, closing: &[Closing]) -> Result<u64, Error> {
         if closing.is_empty() {
             return Ok(0);
@@ -67,14 +67,12 @@ impl Jobs {
     }
 }
 
-/// How a firing ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// It has run, or needed not to.
     Finished,
-    /// Whoever has it cannot deliver it.
+    /// The holder cannot deliver the firing.
     Refused,
-    /// It has run for longer than it may.
+    /// The firing ran for longer than its limit.
     Lapsed,
 }
 
@@ -91,21 +89,21 @@ impl How {
 pub(crate) struct Closing {
     pub id: FiringRef,
     pub how: How,
-    /// The fence of one that is refused.
+    /// Fence: a refusal counts only if the firing's attempt is still this one.
     pub attempt: i32,
     pub outcome: Outcome,
     pub class: Option<String>,
     pub millis: Option<i64>,
 }
 
-/// A job whose row is locked, and what its firings' ends make of it.
+/// Locked job row and the changes that the ends of its firings make to it.
 pub(crate) struct Locked {
     tenant: Uuid,
     job: Uuid,
     kind: JobKind,
     logged: i64,
     errors: i32,
-    /// Whether it is on and has no slot left.
+    /// Whether the job is active and has no slot left.
     is_last: bool,
     delete_after_run: bool,
     running: Option<String>,
@@ -115,7 +113,7 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// Takes note of an end, and says what is to be tried again.
+    /// Applies the end of a firing. Returns the retry, if there is one.
     fn hear(&mut self, one: &Closing, origin: Origin) -> Option<Retry> {
         self.freed |= self.running.as_deref() == Some(one.id.slot.to_string().as_str());
         self.last = Some((one.outcome, one.class.clone(), one.millis));
@@ -162,7 +160,7 @@ impl Locked {
         }
     }
 
-    /// Seconds until it may fire again.
+    /// Returns the seconds until the job may fire again.
     fn pause(&self) -> i32 {
         match (&self.last, usize::try_from(self.errors)) {
             (Some((Outcome::Error, _, _)), Ok(errors)) if errors > 0 => {
@@ -181,7 +179,8 @@ impl Locked {
     }
 }
 
-/// Locks jobs' rows, in the order that everybody does.
+/// Locks the rows of the firings' jobs, ordered by id: every transaction locks in this order, or
+/// two could deadlock.
 pub(crate) async fn lock(
     conn: &mut PgConnection,
     firings: impl Iterator<Item = FiringRef>,
@@ -224,7 +223,7 @@ pub(crate) async fn lock(
         .collect()
 }
 
-/// Writes jobs' rows, and says which jobs are to go.
+/// Writes the job rows. Returns the jobs that are to be deleted.
 async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, Uuid)>, Error> {
     const SQL: &str = "
         with ends as materialized (
@@ -269,7 +268,7 @@ async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, U
     Ok(rows.into_iter().filter(|row| row.2).map(|row| (row.0, row.1)).collect())
 }
 
-/// Takes jobs away whose rows are locked.
+/// Deletes jobs whose rows are locked, with their firings and log.
 async fn forget(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: [&str; 3] = [
         "delete from schedule.jobs t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)

@@ -1,31 +1,23 @@
-//! How many jobs a tenant has, and when the next is due.
+//! Number of a tenant's jobs, by state.
 
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
 use crate::{Error, Jobs};
 
-/// How a tenant's jobs stand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them, those that are done included.
+    /// All jobs, including those that are done.
     pub all: u64,
-    /// Those that are to run.
     pub active: u64,
-    /// Those that run now.
     pub running: u64,
-    /// When the next is due.
+    /// Time at which the next job is due.
     pub next: Option<Timestamp>,
-    /// Which one that is, by its name; empty if none is.
+    /// Name of the job that is due next; empty if none is.
     pub next_name: String,
 }
 
 impl Jobs {
-    /// Counts a tenant's jobs.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
         const SQL: &str = "
             select count(*), count(*) filter (where state = 'active'),

@@ -1,4 +1,4 @@
-//! What is decided of slots that have come, and how it is written in a few statements.
+//! Decisions about due slots, written in a few statements for many jobs.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -15,18 +15,18 @@ use crate::{
     row::word,
 };
 
-/// The class of slots that were not made up for.
+/// Error class of slots that were missed and are not made up for.
 const MISSED: &str = "missed";
-/// The class of slots that came while an earlier one ran.
+/// Error class of slots that came while an earlier firing ran.
 const OVERLAP: &str = "overlap";
-/// The class of a schedule that can no longer be followed.
+/// Error class of a schedule that can no longer be followed.
 const UNPLANNABLE: &str = "unplannable";
 
-/// How many firings of a job may wait for the end of the one that runs; more are skipped.
+/// Maximum firings of a job that wait for the running one; further slots are skipped.
 const MOST_WAITING: i64 = 100;
 
-/// A job that is due: tenant, job, kind, spec, slot, overlap, whether it runs, how many
-/// firings wait for that to end, lines, the time.
+/// Due job: tenant, job, kind, spec, slot, overlap, whether a firing runs, number of waiting
+/// firings, number of log lines, database time.
 pub(crate) type DueRow = (
     Uuid,
     Uuid,
@@ -40,7 +40,7 @@ pub(crate) type DueRow = (
     jiff_sqlx::Timestamp,
 );
 
-/// What was decided of many jobs, to be written in a few statements.
+/// Decisions for many jobs, collected to be written in a few statements.
 #[derive(Default)]
 pub(crate) struct Decided {
     firings: Vec<NewFiring>,
@@ -54,7 +54,7 @@ struct NewFiring {
     kind: JobKind,
     slot: Slot,
     at: jiff::Timestamp,
-    /// Whether it goes out at once, or waits for the end of the one before.
+    /// Whether the firing is handed out now; otherwise it waits for the end of the one before.
     handed: bool,
 }
 
@@ -67,21 +67,20 @@ struct Advanced {
     due: Option<jiff_sqlx::Timestamp>,
     state: JobState,
     logged: i64,
-    /// How its last line says that it went, and why.
+    /// Outcome and class of the last log line.
     last: Option<(Outcome, &'static str)>,
     running: Option<String>,
 }
 
-/// When firings go out.
+/// Order in which a job's new firings are handed out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// All at once.
     All,
-    /// The first at once, the others one after another.
+    /// The first now, the others one after another.
     First,
-    /// One after another, once the one that runs has ended.
+    /// One after another, once the running one has ended.
     Later,
-    /// Not at all.
+    /// Not at all: the slots are skipped.
     Never,
 }
 
@@ -156,7 +155,7 @@ impl Decided {
         job.due = planned.next.map(|next| next.due.into());
     }
 
-    /// Notes slots of which nothing becomes.
+    /// Adds a log line for slots that do not fire.
     fn line(&mut self, job: &mut Advanced, outcome: Outcome, class: &'static str, slots: Missed) {
         job.logged += 1;
         job.last = Some((outcome, class));
@@ -200,7 +199,8 @@ impl Decided {
         let logged: Vec<_> =
             self.jobs.iter().map(|job| (job.tenant, job.job, job.logged)).collect();
         log::prune(conn, &logged).await?;
-        // Of some the first slot had been caught up with already: the next one's turn has come.
+        // If the first slot had been backfilled already, the next firing is not waiting for
+        // anything: wake it.
         let out: HashSet<_> =
             handed.iter().map(|one| (one.id.tenant.as_uuid(), one.id.job.as_uuid())).collect();
         let queued = self.firings.iter().filter(|firing| !firing.handed);
@@ -213,7 +213,7 @@ impl Decided {
 
     fn mark_running(&mut self, handed: &[Firing]) {
         let mut next = handed.iter().peekable();
-        // Both are in the order of the jobs.
+        // Firings and jobs have the same order.
         for job in &mut self.jobs {
             while let Some(firing) = next.next_if(|firing| same(firing, (job.tenant, job.job))) {
                 if job.overlap != Overlap::Allow {
@@ -228,7 +228,7 @@ fn same(firing: &Firing, (tenant, job): (Uuid, Uuid)) -> bool {
     firing.id.job.as_uuid() == job && firing.id.tenant.as_uuid() == tenant
 }
 
-/// Records firings, and says which of them are new.
+/// Inserts firings. Returns those that are new.
 async fn insert(
     conn: &mut PgConnection,
     firings: &[NewFiring],
@@ -259,7 +259,7 @@ async fn insert(
     Ok(rows.into_iter().collect())
 }
 
-/// Moves jobs on to their next slots.
+/// Writes the next slots of jobs.
 async fn advance(
     conn: &mut PgConnection,
     jobs: &[Advanced],

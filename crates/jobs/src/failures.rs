@@ -1,5 +1,5 @@
-//! Reminders that failed: who runs the platform reads of it in the log, and whoever listens to the
-//! tenant's events hears of it (spec REM-010).
+//! Failed reminders: reported to operators in the log and to the tenant's event subscribers (spec
+//! REM-010).
 
 use serde_json::{Value, json};
 use sqlx::{PgConnection, types::Json};
@@ -8,19 +8,17 @@ use uuid::Uuid;
 
 use crate::{Error, FiringRef, close::Closing, log::column};
 
-/// The family of the events.
+/// Family of the published events.
 const FAMILY: &str = "reminders";
-/// What happened.
+/// Name of the published event.
 const FAILED: &str = "reminder.failed";
 
-/// A reminder's firing that ended in an error.
 pub(crate) struct Failure {
     firing: FiringRef,
-    /// The conversation that it was for; none, if it never got there.
+    /// Session of the reminder; `None` if the message never reached one.
     session: Option<Uuid>,
-    /// Why, in a word.
     class: String,
-    /// Whether it is tried again.
+    /// Whether there will be a retry.
     again: bool,
 }
 
@@ -29,7 +27,7 @@ impl Failure {
         Self { firing: one.id, session, class: one.class.clone().unwrap_or_default(), again }
     }
 
-    /// Ids and words; never what it was to remind of.
+    /// Returns ids and the error class; never the reminder's text.
     fn payload(&self) -> Value {
         json!({
             "job": self.firing.job.to_string(),
@@ -40,7 +38,7 @@ impl Failure {
     }
 }
 
-/// Puts events on their way, under the id of no session where none was reached.
+/// Inserts the events into the outbox; the nil session id stands for no session.
 pub(crate) async fn tell(conn: &mut PgConnection, failures: &[Failure]) -> Result<(), Error> {
     const SQL: &str = "
         insert into session.events (tenant_id, family, session_id, name, payload)
@@ -61,7 +59,7 @@ pub(crate) async fn tell(conn: &mut PgConnection, failures: &[Failure]) -> Resul
     Ok(())
 }
 
-/// Says so in the log, once it is on record.
+/// Logs the failures; called after the commit.
 pub(crate) fn warn(failures: &[Failure]) {
     for Failure { firing, class, again, .. } in failures {
         let (tenant, job) = (firing.tenant, firing.job);

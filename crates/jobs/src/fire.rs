@@ -1,4 +1,4 @@
-//! Firings that somebody asks for: one now, or slots that are past.
+//! Firings on request: one now, or a backfill of past slots.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{JobId, TenantId};
@@ -12,37 +12,35 @@ use crate::{
     log::{KEPT, column},
 };
 
-/// When a job that is asked for runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Only if it is due.
     Due,
-    /// Now.
     Force,
 }
 
-/// What became of asking for a job.
+/// Outcome of a request to run a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ran {
-    /// There is a firing; a scheduler hands it out.
+    /// The firing exists; a scheduler will hand it out.
     Fired(FiringRef),
-    /// It is due: a scheduler is about to claim it.
+    /// The job is due; a scheduler will claim it by itself.
     Due,
-    /// Nothing was done, for a reason.
+    /// The job does not run; the text says why.
     Skipped(&'static str),
 }
 
-/// The most slots that may be caught up with at once.
+/// Maximum slots in one backfill.
 const MOST_SLOTS: usize = 1000;
 
 impl Jobs {
-    /// Asks for a job now, whether or not it is switched on. The same `request` asks once.
+    /// Requests a run now, whether or not the job is enabled. The same `request` id creates one
+    /// firing.
     ///
-    /// One that runs already and skips what overlaps is skipped; one that queues it waits.
+    /// If the job is running, overlap `skip` skips the request and overlap `queue` queues it.
     ///
     /// # Errors
     ///
-    /// If there is no such job, or the database does not answer.
+    /// [`Error::NotFound`].
     pub async fn run_now(
         &self,
         tenant: TenantId,
@@ -74,15 +72,15 @@ impl Jobs {
         Ok(ran)
     }
 
-    /// Fires slots that are past and of which nothing became, and says how many that are.
+    /// Creates firings for past slots that have none. Returns how many are new.
     ///
-    /// They run one after another unless the job may overlap; those of a job that is switched off
-    /// once it is resumed. Of slots from before its log begins nobody knows what became.
+    /// They run one after another unless the job allows overlap; those of a paused job run once it
+    /// is resumed. For slots before the job's log begins it is not known whether they ran.
     ///
     /// # Errors
     ///
-    /// [`Error::FutureSlot`], [`Error::ForgottenSlot`], [`Error::TooManySlots`]; if there is no such
-    /// job, or the database does not answer.
+    /// [`Error::FutureSlot`], [`Error::ForgottenSlot`], [`Error::TooManySlots`],
+    /// [`Error::NotFound`].
     pub async fn backfill(
         &self,
         tenant: TenantId,
@@ -116,7 +114,7 @@ impl Jobs {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Now,
-    /// At the end of the one that runs.
+    /// After the running firing.
     Later,
 }
 
@@ -133,9 +131,9 @@ async fn is_there(tx: &mut TenantTx, job: JobId, slot: Slot) -> Result<bool, Err
         .await?)
 }
 
-/// Since when a job's log has all slots; `None` if it has all there were.
+/// Returns the time since which a job's log is complete; `None` if nothing was pruned.
 async fn known_since(tx: &mut TenantTx, job: JobId) -> Result<Option<Timestamp>, Error> {
-    // What was forgotten had ended by then, and its slot had come before that.
+    // A pruned firing had finished by this time, so its slot was earlier.
     const SQL: &str = "
         select r.finished_at from schedule.jobs j
         join schedule.runs r on r.job_id = j.job_id and r.tenant_id = j.tenant_id
@@ -151,7 +149,7 @@ async fn known_since(tx: &mut TenantTx, job: JobId) -> Result<Option<Timestamp>,
     Ok(since.map(jiff_sqlx::Timestamp::to_jiff))
 }
 
-/// Records firings of a job that is locked, and says how many are new.
+/// Inserts firings of a locked job. Returns how many are new.
 async fn insert(
     tx: &mut TenantTx,
     job: JobId,

@@ -1,11 +1,11 @@
-//! What is written of firings whose jobs are locked.
+//! Writes to firings whose jobs are locked.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{Error, Slot, close::Closing, log::column};
 
-/// A firing that was closed: its place among those given, from 1; its time, origin, run and session.
+/// Closed firing: index in the input, from 1; slot time, origin, run and session.
 pub(crate) type ClosedRow = (i64, jiff_sqlx::Timestamp, String, Option<Uuid>, Option<Uuid>);
 
 pub(crate) async fn close(
@@ -38,10 +38,9 @@ pub(crate) async fn close(
     Ok(rows)
 }
 
-/// A firing to come: of which job, which, and after how many seconds.
+/// Retry of a firing: tenant, job, slot and delay in seconds.
 pub(crate) type Retry = (Uuid, Uuid, Slot, i32);
 
-/// Records firings that try again what failed.
 pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.firings (tenant_id, job_id, slot, slot_at, origin, offer_at)
@@ -69,7 +68,7 @@ pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<
     Ok(())
 }
 
-/// Lets all that waits of a job that was switched off be handed out, and says of how many that is.
+/// Makes all pending firings of a resumed job available. Returns how many.
 pub(crate) async fn release(
     conn: &mut PgConnection,
     tenant: Uuid,
@@ -81,7 +80,7 @@ pub(crate) async fn release(
     Ok(sqlx::query(SQL).bind(tenant).bind(job).execute(conn).await?.rows_affected())
 }
 
-/// Lets the oldest firing that waits for its turn be handed out, of each of these jobs.
+/// Makes the oldest waiting firing of each job available.
 pub(crate) async fn wake(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: &str = "
         update schedule.firings f set offer_at = clock_timestamp()

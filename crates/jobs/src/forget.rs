@@ -1,4 +1,4 @@
-//! Taking jobs away, with their firings and their log.
+//! Deletion of jobs with their firings and log.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{JobId, TenantId};
@@ -6,13 +6,9 @@ use holdfast_types::{JobId, TenantId};
 use crate::{Error, Jobs};
 
 impl Jobs {
-    /// Takes a job away, with its firings and its log, and says whether it was there.
+    /// Deletes a job with its firings and its log. Returns whether it existed.
     ///
-    /// What was delivered goes on; what was not is delivered no more.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// A turn that was started by a delivered firing continues; undelivered firings are dropped.
     pub async fn remove(&self, tenant: TenantId, job: JobId) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let was_there = forget(&mut tx, job).await?;
@@ -22,8 +18,8 @@ impl Jobs {
 }
 
 pub(crate) async fn forget(tx: &mut TenantTx, job: JobId) -> Result<bool, Error> {
-    // The job first, in a statement of its own: a claim that is deciding its slots is waited for,
-    // and the next statements see what it wrote.
+    // The job first, in a statement of its own: this waits for a claim that is deciding the job's
+    // slots, and the next statements see what that claim wrote.
     const JOB: &str = "delete from schedule.jobs where tenant_id = $1 and job_id = $2";
     const REST: [&str; 2] = [
         "delete from schedule.firings where tenant_id = $1 and job_id = $2",

@@ -1,15 +1,15 @@
-//! Heartbeats: the one job of each agent that has something to look at, and what came of the last
-//! ones (decision 0032).
+//! Heartbeat jobs: one for each agent that has something to check, with the log of its last
+//! heartbeats (decision 0032).
 //!
-//! An agent whose `HEARTBEAT.md` says nothing has no job, or one that is switched off: nothing is
-//! due, and nothing is written. A change of the file or of the settings leaves a *mark*, in the
-//! transaction of the change; a scheduler takes marks up and sees to the job.
+//! An agent with an empty `HEARTBEAT.md` has no job, or a paused one: nothing is due and nothing is
+//! written. A change of the file or of the settings sets a *mark* in its own transaction; a
+//! scheduler takes marks and updates the job.
 //!
 //! ## What can go wrong
 //!
-//! The file changes while a scheduler looks at it. The mark's version then differs from the one
-//! that was taken up, so the mark stays, and is taken up again; nobody else takes it up meanwhile,
-//! so that what was seen first is not written last.
+//! The file changes while a scheduler reads it. The mark's version then differs from the one that
+//! was taken, so the mark stays and is taken again later. No other scheduler takes it meanwhile, so
+//! older settings cannot overwrite newer ones.
 
 use std::time::Duration;
 
@@ -27,74 +27,65 @@ use crate::{
     Overlap, Spec, row::firing_ref,
 };
 
-/// How long a mark that was taken up is left alone.
+/// Time for which a taken mark is not offered to other schedulers.
 const HELD: Duration = Duration::from_secs(30);
 
-/// How many events of an agent are kept.
+/// Number of heartbeat events kept per agent.
 const KEPT: i64 = 100;
 
-/// The longest reason of an event, in characters.
+/// Maximum characters of an event's reason.
 const LONGEST_REASON: usize = 1000;
 
-/// An agent whose heartbeat is to be looked at anew.
+/// Agent whose heartbeat job must be updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatMark {
-    /// Whose.
     pub tenant: TenantId,
-    /// Which.
     pub agent: AgentId,
-    /// As it was when it was taken up.
+    /// Version at the time the mark was taken.
     pub version: i64,
 }
 
-/// A heartbeat that was delivered and has not ended.
+/// Heartbeat that was delivered and has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beating {
-    /// Its firing.
     pub firing: FiringRef,
-    /// How long ago it was delivered, by the database's clock: the replica's may be any.
+    /// Time since the delivery, by the database's clock; a replica's own clock may be wrong.
     pub took: Duration,
-    /// The database's time.
     pub now: Timestamp,
 }
 
-/// What came of a heartbeat, to be noted.
 #[derive(Debug, Clone, Copy)]
 pub struct NewHeartbeatLine<'a> {
-    /// Its firing; it is noted once.
+    /// Firing of the heartbeat; stored once per firing.
     pub firing: &'a FiringRef,
-    /// Whose heart.
     pub agent: AgentId,
-    /// What came of it.
     pub event: &'a HeartbeatEvent,
-    /// The turn that it became.
+    /// Run of the heartbeat's turn, if there was one.
     pub run: Option<RunId>,
 }
 
-/// What came of a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatLine {
-    /// Its number; it grows.
+    /// Number of the entry; grows with each.
     pub n: i64,
-    /// What came of it.
     pub event: HeartbeatEvent,
-    /// The turn that it became.
+    /// Run of the heartbeat's turn, if there was one.
     pub run: Option<RunId>,
 }
 
-/// The id of an agent's heartbeat: an agent has one.
+/// Returns the job id of an agent's heartbeat. Each agent has one.
 #[must_use]
 pub fn heartbeat_job(agent: AgentId) -> JobId {
     JobId::from(agent.as_uuid())
 }
 
 impl Jobs {
-    /// Sees to it that an agent's heart beats as its settings say, or does not, and says whether
-    /// anything was changed.
+    /// Adds, updates or pauses an agent's heartbeat job to match its settings. Returns whether
+    /// anything changed.
     ///
     /// # Errors
     ///
-    /// [`Error::Changed`] if somebody else changed it at the same moment: look again.
+    /// [`Error::Changed`] if the job was changed at the same time: read the settings again.
     pub async fn keep_heartbeat(
         &self,
         tenant: TenantId,
@@ -157,11 +148,7 @@ impl Jobs {
         Ok(true)
     }
 
-    /// The job of an agent's heartbeat; `None` if it never had anything to look at.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the agent's heartbeat job; `None` if it never had one.
     pub async fn heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<Option<Job>, Error> {
         match self.get(tenant, heartbeat_job(agent)).await {
             Ok(job) => Ok(Some(job)),
@@ -170,11 +157,7 @@ impl Jobs {
         }
     }
 
-    /// Has an agent's heartbeat looked at anew.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Sets the mark that makes a scheduler update the agent's heartbeat job.
     pub async fn mark_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
         const SQL: &str = "
             insert into schedule.heartbeat_marks as m (tenant_id, agent_id) values ($1, $2)
@@ -186,11 +169,7 @@ impl Jobs {
         Ok(tx.commit().await?)
     }
 
-    /// Takes up to `limit` marks up, whoever's they are. If there are none, nothing is written.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Takes up to `limit` marks, of all tenants. If there are none, nothing is written.
     pub async fn heartbeat_marks(&self, limit: u32) -> Result<Vec<HeartbeatMark>, Error> {
         const SQL: &str = "
             with due as materialized (
@@ -218,11 +197,11 @@ impl Jobs {
         Ok(rows.into_iter().map(mark).collect())
     }
 
-    /// Takes a mark away that was seen to; one that was set again meanwhile stays.
+    /// Deletes a processed mark. A mark that was set again meanwhile stays and becomes available.
     ///
     /// # Errors
     ///
-    /// If the database does not answer: it is then taken up again.
+    /// If the database fails; the mark is then taken again later.
     pub async fn unmark_heartbeat(&self, mark: &HeartbeatMark) -> Result<(), Error> {
         const SQL: &str = "
             with gone as (
@@ -242,11 +221,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Heartbeats that were delivered and have not ended, whoever's they are, the oldest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns delivered heartbeats that have not ended, of all tenants, oldest first.
     pub async fn beating(&self, limit: u32) -> Result<Vec<Beating>, Error> {
         const SQL: &str = "
             select f.tenant_id, f.job_id, f.slot,
@@ -268,11 +243,7 @@ impl Jobs {
         rows.into_iter().map(beating).collect()
     }
 
-    /// Notes what came of a heartbeat, and says whether that is new. The last hundred are kept.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Stores a heartbeat's result. Returns whether it is new. The last 100 are kept.
     pub async fn note_heartbeat(&self, line: NewHeartbeatLine<'_>) -> Result<bool, Error> {
         const NOTE: &str = "
             insert into schedule.heartbeat_events
@@ -317,11 +288,11 @@ impl Jobs {
         Ok(new == 1)
     }
 
-    /// What came of an agent's last heartbeats, the newest first.
+    /// Returns the results of an agent's last heartbeats, newest first.
     ///
     /// # Errors
     ///
-    /// If the database does not answer, or what is stored is not what this version can read.
+    /// [`Error::Corrupt`] if a stored result cannot be read.
     pub async fn heartbeat_lines(
         &self,
         tenant: TenantId,
@@ -346,11 +317,7 @@ impl Jobs {
         rows.into_iter().map(line).collect()
     }
 
-    /// Takes an agent's heartbeat away, with what came of it: the agent is gone.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Deletes a deleted agent's heartbeat job and results.
     pub async fn forget_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
         const SQL: &str =
             "delete from schedule.heartbeat_events where agent_id = $2 and tenant_id = $1";
@@ -366,7 +333,7 @@ fn settings(config: &HeartbeatConfig) -> serde_json::Value {
     serde_json::to_value(config).unwrap_or_default()
 }
 
-/// Without what the database cannot hold, and no longer than it may be.
+/// Removes NUL, which Postgres cannot store, and truncates.
 fn short(text: &str, most: usize) -> String {
     text.chars().filter(|c| *c != '\0').take(most).collect()
 }
@@ -422,7 +389,7 @@ fn line(row: LineRow) -> Result<HeartbeatLine, Error> {
 }
 
 impl Error {
-    /// Whether it is the tenant's to see to, and trying again is of no use.
+    /// Returns whether the tenant has to act and a retry is useless.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         use holdfast_types::Fault as _;

@@ -1,4 +1,4 @@
-//! The store's face: one value over the database, with a method for each verb.
+//! Job store: one value over the database, with a method for each operation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,17 +8,16 @@ use jiff::Timestamp;
 
 use crate::{Error, Planner, row::JobRow};
 
-/// How long a firing that was handed out may take to be delivered before it is handed out again.
+/// Time to deliver a firing that was handed out; after that it is handed out again.
 pub const HANDOVER: Duration = Duration::from_secs(30);
 
-/// How many jobs there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In a tenant, those that are done and heartbeats left out.
+    /// Jobs of a tenant, without heartbeats and those that are done.
     pub tenant: i64,
-    /// Of a user, those that are done left out.
+    /// Jobs of a user, without those that are done.
     pub owner: i64,
-    /// Reminders of a user, those that are done left out.
+    /// Reminders of a user, without those that are done.
     pub reminders: i64,
 }
 
@@ -28,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// Jobs over a database. Cloning shares it.
+/// Job store. Clones share the connection pools.
 #[derive(Debug, Clone)]
 pub struct Jobs {
     pub(crate) pools: Pools,
@@ -38,26 +37,24 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Jobs over these pools, whose schedules this planner knows.
     #[must_use]
     pub fn new(pools: Pools, planner: Arc<dyn Planner>) -> Self {
         Self { pools, planner, limits: Limits::default(), handover: HANDOVER }
     }
 
-    /// The same with other limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// The same with so much time to deliver a firing, instead of [`HANDOVER`].
+    /// Sets the time to deliver a firing, instead of [`HANDOVER`].
     #[must_use]
     pub fn with_handover(self, handover: Duration) -> Self {
         Self { handover, ..self }
     }
 }
 
-/// A job's row, locked. It is what its firings are decided under.
+/// Locks a job's row. All decisions about a job's firings are made under this lock.
 pub(crate) async fn lock(tx: &mut TenantTx, job: JobId) -> Result<JobRow, Error> {
     const SQL: &str = crate::row::job!("job_id = $2 for update");
 
@@ -70,7 +67,6 @@ pub(crate) async fn lock(tx: &mut TenantTx, job: JobId) -> Result<JobRow, Error>
     row.ok_or_else(|| Error::not_found(job))
 }
 
-/// The database's time.
 pub(crate) async fn now(tx: &mut TenantTx) -> Result<Timestamp, Error> {
     let now: jiff_sqlx::Timestamp =
         sqlx::query_scalar("select clock_timestamp()").fetch_one(tx.conn()).await?;

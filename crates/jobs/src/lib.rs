@@ -1,10 +1,10 @@
-//! Jobs: what is to be done at its time, and the record that it was done once.
+//! Job store: what is to be done at which time, and the record that it was done once.
 //!
-//! [`Jobs`] owns the Postgres schema `schedule` and is the only way to it. When
-//! a job's next slot is, and what becomes of slots that were missed, says a
-//! [`Planner`]; this crate keeps what it says. The product's planner is [`Calendar`].
+//! [`Jobs`] owns the Postgres schema `schedule` and is the only access to it. A [`Planner`]
+//! computes the next slot of a job and decides about missed slots; this crate stores the results.
+//! The production planner is [`Calendar`].
 //!
-//! | verb | who calls it | file |
+//! | operation | caller | file |
 //! |---|---|---|
 //! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
 //! | get, find, list, runs | gateway, tools | `read.rs` |
@@ -14,20 +14,20 @@
 //! | out, queued, answered | scheduler | `out.rs`, `queued.rs`, `arrive.rs` |
 //! | sweep, sweep in turn, forget | scheduler | `sweep.rs` |
 //!
-//! A slot's way: **claim** decides it, in one transaction with the job's next
-//! slot: it is skipped, with a line in the log, or becomes a firing. Whoever is
-//! handed the firing delivers it under [`FiringRef::idem_key`] and says so. One
-//! that nobody says anything of is handed out again by **sweep**.
+//! Life of a slot: **claim** decides it, in one transaction with the job's next slot. The slot is
+//! skipped, with a line in the log, or becomes a firing. The scheduler that is handed the firing
+//! delivers it under [`FiringRef::idem_key`] and reports that. **Sweep** hands out again every
+//! firing that is not reported in time.
 //!
-//! Locks are taken in one order: rows of `jobs`, by id, then firings. Only the
-//! database's clock is asked.
+//! Locks are taken in one order: rows of `jobs`, by id, then firings. All times come from the
+//! database's clock.
 //!
 //! ## What can go wrong
 //!
-//! A scheduler that was paused for longer than its lease delivers a firing that
-//! was handed to another. Both use the same key, so it arrives once; and both
-//! say that it is delivered, which the second time changes nothing. What it
-//! *refuses* counts only while the firing is its own ([`Firing::attempt`]).
+//! A scheduler that was paused for longer than its hold delivers a firing that was handed to
+//! another one. Both use the same key, so the message arrives once; both report the delivery, and
+//! the second report changes nothing. A *refusal* counts only from the current holder
+//! ([`Firing::attempt`]).
 
 mod add;
 mod arrive;

@@ -1,11 +1,11 @@
-//! A job's log: a line for each firing that ended, and for slots that were skipped.
+//! Log of a job: one line for each firing that ended and for skipped slots.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{Error, Origin, Outcome};
 
-/// How many lines of a job are kept.
+/// Number of log lines kept per job.
 pub const KEPT: i64 = 100;
 
 pub(crate) struct Line {
@@ -23,7 +23,7 @@ pub(crate) struct Line {
     pub run: Option<Uuid>,
 }
 
-/// Writes lines, of jobs whose rows are locked.
+/// Inserts lines; the jobs' rows must be locked.
 pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.runs
@@ -54,8 +54,8 @@ pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(),
     Ok(())
 }
 
-/// Forgets lines past the last [`KEPT`], and their firings. `newest` has tenants, jobs, and the
-/// number of each job's last line.
+/// Deletes lines beyond the last [`KEPT`], and their firings. `newest` has tenant, job and number
+/// of the last line.
 pub(crate) async fn prune(
     conn: &mut PgConnection,
     newest: &[(Uuid, Uuid, i64)],
@@ -85,12 +85,12 @@ pub(crate) async fn prune(
     Ok(())
 }
 
-/// One field of many, for an array.
+/// Collects one field of all rows, for an array parameter.
 pub(crate) fn column<T, U>(rows: &[T], of: impl Fn(&T) -> U) -> Vec<U> {
     rows.iter().map(of).collect()
 }
 
-/// A class as the log takes it: it may come from a library's text.
+/// Restricts a class to the characters of the log's format; its text may come from a library.
 pub(crate) fn class(text: &str) -> String {
     let clean = |c: char| match c.to_ascii_lowercase() {
         c @ ('a'..='z' | '0'..='9' | '_' | '.' | '-') => c,

@@ -1,4 +1,4 @@
-//! What jobs, firings and their log are.
+//! Types of jobs, firings and log lines.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{FiringRef, Slot};
 
-/// An enum that is stored as a word of each case.
+/// Defines an enum that is stored as one word per case.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -18,10 +18,8 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$case),+];
 
-            /// Its word.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -29,7 +27,7 @@ macro_rules! words {
                 }
             }
 
-            /// What a word means; `None` if it is not one of them.
+            /// Returns the case of a word; `None` if it is unknown.
             #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|case| case.as_str() == word)
@@ -39,90 +37,80 @@ macro_rules! words {
 }
 
 words!(
-    /// What sort of thing a job is.
     JobKind {
-        /// An expression in a time zone.
+        /// Cron expression in a time zone.
         Cron = "cron",
-        /// An interval from an anchor.
+        /// Interval from an anchor.
         Every = "every",
-        /// Once.
+        /// One time.
         At = "at",
-        /// An agent's look at what there is to do.
+        /// Regular check by an agent whether anything needs doing.
         Heartbeat = "heartbeat",
-        /// A user's reminder.
         Reminder = "reminder",
-        /// A wake-up that asks no model.
+        /// Wake-up without a model call.
         Timer = "timer",
     }
 );
 
 words!(
-    /// Whether a job fires.
     JobState {
-        /// It does.
         Active = "active",
-        /// Somebody switched it off.
+        /// Paused by a user.
         Paused = "paused",
-        /// It has no slot left.
+        /// No slot left.
         Done = "done",
-        /// Its schedule can no longer be followed.
+        /// The schedule can no longer be followed.
         Broken = "broken",
     }
 );
 
 words!(
-    /// What becomes of a slot that comes while an earlier one runs.
+    /// Handling of a slot that comes while an earlier firing runs.
     Overlap {
-        /// It is skipped.
+        /// The slot is skipped.
         Skip = "skip",
-        /// It waits for the other's end.
+        /// The slot waits for the end of the earlier one.
         Queue = "queue",
-        /// It runs beside it.
+        /// Both run.
         Allow = "allow",
     }
 );
 
 words!(
-    /// Why there is a firing.
+    /// Reason for a firing.
     Origin {
-        /// Its time came.
+        /// The slot's time came.
         Due = "due",
-        /// Somebody asked for it.
+        /// A run was requested.
         Forced = "forced",
-        /// Somebody asked for a slot that is past.
+        /// A past slot was requested.
         Backfill = "backfill",
-        /// The first try of something that has only one slot failed.
+        /// An earlier try failed and no slot is left.
         Retry = "retry",
     }
 );
 
 words!(
-    /// How far a firing is.
     FiringState {
-        /// It is to be delivered.
+        /// Not delivered yet.
         Pending = "pending",
-        /// It was, and runs.
+        /// Delivered and running.
         Delivered = "delivered",
-        /// It has run.
         Done = "done",
-        /// It could not be delivered.
         Refused = "refused",
     }
 );
 
 words!(
-    /// How a run went.
     Outcome {
-        /// Well.
         Ok = "ok",
-        /// Not.
         Error = "error",
         /// Nothing was done.
         Skipped = "skipped",
     }
 );
 
-/// Whether a job of a kind may have a schedule.
+/// Returns whether a job of a kind may have a schedule.
 pub(crate) fn fits(kind: JobKind, schedule: &holdfast_schedule::Schedule) -> bool {
     match kind {
         JobKind::Cron | JobKind::Every | JobKind::At => kind == JobKind::of(schedule),
@@ -132,139 +120,106 @@ pub(crate) fn fits(kind: JobKind, schedule: &holdfast_schedule::Schedule) -> boo
     }
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Whose.
     pub tenant: TenantId,
-    /// Its id.
     pub id: JobId,
-    /// What its maker calls it.
+    /// Name given by the creator.
     pub external_id: String,
-    /// The eight letters and digits by which people call it.
+    /// Eight letters and digits that identify the job to users.
     pub short_id: String,
-    /// Its kind.
     pub kind: JobKind,
-    /// Who does it.
     pub agent: AgentId,
-    /// The user whose it is; `None` is the tenant's own.
+    /// User that owns the job; `None` means the tenant.
     pub owner: Option<String>,
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub description: String,
-    /// When, as the kind says it.
+    /// Schedule as the kind defines it.
     pub spec: Value,
-    /// What is done then.
     pub payload: Value,
     /// `main` or `isolated`.
     pub session_target: Option<String>,
     /// `now` or `next-heartbeat`.
     pub wake_mode: Option<String>,
-    /// How an isolated run tells the main session of its end.
+    /// How an isolated run reports its end to the main session.
     pub isolation: Option<Value>,
-    /// What becomes of a slot that comes while an earlier one runs.
     pub overlap: Overlap,
-    /// Whether it goes once it has done well and has no slot left.
+    /// Whether the job is deleted after a successful run if no slot is left.
     pub delete_after_run: bool,
-    /// Whether it fires.
     pub state: JobState,
-    /// Its next slot.
     pub next_slot: Option<Timestamp>,
-    /// When that is due: later than the slot by a jitter, or after errors.
+    /// Due time of the next slot: the slot plus jitter, or later after errors.
     pub next_due: Option<Timestamp>,
-    /// What runs.
     pub running: Option<Running>,
-    /// Errors one after another.
     pub errors: i32,
-    /// How it went last.
     pub last: Option<LastRun>,
-    /// Grows with each change that somebody made.
+    /// Grows with each change that a caller makes.
     pub version: i64,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it last changed.
     pub updated_at: Timestamp,
 }
 
-/// A firing that is out, or runs.
+/// Firing that was handed out or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Running {
-    /// Which one.
     pub slot: Slot,
-    /// Until when it counts as running if nothing is heard of it.
+    /// Time at which the firing stops to count as running unless it is extended.
     pub until: Timestamp,
 }
 
-/// How a job went last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastRun {
-    /// When it ended.
     pub at: Timestamp,
-    /// How.
     pub outcome: Outcome,
-    /// What was wrong, in a word.
+    /// Error class; `None` if there was no error.
     pub class: Option<String>,
-    /// How long it took.
     pub took: Option<Duration>,
 }
 
-/// A firing that was handed out: deliver it, and say so.
+/// Firing that was handed out: deliver it and report the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Firing {
-    /// Which one.
     pub id: FiringRef,
-    /// What sort of job it is.
     pub kind: JobKind,
-    /// Why there is one.
     pub origin: Origin,
-    /// The time of its slot; of one that was asked for, when it was.
+    /// Time of the slot; for a requested firing, time of the request.
     pub at: Timestamp,
-    /// How often it was handed out, this time included. It is the fence of a refusal.
+    /// Number of times the firing was handed out, including this one. Fence for refusals.
     pub attempt: i32,
-    /// How many of those who delivered it were never heard of again ([`Jobs::begun`](crate::Jobs::begun)).
+    /// Number of holders that disappeared during delivery ([`Jobs::begun`](crate::Jobs::begun)).
     pub lost: i32,
 }
 
-/// A firing as it stands.
+/// Current state of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FiringView {
-    /// Which one.
     pub id: FiringRef,
-    /// Why there is one.
     pub origin: Origin,
-    /// How far it is.
     pub state: FiringState,
-    /// How often it was handed out.
+    /// Number of times the firing was handed out.
     pub attempts: i32,
-    /// What it became.
     pub run: Option<RunId>,
 }
 
-/// A line of a job's log.
+/// Line of a job's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLine {
-    /// Its number, from 1; it grows.
+    /// Number of the line within the job, from 1.
     pub n: i64,
-    /// Which firing; `None` for slots that were skipped.
+    /// Slot of the firing; `None` for skipped slots.
     pub slot: Option<Slot>,
-    /// Its time, or the first of those that were skipped.
+    /// Time of the slot, or of the first skipped slot.
     pub at: Timestamp,
-    /// The same, or the last of those that were skipped.
+    /// Time of the slot, or of the last skipped slot.
     pub last: Timestamp,
-    /// How many slots it stands for, if anybody counted them.
+    /// Number of slots that the line covers; `None` if they were not counted.
     pub slots: Option<i32>,
-    /// Why there was a firing.
     pub origin: Origin,
-    /// How it went.
     pub outcome: Outcome,
-    /// What was wrong, or why nothing was done, in a word.
+    /// Class of the error or reason for skipping.
     pub class: Option<String>,
-    /// How long it took.
     pub took: Option<Duration>,
-    /// What it became.
     pub run: Option<RunId>,
-    /// When it ended.
     pub finished_at: Timestamp,
 }
 

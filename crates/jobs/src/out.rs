@@ -1,4 +1,4 @@
-//! Firings that are out: delivered as a message, and not known to have ended.
+//! Delivered firings that are not known to have ended.
 
 use std::time::Duration;
 
@@ -7,37 +7,30 @@ use uuid::Uuid;
 
 use crate::{Error, FiringRef, Jobs, row::firing_ref};
 
-/// A firing that is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Out {
-    /// Which one.
     pub firing: FiringRef,
-    /// The session whose message it became.
+    /// Session that received the firing as a message.
     pub session: SessionId,
-    /// The message's place there.
     pub seq: i64,
-    /// How long it may still run before it is given up; zero is no longer.
+    /// Remaining time before the firing is given up; zero if it is over.
     pub left: Duration,
-    /// Whether it has ended well only once the answer has arrived.
+    /// Whether success requires that the reply was delivered.
     pub arrives: bool,
-    /// Whether it was answered, and the answer is on its way.
+    /// Whether the turn has ended and the reply is being delivered.
     pub answered: bool,
-    /// How long it may take from when its turn begins, if it has waited for that too long.
+    /// Time limit from the beginning of the turn, for a firing that waited too long for it.
     pub patience: Option<Duration>,
     until: jiff_sqlx::Timestamp,
 }
 
-/// Tenant, job, slot, session, place, until when, how many milliseconds that is from now.
-/// Whether it is to arrive, and is on its way; how many milliseconds it may take once it begins.
+/// Tenant, job, slot, session, seq, deadline, milliseconds to the deadline, `arrives`, `answered`,
+/// milliseconds of the limit from the turn's beginning.
 type Row = (Uuid, Uuid, String, Uuid, i64, jiff_sqlx::Timestamp, i64, bool, bool, Option<i64>);
 
 impl Jobs {
-    /// Up to `limit` firings that are out and whose end is a message's, whosever they are: those
-    /// that are given up first come first. `after` is the last of those that were seen already.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns up to `limit` delivered firings that ended up as a message, of all tenants, earliest
+    /// deadline first. `after` is the last firing of the previous page.
     pub async fn out(&self, after: Option<&Out>, limit: u32) -> Result<Vec<Out>, Error> {
         const SQL: &str = "
             select tenant_id, job_id, slot, session_id, seq, until,

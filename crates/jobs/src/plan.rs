@@ -1,4 +1,4 @@
-//! What the store asks whoever knows schedules: the crate that reads them is plugged in here.
+//! Port to the schedule rules: the store asks a planner for slots.
 
 use holdfast_types::{JobId, TenantId};
 use jiff::Timestamp;
@@ -6,91 +6,84 @@ use serde_json::Value;
 
 use crate::{JobKind, slot::whole};
 
-/// The next slot, and when it is to be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// The time that the schedule says.
+    /// Time given by the schedule.
     pub slot: Timestamp,
-    /// The same, or later by a jitter.
+    /// Time to claim the slot: the slot plus jitter.
     pub due: Timestamp,
 }
 
-/// A job as its planner sees it.
+/// Parts of a job that a planner needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Scheduled<'a> {
-    /// Whose.
     pub tenant: TenantId,
-    /// Which one.
     pub job: JobId,
-    /// Its kind.
     pub kind: JobKind,
-    /// When, as the kind says it.
+    /// Schedule as the kind defines it.
     pub spec: &'a Value,
 }
 
-/// A job whose next slot has come.
+/// Job whose next slot has come.
 #[derive(Debug, Clone, Copy)]
 pub struct Due<'a> {
-    /// The job.
     pub job: Scheduled<'a>,
-    /// Its earliest slot that nothing was decided of yet.
+    /// Earliest slot that is not decided yet.
     pub slot: Timestamp,
-    /// The database's time.
     pub now: Timestamp,
 }
 
-/// Slots that are not made up for.
+/// Missed slots that are not made up for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
-    /// The first of them.
     pub first: Timestamp,
-    /// The last of them.
     pub last: Timestamp,
-    /// How many they are, one at least, if that is known.
+    /// Number of slots, at least 1; `None` if not counted.
     pub count: Option<u32>,
 }
 
-/// What becomes of the slots that have come.
+/// Decision about the slots that have come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
-    /// Those that fire, in their order, 1,000 at most; what is left may come with `next`.
+    /// Slots that fire, in order, at most 1,000; further ones may follow with `next`.
     pub fire: Vec<Timestamp>,
-    /// Those that do not.
     pub missed: Option<Missed>,
-    /// The first slot after all of these, in the future or not; `None` if there is none.
+    /// First slot after all of these, possibly in the past; `None` if there is none.
     pub next: Option<Next>,
 }
 
-/// A schedule that cannot be followed, and why: lower case, no full stop, no text of a user's.
+/// A schedule that cannot be followed. The reason is lower case, has no full stop and contains no
+/// user's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unplannable(pub String);
 
-/// Who knows schedules. Pure: it is called within transactions.
+/// Schedule rules. Implementations must be pure: they are called within transactions.
 pub trait Planner: std::fmt::Debug + Send + Sync {
-    /// The first slot of a job that is made, changed or resumed at `now`; `None` if there is none.
+    /// Returns the first slot of a job that is added, changed or resumed at `now`; `None` if there
+    /// is none.
     ///
     /// # Errors
     ///
-    /// If its schedule is not one.
+    /// If the schedule is invalid.
     fn first(&self, job: Scheduled<'_>, now: Timestamp) -> Result<Option<Next>, Unplannable>;
 
-    /// What becomes of the slots up to now. The earliest must be among those that fire or are
-    /// missed, and `next` must be after all of these.
+    /// Decides about the slots up to now. The earliest must be among those that fire or are missed,
+    /// and `next` must be after all of them.
     ///
     /// # Errors
     ///
-    /// If its schedule is one no more. The job then stops, and says so.
+    /// If the schedule is no longer valid. The job then becomes broken.
     fn plan(&self, due: Due<'_>) -> Result<Planned, Unplannable>;
 }
 
-/// The most slots of a job that may fire at once.
+/// Maximum slots of a job that fire at once.
 const MOST_AT_ONCE: usize = 1000;
 
 impl Planned {
-    /// The same in whole microseconds, if it decides what it was asked to and moves on.
+    /// Rounds to whole microseconds and checks that the plan decides `slot` and moves on.
     ///
-    /// A planner that does not would make the job due for ever, or lose a slot unseen.
+    /// Without the check, a faulty planner would keep a job due for ever or lose a slot.
     pub(crate) fn checked(mut self, slot: Timestamp) -> Result<Self, Unplannable> {
         for time in &mut self.fire {
             *time = whole(*time);

@@ -1,17 +1,14 @@
-//! Firings whose messages wait for a turn to begin: that time is not theirs.
+//! Firings whose messages wait for a turn to begin. The wait does not count against their time
+//! limit.
 
 use std::time::Duration;
 
 use crate::{Error, FiringRef, Jobs, close::lock, log::column};
 
 impl Jobs {
-    /// Notes that firings which have taken as long as they may have not begun yet, and says of how
-    /// many that is. They are looked at again after so long; once they begin, they may take as long
-    /// as when they were delivered first ([`Out::patience`](crate::Out::patience)).
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Extends firings that have used up their time but have not begun. Returns how many. They are
+    /// checked again after `more`; once they begin, they get the time of their first delivery again
+    /// ([`Out::patience`](crate::Out::patience)).
     pub async fn queued(&self, queued: &[FiringRef], more: Duration) -> Result<u64, Error> {
         const SQL: &str = "
             with told as (

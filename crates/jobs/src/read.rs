@@ -1,4 +1,4 @@
-//! Looking at jobs, their firings and their log. Nothing here changes anything.
+//! Read-only queries for jobs, their firings and their log.
 
 use holdfast_types::{AgentId, JobId, RunId, TenantId};
 use sqlx::{Postgres, QueryBuilder};
@@ -9,29 +9,25 @@ use crate::{
     row::{FiringViewRow, JobRow, RunRow, firing_view, job},
 };
 
-/// Which jobs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobFilter {
-    /// Only those that this agent does.
     pub agent: Option<AgentId>,
-    /// Only this user's.
     pub owner: Option<String>,
-    /// Only of this kind.
     pub kind: Option<JobKind>,
-    /// Only those made after this one.
+    /// Only jobs after this id.
     pub after: Option<JobId>,
-    /// At most so many, of 1 to 200.
+    /// Page size, 1 to 200.
     pub limit: u32,
 }
 
 const LONGEST_PAGE: u32 = 200;
 
 impl Jobs {
-    /// One job.
+    /// Returns one job.
     ///
     /// # Errors
     ///
-    /// If there is none of that id in the tenant, or the database does not answer.
+    /// [`Error::NotFound`].
     pub async fn get(&self, tenant: TenantId, id: JobId) -> Result<Job, Error> {
         const SQL: &str = job!("job_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
@@ -44,12 +40,11 @@ impl Jobs {
         row.ok_or_else(|| Error::not_found(id))?.try_into()
     }
 
-    /// The job that a text names: its id, what its maker calls it, or the eight letters and digits
-    /// that lists show. With an `owner`, only of that user.
+    /// Returns the job with this id, external id or short id. With an `owner`, only of that user.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], [`Error::Ambiguous`] if several end so.
+    /// [`Error::NotFound`]; [`Error::Ambiguous`] if several jobs have the short id.
     pub async fn find(
         &self,
         tenant: TenantId,
@@ -87,11 +82,11 @@ impl Jobs {
         Err(Error::not_found(name))
     }
 
-    /// Jobs in the order in which they were made.
+    /// Returns jobs in the order of their creation.
     ///
     /// # Errors
     ///
-    /// If the limit is none, or the database does not answer.
+    /// [`Error::Field`] if the limit is out of range.
     pub async fn list(&self, tenant: TenantId, filter: &JobFilter) -> Result<Vec<Job>, Error> {
         if !(1..=LONGEST_PAGE).contains(&filter.limit) {
             let problem = format!("has 1 to {LONGEST_PAGE} entries, not {}", filter.limit);
@@ -100,7 +95,7 @@ impl Jobs {
         let mut query = QueryBuilder::<Postgres>::new(job!("").trim_end_matches("$1 and "));
         query.push_bind(tenant.as_uuid());
         match (filter.agent, &filter.owner) {
-            // What is selective alone: its index serves the page, and the tenant's does not.
+            // Agent and owner are selective: their index should serve the page, not the tenant's.
             (None, None) => _ = query.push(" and kind <> ''"),
             (agent, owner) => {
                 if let Some(agent) = agent {
@@ -125,11 +120,7 @@ impl Jobs {
         rows.into_iter().map(Job::try_from).collect()
     }
 
-    /// The jobs of these ids that there still are, in no order: what firings are delivered from.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the jobs of these ids that still exist, in no order. Used to deliver firings.
     pub async fn load(&self, tenant: TenantId, ids: &[JobId]) -> Result<Vec<Job>, Error> {
         const SQL: &str = job!("job_id = any($2)");
         let mut tx = self.pools.tenant(tenant).await?;
@@ -138,17 +129,17 @@ impl Jobs {
             .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
             .fetch_all(tx.conn())
             .await?;
-        // Whoever asks goes on with the same connection: one that is undone behind its back
-        // would make another be opened.
+        // Commit rather than roll back in the background: the caller continues on the same
+        // connection, and a pending rollback would make the pool open another.
         tx.commit().await?;
         rows.into_iter().map(Job::try_from).collect()
     }
 
-    /// A job's log, newest first; the last [`KEPT`](crate::KEPT) are kept.
+    /// Returns a job's log, newest first; the last [`KEPT`](crate::KEPT) lines are kept.
     ///
     /// # Errors
     ///
-    /// If there is no such job in the tenant, or the database does not answer.
+    /// [`Error::NotFound`].
     pub async fn runs(
         &self,
         tenant: TenantId,
@@ -173,11 +164,7 @@ impl Jobs {
         rows.into_iter().map(RunLine::try_from).collect()
     }
 
-    /// A firing as it stands; `None` if there is none, or it is past the log's end.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns a firing's state; `None` if it does not exist or was pruned with the log.
     pub async fn firing(&self, firing: &FiringRef) -> Result<Option<FiringView>, Error> {
         const SQL: &str = "
             select tenant_id, job_id, slot, origin, state, attempts, run_id from schedule.firings
@@ -194,11 +181,7 @@ impl Jobs {
         row.map(firing_view).transpose()
     }
 
-    /// The firing that became a run; `None` if the run came from elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the firing that started a run; `None` if the run has another origin.
     pub async fn firing_of(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Reminders of users: set, listed and cancelled in the same way by tools and by programs (spec REM).
+//! Reminders of users: the same operations for tools and for the API (spec REM).
 
 use std::collections::HashMap;
 
@@ -12,49 +12,40 @@ use uuid::Uuid;
 
 use crate::{Error, Job, JobFilter, JobKind, JobState, Jobs, NewJob, Reminder};
 
-/// How many of a user's reminders are looked at.
+/// Page size when all reminders of a user are read.
 const MOST: u32 = 200;
 
-/// A reminder that is asked for.
 #[derive(Debug, Clone)]
 pub struct Remind<'a> {
-    /// Its id, which makes it once however often it is asked for.
+    /// Client-generated id; the same id sets one reminder.
     pub id: JobId,
-    /// Who reminds.
     pub agent: AgentId,
-    /// Whom. From the caller's context, never from what a model wrote.
+    /// User to remind. From the caller's credentials, never from a model's text.
     pub user: &'a str,
-    /// Where it is said.
     pub session: &'a SessionKey,
-    /// Where that sends it; `None` is where it last spoke.
+    /// Target of the reminder; `None` means where the session was last active.
     pub target: Option<Target>,
-    /// What of.
     pub content: &'a str,
-    /// When, in the user's words.
+    /// Time in the user's words.
     pub time: &'a str,
-    /// On whose clock.
     pub zone: &'a Zone,
-    /// In which language.
     pub locale: Locale,
-    /// Whether the agent is asked when it fires.
+    /// Whether the agent runs a turn when the reminder fires.
     pub auto_continue: bool,
-    /// The reminder whose turn asks for it.
+    /// The reminder whose turn sets this one.
     pub renewal: Option<Renewal>,
 }
 
-/// Why a reminder is not set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unset {
-    /// For its time.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// For a limit.
     #[error(transparent)]
     Refused(#[from] Refused),
 }
 
 impl Unset {
-    /// The same, as a user is told.
+    /// Returns the message for the user.
     #[must_use]
     pub fn told(&self, locale: Locale) -> String {
         match self {
@@ -65,7 +56,7 @@ impl Unset {
 }
 
 impl Unset {
-    /// Whether there are as many as there may be.
+    /// Returns whether a limit on the number of reminders is the reason.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(
@@ -75,23 +66,21 @@ impl Unset {
     }
 }
 
-/// A reminder that waits for its time.
+/// Reminder that is still to fire.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reminding {
-    /// When that is.
     pub at: Timestamp,
-    /// What it says.
     pub what: Reminder,
-    /// Its job.
     pub job: Job,
 }
 
 impl Jobs {
-    /// Sets a reminder, once for the same id; or says why not.
+    /// Sets a reminder, once per id.
     ///
     /// # Errors
     ///
-    /// If the user's name is too long, or the database does not answer.
+    /// [`Error::Field`] if the user's name is too long, [`Error::Taken`] if the id belongs to a job
+    /// of another kind. The inner error says why the reminder is not allowed.
     pub async fn remind(
         &self,
         tenant: TenantId,
@@ -99,7 +88,7 @@ impl Jobs {
         limits: Limits,
     ) -> Result<Result<Reminding, Unset>, Error> {
         match self.get(tenant, remind.id).await {
-            // The same words mean another time by now.
+            // Do not parse again: the same words mean another time by now.
             Ok(there) if there.kind == JobKind::Reminder => return read(there).map(Ok),
             Ok(there) => return Err(Error::Taken(there.external_id)),
             Err(Error::NotFound(_)) => {}
@@ -129,7 +118,8 @@ impl Jobs {
         };
         let user = remind.user.to_owned();
         let new = NewJob::reminder(remind.id, remind.agent, user, schedule, &what);
-        // It stays for a while once it has fired: whoever asks again after a crash finds it.
+        // The job is kept for a while after it fired, so that a repeated request after a crash
+        // finds it.
         let new = NewJob { delete_after_run: false, ..new };
         match self.add(tenant, new).await {
             Ok(added) => read(added.into_job()).map(Ok),
@@ -141,12 +131,8 @@ impl Jobs {
         }
     }
 
-    /// The reminders that wait for a user, those that come first first. One that failed waits too,
-    /// while it is to be tried again.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns a user's reminders that are still to fire, earliest first, including failed ones
+    /// that will be retried.
     pub async fn reminders(&self, tenant: TenantId, user: &str) -> Result<Vec<Reminding>, Error> {
         let mut found = Vec::new();
         let mut after = None;
@@ -169,7 +155,7 @@ impl Jobs {
         let again = self.again(tenant, &found).await?;
         let mut waiting = Vec::with_capacity(found.len());
         for job in found {
-            // One that has no slot left runs just now, or is to be tried again.
+            // A job without a slot is running now or waits for a retry.
             let (again, is_due) = (again.get(&job.id).copied(), job.next_slot.is_some());
             if is_due || again.is_some() {
                 let one = read(job)?;
@@ -181,7 +167,7 @@ impl Jobs {
         Ok(waiting)
     }
 
-    /// When those of these jobs that have no slot left are tried again.
+    /// Returns the times of the next retries, for the jobs that have no slot left.
     async fn again(
         &self,
         tenant: TenantId,
@@ -204,12 +190,8 @@ impl Jobs {
         Ok(rows.into_iter().map(|(job, at)| (job.into(), at.to_jiff())).collect())
     }
 
-    /// Takes a user's reminder away, by its id or the part of it that lists show, and says its id;
-    /// or that none is meant, or several.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Deletes a user's reminder, named by its id or by the part of it that lists show. Returns its
+    /// id. The inner error says that no reminder or several match.
     pub async fn cancel_reminder(
         &self,
         tenant: TenantId,

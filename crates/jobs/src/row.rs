@@ -1,4 +1,4 @@
-//! Rows as they are read, and what they become.
+//! Database rows and their conversion to domain types.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     Outcome, Overlap, RunLine, Running, Slot,
 };
 
-/// What is asked of jobs, with the words that say of which.
+/// Query for jobs with a given condition.
 macro_rules! job {
     ($which:literal) => {
         concat!(
@@ -111,8 +111,8 @@ impl TryFrom<JobRow> for Job {
     }
 }
 
-/// A firing that was handed out: tenant, job, slot, its time, origin, attempts, the job's kind, who
-/// was lost.
+/// Firing that was handed out: tenant, job, slot, slot time, origin, attempts, kind of the job,
+/// losses.
 pub(crate) type FiringRow = (Uuid, Uuid, String, jiff_sqlx::Timestamp, String, i32, String, i32);
 
 pub(crate) fn firing(row: FiringRow) -> Result<Firing, Error> {
@@ -126,7 +126,7 @@ pub(crate) fn firing(row: FiringRow) -> Result<Firing, Error> {
     })
 }
 
-/// A firing as it stands: tenant, job, slot, origin, state, attempts, run.
+/// State of a firing: tenant, job, slot, origin, state, attempts, run.
 pub(crate) type FiringViewRow = (Uuid, Uuid, String, String, String, i32, Option<Uuid>);
 
 pub(crate) fn firing_view(row: FiringViewRow) -> Result<FiringView, Error> {
@@ -183,7 +183,7 @@ fn parse_slot(slot: &str) -> Result<Slot, Error> {
 }
 
 pub(crate) fn word<T>(parsed: Option<T>) -> Result<T, Error> {
-    // A check constraint keeps other words out; a later version may know more of them.
+    // A check constraint allows known words only, but a later version may have added some.
     parsed.ok_or(Error::Corrupt("job"))
 }
 

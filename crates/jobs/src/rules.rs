@@ -1,4 +1,4 @@
-//! What an operator allows of jobs and reminders: the table `[schedules]`.
+//! Operator's limits for jobs and reminders: config table `[schedules]`.
 
 use std::time::Duration;
 
@@ -8,29 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::Limits;
 
-/// The table `[schedules]`, of those services that make jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// The least time between two slots of a job.
+    /// Minimum time between two slots of a job.
     #[serde(with = "humantime_serde")]
     pub apart: Duration,
 
-    /// How long ago the moment of a job that is due once may be.
+    /// Maximum time by which the moment of a one-time job may be in the past.
     #[serde(with = "humantime_serde")]
     pub late: Duration,
 
-    /// Jobs that a tenant may have.
     pub jobs: u32,
 
-    /// Reminders that a user may have at once.
+    /// Maximum active reminders per user.
     pub reminders: u32,
 
-    /// The least time from a reminder that fired to the one that its turn sets.
+    /// Minimum time from a reminder that fired to the one that its turn sets.
     #[serde(with = "humantime_serde")]
     pub reminders_apart: Duration,
 
-    /// How many reminders may each set the next, without a word from their user.
+    /// Maximum reminders in a row that set the next one without a message from the user.
     pub reminders_unanswered: u32,
 }
 
@@ -49,13 +47,11 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What schedules may be.
     #[must_use]
     pub fn allowed(&self) -> Allowed {
         Allowed { floor: signed(self.apart), late: signed(self.late) }
     }
 
-    /// How many reminders there may be, and how close.
     #[must_use]
     pub fn reminders(&self) -> reminder::Limits {
         reminder::Limits {
@@ -66,7 +62,6 @@ impl Rules {
         }
     }
 
-    /// How many jobs there may be.
     #[must_use]
     pub fn limits(&self) -> Limits {
         Limits {

@@ -1,4 +1,4 @@
-//! What became of firings that were handed out.
+//! Reports about firings that were handed out: delivered, postponed, refused, finished.
 
 use std::time::Duration;
 
@@ -10,64 +10,53 @@ use crate::{
     log::{class, column},
 };
 
-/// A firing that was accepted, and runs; said again, one that goes on.
+/// Report that a firing was delivered and runs; repeated to extend its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
-    /// Which one.
     pub firing: FiringRef,
-    /// What it became; `None` if it became no run.
+    /// Run that was started; `None` if there is none.
     pub run: Option<RunId>,
-    /// How long it may run, from now, before it is given up.
+    /// Time that the firing may run, from now, before it is given up.
     pub lease: Duration,
-    /// The message whose end is its end, by its session and its place there; `None` if whoever
-    /// delivered it says itself when it has ended.
+    /// Session and seq of the message whose end is the firing's end; `None` if the deliverer
+    /// reports the end itself.
     pub message: Option<(SessionId, i64)>,
-    /// Whether it has ended well only once the answer to that message has arrived.
+    /// Whether success requires that the reply to the message was delivered.
     pub arrives: bool,
 }
 
-/// A firing that cannot be delivered now.
+/// Firing that cannot be delivered now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Postponed {
-    /// As it was handed out.
     pub firing: Firing,
-    /// When it is to be handed out again.
+    /// Time until it is to be handed out again.
     pub after: Duration,
 }
 
-/// A firing that cannot be delivered.
+/// Firing that cannot be delivered at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// As it was handed out.
     pub firing: Firing,
     /// [`Outcome::Error`], or [`Outcome::Skipped`] if nothing was wrong.
     pub outcome: Outcome,
-    /// Why, in a word: never what was said.
+    /// Reason as a single word; never a text from the user.
     pub class: String,
 }
 
-/// A firing that has run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Which one.
     pub firing: FiringRef,
-    /// How.
     pub outcome: Outcome,
-    /// What was wrong, in a word: never what was said.
+    /// Error as a single word; never a text from the user.
     pub class: Option<String>,
-    /// How long it took.
     pub took: Option<Duration>,
 }
 
 impl Jobs {
-    /// Notes that firings run, and says of how many that counts.
+    /// Marks firings as delivered and running. Returns how many were still open.
     ///
-    /// It counts whoever says so, as it is true: the key made it one. Of one that ended already it
-    /// does not.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// A report from a former holder counts too: the idempotency key made the message one. Firings
+    /// that have ended are not changed.
     pub async fn delivered(&self, delivered: &[Delivered]) -> Result<u64, Error> {
         const SQL: &str = "
             with told as (
@@ -110,15 +99,11 @@ impl Jobs {
         Ok(count.unsigned_abs())
     }
 
-    /// Gives firings back for a while, and says of how many that counts: those that are still the
-    /// caller's. Nothing is charged: whoever gives them back has survived them.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Hands firings back for a while. Returns how many the caller still held. Resets the loss
+    /// counter, since the caller survived the firing.
     pub async fn postponed(&self, postponed: &[Postponed]) -> Result<u64, Error> {
-        // Its job counts as running until it is handed out again: a slot that comes meanwhile comes
-        // while the one before has not ended.
+        // The job counts as running until the firing is handed out again, so that a slot in between
+        // overlaps with it.
         const SQL: &str = "
             with later as (
                 update schedule.firings f
@@ -153,12 +138,8 @@ impl Jobs {
         Ok(count.unsigned_abs())
     }
 
-    /// Ends firings that cannot be delivered, and says of how many that counts: those that are
-    /// still the caller's. Errors delay the job's next slot, and are tried again if it has none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Ends firings that cannot be delivered. Returns how many the caller still held. An error
+    /// delays the job's next slot, and is retried if there is none.
     pub async fn refused(&self, refused: &[Refused]) -> Result<u64, Error> {
         let closing: Vec<Closing> = refused
             .iter()
@@ -174,15 +155,12 @@ impl Jobs {
         self.close(&closing).await
     }
 
-    /// Ends firings that have run, and says of how many that counts: those that had not ended yet.
+    /// Ends firings that have run. Returns how many were still open.
     ///
-    /// An error delays the job's next slot by 30 s, 1, 5, 15, 60 min, the more there are one after
-    /// another; a job that has no slot left is tried three times more, unless its answer is still
-    /// on its way ([`UNSENT`](crate::UNSENT)). One that has no slot left and is not tried again is done, or gone if it did well and was to go.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// An error delays the job's next slot by 30 s, 1, 5, 15 or 60 min, by the number of
+    /// consecutive errors. A job that has no slot left is retried up to three times, unless its
+    /// reply is still being delivered ([`UNSENT`](crate::UNSENT)). Without slot and retry the job
+    /// is done, and is deleted if it succeeded and `delete_after_run` is set.
     pub async fn finished(&self, ended: &[Ended]) -> Result<u64, Error> {
         let closing: Vec<Closing> = ended
             .iter()

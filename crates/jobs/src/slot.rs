@@ -1,4 +1,4 @@
-//! Which firing of a job is meant, in a form that is the same for everybody who names it.
+//! Slot: the name of a firing within its job, the same for all who refer to it.
 
 use std::{fmt, str::FromStr};
 
@@ -6,36 +6,33 @@ use holdfast_types::{JobId, TenantId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// A firing's name within its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Slot {
-    /// The time that the schedule said, in whole microseconds: the database keeps no finer ones.
+    /// Time given by the schedule, in whole microseconds like the database's.
     At(Timestamp),
-    /// The `n`th try after the first at that time.
+    /// The `n`th retry of the slot at that time.
     Again {
-        /// The time.
         at: Timestamp,
-        /// Which try, from 1.
+        /// Number of the retry, from 1.
         n: u32,
     },
-    /// Somebody asked for it now; the id is the request's.
+    /// Requested run, with the id of the request.
     Now(Uuid),
 }
 
-/// A text that names no firing.
+/// Text that is not a slot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a slot: write a time as in `2026-11-22T13:00:00Z`")]
 pub struct InvalidSlot(String);
 
 impl Slot {
-    /// The slot at a time.
+    /// Returns the slot at a time, rounded to microseconds.
     #[must_use]
     pub fn at(time: Timestamp) -> Self {
         Self::At(whole(time))
     }
 }
 
-/// The same time in whole microseconds.
 pub(crate) fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
@@ -68,19 +65,16 @@ impl FromStr for Slot {
     }
 }
 
-/// A firing, wherever it is spoken of.
+/// Reference to a firing: tenant, job and slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiringRef {
-    /// Whose.
     pub tenant: TenantId,
-    /// Of which job.
     pub job: JobId,
-    /// Which one.
     pub slot: Slot,
 }
 
 impl FiringRef {
-    /// What makes it arrive once, however often it is delivered: `job:slot`, 100 bytes at most.
+    /// Returns the idempotency key of the delivered message: `job:slot`, at most 100 bytes.
     #[must_use]
     pub fn idem_key(&self) -> String {
         format!("{}:{}", self.job, self.slot)

@@ -1,4 +1,4 @@
-//! What every replica does once a second, so that nothing stays where a crash left it.
+//! Sweep: runs on every replica once a second and recovers what a crash left behind.
 //!
 //! An idle sweep is two reads of small indexes and writes no row.
 
@@ -15,35 +15,34 @@ use crate::{
     row::{FiringRow, firing, firing_ref},
 };
 
-/// How many of those who deliver a firing may be lost before it is delivered no more
-/// ([`begun`](Jobs::begun)).
+/// Number of lost holders after which a firing is not delivered again ([`begun`](Jobs::begun)).
 pub const LOSSES: i32 = 5;
 
-/// The class of a run of which nothing was heard for longer than it may take.
+/// Error class of a run that exceeded its time.
 const LOST: &str = "lost";
-/// The class of a firing that nobody who delivered it survived, and whose message is nowhere.
+/// Error class of a firing that was given up after [`LOSSES`] and whose message is in no inbox.
 pub const ABANDONED: &str = "abandoned";
 
-/// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// What is to be delivered, and then said to be.
+    /// Firings for the caller to deliver and then report as delivered.
     pub firings: Vec<Firing>,
-    /// What is delivered no more, since nobody survived that. It has come to its inbox or it has not:
-    /// say that it is [delivered](Jobs::delivered), or [refuse](Jobs::refused) it as [`ABANDONED`].
+    /// Firings that are not delivered again, since every holder was lost. Check whether the message
+    /// reached its inbox: report the firing as [delivered](Jobs::delivered), or
+    /// [refuse](Jobs::refused) it as [`ABANDONED`].
     pub abandoned: Vec<Firing>,
-    /// Runs that took too long.
+    /// Number of runs that were ended because they exceeded their time.
     pub ended: u64,
 }
 
-/// How many jobs are forgotten in one statement.
+/// Jobs deleted per statement.
 const FORGOTTEN: i64 = 1_000;
 
-/// Hands out firings: with what goes before, from these tables, in this order.
+/// Statement that hands out firings; the arguments are extra CTEs, tables, condition and order.
 ///
-/// Of a job that may not overlap one at a time, the one that it counts as running first. Those whose
-/// turn it is not wait until the end of the one that runs wakes them, and those of a job that is
-/// switched off until it is resumed. Heartbeats look for themselves.
+/// A job without overlap gets one firing at a time, first the one that is recorded as running. The
+/// others wait until the end of the running one wakes them; those of a paused job wait until it is
+/// resumed. Heartbeats check for themselves whether they are paused.
 macro_rules! offer {
     ($before:literal, $from:literal, $due:literal, $order:literal) => {
         concat!(
@@ -95,12 +94,12 @@ macro_rules! offer {
 }
 
 impl Jobs {
-    /// Hands out up to `limit` firings that nobody has: those whose holder was not heard of again,
-    /// those that were asked for by hand, those whose turn has come. Ends what takes too long.
+    /// Hands out up to `limit` firings that nobody holds: firings of lost holders, requested runs,
+    /// and waiting firings whose turn has come. Ends runs that exceeded their time.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; what was done until then lasts.
+    /// If the database fails; steps that were committed before remain.
     pub async fn sweep(&self, limit: u32) -> Result<Swept, Error> {
         const SQL: &str = offer!(
             "",
@@ -115,15 +114,11 @@ impl Jobs {
         Ok(Swept { firings, abandoned, ended })
     }
 
-    /// The same by turns: of each tenant the firing that has waited for longest, then of each the
-    /// next. None of these tenants' is handed out.
-    ///
-    /// # Errors
-    ///
-    /// As [`sweep`](Self::sweep).
+    /// Like [`sweep`](Self::sweep), but in turns: the oldest firing of each tenant, then the next
+    /// of each. Skips the tenants in `but`.
     pub async fn sweep_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<Swept, Error> {
-        // Twice as many as are asked for are looked at, since others may hold some. Their rows are
-        // got by their keys: hence the `case`, which no index knows.
+        // Twice the limit is read, since other replicas may lock some rows. `case` keeps the
+        // planner from using the index on `offer_at`: the rows are to be looked up by their keys.
         const SQL: &str = offer!(
             "turns as materialized (
                 select tenant_id, job_id, slot,
@@ -145,7 +140,8 @@ impl Jobs {
         Ok(Swept { firings, abandoned, ended })
     }
 
-    /// Ends what takes too long, and gives what is delivered no more.
+    /// Ends runs that exceeded their time. Returns the abandoned firings and the number of ended
+    /// runs.
     async fn end_lapsed(&self, limit: u32) -> Result<(Vec<Firing>, u64), Error> {
         const SQL: &str = "
             (select tenant_id, job_id, slot, slot_at, origin, attempts, '' as kind, lost, true
@@ -206,12 +202,7 @@ impl Jobs {
         rows.into_iter().map(firing).collect()
     }
 
-    /// Forgets jobs that have been done for longer than this, and says how many: all of them, a
-    /// thousand at a time.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Deletes all jobs that have been done for longer than `older`, in batches. Returns how many.
     pub async fn forget_done(&self, older: Duration) -> Result<u64, Error> {
         const SQL: &str = "
             with old as (

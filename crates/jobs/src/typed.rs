@@ -1,4 +1,5 @@
-//! What is in a job's JSON: written by whoever makes jobs, read by whoever fires them.
+//! Typed content of a job's JSON columns, shared by the code that adds jobs and the code that fires
+//! them.
 //!
 //! | column | of kind | type |
 //! |---|---|---|
@@ -6,7 +7,7 @@
 //! | `payload` | cron, every, at | [`holdfast_schedule::Payload`] |
 //! | `payload` | reminder | [`Reminder`] |
 //! | `payload` | timer | [`Timer`] |
-//! | `payload` | heartbeat | its settings, as the agent has them |
+//! | `payload` | heartbeat | the agent's heartbeat settings |
 //! | `isolation` | cron, every, at | [`holdfast_schedule::Isolation`] |
 
 use holdfast_schedule as schedule;
@@ -20,15 +21,13 @@ use crate::{
     Changes, Error, Existing, Job, JobKind, JobState, NewJob, NewSchedule, Outcome, Overlap,
 };
 
-/// When a job is due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its slots.
     pub schedule: Schedule,
-    /// What is done about slots that nobody was there for.
+    /// Handling of slots that passed while nothing ran.
     #[serde(default)]
     pub missed: schedule::Missed,
-    /// Its slots are spread over so many milliseconds: each by the same part of them.
+    /// Range of the jitter in milliseconds. All slots of a job are delayed by the same part of it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jitter_ms: u32,
 }
@@ -38,54 +37,51 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A reminder of a user's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reminder {
-    /// What of.
     pub content: String,
-    /// The key of the session in which it was asked for, and in which it is said.
+    /// Key of the session in which the reminder was set and in which it fires.
     pub session: String,
-    /// Whether the agent is asked, and may set the next one; else the user is told and that is all.
+    /// Whether the agent runs a turn and may set the next reminder; otherwise the user gets the
+    /// text only.
     #[serde(default)]
     pub auto_continue: bool,
-    /// The user's language, as `zh-CN`; empty is English.
+    /// The user's language, such as `zh-CN`; empty means English.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub locale: String,
-    /// Where it is sent, as the session's messages say it; absent is where the session last spoke.
+    /// Target of the reminder; `None` means where the session was last active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<holdfast_types::Target>,
-    /// How many reminders before this one renewed themselves without a word of the user's (REM-013).
+    /// Reminders in a row that set the next one without a message from the user (REM-013).
     #[serde(default)]
     pub renewals: u32,
 }
 
-/// A wake-up that asks no model by itself.
+/// Wake-up without a model call of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timer {
-    /// The key of the session that is woken, if it waits for that.
+    /// Key of the session to wake, if it waits for that.
     pub session: String,
-    /// What it is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
 }
 
 impl Spec {
-    /// A schedule of which nothing more is said.
+    /// Creates a spec without jitter and with the default handling of missed slots.
     #[must_use]
     pub fn of(schedule: Schedule) -> Self {
         Self { schedule, missed: schedule::Missed::default(), jitter_ms: 0 }
     }
 
-    /// Reads a job's `spec`.
+    /// Parses a job's `spec`.
     ///
     /// # Errors
     ///
-    /// [`schedule::Error::Unreadable`] says what is wrong.
+    /// [`schedule::Error::Unreadable`].
     pub fn read(spec: &Value) -> Result<Self, schedule::Error> {
         read(spec)
     }
 
-    /// As it is stored.
     #[must_use]
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
@@ -100,7 +96,7 @@ fn json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// The word that serde writes for a choice.
+/// Returns the word that serde writes for an enum value.
 fn word<T: Serialize>(choice: T) -> Option<String> {
     json(&choice).as_str().map(str::to_owned)
 }
@@ -119,7 +115,7 @@ impl From<schedule::Overlap> for Overlap {
 }
 
 impl Overlap {
-    /// The word for it that users have; two runs of a user's job never go at once.
+    /// Returns the overlap as users write it; cron-service jobs never run twice at once.
     const fn written(self) -> schedule::Overlap {
         match self {
             Self::Queue => schedule::Overlap::Wait,
@@ -129,11 +125,12 @@ impl Overlap {
 }
 
 impl NewJob {
-    /// A job of the cron service, checked; an interval without an anchor is counted from `now`.
+    /// Creates a validated job of the cron service. An interval without an anchor is counted from
+    /// `now`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with a field and what to write instead.
     pub fn cron(
         id: JobId,
         agent: AgentId,
@@ -166,7 +163,7 @@ impl NewJob {
         })
     }
 
-    /// A reminder, which says what it says once and is gone.
+    /// Creates a reminder, which fires once and is then deleted.
     #[must_use]
     pub fn reminder(
         id: JobId,
@@ -176,7 +173,7 @@ impl NewJob {
         what: &Reminder,
     ) -> Self {
         let name = what.content.chars().take(80).collect();
-        // A reminder is late rather than lost, however long nobody was there.
+        // A reminder is late rather than lost, however long nothing ran.
         let spec = Spec { missed: schedule::Missed::Once, ..Spec::of(at) };
         Self {
             id,
@@ -200,40 +197,40 @@ impl NewJob {
 }
 
 impl Job {
-    /// When it is due.
+    /// Returns the parsed schedule.
     ///
     /// # Errors
     ///
-    /// If what is stored is not what this version can read.
+    /// [`Error::Corrupt`].
     pub fn spec(&self) -> Result<Spec, Error> {
         Spec::read(&self.spec).map_err(|_| Error::Corrupt("schedule"))
     }
 
-    /// What is done, as the job's kind says it: a [`holdfast_schedule::Payload`], a [`Reminder`],
-    /// a [`Timer`].
+    /// Returns the payload as the type of the job's kind: a [`holdfast_schedule::Payload`], a
+    /// [`Reminder`], a [`Timer`].
     ///
     /// # Errors
     ///
-    /// If what is stored is not that.
+    /// [`Error::Corrupt`].
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Error> {
         read(&self.payload).map_err(|_| Error::Corrupt("payload"))
     }
 
-    /// What of an isolated run is told to the main session.
+    /// Returns what an isolated run reports to the main session.
     ///
     /// # Errors
     ///
-    /// If what is stored is not what this version can read.
+    /// [`Error::Corrupt`].
     pub fn isolation(&self) -> Result<Option<schedule::Isolation>, Error> {
         let stored = self.isolation.as_ref();
         stored.map(|isolation| read(isolation).map_err(|_| Error::Corrupt("isolation"))).transpose()
     }
 
-    /// A job of the cron service as its users write and read it (CRN-003, CRN-004).
+    /// Returns a cron-service job in the form that users read and write (CRN-003, CRN-004).
     ///
     /// # Errors
     ///
-    /// If what is stored is not what this version can read.
+    /// [`Error::Corrupt`].
     pub fn written(&self) -> Result<schedule::Job, Error> {
         let spec = self.spec()?;
         let ms = Timestamp::as_millisecond;
@@ -286,13 +283,12 @@ impl From<Outcome> for schedule::RunStatus {
     }
 }
 
-/// Why a patch is not made.
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
-    /// The job would be wrong.
+    /// The job would be invalid with the patch.
     #[error(transparent)]
     Wrong(#[from] schedule::Error),
-    /// The job as it is cannot be read.
+    /// The stored job cannot be read.
     #[error(transparent)]
     Stored(#[from] Error),
 }
@@ -307,13 +303,13 @@ impl holdfast_types::Fault for PatchError {
 }
 
 impl Changes {
-    /// The changes that a patch makes to a job of the cron service, if the job is right with them.
+    /// Computes the changes that a patch makes to a cron-service job.
     ///
-    /// Make them with the job's `version`: they were checked against what it is now.
+    /// Apply them with the job's `version`: they were validated against that version.
     ///
     /// # Errors
     ///
-    /// What would be wrong, and what to write instead.
+    /// What would be invalid and what to write instead.
     pub fn of(
         job: &Job,
         patch: JobPatch,

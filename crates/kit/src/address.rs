@@ -1,11 +1,11 @@
-//! Which addresses are of the public Internet: the others are not called for a tenant.
+//! Public Internet addresses. No call for a tenant may go to any other address.
 //!
-//! After IANA's registries of special-purpose addresses (RFC 6890 and its updates). An IPv6
-//! address that only carries an IPv4 one is as public as that is.
+//! The ranges follow IANA's registries of special-purpose addresses (RFC 6890 and its updates). An
+//! IPv6 address that embeds an IPv4 address is public if the IPv4 address is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the public Internet.
+/// Returns whether `address` belongs to the public Internet.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -23,7 +23,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_documentation()
         || a == 0
         || a >= 240
-        // Behind a carrier's NAT; IETF's own; benchmarks; the old 6to4 relays; AS112; AMT.
+        // Carrier-grade NAT; IETF protocol assignments; benchmarks; the old 6to4 relays; AS112;
+        // AMT.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 198 && (b == 18 || b == 19))
@@ -54,7 +55,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         (0x2001, 0..=0x1ff | 0xdb8) | (0x3fff, 0..=0xfff) => false,
         // ISATAP embeds an IPv4 address, wherever the network is.
         _ if (e, f) == (0, 0x5efe) || (e, f) == (0x200, 0x5efe) => embedded(g, h),
-        // Only this eighth of the space is given out.
+        // IANA allocates global unicast addresses from this eighth of the space only.
         _ => a & 0xe000 == 0x2000,
     }
 }

@@ -1,31 +1,31 @@
-//! How long to wait before trying again.
+//! Delays between retries.
 
 use std::time::Duration;
 
-/// Exponential back-off with full jitter: anywhere between nothing and the cap,
-/// so that many who failed together do not come back together.
+/// Exponential backoff with full jitter. Each delay is random between zero and a cap, so that many
+/// clients that failed together do not retry together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// The longest wait before the first new try; it doubles with each.
+    /// Maximum delay before the first retry. The cap doubles with each further retry.
     pub base: Duration,
-    /// The longest wait before any.
+    /// Maximum delay before any retry.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// A back-off that starts within `base` and never waits past `max`.
     #[must_use]
     pub const fn new(base: Duration, max: Duration) -> Self {
         Self { base, max }
     }
 
-    /// How long to wait after the failure of try number `attempt`, the first being 0.
+    /// Returns a random delay before the retry that follows attempt number `attempt`; the first is
+    /// 0.
     #[must_use]
     pub fn delay(&self, attempt: u32) -> Duration {
         self.cap(attempt).mul_f64(rand::random())
     }
 
-    /// The longest wait after that failure.
+    /// Returns the upper bound of [`delay`](Self::delay) for the same attempt.
     #[must_use]
     pub fn cap(&self, attempt: u32) -> Duration {
         let doubled = 2_u32.checked_pow(attempt).and_then(|by| self.base.checked_mul(by));

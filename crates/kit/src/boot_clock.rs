@@ -1,17 +1,16 @@
-//! A clock that goes on while the machine is suspended.
+//! A clock that continues while the machine is suspended.
 //!
-//! A lease is a promise about time as everyone else sees it. `Instant` is
-//! `CLOCK_MONOTONIC` on Linux, which stands still while a laptop or a virtual
-//! machine sleeps: its holder would wake up believing. `/proc/uptime` is
-//! `CLOCK_BOOTTIME` and needs no `unsafe`. Its grain is 10 ms and reading it
-//! costs some microseconds, both nothing beside a lease of 30 s. Where there is
-//! no such file the clock is `Instant` after all.
+//! A lease runs out by the other processes' time. On Linux, `Instant` is `CLOCK_MONOTONIC`, which
+//! stops while a laptop or a virtual machine sleeps: a holder would wake up and believe that its
+//! lease is still valid. `/proc/uptime` is `CLOCK_BOOTTIME` and needs no `unsafe`. Its resolution
+//! is 10 ms and a read takes some microseconds, both negligible for a lease of 30 s. Without that
+//! file the clock falls back to `Instant`.
 
 use std::{fs, sync::LazyLock, time::Duration, time::Instant};
 
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The time since some fixed moment before this process asked first.
+/// Returns the time since a fixed moment at or before the first call in this process.
 #[must_use]
 pub fn now() -> Duration {
     uptime().unwrap_or_else(|| STARTED.elapsed())

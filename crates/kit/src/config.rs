@@ -1,21 +1,20 @@
-//! The settings of a process: defaults, then a TOML file, then the environment.
+//! Settings of a process: defaults, then a TOML file, then the environment.
 //!
-//! One file, and one environment, may serve the whole platform: tables that
-//! every service shares (`[database]`, `[nats]`, …) and one for each service
-//! (`[gateway]`, `[runner]`, …). A service's struct has a field for each table
-//! that it reads; the tables of others are passed over *by name*, and anything
-//! else that is unknown is refused, since a setting that is silently ignored is
-//! found at night.
+//! One file, or one environment, may configure the whole platform. It has tables that every service
+//! shares (`[database]`, `[nats]`, …) and one table for each service (`[gateway]`, `[runner]`, …).
+//! A service's struct has a field for each table that it reads. The other services' tables are
+//! skipped *by name*. Any other unknown setting is rejected, since an operator would not notice
+//! that it has no effect.
 //!
 //! | | |
 //! |---|---|
 //! | `HOLDFAST_CONFIG` | the TOML file |
 //! | `HOLDFAST_GATEWAY__HTTP__LISTEN` | `gateway.http.listen` |
-//! | `HOLDFAST_DATABASE__URL_FILE` | a file that holds `database.url`, as a mounted `Secret` does |
+//! | `HOLDFAST_DATABASE__URL_FILE` | a file that holds `database.url`, such as a mounted `Secret` |
 //!
-//! An empty variable is none. No setting's name ends in `_file`. A variable without `__` is no setting:
-//! the command line has some of its own, and Kubernetes adds one for each port
-//! of each `Service`; one that looks like a misspelt setting is refused still.
+//! An empty variable counts as unset. No setting's name ends in `_file`. A variable without `__` is
+//! not a setting: the command line has some of its own, and Kubernetes adds one for each port of
+//! each `Service`. One that looks like a misspelt setting is rejected nevertheless.
 
 mod shared;
 mod spelling;
@@ -34,7 +33,7 @@ use serde::{Serialize, Serializer, de::DeserializeOwned};
 pub use self::shared::{Mesh, Secrets};
 use self::spelling::{any_of, is_near, near};
 
-/// Every table that a file may have; a service passes over those that its struct lacks.
+/// All tables that a file may have. A service skips those that its struct does not have.
 const TABLES: [&str; 13] = [
     "bridge",
     "database",
@@ -53,59 +52,56 @@ const TABLES: [&str; 13] = [
 
 const PREFIX: &str = "HOLDFAST_";
 
-/// Why the settings cannot be used; it says what to change.
+/// Reason why the settings cannot be used; the message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
     #[error("cannot read `{path}`, which `{variable}` names: {why}")]
     Unreadable {
-        /// The file.
         path: String,
-        /// The variable that names it.
+        /// The environment variable that names the file.
         variable: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
-    /// The file is no TOML.
+    /// The file is not valid TOML.
     #[error("{0}")]
     Malformed(String),
-    /// The struct has no table by the service's name: a defect.
+    /// The struct has no field for the service's own table. A defect.
     #[error("the configuration has no table `{0}`; its struct lacks the field")]
     NoTable(String),
-    /// A setting that nobody knows.
     #[error("there is no setting `{key}` ({origin}){hint}")]
     Unknown {
-        /// The setting, dotted.
+        /// Dotted path of the setting.
         key: String,
-        /// Where it was found.
+        /// File or variable that sets it.
         origin: String,
-        /// What may have been meant.
+        /// Suggestion for the correct name, or the list of known names.
         hint: String,
     },
-    /// A setting whose value cannot be used.
     #[error("`{key}` ({origin}) {why}")]
     Unusable {
-        /// The setting, dotted.
+        /// Dotted path of the setting.
         key: String,
-        /// Where it was found.
+        /// File or variable that sets it.
         origin: String,
-        /// What is wrong, without the value: it may be a secret.
+        /// Problem, without the value: it may be a secret.
         why: String,
     },
 }
 
-/// Reads the settings of the service whose own table is `section` from the file and environment.
+/// Reads the settings of the service whose own table is `section` from the file and the
+/// environment.
 ///
 /// # Errors
 ///
-/// If something is unknown, or cannot be used.
+/// If a setting is unknown or its value cannot be used.
 pub fn load<T: DeserializeOwned>(section: &str) -> Result<T, ConfigError> {
     let vars = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     load_from(section, vars)
 }
 
-/// As [`load`], from the given variables instead of the environment's.
+/// Reads the settings like [`load`], but from the given variables instead of the environment.
 ///
 /// # Errors
 ///
@@ -115,7 +111,8 @@ pub fn load_from<T: DeserializeOwned>(
     vars: impl IntoIterator<Item = (String, String)>,
 ) -> Result<T, ConfigError> {
     let mut vars: Vec<(String, String)> = vars.into_iter().collect();
-    // So that the same mistake is told alike whatever order the system lists them in.
+    // Sorted, so that the same mistakes always give the same error, in whatever order the system
+    // lists the variables.
     vars.sort();
     let known = fields_of::<T>();
 
@@ -146,31 +143,32 @@ pub fn load_from<T: DeserializeOwned>(
     extract(figment, settings)
 }
 
-/// The settings as JSON, for people who ask what is in force.
+/// Returns the effective settings as JSON, for operators.
 ///
-/// Secrets show as asterisks where their fields are serialised by [`masked`].
+/// Secrets appear as asterisks if their fields are serialised by [`masked`].
 #[must_use]
 pub fn print<T: Serialize>(config: &T) -> String {
     serde_json::to_string_pretty(config).unwrap_or_else(|error| format!("cannot be shown: {error}"))
 }
 
-/// Serialises a secret as asterisks, or as nothing where it is empty:
+/// Serialises a secret as asterisks, or as an empty string if it is empty:
 /// `#[serde(serialize_with = "config::masked")]`.
 ///
 /// # Errors
 ///
-/// Only the serialiser's own.
+/// Only errors of the serialiser.
 pub fn masked<S: Serializer>(secret: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(if secret.expose_secret().is_empty() { "" } else { "********" })
 }
 
-/// The variable that sets a setting: `gateway.http.listen` is `HOLDFAST_GATEWAY__HTTP__LISTEN`.
+/// Returns the variable that sets a setting: `HOLDFAST_GATEWAY__HTTP__LISTEN` for
+/// `gateway.http.listen`.
 #[must_use]
 pub fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.replace('.', "__").to_uppercase())
 }
 
-/// One variable of the environment that is a setting.
+/// One environment variable that is a setting.
 #[derive(Debug, Clone)]
 struct Setting {
     path: Vec<String>,
@@ -180,7 +178,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// `None` if the variable is no setting.
+    /// Returns `None` if the variable is not a setting.
     fn of(name: &str, given: &str, known: &[&str]) -> Result<Option<Self>, ConfigError> {
         let Some(key) = name.strip_prefix(PREFIX).filter(|_| !given.is_empty()) else {
             return Ok(None);
@@ -217,7 +215,7 @@ impl Provider for Setting {
     }
 }
 
-/// What a file holds.
+/// Tables of one TOML file.
 struct Tables {
     origin: String,
     dict: Dict,
@@ -246,7 +244,8 @@ fn toml(path: &str, text: &str) -> Result<Dict, ConfigError> {
     file.map_err(|error| ConfigError::Malformed(format!("`{path}` is no TOML: {}", error.kind)))
 }
 
-/// A variable without `__` that begins like a table's name, and is not one that Kubernetes adds.
+/// Rejects a variable without `__` that begins like a table's name, unless it is one that
+/// Kubernetes adds.
 fn misspelt(name: &str, key: &str, known: &[&str]) -> Option<ConfigError> {
     let (first, rest) = key.split_once('_')?;
     let table = known.iter().chain(&TABLES).find(|table| is_near(first, table))?;
@@ -264,7 +263,8 @@ fn misspelt(name: &str, key: &str, known: &[&str]) -> Option<ConfigError> {
     })
 }
 
-/// The tables that the struct has, as serde's derive knows them.
+/// Returns the names of the struct's tables. They are taken from the error that serde's derive
+/// reports for an unknown field.
 fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     match Figment::from(("?", true)).extract::<T>() {
         Err(error) => match error.kind {
@@ -275,7 +275,7 @@ fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 }
 
-/// Refuses a table that neither this service nor any other has.
+/// Rejects a table that no service has.
 fn check_table(table: &str, key: &str, origin: &str, known: &[&str]) -> Result<(), ConfigError> {
     if known.contains(&table) || TABLES.contains(&table) {
         return Ok(());
@@ -285,8 +285,8 @@ fn check_table(table: &str, key: &str, origin: &str, known: &[&str]) -> Result<(
     Err(ConfigError::Unknown { key: key.to_owned(), origin: origin.to_owned(), hint })
 }
 
-/// A variable's `1234` may be a number or a text, and only the struct knows: so if a number
-/// does not fit, the text is tried.
+/// Deserialises the settings. A variable's `1234` may mean a number or a text, which only the
+/// struct knows: if the number does not fit, the text is tried.
 fn extract<T: DeserializeOwned>(
     mut figment: Figment,
     settings: Vec<Setting>,
@@ -389,7 +389,7 @@ mod tests {
         load(vars).unwrap_err().to_string()
     }
 
-    /// A file that goes when the test does.
+    /// A file that is deleted when the test ends.
     struct File(std::path::PathBuf);
 
     impl File {

@@ -1,14 +1,13 @@
-//! Whether this process wants work.
+//! Readiness of the process to accept work.
 //!
-//! `/readyz` and the gRPC health service both ask one [`Readiness`], so that
-//! they cannot disagree. Being alive is another question: a process that can
-//! answer at all is.
+//! `/readyz` and the gRPC health service both read one [`Readiness`], so they always agree.
+//! Liveness is separate: a process that can answer is alive.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::sync::watch;
 
-/// A set of named checks. The process is ready while every one passes and it is not draining.
+/// A set of named checks. The process is ready while all of them pass and it is not draining.
 #[derive(Debug, Clone)]
 pub struct Readiness {
     state: Arc<watch::Sender<State>>,
@@ -33,13 +32,13 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// A set without checks, which is ready.
+    /// Creates a set without checks. It is ready.
     #[must_use]
     pub fn new() -> Self {
         Self { state: Arc::new(watch::Sender::new(State::default())) }
     }
 
-    /// Adds a check, which fails until it is told to [pass](Check::pass).
+    /// Adds a check. It fails until its [`pass`](Check::pass) is called.
     #[must_use]
     pub fn check(&self, name: &'static str) -> Check {
         let check = Check { name, of: self.clone() };
@@ -47,18 +46,18 @@ impl Readiness {
         check
     }
 
-    /// Says no from now on: the process finishes what it has and takes nothing new.
+    /// Makes the process permanently not ready: it finishes its work in progress and accepts no
+    /// more.
     pub fn drain(&self) {
         self.state.send_modify(|state| state.draining = true);
     }
 
-    /// Whether every check passes and the process is not draining.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state.borrow().is_ready()
     }
 
-    /// The names of the checks that fail; `draining` is one of them while it is.
+    /// Returns the names of the failing checks, and `draining` while the process drains.
     #[must_use]
     pub fn failing(&self) -> Vec<&'static str> {
         let state = self.state.borrow();
@@ -66,10 +65,10 @@ impl Readiness {
         failing.chain(state.draining.then_some("draining")).collect()
     }
 
-    /// Waits until it is no longer `was`, and says what it is now.
+    /// Waits until readiness differs from `was`, and returns the new value.
     pub async fn changed_from(&self, was: bool) -> bool {
         let mut state = self.state.subscribe();
-        // The sender lives in `self`, so that waiting cannot fail.
+        // `self` holds the sender, so the wait cannot fail.
         let _ = state.wait_for(|state| state.is_ready() != was).await;
         !was
     }
@@ -83,12 +82,10 @@ pub struct Check {
 }
 
 impl Check {
-    /// All is well.
     pub fn pass(&self) {
         self.set(true);
     }
 
-    /// Something is missing.
     pub fn fail(&self) {
         self.set(false);
     }

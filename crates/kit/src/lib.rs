@@ -1,15 +1,15 @@
-//! What every process of Holdfast needs to start, run and stop well.
+//! Start, operation and shutdown of every Holdfast process.
 //!
-//! | module | for |
+//! | module | contents |
 //! |---|---|
-//! | [`config`] | the settings: defaults, a TOML file, the environment |
-//! | [`telemetry`], [`trace`], [`metrics`] | logs and spans; the trace a message belongs to; numbers |
-//! | [`Tasks`], [`shutdown`] | loops that live and die together; SIGTERM |
-//! | [`Readiness`] | whether this process wants work |
-//! | [`Backoff`] | how long to wait before trying again |
-//! | [`boot_clock`] | a clock that a suspended machine does not stop |
-//! | [`is_public`] | which addresses may be called for a tenant |
-//! | [`net`], [`tls`] | listening; the one crypto provider |
+//! | [`config`] | settings: defaults, a TOML file, the environment |
+//! | [`telemetry`], [`trace`], [`metrics`] | logs and spans; trace context of messages; Prometheus metrics |
+//! | [`Tasks`], [`shutdown`] | long-running tasks that end together; SIGTERM |
+//! | [`Readiness`] | whether this process accepts work |
+//! | [`Backoff`] | delays between retries |
+//! | [`boot_clock`] | a clock that continues while the machine is suspended |
+//! | [`is_public`] | addresses that may be called for a tenant |
+//! | [`net`], [`tls`] | listeners; the process-wide crypto provider |
 
 mod address;
 mod backoff;

@@ -1,8 +1,8 @@
-//! Numbers for Prometheus.
+//! Prometheus metrics.
 //!
-//! Count with the macros of the `metrics` crate, under names such as
-//! `holdfast_runner_step_duration_seconds`, with labels from closed sets and
-//! never a tenant's id. What is counted before [`install`] is lost.
+//! Record with the macros of the `metrics` crate, under names such as
+//! `holdfast_runner_step_duration_seconds`. Labels come from closed sets and never contain a
+//! tenant's id. Values recorded before [`install`] are lost.
 
 use std::sync::OnceLock;
 
@@ -11,15 +11,16 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// The bounds of every histogram of seconds: a wake-up's 1 ms to a long turn's 10 minutes.
+/// Bucket bounds of all histograms in seconds, from a wake-up (1 ms) to a long turn (10 minutes).
 const SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
 
-/// Starts counting. [`telemetry::init`](crate::telemetry::init) does it; once is enough.
+/// Installs the recorder. [`telemetry::init`](crate::telemetry::init) calls this; further calls
+/// have no effect.
 ///
 /// # Errors
 ///
-/// If another recorder than this one was installed in the process.
+/// If the process has already installed another recorder.
 pub fn install() -> anyhow::Result<()> {
     if RECORDER.get().is_some() {
         return Ok(());
@@ -32,13 +33,13 @@ pub fn install() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that was counted, in Prometheus' text format; empty if nothing is installed.
+/// Returns all metrics in Prometheus' text format; empty if no recorder is installed.
 #[must_use]
 pub fn render() -> String {
     RECORDER.get().map(PrometheusHandle::render).unwrap_or_default()
 }
 
-/// Folds what histograms gathered since the last time, which takes memory until it is done.
+/// Aggregates the samples of histograms. Until then each sample takes memory.
 pub(crate) fn fold() {
     if let Some(recorder) = RECORDER.get() {
         recorder.run_upkeep();

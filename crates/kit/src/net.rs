@@ -1,8 +1,7 @@
-//! Listening for connections.
+//! TCP listeners.
 //!
-//! An accepted socket wants TCP_NODELAY, or a stream of small frames waits 40 ms
-//! for acknowledgements: `axum::serve(listener.tap_io(net::nodelay), …)`, with
-//! `axum::serve::ListenerExt`.
+//! Accepted sockets need TCP_NODELAY, or a stream of small frames waits 40 ms for acknowledgements:
+//! `axum::serve(listener.tap_io(net::nodelay), …)`, with `axum::serve::ListenerExt`.
 
 use std::{io::ErrorKind, net::SocketAddr};
 
@@ -10,11 +9,11 @@ use anyhow::anyhow;
 use tokio::net::{TcpListener, TcpStream};
 use tracing::debug;
 
-/// Listens on an address that the setting `setting` chose, such as `gateway.http.listen`.
+/// Listens on `address`, the value of the setting `setting`, such as `gateway.http.listen`.
 ///
 /// # Errors
 ///
-/// If the address cannot be had; the error says why, and what to change.
+/// If the address cannot be bound. The error says why, and what to change.
 pub async fn listen(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let why = match error.kind() {
@@ -31,7 +30,7 @@ pub async fn listen(address: SocketAddr, setting: &str) -> anyhow::Result<TcpLis
     })
 }
 
-/// Sends small frames at once rather than gathering them.
+/// Sends small frames immediately instead of combining them.
 pub fn nodelay(socket: &mut TcpStream) {
     if let Err(error) = socket.set_nodelay(true) {
         debug!(%error, "cannot set TCP_NODELAY");

@@ -1,4 +1,4 @@
-//! The signals that ask a process to stop.
+//! Signals that ask a process to stop.
 
 use std::{io, process};
 
@@ -6,11 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once.
-///
-/// # Errors
-///
-/// If the signals cannot be listened to.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process immediately.
 pub fn on_signal() -> io::Result<CancellationToken> {
     let mut signals =
         Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
@@ -35,7 +31,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// The next signal's name, and the exit code that a shell gives to a death by it.
+    /// Waits for a signal. Returns its name and the exit code that shells use for it.
     async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.term.recv() => ("SIGTERM", 143),

@@ -1,9 +1,8 @@
-//! The long-running tasks of a process, which live and die together.
+//! Long-running tasks of a process, which all end when the first one ends.
 //!
-//! A service is a handful of loops: a gRPC server, a consumer, a sweeper. None
-//! is useful alone, so the first to end, for whatever reason, ends them all, and
-//! Kubernetes starts the process again. A loop that may fail without harm does
-//! not belong here; it handles its own errors.
+//! A service consists of a few loops: a gRPC server, a consumer, a sweeper. None is useful alone.
+//! When one ends, for any reason, all are stopped and Kubernetes restarts the process. A loop that
+//! may fail without harm does not belong here: it handles its own errors.
 
 use std::{future::Future, time::Duration};
 
@@ -12,7 +11,6 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error_span, info, warn};
 
-/// The tasks, and the token that asks them to stop.
 #[derive(Debug)]
 pub struct Tasks {
     stop: CancellationToken,
@@ -20,13 +18,13 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Makes an empty set; its tasks should end soon after `stop` is cancelled.
+    /// Creates an empty set. Its tasks must end soon after `stop` is cancelled.
     #[must_use]
     pub fn new(stop: CancellationToken) -> Self {
         Self { stop, running: JoinSet::new() }
     }
 
-    /// Starts a task under a name that appears in every line it logs.
+    /// Starts a task. Each line that it logs carries `name`.
     pub fn spawn<F>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -35,11 +33,12 @@ impl Tasks {
         self.running.spawn(async move { (name, task.await) });
     }
 
-    /// Waits until told to stop or until a task ends, then gives the rest `grace` to finish.
+    /// Waits until `stop` is cancelled or a task ends, then gives the remaining tasks `grace` to
+    /// finish.
     ///
     /// # Errors
     ///
-    /// With the first failure, or if a task ended that nobody had asked to.
+    /// The first failure. A task that ends before `stop` is cancelled is a failure too.
     pub async fn run(mut self, grace: Duration) -> anyhow::Result<()> {
         let first = tokio::select! {
             () = self.stop.cancelled() => Ok(()),

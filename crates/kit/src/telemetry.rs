@@ -1,7 +1,7 @@
 //! Logs, spans and metrics, set up once per process.
 //!
-//! Logs go to stderr. Spans leave by OTLP, if an endpoint is set. Never a prompt,
-//! a message's text, a secret or a token in either: sizes and ids instead.
+//! Logs go to stderr. Spans are exported by OTLP if an endpoint is set. Neither may contain a
+//! prompt, a message's text, a secret or a token: record sizes and ids instead.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -22,29 +22,28 @@ use tracing_subscriber::{
 
 use crate::{metrics, trace};
 
-/// What a process tells about itself: the table `[telemetry]`.
+/// Telemetry settings: the table `[telemetry]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What is logged: a level, and levels for parts: `info,holdfast_session=debug`.
+    /// Log filter: a level, and levels for modules: `info,holdfast_session=debug`.
     pub log: String,
 
-    /// How log lines look.
     pub format: Format,
 
-    /// Where spans go: an OTLP collector's gRPC endpoint, `http://collector:4317`.
+    /// gRPC endpoint of an OTLP collector, which receives the spans: `http://collector:4317`.
     ///
-    /// Without one nothing is traced.
+    /// Without an endpoint, tracing is off.
     pub otlp_endpoint: Option<String>,
 
-    /// Which of the replicas this is, in spans; a pod's name.
+    /// Name of this replica in spans, such as the pod's name.
     pub service_instance: String,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // The bus says itself when it is away and back; its client says more than that.
+            // The bus logs itself when NATS goes away and comes back; its client would log more.
             log: "info,async_nats=warn".to_owned(),
             format: Format::Text,
             otlp_endpoint: None,
@@ -53,17 +52,15 @@ impl Default for Config {
     }
 }
 
-/// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// For people.
     Text,
-    /// For machines: one JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Keeps telemetry going; flushes it when dropped. Hold it in `main` until the end.
+/// Keeps telemetry running; flushes it when dropped. Hold it in `main` until the end.
 #[derive(Debug)]
 #[must_use = "the last spans are lost unless this lives until the end of `main`"]
 pub struct Guard {
@@ -80,11 +77,12 @@ impl Drop for Guard {
     }
 }
 
-/// Starts logs, metrics and, if an endpoint is set, spans. Once per process, inside a runtime.
+/// Starts logs, metrics and, if an endpoint is set, spans. Call it once per process, inside a
+/// runtime.
 ///
 /// # Errors
 ///
-/// If a setting makes no sense, or telemetry was started before.
+/// If a setting is invalid, or telemetry is already started.
 pub fn init(service: &'static str, config: &Config) -> anyhow::Result<Guard> {
     let Some(endpoint) = &config.otlp_endpoint else {
         return start(config, None);
@@ -97,7 +95,8 @@ pub fn init(service: &'static str, config: &Config) -> anyhow::Result<Guard> {
     start(config, Some((service, provider)))
 }
 
-/// As [`init`], but every span goes to `exporter` as it ends: for tests that look at spans.
+/// Starts telemetry like [`init`], but sends every span to `exporter` when it ends: for tests that
+/// inspect spans.
 ///
 /// # Errors
 ///
@@ -130,10 +129,10 @@ fn start(
     let filter = EnvFilter::try_new(&config.log).with_context(|| {
         format!("`telemetry.log` is `{}`: write a level such as `info`", config.log)
     })?;
-    // It logs what is said by the protocol: people's messages, at every level.
+    // `rmcp` logs the protocol's contents, that is users' messages, at every level.
     let filter = filter.add_directive("rmcp=off".parse()?);
     let spans = traced.as_ref().map(|(service, provider)| {
-        // Exporters log too; a span about sending spans would never end.
+        // Exporters log too. A span about the export of spans would never end.
         let not_itself =
             EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off,rmcp=off");
         tracing_opentelemetry::layer()

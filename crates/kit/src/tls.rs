@@ -1,19 +1,20 @@
-//! The one crypto provider of the process, and what its HTTPS clients trust.
+//! Process-wide crypto provider, and the certificates that HTTPS clients trust.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::ClientConfig;
 
-/// Makes ring the crypto provider of every TLS connection. Call it first in `main`; again is fine.
+/// Makes ring the crypto provider of all TLS connections. Call it first in `main`; further calls
+/// are harmless.
 ///
 /// Without it the HTTP client, which brings no provider of its own, cannot be built.
 pub fn install_crypto() {
-    // Fails only if there is one already, which is then ours.
+    // An error means that a provider is installed already; it can only be ours.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// How HTTPS clients connect: they trust the machine's root certificates, which are read once for
-/// all of them, and offer HTTP/2.
+/// Returns the TLS configuration of HTTPS clients. They trust the machine's root certificates,
+/// which are read once, and offer HTTP/2.
 ///
 /// # Errors
 ///
@@ -29,7 +30,7 @@ pub fn https() -> Result<ClientConfig, rustls::Error> {
     let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // As dangerous as the platform's own judgement, which this verifier is.
+        // "Dangerous" because the verifier is replaced. This one is the platform's own.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
@@ -46,7 +47,7 @@ mod tests {
         let (one, other) = (https().unwrap(), https().unwrap());
 
         assert_eq!(one.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-        // Sessions are resumed by whichever client meets a server again: they share a store.
+        // A session can be resumed by another client only if the clients share a session store.
         assert!(Arc::ptr_eq(one.crypto_provider(), other.crypto_provider()));
     }
 }

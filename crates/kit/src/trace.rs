@@ -1,7 +1,7 @@
-//! The trace that a message belongs to, as it travels between processes.
+//! Trace context of messages between processes.
 //!
-//! The form is W3C's `traceparent`. Without an OTLP endpoint there are no trace
-//! ids: [`current`] is `None`, and both functions cost one atomic load.
+//! The format is W3C's `traceparent`. Without an OTLP endpoint there are no trace ids: [`current`]
+//! returns `None`, and both functions cost one atomic load.
 
 use std::{
     collections::HashMap,
@@ -13,17 +13,17 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::{Span, debug};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The header, in gRPC metadata, HTTP and NATS alike.
+/// Header in gRPC metadata, HTTP and NATS.
 pub const TRACEPARENT: &str = "traceparent";
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Called once there are spans with ids.
+/// Enables trace context. Called when spans have ids.
 pub(crate) fn turn_on() {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// The current span's `traceparent`, to send along; `None` where nothing is traced.
+/// Returns the current span's `traceparent`, to send with a message; `None` if tracing is off.
 #[must_use]
 pub fn current() -> Option<String> {
     if !ON.load(Ordering::Relaxed) {
@@ -36,7 +36,7 @@ pub fn current() -> Option<String> {
 
 /// Makes `span` a child of the span that a `traceparent` names. Call it before the span is entered.
 ///
-/// What is no `traceparent` changes nothing: it came from outside.
+/// An invalid `traceparent` is ignored, since it may come from outside.
 pub fn continue_from(span: &Span, traceparent: &str) {
     if !ON.load(Ordering::Relaxed) {
         return;

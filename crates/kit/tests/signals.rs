@@ -1,4 +1,4 @@
-//! What signals do to a process.
+//! Behaviour of a process on signals.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 
@@ -9,7 +9,7 @@ use std::{
 
 use holdfast_kit::shutdown;
 
-/// Not a test: the process that the others send signals to.
+/// Not a test: the process that the other tests send signals to.
 #[tokio::test]
 #[ignore = "started by the other tests"]
 async fn deaf_child() {

@@ -1,6 +1,6 @@
-//! Anthropic's Messages, and whoever speaks them too.
+//! Anthropic's Messages API.
 //!
-//! The wire as documented at <https://docs.claude.com/en/api/messages-streaming> and
+//! The wire format is documented at <https://docs.claude.com/en/api/messages-streaming> and
 //! <https://docs.claude.com/en/api/errors>.
 
 mod decode;
@@ -21,29 +21,28 @@ use crate::{
     http::{self, Frames, Protocol, Server},
 };
 
-/// Where Anthropic is.
 const ANTHROPIC: &str = "https://api.anthropic.com";
 
-/// The version of the language.
+/// Version of the API.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
-/// Lets a request say what becomes of thoughts before which something has changed. Without it such
-/// a request is refused.
+/// Beta header for `block_binding`, which sets how thinking blocks are treated whose prefix has
+/// changed. Without the header such a request is refused.
 const BINDING: HeaderValue = HeaderValue::from_static("thinking-binding-controls-2026-08-01");
 
-/// The name under which it carries things.
+/// Name of this API in carried state.
 const API: &str = "anthropic";
 
-/// A server that speaks Messages.
+/// Client of a server with the Messages API.
 #[derive(Debug, Clone)]
 pub struct Anthropic(Server<Messages>);
 
 impl Anthropic {
-    /// A server by its base URL, with or without `/v1` (Anthropic's own if none is given), and key.
+    /// Creates a client. The base URL may end with `/v1`; `None` is Anthropic's own.
     ///
     /// # Errors
     ///
-    /// If the URL is not one of a server, or the key cannot be sent.
+    /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         client: Client,
         base_url: Option<&str>,
@@ -58,11 +57,11 @@ impl Anthropic {
         Ok(Self(Server::new(client, key, Messages { url })))
     }
 
-    /// The same, presenting an OAuth access token in the place of its key, if there is one.
+    /// Uses an OAuth access token instead of the key, if there is one.
     ///
     /// # Errors
     ///
-    /// If the token cannot be sent.
+    /// If the token has characters that a header cannot have.
     pub fn with_token(self, token: Option<&SecretString>) -> Result<Self, Error> {
         Ok(Self(self.0.with_token(token)?))
     }

@@ -1,15 +1,15 @@
-//! What a provider wants back within a turn: by whom it was written, so that no other reads it.
+//! Carried state: what a provider wants back within a turn.
 //!
-//! Reasoning is signed or sealed for one model of one API. It is stored with the reply as it came
-//! and shown to the same model alone; whoever else answers next passes it over.
+//! Reasoning is signed or encrypted for one model of one API. It is stored with the reply unchanged
+//! and sent to the same model only; other models ignore it.
 
 use holdfast_types::ModelId;
 use serde_json::{Value, json};
 
 use crate::gather::MOST_CARRY;
 
-/// Marks what an API's model is to be given back. What is too large to be stored is not carried:
-/// the model then goes on without it.
+/// Packs items for a model of an API. Returns `None` if they are too large to store: the model then
+/// continues without them.
 pub(crate) fn pack(api: &str, model: &str, items: Vec<Value>) -> Option<Value> {
     if items.is_empty() {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn pack(api: &str, model: &str, items: Vec<Value>) -> Option<Value> {
     (packed.to_string().len() <= MOST_CARRY).then_some(packed)
 }
 
-/// What was carried for this model of this API.
+/// Returns the items that were carried for this model of this API.
 pub(crate) fn unpack<'a>(
     carry: Option<&'a Value>,
     api: &str,

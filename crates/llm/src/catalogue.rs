@@ -1,13 +1,13 @@
-//! What is known of each model: how much it reads and writes, what it costs, what it can do.
+//! Model catalogue: limits, prices and abilities of each model.
 //!
-//! The facts are data ([`catalogue.json`](../catalogue.json), with the day they were looked up); a
-//! tenant adds to them and overrides them with a [`Supplement`]. A model that nobody knows gets
-//! [`Card::default`]: it is believed to read 32,768 tokens and to write 4,096, to use tools, to see
-//! no pictures, to have no way to be told how much to think, and to have no price. Too small a
-//! window costs an early summary; too large a one, a refused request.
+//! The facts are data ([`catalogue.json`](../catalogue.json), with the date of their research); a
+//! tenant adds and overrides entries with a [`Supplement`]. Unknown models get [`Card::default`]:
+//! 32,768 tokens of context, 4,096 of output, tools, no images, no thinking levels, no price. A
+//! context that is assumed too small costs an early summary; one assumed too large, a refused
+//! request.
 //!
-//! Prices are in thousandths of a US dollar for a million tokens, which is the same number as
-//! billionths of a dollar for one: 2500 is $2.50 for a million.
+//! Prices are in thousandths of a US dollar per million tokens, which is the same number as
+//! billionths of a dollar per token: 2500 is $2.50 per million.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -16,21 +16,19 @@ use serde::{Deserialize, Serialize};
 
 const BUILT_IN: &str = include_str!("../catalogue.json");
 
-/// What is known of a model.
+/// Catalogue entry of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Card {
-    /// The most tokens that it reads and writes together.
+    /// Context window: maximum tokens of input and output together.
     pub context: u64,
-    /// The most tokens that it writes.
     pub max_output: u32,
-    /// Whether it can ask for tools.
+    /// Whether the model can call tools.
     pub tools: bool,
-    /// Whether it sees pictures.
+    /// Whether the model accepts images.
     pub images: bool,
-    /// How it is told how much to think.
     pub thinking: Thinks,
-    /// What it costs; `None` if that is not known.
+    /// `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
 }
@@ -48,77 +46,66 @@ impl Default for Card {
     }
 }
 
-/// How a model is told how much to think.
+/// How the thinking level of a model is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thinks {
-    /// In which way.
     pub by: By,
-    /// Its word for as little as possible; `None` says nothing, and leaves it to the model.
+    /// The provider's word for the least thinking; `None` sends nothing, so the model decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
-    /// Whether its provider checks that nothing before its thoughts has changed since.
+    /// Whether the provider checks that nothing before a thinking block has changed since.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_bound: bool,
 }
 
-/// In which way a model is told how much to think.
+/// Form in which the thinking level is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// It cannot be told.
     #[default]
     No,
-    /// By a number of tokens.
     Budget,
-    /// By a word.
     Effort,
-    /// By a word, and it decides itself when to think.
+    /// A word; the model decides itself when to think.
     Adaptive,
-    /// By yes or no.
     Switch,
-    /// By its instructions: it thinks in its text, between marks (spec SYS-024).
+    /// Instructions: the model writes its thinking into the text, between marks (spec SYS-024).
     Marks,
 }
 
-/// What a model costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// For what it reads.
     pub input: u64,
-    /// For what it reads from the provider's cache; `None` is the price of input.
+    /// Input from the provider's cache; `None` is the price of input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
-    /// For what it writes.
     pub output: u64,
-    /// What a long request costs instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<Long>,
-    /// For a picture of 1024 × 1024 dots that it draws, in millionths of a US dollar, besides what
-    /// it reads and writes; a larger one counts as so many of them.
+    /// A generated image of 1024 × 1024 pixels, in millionths of a US dollar, in addition to the
+    /// tokens; larger images count as several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picture: Option<u64>,
 }
 
-/// What a long request costs, all of it.
+/// Prices that apply to all tokens of a long request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Long {
-    /// One is long that reads more tokens than this.
+    /// A request is long if it has more input tokens than this.
     pub over: u64,
-    /// For what it reads.
     pub input: u64,
-    /// For what it reads from the cache; `None` is the price of input.
+    /// Input from the cache; `None` is the price of input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
-    /// For what it writes.
     pub output: u64,
 }
 
 impl Prices {
-    /// What a request costs, in billionths of a US dollar. What a provider takes for writing to
-    /// its cache is not in it.
+    /// Returns the cost of a request in billionths of a US dollar, without the provider's charge
+    /// for cache writes.
     #[must_use]
     pub const fn cost(&self, usage: &Usage) -> u64 {
         let (input, cached, output) = match self.long {
@@ -135,17 +122,15 @@ impl Prices {
     }
 }
 
-/// What a tenant knows better, or besides.
+/// Tenant's additions to the catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Supplement {
-    /// Models, by their ids. Each replaces what was known of it.
+    /// Entries that replace the catalogue's.
     pub models: BTreeMap<ModelId, Card>,
-    /// Short names of models.
     pub aliases: BTreeMap<String, ModelId>,
 }
 
-/// What is known of all models.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalogue {
     as_of: String,
@@ -155,23 +140,23 @@ pub struct Catalogue {
     unknown: Card,
 }
 
-/// The file.
+/// Format of `catalogue.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     as_of: String,
     models: BTreeMap<ModelId, Card>,
     aliases: BTreeMap<String, ModelId>,
-    /// What else providers are called.
+    /// Other names of providers.
     providers: BTreeMap<String, String>,
 }
 
 impl Catalogue {
-    /// What this build knows.
+    /// Returns the catalogue of this build.
     #[must_use]
     pub fn built_in() -> &'static Self {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-            // A test reads the file; were it broken all the same, every model would be unknown.
+            // A test parses the file; should it fail nevertheless, every model would be unknown.
             let Ok(file) = serde_json::from_str::<File>(BUILT_IN) else {
                 return Catalogue::default();
             };
@@ -181,7 +166,7 @@ impl Catalogue {
         &CATALOGUE
     }
 
-    /// This, and what a tenant knows better.
+    /// Returns a copy with a tenant's entries.
     #[must_use]
     pub fn with(&self, supplement: Supplement) -> Self {
         let mut extended = self.clone();
@@ -190,25 +175,24 @@ impl Catalogue {
         extended
     }
 
-    /// The day on which the prices were looked up, as `2026-11-22`.
+    /// Date of the prices, as `2026-11-22`.
     #[must_use]
     pub fn as_of(&self) -> &str {
         &self.as_of
     }
 
-    /// All models that are known.
     pub fn models(&self) -> impl Iterator<Item = (&ModelId, &Card)> {
         self.models.iter()
     }
 
-    /// What is known of a model: under its own name, under its provider's usual name, or under the
-    /// same id with another provider, a date or a tag (as in `qwen3:4b`) at its end left aside.
+    /// Returns the entry of a model: by its own name, by its provider's usual name, or by the same
+    /// id at another provider. A date or tag at the id's end (as in `qwen3:4b`) is ignored.
     #[must_use]
     pub fn card(&self, model: &ModelId) -> &Card {
         self.find(model).unwrap_or(&self.unknown)
     }
 
-    /// What is known of a model, as [`card`](Self::card) says, if it is known at all.
+    /// Same as [`card`](Self::card), but `None` for an unknown model.
     #[must_use]
     pub fn find(&self, model: &ModelId) -> Option<&Card> {
         let usual = self.provider(model.provider());
@@ -226,12 +210,12 @@ impl Catalogue {
             .or_else(|| anywhere(undated))
     }
 
-    /// The model that a text names: an alias, `provider:id` with any name of the provider, or an
-    /// id that is known; any other id is believed to be OpenAI's.
+    /// Resolves an alias, `provider:id` with any name of the provider, or a known id. Other ids are
+    /// assumed to be OpenAI's.
     ///
     /// # Errors
     ///
-    /// If it can be no model's name.
+    /// If the text cannot be a model's name.
     pub fn resolve(&self, text: &str) -> Result<ModelId, InvalidModelId> {
         let text = text.trim();
         if let Some(model) = self.aliases.get(&text.to_ascii_lowercase()) {
@@ -243,36 +227,32 @@ impl Catalogue {
         }
         match self.models.keys().find(|known| known.id() == text) {
             Some(known) => Ok(known.clone()),
-            // What is no id at all is refused as it was given.
+            // The error quotes the text as it was given.
             None if text.is_empty() => text.parse(),
             None => format!("openai:{text}").parse(),
         }
     }
 
-    /// The model that a short name stands for.
     #[must_use]
     pub fn alias(&self, name: &str) -> Option<&ModelId> {
         self.aliases.get(&name.trim().to_ascii_lowercase())
     }
 
-    /// All short names.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &ModelId)> {
         self.aliases.iter().map(|(alias, model)| (alias.as_str(), model))
     }
 
-    /// The usual name of a provider.
     #[must_use]
     pub fn usual_provider<'a>(&'a self, name: &'a str) -> &'a str {
         self.provider(name)
     }
 
-    /// The usual name of a provider.
     fn provider<'a>(&'a self, name: &'a str) -> &'a str {
         self.providers.get(name).map_or(name, String::as_str)
     }
 }
 
-/// An id without the date at its end: `-20250514`, `-2025-08-07`; or without its tag.
+/// Removes a date (`-20250514`, `-2025-08-07`) or a tag from the end of an id.
 fn undated(id: &str) -> &str {
     let id = id.split_once(':').map_or(id, |(before, _)| before);
     let is_date = |text: &str| match text.as_bytes() {

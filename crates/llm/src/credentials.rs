@@ -1,8 +1,7 @@
-//! Which of several keys is used next, and for how long one that failed is left alone.
+//! Key selection: the order of several keys, and the cooldowns of failed ones.
 //!
-//! Pure: profiles, what is remembered of them and the moment go in, decisions come out. Moments
-//! are milliseconds since 1970. Who stores what is remembered must change it in one step: all
-//! runners share it.
+//! Pure functions of profiles, statistics and the time, in milliseconds since 1970. All runners
+//! share the statistics, so a store must update them atomically.
 
 mod order;
 mod profile;

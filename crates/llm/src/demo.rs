@@ -1,30 +1,28 @@
 //! The built-in demonstration model.
 //!
-//! A fresh machine without keys shows a conversation with a tool call. It runs
-//! offline, answers at once, always says the same to the same, and is honest:
-//! it says what it is, and how to connect a real model.
+//! Lets a new installation without keys show a conversation with a tool call. Offline, immediate
+//! and deterministic; its replies say what it is and how to connect a real model.
 
 use holdfast_types::{Chat, ChatMessage, Reply, ToolCall, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Error, Model, OnDelta, Replying, Request, model::say};
 
-/// The tool that it knows how to use.
+/// Tool that the model calls.
 const TOOL: &str = "session_status";
 
-/// What shows it that tool, where it is not shown from the start.
+/// Tool that describes the status tool, where that one is not in the request.
 const DESCRIBE: &str = "tool_describe";
 
-/// What it says of itself, in its first answer of a conversation and when asked.
+/// Text for the first answer and for questions about the model.
 const ABOUT: &str = "I am Holdfast's built-in demonstration model: I run offline, I understand \
      next to nothing, and I am here to show that everything around a model works. To connect a \
      real one, set OPENAI_API_KEY (and OPENAI_BASE_URL, if the server is not OpenAI's) and \
      HOLDFAST_MODEL=openai:<id>.";
 
-/// The longest text of others that it repeats, in characters.
+/// Maximum length of a quotation from the user, in characters.
 const REPEATED: usize = 300;
 
-/// The demonstration model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demo;
 
@@ -47,7 +45,7 @@ impl Model for Demo {
     }
 }
 
-/// What it answers, which depends on the chat and on nothing else.
+/// Returns the reply, a pure function of the chat.
 fn answer(chat: &Chat) -> Reply {
     let last_answer = chat.messages.iter().rposition(is_answer);
     let turn = &chat.messages[last_answer.map_or(0, |at| at + 1)..];
@@ -129,7 +127,7 @@ fn report((output, failed): (&str, bool)) -> String {
     }
 }
 
-/// An answer to what was said, as well as it can; none if all is said already.
+/// Returns a comment on the user's message, or `None` if none is needed.
 fn respond(said: &str, is_first: bool) -> Option<String> {
     let spoken: Vec<String> = words(said).collect();
     let has = |wanted: &[&str]| spoken.iter().any(|word| wanted.contains(&word.as_str()));
@@ -170,7 +168,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// Its tokens are guessed: four characters each.
+/// Estimate: four characters per token.
 fn usage(chat: &Chat, reply: &Reply) -> Usage {
     let tokens = |text: &str| u64::try_from(text.chars().count() / 4 + 1).unwrap_or(u64::MAX);
     let read = chat.messages.iter().map(|message| match message {
@@ -208,7 +206,7 @@ mod tests {
         Chat { messages: messages.to_vec(), tools: vec![tool], ..Chat::default() }
     }
 
-    /// The chat after the model asked for its tool and got this.
+    /// Returns the chat after the model called its tool and got this result.
     fn with_result(mut chat: Chat, output: &str) -> Chat {
         let reply = answer(&chat);
         let [call] = reply.calls.as_slice() else { panic!("{reply:?}") };

@@ -1,95 +1,88 @@
-//! Why a model did not answer, by who can do something about it.
+//! Errors of models, by who can fix them.
 //!
-//! No text here repeats a key, a prompt or what a provider wrote, save a code
-//! that is one word.
+//! The texts never contain a key, a prompt or a provider's message, except a code that is a single
+//! word.
 
 use std::time::Duration;
 
 use holdfast_types::{Fault, Kind, ModelId};
 use serde::{Deserialize, Serialize};
 
-/// Every way in which a model fails to answer.
+/// Failure of a model request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The tenant's key is wrong, or may not use this model.
+    /// The key is wrong, or has no permission for this model.
     #[error("the model's provider refused the key: check the provider's api key and its rights")]
     Auth,
 
-    /// The account behind the key is out of money.
+    /// The account behind the key is out of credit.
     #[error(
         "the account with the model's provider is out of credit: top it up, or set another key"
     )]
     Quota,
 
-    /// Too many requests for now.
     #[error("the model's provider takes no more requests for now: try again later")]
     RateLimited {
-        /// When the provider says to come back.
+        /// Delay that the provider asked for.
         retry_after: Option<Duration>,
     },
 
-    /// The conversation is longer than the model can read.
+    /// The conversation exceeds the model's context window.
     #[error("the conversation is longer than the model can read: shorten it, or begin a new one")]
     ContextOverflow,
 
-    /// The provider does not know the model, or the address is not a provider's.
+    /// The provider does not know the model, or the base URL is wrong.
     #[error("the provider has no model `{0}`: check the model's name and the provider's base url")]
     NoModel(String),
 
-    /// The provider will never take this request.
+    /// The provider will never accept this request.
     #[error("the model's provider refused the request with status {status} and code `{code}`")]
     BadRequest {
-        /// The HTTP status.
         status: u16,
-        /// The provider's word for it, or `none`.
+        /// Provider's error code, or `none`.
         code: String,
     },
 
-    /// The provider's filter kept the answer back.
+    /// The provider's content filter withheld the answer.
     #[error("the model's provider kept the answer back: its content filter objects; rephrase it")]
     Filtered,
 
-    /// There is no such provider.
     #[error("there is no model provider `{given}`: configure it, or use one of {known}")]
     NoProvider {
-        /// What was asked for.
         given: String,
-        /// What there is.
+        /// Comma-separated names of the configured providers.
         known: String,
     },
 
-    /// A provider's settings are not right.
+    /// Invalid settings of a provider.
     #[error("the settings of the model's provider are not right: {0}")]
     Setup(&'static str),
 
-    /// The provider cannot be reached, or has trouble of its own.
+    /// The provider cannot be reached, or has an internal error.
     #[error("the model's provider is not available: try again later")]
     Unavailable {
-        /// The HTTP status, if there was an answer.
+        /// HTTP status; `None` without an answer.
         status: Option<u16>,
-        /// What the connection said.
         #[source]
         source: Option<anyhow::Error>,
     },
 
-    /// The answer took too long.
     #[error("the model did not answer in time: try again, or allow it more time")]
     Timeout,
 
-    /// The answer broke off.
+    /// The stream ended too early.
     #[error("the model's answer broke off: try again")]
     Interrupted,
 
-    /// What came cannot be read.
+    /// The answer cannot be parsed.
     #[error("the model's answer cannot be read: {0}")]
     Malformed(&'static str),
 
-    /// The answer is too long.
     #[error("the model's answer is too long: {limit} is the most for its {what}")]
     TooLong {
-        /// What of it.
+        /// Part that is too long.
         what: &'static str,
-        /// The most, in bytes or in number.
+        /// Maximum, in bytes or items.
         limit: usize,
     },
 
@@ -97,20 +90,17 @@ pub enum Error {
     #[error("the model's answer is empty: try again, or ask another way")]
     Empty,
 
-    /// None of the models that were to be asked in turn has answered.
+    /// All candidates of a fallback failed.
     #[error("none of the models answered: {}", classes(.tried))]
-    AllFailed {
-        /// Each model, and why it did not.
-        tried: Vec<Tried>,
-    },
+    AllFailed { tried: Vec<Tried> },
 
-    /// The answer is no longer wanted.
+    /// The caller cancelled the request.
     #[error("the request was cancelled")]
     Cancelled,
 }
 
 impl Error {
-    /// Its class in one word, for a metric's label.
+    /// Class of the error, for a metric's label.
     #[must_use]
     pub const fn class(&self) -> &'static str {
         match self {
@@ -134,7 +124,7 @@ impl Error {
         }
     }
 
-    /// Why, as far as another model, another key or another time may help.
+    /// Reason, as far as another model, key or time may help.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
@@ -148,7 +138,7 @@ impl Error {
             | Self::NoProvider { .. }
             | Self::Setup(_)
             | Self::TooLong { .. } => Reason::Format,
-            // 529 is Anthropic's.
+            // 529 is Anthropic's status for an overload.
             Self::Unavailable { status: Some(503 | 529), .. } => Reason::Overloaded,
             Self::Unavailable { .. } | Self::Timeout | Self::Interrupted => Reason::Timeout,
             Self::AllFailed { tried } => tried.last().map_or(Reason::Unknown, |last| last.reason),
@@ -157,28 +147,22 @@ impl Error {
     }
 }
 
-/// Why a model did not answer, as far as another model, another key or another time may help.
+/// Reason of a failure, as far as another model, key or time may help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The key.
     Auth,
-    /// Too many requests.
     RateLimit,
-    /// No money.
     Billing,
-    /// It took too long, or broke off, or the server has trouble.
+    /// Timeout, broken stream, or a failing server.
     Timeout,
-    /// What was asked, and how: it would fail again.
+    /// The request itself is refused: it would fail again.
     Format,
-    /// The server has too much to do.
     Overloaded,
-    /// Something else.
     Unknown,
 }
 
 impl Reason {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -193,14 +177,12 @@ impl Reason {
     }
 }
 
-/// A model that did not answer.
+/// Failed candidate of a fallback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
-    /// Which.
     pub model: ModelId,
-    /// The error's class, or `cooling` if it was not asked.
+    /// Class of the error, or `cooling` if the model was not asked.
     pub class: &'static str,
-    /// The error's reason.
     pub reason: Reason,
 }
 

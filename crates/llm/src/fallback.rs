@@ -1,15 +1,15 @@
-//! Models that are asked in turn until one answers.
+//! Fallback: asks models in turn until one answers.
 //!
-//! | what a candidate does | what follows |
+//! | outcome of a candidate | consequence |
 //! |---|---|
-//! | it is cooling down | it is passed over, unless there are pictures to be seen: few can |
-//! | it answers | its failures are forgotten |
-//! | its key, its money, its limits, its server fail it, or time does | the next is asked |
-//! | it has no such model | the next is asked |
-//! | it refuses what was asked, or fails in a way that we do not know | the error is returned: the next would fail too, or do it twice |
-//! | the answer is no longer wanted, or the deadline is past | the error is returned |
+//! | in a cooldown | it is skipped, unless the request has images: few models accept them |
+//! | success | its failures are forgotten |
+//! | key, credit, rate limit, server or timeout failure | the next is asked |
+//! | unknown model | the next is asked |
+//! | refused request, or unknown failure | the error is returned: the next would fail too, or repeat the request |
+//! | cancelled, or deadline passed | the error is returned |
 //!
-//! If none answers, the error says of each why. Retries of one candidate are its own affair.
+//! If all fail, the error lists the reasons. Candidates retry by themselves.
 
 use std::{fmt, sync::Arc};
 
@@ -20,30 +20,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Card, Delta, Error, Model, OnDelta, Reason, Replying, Request, Tried};
 
-/// Who remembers which models had better not be asked for now. Every runner asks the same one.
+/// Store of model cooldowns, shared by all runners.
 pub trait Cooldowns: fmt::Debug + Send + Sync {
-    /// Whether a model is cooling down. Who cannot say says no.
+    /// Whether a model is in a cooldown; `false` if that is unknown.
     fn is_cooling<'a>(&'a self, model: &'a ModelId) -> BoxFuture<'a, bool>;
 
-    /// A model failed.
     fn failed<'a>(&'a self, model: &'a ModelId, reason: Reason) -> BoxFuture<'a, ()>;
 
-    /// A model answered: it is not cooling down any more.
+    /// Records a success, which ends the cooldown.
     fn succeeded<'a>(&'a self, model: &'a ModelId) -> BoxFuture<'a, ()>;
 }
 
-/// A model that may be asked.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// Which.
     pub id: ModelId,
-    /// How it is reached.
     pub model: Arc<dyn Model>,
-    /// What is known of it; `None` looks it up in the built-in catalogue.
+    /// `None` uses the built-in catalogue.
     pub card: Option<Arc<Card>>,
 }
 
-/// Models that are asked in turn until one answers.
+/// Model that asks several models in turn until one answers.
 #[derive(Debug)]
 pub struct Fallback<C> {
     candidates: Vec<Candidate>,
@@ -51,7 +47,7 @@ pub struct Fallback<C> {
 }
 
 impl<C: Cooldowns> Fallback<C> {
-    /// Asks these in this order, each once. The first is the one that was chosen.
+    /// Creates a fallback that asks each candidate once, in this order.
     #[must_use]
     pub fn new(candidates: impl IntoIterator<Item = Candidate>, cooldowns: C) -> Self {
         let mut once: Vec<Candidate> = Vec::new();
@@ -127,7 +123,7 @@ impl<C: Cooldowns> Model for Fallback<C> {
 /// Whether no other model would do better.
 fn is_final(error: &Error) -> bool {
     match error.reason() {
-        // The model or its provider is not there; another's may be.
+        // This model or provider is missing; another one may exist.
         Reason::Format => {
             !matches!(error, Error::NoModel(_) | Error::NoProvider { .. } | Error::Setup(_))
         }
@@ -140,7 +136,7 @@ fn is_final(error: &Error) -> bool {
     }
 }
 
-/// Whether it is the candidate that had better be left alone for a while.
+/// Whether the failure puts the candidate into a cooldown.
 const fn is_its_own(reason: Reason) -> bool {
     match reason {
         Reason::Auth

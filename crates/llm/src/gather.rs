@@ -1,4 +1,4 @@
-//! A reply that is still coming: what every provider's decoder gathers, and how much of it.
+//! Reply under construction, shared by the decoders of all providers, with its size limits.
 
 use std::collections::BTreeSet;
 
@@ -10,42 +10,41 @@ use crate::{
     marks::{Marks, Piece, Told},
 };
 
-/// The longest text, in bytes.
+/// Maximum length of the text, in bytes.
 const MOST_TEXT: usize = 1024 * 1024;
-/// The most that is shown of what a model thought, in bytes.
+/// Maximum length of the visible thinking, in bytes.
 const MOST_THINKING: usize = 256 * 1024;
-/// The longest input of one call, in bytes.
+/// Maximum length of a call's input, in bytes.
 const MOST_INPUT: usize = 256 * 1024;
-/// The most calls.
+/// Maximum number of calls.
 const MOST_CALLS: usize = 64;
-/// The longest id that providers take back, in bytes.
+/// Maximum length of a call id that providers accept, in bytes.
 pub(crate) const LONGEST_ID: usize = 40;
-/// The most that is carried back to a provider, in bytes.
+/// Maximum size of the carried state, in bytes.
 pub(crate) const MOST_CARRY: usize = 512 * 1024;
 
-/// Gathers a reply from its pieces.
+/// Builds a reply from pieces.
 #[derive(Debug)]
 pub(crate) struct Gather {
     model: String,
     text: String,
-    /// How much was taken in as text, in bytes, thoughts in it included.
+    /// Bytes received as text, including thinking within it.
     taken: usize,
     thinking: String,
-    /// Where thoughts may stand in the text.
+    /// Set if the text may contain thinking marks.
     marks: Option<Marks>,
     calls: Vec<Call>,
-    /// What it cost, as far as it was told.
     pub(crate) usage: Usage,
-    /// Why it stopped; `None` until that was said.
+    /// `None` until the provider has sent it.
     pub(crate) stop: Option<Stop>,
-    /// Whether the provider has said that nothing more comes.
+    /// Whether the provider has ended the stream.
     pub(crate) done: bool,
-    /// The most tokens it may write.
+    /// Output limit in tokens.
     limit: u32,
     carry: Option<Value>,
 }
 
-/// A call that is still being asked for.
+/// Tool call under construction.
 #[derive(Debug)]
 struct Call {
     id: String,
@@ -71,19 +70,19 @@ impl Gather {
         }
     }
 
-    /// The same for a server whose models may write their thoughts into the text.
+    /// Creates a builder for a server whose models may write thinking into the text.
     pub(crate) fn marked(request: &Request) -> Self {
         let is_told = request.card().thinking.by == By::Marks && request.thinking != Thinking::Off;
         let told = if is_told { Told::Yes } else { Told::No };
         Self { marks: Some(Marks::new(told)), ..Self::new(request) }
     }
 
-    /// How much text there is, in bytes.
+    /// Length of the text so far, in bytes.
     pub(crate) const fn text_len(&self) -> usize {
         self.text.len()
     }
 
-    /// Takes in a piece of the text.
+    /// Adds a piece of text.
     pub(crate) fn text(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
         if text.is_empty() {
             return Ok(());
@@ -116,7 +115,7 @@ impl Gather {
         }
     }
 
-    /// Takes in a piece of what it thinks. It is only shown: what is too much is left out.
+    /// Adds a piece of thinking. It is only shown, so the excess is dropped.
     pub(crate) fn thought(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if text.is_empty() || self.thinking.len() + text.len() > MOST_THINKING {
             return;
@@ -125,8 +124,7 @@ impl Gather {
         deltas.push(Delta::Thought(text.to_owned()));
     }
 
-    /// Begins a call, and says which it is. It keeps the id that the provider gave if that will
-    /// do, and gets one if not.
+    /// Starts a call and returns its index. The provider's id is kept if it is valid and unique.
     pub(crate) fn begin_call(&mut self, given: &str) -> Result<usize, Error> {
         if self.calls.len() == MOST_CALLS {
             return Err(Error::TooLong { what: "calls", limit: MOST_CALLS });
@@ -136,12 +134,12 @@ impl Gather {
         Ok(self.calls.len() - 1)
     }
 
-    /// The id of a call.
+    /// Id of the call at an index.
     pub(crate) fn call_id(&self, at: usize) -> &str {
         self.calls.get(at).map_or("", |call| &call.id)
     }
 
-    /// Says what tool a call is of, if it was not said yet.
+    /// Sets the tool of a call, once.
     pub(crate) fn name_call(&mut self, at: usize, name: &str, deltas: &mut Vec<Delta>) {
         let Some(call) = self.calls.get_mut(at) else { return };
         if call.name.is_empty() {
@@ -153,7 +151,7 @@ impl Gather {
         }
     }
 
-    /// Takes in a piece of a call's input: a text, or what is to become one.
+    /// Adds a piece of a call's input: text, or JSON that is converted to text.
     pub(crate) fn input(&mut self, at: usize, piece: &Value) -> Result<(), Error> {
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         match piece {
@@ -169,17 +167,16 @@ impl Gather {
         Ok(())
     }
 
-    /// Whether nothing of a call's input has come yet.
+    /// Whether a call's input is still empty.
     pub(crate) fn has_no_input(&self, at: usize) -> bool {
         self.calls.get(at).is_some_and(|call| call.input.is_empty())
     }
 
-    /// Sets what is to be carried back with the results of the calls.
+    /// Sets the state to carry with the calls.
     pub(crate) fn carry(&mut self, carry: Option<Value>) {
         self.carry = carry;
     }
 
-    /// The reply, now that nothing more comes.
     pub(crate) fn finish(mut self) -> Result<Reply, Error> {
         if !self.done && self.stop.is_none() {
             return Err(Error::Interrupted);
@@ -193,7 +190,7 @@ impl Gather {
         let calls: Vec<ToolCall> =
             self.calls.into_iter().filter(|call| !call.is_ghost()).map(Call::finish).collect();
         let stop = match (self.stop.unwrap_or_default(), calls.is_empty()) {
-            // Some do not tell these two apart.
+            // Some servers confuse these two reasons.
             (Stop::End, false) => Stop::ToolUse,
             (Stop::ToolUse, true) => Stop::End,
             (stop, _) => stop,
@@ -201,7 +198,7 @@ impl Gather {
         if self.text.trim().is_empty() && calls.is_empty() {
             return Err(match stop {
                 Stop::Filtered | Stop::Refusal => Error::Filtered,
-                // It spent all on thinking, and would again.
+                // All output was thinking; a retry would end the same way.
                 Stop::MaxTokens => {
                     let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
                     Error::TooLong { what: "thoughts and text, in tokens", limit }
@@ -222,7 +219,7 @@ impl Gather {
         })
     }
 
-    /// The id that the server gave, if it will do; else one of our own.
+    /// Returns the server's id if it is valid and unique, else a new one.
     fn free_id(&self, given: &str) -> String {
         let taken: BTreeSet<&str> = self.calls.iter().map(|call| call.id.as_str()).collect();
         let fits = |id: &str| {
@@ -241,7 +238,7 @@ impl Gather {
 }
 
 impl Call {
-    /// Whether nothing was ever said of it but that it is there.
+    /// Whether the call has neither a name nor an input.
     fn is_ghost(&self) -> bool {
         self.name.is_empty() && self.input.trim().is_empty()
     }
@@ -252,13 +249,13 @@ impl Call {
     }
 }
 
-/// Reads a part of an answer.
+/// Parses a part of an answer.
 pub(crate) fn parse(data: &[u8]) -> Result<Value, Error> {
-    // What the parser says would repeat what the model said.
+    // The parser's message would quote the model's text.
     serde_json::from_slice(data).map_err(|_| Error::Malformed("a part of it is not json"))
 }
 
-/// A number at a path; 0 if there is none.
+/// Returns the number at a path; 0 if there is none.
 pub(crate) fn count(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or_default()
 }

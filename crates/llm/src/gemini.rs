@@ -1,6 +1,6 @@
-//! Google's generateContent, streamed.
+//! Google's generateContent API, streamed.
 //!
-//! The wire as documented at <https://ai.google.dev/api/generate-content> and
+//! The wire format is documented at <https://ai.google.dev/api/generate-content> and
 //! <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 
 mod decode;
@@ -21,22 +21,22 @@ use crate::{
     http::{self, Frames, Protocol, Server},
 };
 
-/// Where Google is; the version of the language is in it.
+/// Base URL, including the API's version.
 const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// The name under which it carries things.
+/// Name of this API in carried state.
 const API: &str = "gemini";
 
-/// A server that speaks generateContent.
+/// Client of a server with generateContent.
 #[derive(Debug, Clone)]
 pub struct Gemini(Server<GenerateContent>);
 
 impl Gemini {
-    /// A server by its base URL (Google's own if none is given) and key.
+    /// Creates a client. `None` is Google's own base URL.
     ///
     /// # Errors
     ///
-    /// If the URL is not one of a server, or the key cannot be sent.
+    /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         client: Client,
         base_url: Option<&str>,
@@ -47,11 +47,11 @@ impl Gemini {
         Ok(Self(Server::new(client, key, GenerateContent { base })))
     }
 
-    /// The same, presenting an OAuth access token in the place of its key, if there is one.
+    /// Uses an OAuth access token instead of the key, if there is one.
     ///
     /// # Errors
     ///
-    /// If the token cannot be sent.
+    /// If the token has characters that a header cannot have.
     pub fn with_token(self, token: Option<&SecretString>) -> Result<Self, Error> {
         Ok(Self(self.0.with_token(token)?))
     }

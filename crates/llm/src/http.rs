@@ -1,5 +1,5 @@
-//! Carries bytes between a codec and a server. One call here is one try: who wants retries wraps
-//! it in [`Retrying`](crate::Retrying).
+//! HTTP transport between a codec and a server. Each call is one attempt; retries are the task of
+//! [`Retrying`](crate::Retrying).
 
 use std::{fmt, time::Duration};
 
@@ -15,67 +15,59 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Delta, Error, Model, OnDelta, Replying, Request, lines::Lines, sse::Events};
 
-/// The most that is read of an answer that is no stream, in bytes.
+/// Maximum size of a body that is not a stream, in bytes.
 const MOST_WHOLE: usize = 8 * 1024 * 1024;
 
-/// The most that is read of a refusal, in bytes.
+/// Maximum size of an error's body, in bytes.
 const MOST_REFUSAL: usize = 64 * 1024;
 
-/// How long the end of a stream is waited for when all of the reply is there, so that the
-/// connection can be used again.
+/// How long to wait for the end of a stream after a complete reply, so that the connection can be
+/// reused.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// A provider's language: pure, but for saying where and with which headers.
+/// Protocol of a provider; does no I/O.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
-    /// What reads an answer.
     type Decoder: Decode + Send;
 
-    /// How a stream is cut into pieces.
     const FRAMES: Frames;
 
-    /// Where a request goes, below the base URL that was configured.
+    /// Returns the URL of a request, below the configured base URL.
     fn url(&self, request: &Request) -> Url;
 
-    /// Headers of a request, besides the key's.
+    /// Returns headers of a request, besides the key's.
     fn headers(&self, _request: &Request) -> HeaderMap {
         HeaderMap::new()
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     fn encode(&self, request: &Request) -> Value;
 
-    /// What reads the answer to a request.
     fn decoder(&self, request: &Request) -> Self::Decoder;
 
-    /// What an answer with another status than success means.
+    /// Converts a response with an error status.
     fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8], request: &Request) -> Error;
 }
 
-/// What reads an answer.
 pub(crate) trait Decode {
-    /// Takes in the data of one event, or a line.
+    /// Decodes one event or line.
     fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error>;
 
-    /// Takes in an answer that came whole, though a stream was asked for.
+    /// Decodes a complete body from a server that did not stream.
     fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error>;
 
-    /// Whether the server has said that nothing more comes.
+    /// Whether the server has ended the answer.
     fn is_done(&self) -> bool;
 
-    /// The reply, now that nothing more comes.
     fn finish(self) -> Result<Reply, Error>;
 }
 
-/// How a stream is cut into pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frames {
-    /// Server-sent events.
     Events,
-    /// JSON lines.
     Lines,
 }
 
-/// Cuts a stream into pieces.
+/// Splits a stream into frames.
 #[derive(Debug)]
 pub(crate) enum Cutter {
     Events(Events),
@@ -112,7 +104,7 @@ impl Cutter {
     }
 }
 
-/// A server, and the language it speaks.
+/// Client of a server with the protocol `P`.
 #[derive(Debug, Clone)]
 pub(crate) struct Server<P> {
     client: Client,
@@ -129,7 +121,7 @@ impl<P: Protocol> Server<P> {
         Self { client, key, protocol }
     }
 
-    /// Presents an access token where RFC 6750 has it, in the place of its key.
+    /// Uses an access token (RFC 6750) instead of the key, if there is one.
     pub(crate) fn with_token(mut self, token: Option<&SecretString>) -> Result<Self, Error> {
         if let Some(key) = key(AUTHORIZATION, "Bearer ", token)? {
             self.key = Some(key);
@@ -180,7 +172,7 @@ impl<P: Protocol> Model for Server<P> {
     }
 }
 
-/// The base URL that was configured, or the provider's own.
+/// Parses the configured base URL, or the provider's own.
 pub(crate) fn base(given: Option<&str>, own: &str) -> Result<Url, Error> {
     let base = given.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(own);
     let url = Url::parse(base).map_err(|_| Error::Setup("the base url is not a url"))?;
@@ -193,11 +185,11 @@ pub(crate) fn base(given: Option<&str>, own: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// A URL with more segments at its end. They are percent-encoded: a model's name leads nowhere
-/// else.
+/// Appends path segments to a URL. They are percent-encoded, so that a model's name cannot change
+/// the path.
 pub(crate) fn below(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
-    // A URL with a host can always be a base.
+    // Cannot fail: the URL has a host.
     if let Ok(mut path) = url.path_segments_mut() {
         path.pop_if_empty().extend(segments);
     }
@@ -209,7 +201,7 @@ pub(crate) fn ends_with(url: &Url, segment: &str) -> bool {
     url.path().trim_end_matches('/').rsplit('/').next() == Some(segment)
 }
 
-/// The header that carries a key; `None` if there is none, or it is empty.
+/// Returns the header with a key; `None` if there is no key or it is empty.
 pub(crate) fn key(
     name: HeaderName,
     prefix: &str,
@@ -224,7 +216,7 @@ pub(crate) fn key(
     Ok(Some((name, value)))
 }
 
-/// Reads an answer that comes piece by piece.
+/// Reads a streamed answer.
 async fn stream<D: Decode>(
     response: Response,
     mut cutter: Cutter,
@@ -249,7 +241,7 @@ async fn stream<D: Decode>(
     }
     if !broken {
         cutter.end();
-        // A last event that is not whole is no event; the decoder knows what is missing.
+        // A truncated last event is ignored; the decoder reports what is missing.
         while let Some(Ok(deltas)) = cutter.pop().map(|data| decoder.push(&data)) {
             deltas.into_iter().for_each(&mut *on_delta);
         }
@@ -257,7 +249,7 @@ async fn stream<D: Decode>(
     decoder.finish()
 }
 
-/// Reads an answer that comes whole, though a stream was asked for.
+/// Reads a complete body from a server that did not stream.
 async fn whole<D: Decode>(
     response: Response,
     mut decoder: D,
@@ -285,12 +277,12 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("application/json"))
 }
 
-/// What a request that had no answer means.
+/// Converts the failure of a request without a response.
 fn unreachable(error: reqwest::Error) -> Error {
     if error.is_builder() {
         return Error::Setup("the request cannot be built from them");
     }
-    // A URL may say more than a log should.
+    // A URL may contain more than a log should.
     Error::Unavailable { status: None, source: Some(error.without_url().into()) }
 }
 

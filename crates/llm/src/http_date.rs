@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long to wait, by a `Retry-After` header: seconds, or until a date. A date that is past is
-/// no wait at all.
+/// Parses a `Retry-After` header: seconds, or a date. A past date is a delay of zero.
 pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
@@ -12,7 +11,7 @@ pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     parse(value).map(|at| at.duration_since(now).unwrap_or_default())
 }
 
-/// Reads the form that is in use: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses the common form: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn parse(text: &str) -> Option<SystemTime> {
     let (_, rest) = text.split_once(", ")?;
     let parts: [&str; 5] = rest.split(' ').collect::<Vec<_>>().try_into().ok()?;

@@ -1,24 +1,24 @@
-//! What a model is, and how each provider's is reached.
+//! Clients of language models.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `model` | the port: a [`Request`] in, [`Delta`]s and a reply out |
 //! | `models` | the configured providers, by name: [`Models`] |
-//! | `openai` | Chat Completions, of OpenAI and of every server that is compatible |
+//! | `openai` | Chat Completions, of OpenAI and of every compatible server |
 //! | `responses` | OpenAI's Responses |
 //! | `anthropic` | Anthropic's Messages |
 //! | `gemini` | Google's generateContent |
 //! | `ollama` | Ollama's own chat |
-//! | `http`, `gather`, `refusal`, `words`, `carry` | what the codecs have in common |
+//! | `http`, `gather`, `refusal`, `words`, `carry` | code that the codecs share |
 //! | `marks` | thinking that a model writes into its text |
 //! | `servers` | compatible servers by name |
-//! | `catalogue` | what is known of each model: its window, its prices, its abilities |
-//! | `fallback` | models that are asked in turn |
-//! | `credentials` | which of several keys is used next |
-//! | `demo` | the built-in model: offline, and honest about what it is |
+//! | `catalogue` | limits, prices and abilities of each model |
+//! | `fallback` | several models asked in turn |
+//! | `credentials` | selection among several keys |
+//! | `demo` | the built-in offline model |
 //! | `scripted` | a model for tests |
-//! | `retry` | what is tried again, when, and how often |
-//! | `observe` | a span and numbers for each request |
+//! | `retry` | retries of one request |
+//! | `observe` | a span and metrics for each request |
 //! | `sse`, `lines`, `http_date` | formats |
 //!
 //! Codecs do no I/O: they are tested on recorded streams cut at every byte.

@@ -1,15 +1,15 @@
-//! JSON lines: a stream of bytes in, each line out.
+//! JSON lines: splits a stream of bytes.
 //!
-//! What is waiting for its end is bounded, and looked at once.
+//! The buffer of an incomplete line is bounded.
 
 use std::collections::VecDeque;
 
 use crate::Error;
 
-/// The most that one line may be, in bytes.
+/// Maximum length of a line, in bytes.
 const MOST: usize = 4 * 1024 * 1024;
 
-/// Cuts a stream of bytes into lines.
+/// Splits a stream of bytes into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     line: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Takes in what came.
+    /// Adds bytes.
     ///
     /// # Errors
     ///
@@ -36,12 +36,12 @@ impl Lines {
         Ok(())
     }
 
-    /// The next line, if it is whole.
+    /// Returns the next complete line.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         self.ready.pop_front()
     }
 
-    /// The stream is over: what has no line's end counts all the same.
+    /// Ends the stream: a last line needs no line break.
     pub(crate) fn end(&mut self) {
         let line = std::mem::take(&mut self.line);
         if !line.trim_ascii().is_empty() {

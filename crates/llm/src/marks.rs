@@ -1,24 +1,21 @@
-//! Thinking that a model writes into its text, taken out of it (spec SYS-024).
+//! Thinking that a model writes into its text, separated from it (spec SYS-024).
 //!
-//! | mark | what becomes of it |
+//! | mark | meaning |
 //! |---|---|
-//! | `<think>…</think>`, also `thinking`, `thought` | a thought |
-//! | `<final>`, `</final>` | taken out; of a model that is told to mark its answer so, what stands outside is a thought, if it marks anything |
-//! | either in code (between backticks) | text: it is spoken of |
+//! | `<think>…</think>`, also `thinking`, `thought` | thinking |
+//! | `<final>`, `</final>` | removed; if the model is told to mark its answer and does so, everything outside is thinking |
+//! | either in code (between backticks) | text about the mark |
 //!
-//! A stream may be cut anywhere. What may be the beginning of a mark is held back until that is
-//! known.
+//! A stream may be cut anywhere, so a possible beginning of a mark is held back until it is
+//! decided.
 
-/// A piece of a reply, told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// What it says.
     Text(String),
-    /// What it thinks.
     Thought(String),
 }
 
-/// What a mark begins or ends.
+/// Kind of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Think,
@@ -38,34 +35,32 @@ const MARKS: [(&str, Mark); 8] = [
     ("</final>", Mark::EndFinal),
 ];
 
-/// Backticks that open code of more than one line.
+/// Number of backticks that open a code block of several lines.
 const FENCE: usize = 3;
 
-/// Tells text from thoughts as they come.
+/// Separates text from thinking as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    /// The model is told to put its answer into `<final>`.
+    /// Whether the model is told to put its answer into `<final>`.
     is_told: bool,
     is_thinking: bool,
     is_final: bool,
-    /// Whether a mark was seen.
     is_marked: bool,
-    /// Whether what was between marks is followed by nothing yet: line breaks there belong to them.
+    /// Whether only line breaks have followed the last mark: they are removed with it.
     is_after_mark: bool,
     was_final: bool,
-    /// What may be a mark.
+    /// Possible beginning of a mark.
     held: String,
-    /// Of a model that is told: what is text only if no `<final>` follows.
+    /// For models that are told to mark: text, unless a `<final>` follows.
     undecided: String,
-    /// How many backticks opened the code that is being written.
+    /// Number of backticks that opened the current code.
     code: Option<usize>,
-    /// How many backticks were just written.
+    /// Number of backticks that were just written.
     ticks: usize,
     out: Vec<Piece>,
 }
 
 impl Marks {
-    /// Marks of a model; whether it is told to use them.
     pub(crate) fn new(is_told: Told) -> Self {
         Self { is_told: is_told == Told::Yes, ..Self::default() }
     }
@@ -75,7 +70,7 @@ impl Marks {
         self.is_marked
     }
 
-    /// Takes in more of what the model writes.
+    /// Adds more of the model's output.
     pub(crate) fn push(&mut self, text: &str) -> Vec<Piece> {
         for c in text.chars() {
             self.take(c);
@@ -83,7 +78,7 @@ impl Marks {
         std::mem::take(&mut self.out)
     }
 
-    /// What is left when nothing more comes.
+    /// Ends the output and returns what is left.
     pub(crate) fn end(&mut self) -> Vec<Piece> {
         self.release();
         let undecided = std::mem::take(&mut self.undecided);
@@ -109,7 +104,7 @@ impl Marks {
                 self.apply(mark);
             }
             Found::Perhaps => {}
-            // It may be that another one begins here.
+            // This character may begin another mark.
             Found::None if c == '<' => {
                 self.held.pop();
                 self.release();
@@ -138,7 +133,7 @@ impl Marks {
         (self.is_marked, self.is_after_mark) = (true, true);
         match mark {
             Mark::Think => self.is_thinking = true,
-            // One that ends nothing is only taken out.
+            // A closing mark without an opening one is only removed.
             Mark::EndThink => self.is_thinking = false,
             Mark::Final => {
                 (self.is_final, self.was_final, self.code) = (true, true, None);
@@ -168,7 +163,7 @@ impl Marks {
             '`' => self.ticks += 1,
             _ => {
                 self.settle();
-                // A line's end closes what nobody closed.
+                // A line break closes unclosed inline code.
                 let is_inline = self.code.is_some_and(|ticks| ticks < FENCE);
                 if c == '\n' && is_inline {
                     self.code = None;
@@ -190,7 +185,7 @@ impl Marks {
         self.code.is_some()
     }
 
-    /// Says what the backticks that were just written open or close.
+    /// Decides what the backticks just written open or close.
     fn settle(&mut self) {
         let ticks = std::mem::take(&mut self.ticks);
         self.code = match self.code {
@@ -211,7 +206,7 @@ impl Marks {
     }
 }
 
-/// Whether a model is told to mark what is its answer.
+/// Whether a model is told to mark its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     Yes,
@@ -230,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// The text and the thoughts of what comes in these chunks.
+    /// Returns the text and the thinking in these chunks.
     fn read<'t>(told: Told, chunks: impl IntoIterator<Item = &'t str>) -> (String, String) {
         let mut marks = Marks::new(told);
         let mut pieces = Vec::new();
@@ -248,7 +243,7 @@ mod tests {
         (text, thoughts)
     }
 
-    /// The same wherever it is cut.
+    /// Checks that the result does not depend on where the stream is cut.
     fn cut_everywhere(told: Told, all: &str) -> (String, String) {
         let whole = read(told, [all]);
         for (at, _) in all.char_indices() {
@@ -285,7 +280,7 @@ mod tests {
         ] {
             assert_eq!(cut_everywhere(Told::No, text), (text.to_owned(), String::new()), "{text}");
         }
-        // A line's end closes code that nobody closed.
+        // A line break closes unclosed inline code.
         let open = cut_everywhere(Told::No, "it`s\n<think>a</think>b");
         assert_eq!(open, ("it`s\nb".into(), "a".into()));
     }

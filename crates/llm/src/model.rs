@@ -1,4 +1,4 @@
-//! What a model is.
+//! The port to language models.
 
 use std::{fmt, sync::Arc};
 
@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Card, Catalogue, Error};
 
-/// Something that answers a chat. The runner keeps many, so it is made for `dyn`.
+/// Language model. The runner keeps many, so the trait is made for `dyn`.
 pub trait Model: fmt::Debug + Send + Sync {
-    /// Answers: calls `on_delta` with each piece as it comes, and returns the whole.
+    /// Answers: calls `on_delta` with each piece as it arrives, and returns the whole reply.
     ///
-    /// The whole is what counts; the pieces are for people who watch. It ends
-    /// with [`Error::Timeout`] at the request's deadline and with
-    /// [`Error::Cancelled`] when `cancelled` is.
+    /// The returned reply counts; the pieces are for people who watch. Fails with
+    /// [`Error::Timeout`] at the request's deadline and with [`Error::Cancelled`] when `cancelled`
+    /// is.
     fn reply<'a>(
         &'a self,
         request: &'a Request,
@@ -24,37 +24,32 @@ pub trait Model: fmt::Debug + Send + Sync {
     ) -> Replying<'a>;
 }
 
-/// A reply on its way.
 pub type Replying<'a> = BoxFuture<'a, Result<Reply, Error>>;
 
-/// What is called with each piece of a reply. It must not block.
+/// Callback for each piece of a reply. It must not block.
 pub type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
 
-/// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Which model.
     pub model: ModelId,
-    /// What it is told.
     pub chat: Chat,
-    /// The most tokens it may write; `None` leaves it to the provider, or to the catalogue where
-    /// the provider insists on a number.
+    /// Output limit in tokens; `None` leaves it to the provider, or to the catalogue where the
+    /// provider requires a number.
     pub max_output: Option<u32>,
-    /// How much it is to think.
     pub thinking: Thinking,
-    /// Whether what it thinks is to be shown, as far as its provider shows it.
+    /// Whether the reply should contain the model's thinking, if the provider shows it.
     pub shows_thinking: bool,
-    /// What requests that begin alike have in common, for providers that keep what they have read:
-    /// an agent's or a session's id. It says nothing about what is asked.
+    /// Key shared by requests with the same beginning, for providers with a prompt cache: an
+    /// agent's or a session's id.
     pub cache_key: Option<String>,
-    /// What is known of the model; `None` looks it up in the built-in catalogue.
+    /// `None` uses the built-in catalogue.
     pub card: Option<Arc<Card>>,
-    /// When an answer is no longer wanted, retries included.
+    /// Time at which the answer is no longer wanted, retries included.
     pub deadline: Instant,
 }
 
 impl Request {
-    /// Asks a model, leaving all else to it.
+    /// Creates a request with the defaults.
     #[must_use]
     pub const fn new(model: ModelId, chat: Chat, deadline: Instant) -> Self {
         Self {
@@ -69,7 +64,7 @@ impl Request {
         }
     }
 
-    /// What is known of the model.
+    /// Catalogue entry of the model.
     pub(crate) fn card(&self) -> &Card {
         match &self.card {
             Some(card) => card,
@@ -78,25 +73,19 @@ impl Request {
     }
 }
 
-/// A piece of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// It goes on with this.
     Text(String),
-    /// It goes on thinking with this.
     Thought(String),
-    /// It begins to ask for a tool.
     ToolCallStarted {
-        /// The call's id.
         id: String,
-        /// The tool's name.
         name: String,
     },
-    /// What came before is void: the reply begins anew.
+    /// The reply starts again: earlier pieces are void.
     Restarted,
 }
 
-/// Says a whole reply piece by piece: what it thought, words, then calls.
+/// Emits a whole reply as pieces: thinking, words, then calls.
 pub(crate) fn say(reply: &Reply, on_delta: OnDelta<'_>) {
     if !reply.thinking.is_empty() {
         on_delta(Delta::Thought(reply.thinking.clone()));

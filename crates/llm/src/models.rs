@@ -11,60 +11,50 @@ use crate::{
     observe::Observed, servers,
 };
 
-/// How long a connection may take.
+/// Timeout of opening a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// What kind of provider one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProviderKind {
-    /// A server that speaks Chat Completions.
     #[serde(rename = "openai")]
     OpenAi,
-    /// A server that speaks OpenAI's Responses.
     #[serde(rename = "openai-responses")]
     Responses,
-    /// A server that speaks Anthropic's Messages.
     Anthropic,
-    /// A server that speaks Google's generateContent.
     Gemini,
-    /// A server that speaks Ollama's chat.
     Ollama,
-    /// The built-in demonstration model.
     Demo,
 }
 
-/// A provider's settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// What kind it is.
     pub kind: ProviderKind,
-    /// Where it is; if nothing is said, where the server of the provider's name is known to be, or
-    /// else the kind's own place.
+    /// `None` is the URL of the known server with the provider's name, else the kind's default.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// The key, if it wants one.
+    /// `None` if the server needs no key.
     #[serde(default)]
     pub api_key: Option<SecretString>,
-    /// Whether that is an OAuth access token, which goes where RFC 6750 says.
+    /// Whether `api_key` is an OAuth access token (RFC 6750).
     #[serde(default)]
     pub is_oauth: bool,
 }
 
-/// Models by their ids. `demo` is always there.
+/// Models by id. `demo` always exists.
 #[derive(Clone)]
 pub struct Models {
     providers: BTreeMap<String, Arc<dyn Model>>,
 }
 
 impl Models {
-    /// Connects to nothing yet, and checks all settings.
+    /// Checks all settings and connects to nothing yet.
     ///
     /// # Errors
     ///
-    /// If a provider's settings are not right, or no HTTPS connection could ever be made from
-    /// this machine, and some provider needs one.
+    /// If a provider's settings are invalid, or a provider needs HTTPS and no TLS client can be
+    /// built on this machine.
     pub fn new(providers: impl IntoIterator<Item = (String, Provider)>) -> Result<Self, Error> {
         let mut models = Self { providers: BTreeMap::new() }.with("demo", Demo);
         let mut shared = None;
@@ -82,12 +72,11 @@ impl Models {
         Ok(models)
     }
 
-    /// Adds a provider by its settings, whose requests go through this client and are tried again
-    /// where that may help.
+    /// Adds a provider that uses this client and retries its requests.
     ///
     /// # Errors
     ///
-    /// If the settings are not right.
+    /// If the settings are invalid.
     pub fn with_provider(
         self,
         name: &str,
@@ -97,12 +86,12 @@ impl Models {
         self.with_provider_among(name, client, provider, Among::Alone)
     }
 
-    /// Adds a provider as [`with_provider`](Self::with_provider) does, and says who else could be
-    /// asked in its place.
+    /// Same as [`with_provider`](Self::with_provider), but states whether alternatives to this
+    /// provider exist.
     ///
     /// # Errors
     ///
-    /// If the settings are not right.
+    /// If the settings are invalid.
     pub fn with_provider_among(
         self,
         name: &str,
@@ -115,7 +104,7 @@ impl Models {
         let token = key.filter(|_| provider.is_oauth);
         Ok(match provider.kind {
             ProviderKind::OpenAi => {
-                // Else the key of one that is known would be shown to OpenAI.
+                // Without the known base URL, the key of such a server would be sent to OpenAI.
                 let known = servers::by_name(name).map(|known| known.base_url);
                 let model = OpenAi::new(client, given.or(known), key)?;
                 self.with(name, Retrying::new(model).among(among))
@@ -140,20 +129,20 @@ impl Models {
         })
     }
 
-    /// Adds a provider's model; it takes the place of one with the same name.
+    /// Adds a provider's model, replacing one with the same name.
     #[must_use]
     pub fn with(self, provider: &str, model: impl Model + 'static) -> Self {
         self.with_shared(provider, Arc::new(Observed::new(model, provider.to_owned())))
     }
 
-    /// Adds a model that someone else holds too, as a test does.
+    /// Adds a model that another owner shares, such as a test.
     #[must_use]
     pub fn with_shared(mut self, provider: &str, model: Arc<dyn Model>) -> Self {
         self.providers.insert(provider.to_owned(), model);
         self
     }
 
-    /// The model that answers requests for an id. The id itself goes with each request.
+    /// Returns the model that answers requests for an id. The id itself is part of each request.
     ///
     /// # Errors
     ///
@@ -165,7 +154,6 @@ impl Models {
         })
     }
 
-    /// The names of the providers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)
     }
@@ -177,7 +165,7 @@ impl fmt::Debug for Models {
     }
 }
 
-/// The one client of all providers: it keeps connections for the next request.
+/// Builds the client that all providers share, so that connections are reused.
 fn client() -> Result<reqwest::Client, Error> {
     let setup = "no https client can be built: are ca certificates installed?";
     reqwest::Client::builder()

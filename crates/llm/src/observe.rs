@@ -1,4 +1,4 @@
-//! A span and numbers for each request. Never a text: names, sizes and outcomes.
+//! Span and metrics for each request. They contain names, sizes and outcomes, never a text.
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -6,7 +6,7 @@ use tracing::{Instrument as _, field::Empty};
 
 use crate::{Model, OnDelta, Replying, Request};
 
-/// A model whose requests are seen in traces and in metrics.
+/// Model with traces and metrics.
 #[derive(Debug)]
 pub(crate) struct Observed<M> {
     inner: M,

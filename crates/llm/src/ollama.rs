@@ -1,8 +1,8 @@
-//! Ollama's own chat, which can do more than what it speaks besides: it says when a conversation
-//! is too long instead of shortening it in silence.
+//! Ollama's own chat API. Unlike its compatible API it reports a conversation that is too long
+//! instead of truncating it silently.
 //!
-//! The wire as documented at <https://docs.ollama.com/api/chat>. A key is wanted by Ollama's cloud
-//! only.
+//! The wire format is documented at <https://docs.ollama.com/api/chat>. Only Ollama's cloud needs a
+//! key.
 
 mod decode;
 mod encode;
@@ -22,22 +22,21 @@ use crate::{
     http::{self, Frames, Protocol, Server},
 };
 
-/// Where it is if nothing is said.
 const LOCAL: &str = "http://127.0.0.1:11434";
 
-/// The name under which it carries things.
+/// Name of this API in carried state.
 const API: &str = "ollama";
 
-/// A server that speaks Ollama's chat.
+/// Client of a server with Ollama's chat.
 #[derive(Debug, Clone)]
 pub struct Ollama(Server<Chat>);
 
 impl Ollama {
-    /// A server by its base URL, with or without `/api` (this machine's if none is given), and key.
+    /// Creates a client. The base URL may end with `/api`; `None` is this machine.
     ///
     /// # Errors
     ///
-    /// If the URL is not one of a server, or the key cannot be sent.
+    /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         client: Client,
         base_url: Option<&str>,

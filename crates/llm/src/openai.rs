@@ -1,4 +1,4 @@
-//! Chat Completions: OpenAI's, and that of every server that is compatible.
+//! Chat Completions, of OpenAI and of every compatible server.
 
 mod decode;
 mod encode;
@@ -21,19 +21,18 @@ use crate::{
     servers::{self, Takes},
 };
 
-/// Where OpenAI is.
 pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
-/// A server that speaks Chat Completions.
+/// Client of a server with Chat Completions.
 #[derive(Debug, Clone)]
 pub struct OpenAi(Server<ChatCompletions>);
 
 impl OpenAi {
-    /// A server by its base URL (`https://api.openai.com/v1` if none is given) and key.
+    /// Creates a client. `None` is `https://api.openai.com/v1`.
     ///
     /// # Errors
     ///
-    /// If the URL is not one of a server, or the key cannot be sent.
+    /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         client: Client,
         base_url: Option<&str>,

@@ -1,4 +1,4 @@
-//! What a refusal means by its status alone, and what providers' refusals have in common.
+//! Meaning of HTTP statuses, and parsing that all providers' errors share.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Error, http_date};
 
-/// What a status means, whoever says it; `code` is the provider's word for it.
+/// Converts a status; `code` is the provider's error code.
 pub(crate) fn by_status(status: u16, code: Option<&str>, model: &ModelId) -> Error {
     match status {
         401 | 403 => Error::Auth,
@@ -21,7 +21,7 @@ pub(crate) fn by_status(status: u16, code: Option<&str>, model: &ModelId) -> Err
     }
 }
 
-/// Adds when to come back, if that is what was refused.
+/// Sets the delay of a rate-limit error.
 pub(crate) fn with_wait(error: Error, wait: Option<Duration>) -> Error {
     match error {
         Error::RateLimited { retry_after } => {
@@ -31,13 +31,13 @@ pub(crate) fn with_wait(error: Error, wait: Option<Duration>) -> Error {
     }
 }
 
-/// A text of an error, if it is a word: only such may be repeated.
+/// Returns a text of an error if it is a single word: longer texts must not be repeated.
 pub(crate) fn word(value: &Value) -> Option<&str> {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     value.as_str().filter(|text| (1..=64).contains(&text.len()) && text.bytes().all(is_fit))
 }
 
-/// When to come back. The header in milliseconds is OpenAI's own, and exact.
+/// Returns the delay to wait. OpenAI's header in milliseconds is preferred, as it is exact.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {

@@ -1,9 +1,9 @@
-//! OpenAI's Responses, without anything being stored there: each request holds all of the
+//! OpenAI's Responses API, without storage at the provider: each request has the whole
 //! conversation.
 //!
-//! The wire as documented at
-//! <https://platform.openai.com/docs/api-reference/responses-streaming>. Refusals are those of
-//! Chat Completions.
+//! The wire format is documented at
+//! <https://platform.openai.com/docs/api-reference/responses-streaming>. Errors are those of Chat
+//! Completions.
 
 mod decode;
 mod encode;
@@ -23,19 +23,19 @@ use crate::{
     openai::{OPENAI, refusal},
 };
 
-/// The name under which it carries things.
+/// Name of this API in carried state.
 const API: &str = "openai-responses";
 
-/// A server that speaks Responses.
+/// Client of a server with Responses.
 #[derive(Debug, Clone)]
 pub struct Responses(Server<Wire>);
 
 impl Responses {
-    /// A server by its base URL (`https://api.openai.com/v1` if none is given) and key.
+    /// Creates a client. `None` is `https://api.openai.com/v1`.
     ///
     /// # Errors
     ///
-    /// If the URL is not one of a server, or the key cannot be sent.
+    /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         client: Client,
         base_url: Option<&str>,

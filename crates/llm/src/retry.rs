@@ -1,13 +1,13 @@
-//! What is tried again, when, and how often.
+//! Retries of model requests.
 //!
-//! | class | tried again |
+//! | class | retried |
 //! |---|---|
-//! | rate limited | when the provider says so, if that is before the deadline; else after a back-off; never where another key or model can be asked |
-//! | unavailable, broken off, unreadable, empty | after a back-off |
-//! | all else | never: it would fail again, or nobody waits for it |
+//! | rate limited | when the provider says so, if that is before the deadline; else after a backoff; never where another key or model can be asked |
+//! | unavailable, interrupted, malformed, empty | after a backoff |
+//! | others | never: the request would fail again, or nobody waits for it |
 //!
-//! Three tries are the most. This is the only layer that repeats a model's
-//! request; what it gives up on is for the runner to decide.
+//! A request has at most three attempts. This is the only layer that repeats a model's request;
+//! after that the runner decides.
 
 use std::time::Duration;
 
@@ -17,10 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Delta, Error, Model, OnDelta, Replying, Request};
 
-/// The most tries of one request.
+/// Maximum number of attempts of one request.
 const TRIES: u32 = 3;
 
-/// A model that is asked again when that may help.
 #[derive(Debug, Clone)]
 pub struct Retrying<M> {
     inner: M,
@@ -28,31 +27,29 @@ pub struct Retrying<M> {
     among: Among,
 }
 
-/// Who else could be asked in a model's place.
+/// Whether a provider has alternatives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Among {
-    /// Nobody: what limits its rate is waited for.
+    /// No: a rate limit is waited for.
     #[default]
     Alone,
-    /// The same model with another key, or another model: a limited rate is told at once.
+    /// Another key or model exists: a rate limit is returned at once.
     Others,
 }
 
 impl<M: Model> Retrying<M> {
-    /// Retries another model's requests.
     #[must_use]
     pub const fn new(inner: M) -> Self {
         let backoff = Backoff::new(Duration::from_millis(400), Duration::from_secs(8));
         Self { inner, backoff, among: Among::Alone }
     }
 
-    /// Says who else could be asked.
     #[must_use]
     pub fn among(self, among: Among) -> Self {
         Self { among, ..self }
     }
 
-    /// How long to wait before the next try; `None` if there is none.
+    /// Returns the delay before the next attempt; `None` to give up.
     fn wait(&self, error: &Error, tried: u32, deadline: Instant) -> Option<Duration> {
         if tried >= TRIES {
             return None;
@@ -131,7 +128,7 @@ mod tests {
     use super::*;
     use crate::scripted::tests::request;
 
-    /// Says something, then fails as told, until there are no failures left.
+    /// Emits a piece, then fails with each of these errors in turn.
     #[derive(Debug)]
     struct Failing {
         says: Option<&'static str>,

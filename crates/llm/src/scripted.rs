@@ -1,9 +1,8 @@
-//! A model for tests: it says what it was told to say.
+//! Scripted model for tests.
 //!
-//! On every request it checks what providers insist on: each call is followed
-//! by exactly one result before anyone else speaks, and each result has its
-//! call. A request that breaks this is refused, as a provider would, and
-//! remembered in [`Scripted::violations`].
+//! Checks on every request what providers require: each call is followed by exactly one result
+//! before any other message, and each result has its call. A request that breaks this is refused,
+//! as a provider would do, and recorded in [`Scripted::violations`].
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -19,7 +18,7 @@ use crate::{Error, Model, OnDelta, Replying, Request, model::say};
 
 type Answer = Box<dyn FnMut(&Request) -> Result<Reply, Error> + Send>;
 
-/// A model that follows a script.
+/// Model that follows a script.
 pub struct Scripted {
     answer: Mutex<Answer>,
     delay: Duration,
@@ -43,7 +42,7 @@ impl Scripted {
         })
     }
 
-    /// Answers with what the function says.
+    /// Answers with the function's result.
     #[must_use]
     pub fn answering(
         answer: impl FnMut(&Request) -> Result<Reply, Error> + Send + 'static,
@@ -56,20 +55,19 @@ impl Scripted {
         }
     }
 
-    /// Takes so long for each answer.
+    /// Adds a delay before each answer.
     #[must_use]
     pub const fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// A reply of text.
     #[must_use]
     pub fn text(text: &str) -> Reply {
         Reply { text: text.to_owned(), ..Reply::default() }
     }
 
-    /// A reply that asks for tools: `(id, tool, input)`.
+    /// Returns a reply with calls: `(id, tool, input)`.
     #[must_use]
     pub fn calls(calls: &[(&str, &str, &str)]) -> Reply {
         let call = |(id, tool, input): &(&str, &str, &str)| ToolCall {
@@ -80,13 +78,13 @@ impl Scripted {
         Reply { calls: calls.iter().map(call).collect(), ..Reply::default() }
     }
 
-    /// What it was asked so far.
+    /// Returns all requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Chat> {
         lock(&self.requests).clone()
     }
 
-    /// What was wrong with what it was asked.
+    /// Returns the violations found in requests so far.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         lock(&self.violations).clone()
@@ -137,7 +135,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that each call has exactly one result at once, and each result its call.
+/// Checks that each call has exactly one immediate result, and each result a call.
 fn check(messages: &[ChatMessage]) -> Result<(), String> {
     let mut open: BTreeSet<&str> = BTreeSet::new();
     for (at, message) in messages.iter().enumerate() {

@@ -1,30 +1,23 @@
-//! Servers that speak Chat Completions, by the names that people give them.
+//! Known servers with Chat Completions, by name.
 //!
-//! A provider of one of these names needs no base URL. The table says too what a server is known
-//! to take beyond what all of them do; a server that is not in it is asked in the words that every
-//! one knows.
+//! A provider with one of these names needs no base URL. The table also lists the optional fields
+//! that a server accepts; an unlisted server gets only the fields that every server knows.
 
 use reqwest::Url;
 
-/// A server that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// The name that providers have.
     pub name: &'static str,
-    /// Where it is.
     pub base_url: &'static str,
-    /// What it takes.
     pub takes: Takes,
 }
 
-/// What a server takes beyond what all of them do.
+/// Optional request fields that a server accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {
     /// `max_completion_tokens`, which has replaced `max_tokens`.
     pub completion_limit: bool,
-    /// `reasoning_effort`.
     pub effort: bool,
-    /// `prompt_cache_key`.
     pub cache_key: bool,
 }
 
@@ -32,7 +25,6 @@ const PLAIN: Takes = Takes { completion_limit: false, effort: false, cache_key: 
 const EFFORT: Takes = Takes { effort: true, ..PLAIN };
 const OPENAI: Takes = Takes { completion_limit: true, effort: true, cache_key: true };
 
-/// The servers that are known, by name.
 pub const KNOWN: [Known; 22] = [
     known("openai", "https://api.openai.com/v1", OPENAI),
     known("openrouter", "https://openrouter.ai/api/v1", EFFORT),
@@ -62,13 +54,13 @@ const fn known(name: &'static str, base_url: &'static str, takes: Takes) -> Know
     Known { name, base_url, takes }
 }
 
-/// The server that goes by a name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
-/// What the server at an address takes. Those on this machine are told apart by nothing.
+/// Returns the fields that the server at a URL accepts, by its host. Local servers share a host and
+/// get the minimum.
 pub(crate) fn takes(url: &Url) -> Takes {
     let host = |known: &Known| Url::parse(known.base_url).ok()?.host_str().map(str::to_owned);
     let is_it = |known: &&Known| {

@@ -1,30 +1,29 @@
-//! Server-sent events: a stream of bytes in, the data of each event out.
+//! Server-sent events: splits a stream of bytes into the data of each event.
 //!
-//! Only `data` matters to any provider; names, ids and comments are passed
-//! over. Chunks may end anywhere, also within a character or a line's end.
-//! What is waiting for its end is bounded, and looked at once.
+//! Providers use only `data`; names, ids and comments are ignored. Chunks may end anywhere, even
+//! within a character or a line break. The buffer of an incomplete event is bounded.
 
 use std::collections::VecDeque;
 
 use crate::Error;
 
-/// The most that one event may be, in bytes.
+/// Maximum size of an event, in bytes.
 const MOST: usize = 4 * 1024 * 1024;
 
-/// Cuts a stream of bytes into events.
+/// Splits a stream of bytes into events.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// The line that has no end yet.
+    /// Incomplete line.
     line: Vec<u8>,
-    /// The lines of data of the event that has no end yet.
+    /// Data lines of the incomplete event.
     data: Option<Vec<u8>>,
-    /// Whether the last byte was a `\r`, whose `\n` may be still to come.
+    /// Whether the last byte was a `\r`, whose `\n` may follow in the next chunk.
     after_cr: bool,
     ready: VecDeque<Vec<u8>>,
 }
 
 impl Events {
-    /// Takes in what came.
+    /// Adds bytes.
     ///
     /// # Errors
     ///
@@ -58,12 +57,12 @@ impl Events {
         Ok(())
     }
 
-    /// The data of the next event, if it is whole.
+    /// Returns the data of the next complete event.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         self.ready.pop_front()
     }
 
-    /// The stream is over: what the server did not end with an empty line counts all the same.
+    /// Ends the stream: the last event needs no empty line.
     pub(crate) fn end(&mut self) {
         if !self.line.is_empty() {
             self.end_line();
@@ -81,7 +80,7 @@ impl Events {
         let value = match value {
             [] => value,
             [b':', b' ', value @ ..] | [b':', value @ ..] => value,
-            // Another field, whose name only begins so.
+            // Another field whose name begins with `data`.
             [..] => return,
         };
         match &mut self.data {

@@ -1,4 +1,4 @@
-//! Reading recorded streams in tests, whole and cut at every byte.
+//! Decoding of recorded streams in tests, whole and cut at every byte.
 
 use holdfast_types::Reply;
 
@@ -7,10 +7,10 @@ use crate::{
     http::{Cutter, Decode, Frames},
 };
 
-/// What was said piece by piece, and what came of it.
+/// The pieces and the result of decoding a stream.
 pub(crate) type Read = (Vec<Delta>, Result<Reply, Error>);
 
-/// Decodes a stream that comes in these chunks, and then ends.
+/// Decodes a stream that arrives in these chunks.
 pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]) -> Read {
     let (mut cutter, mut deltas) = (Cutter::new(frames), vec![]);
     for chunk in chunks {
@@ -31,7 +31,7 @@ pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]
     (deltas, decoder.finish())
 }
 
-/// Decodes a stream whole, and checks that it is read the same wherever it is cut.
+/// Decodes a stream and checks that the result does not depend on where it is cut.
 pub(crate) fn cut_everywhere<D: Decode>(new: impl Fn() -> D, frames: Frames, stream: &str) -> Read {
     let whole = decode(new(), frames, &[stream.as_bytes()]);
     let shown = |(deltas, reply): &Read| format!("{deltas:?} {reply:?}");
@@ -45,7 +45,8 @@ pub(crate) fn cut_everywhere<D: Decode>(new: impl Fn() -> D, frames: Frames, str
     whole
 }
 
-/// Checks that a stream that ends before this text is whole broke off, and is whole after it.
+/// Checks that a stream cut before the end of `text` is reported as interrupted, and is complete
+/// after it.
 pub(crate) fn broken_before<D: Decode>(
     new: impl Fn() -> D,
     frames: Frames,

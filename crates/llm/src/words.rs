@@ -1,7 +1,7 @@
-//! How a conversation is written so that a provider takes it back, whatever a model made of it.
+//! Conversions of a conversation into what providers accept.
 //!
-//! What a model said once is sent with every later request: a name that no provider takes, or an
-//! id that was used twice, would make all of them fail.
+//! Each reply of a model is sent with every later request: an invalid tool name or a duplicate call
+//! id would make all of them fail.
 
 use std::{
     borrow::Cow,
@@ -12,13 +12,13 @@ use holdfast_types::{Image, ImageData, ToolCall};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// What OpenAI takes as the longest name of a function.
+/// OpenAI's maximum length of a function name.
 const LONGEST_NAME: usize = 64;
 
-/// What stands for a message that says nothing, where a provider insists on a word.
+/// Placeholder for an empty message, where a provider requires text.
 pub(crate) const BLANK: &str = "(no text)";
 
-/// A tool's name as providers take it.
+/// Replaces characters of a tool name that providers refuse.
 pub(crate) fn name(given: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if (1..=LONGEST_NAME).contains(&given.len()) && given.chars().all(fits) {
@@ -29,7 +29,7 @@ pub(crate) fn name(given: &str) -> Cow<'_, str> {
     if name.is_empty() { "unknown".into() } else { name.into() }
 }
 
-/// An input as servers take it, some of which read it as JSON and fail on what is none.
+/// Returns an input that is valid JSON: some servers parse it and fail otherwise.
 pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
     match serde_json::from_str::<IgnoredAny>(input) {
         Ok(_) => input.into(),
@@ -37,7 +37,7 @@ pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
     }
 }
 
-/// An input as servers take it that want an object.
+/// Returns an input as an object, for servers that require one.
 pub(crate) fn object(input: &str) -> Value {
     match serde_json::from_str(input) {
         Ok(value @ Value::Object(_)) => value,
@@ -49,12 +49,12 @@ fn unreadable(input: &str) -> Value {
     json!({ "unreadable": input })
 }
 
-/// What a tool answered, where a provider has no field for failure.
+/// Returns a tool's output, with the failure in the text, for providers without a field for it.
 pub(crate) fn outcome(output: &str, is_failed: bool) -> Cow<'_, str> {
     if is_failed { format!("error: {output}").into() } else { output.into() }
 }
 
-/// All that a model is told, the stable part first.
+/// Joins the system prompt, the stable part first.
 pub(crate) fn told(stable: &str, dynamic: &str) -> String {
     let parts: Vec<&str> = [stable.trim_end(), dynamic.trim_end()]
         .into_iter()
@@ -63,7 +63,7 @@ pub(crate) fn told(stable: &str, dynamic: &str) -> String {
     parts.join("\n\n")
 }
 
-/// What stands for pictures that a model cannot see.
+/// Returns a placeholder for images that the model cannot see.
 pub(crate) fn unseen(count: usize) -> String {
     match count {
         1 => "[a picture was shown here that this model cannot see]".to_owned(),
@@ -71,7 +71,7 @@ pub(crate) fn unseen(count: usize) -> String {
     }
 }
 
-/// A picture as one URL.
+/// Returns an image as a URL.
 pub(crate) fn url(image: &Image) -> String {
     match &image.data {
         ImageData::Url(url) => url.clone(),
@@ -79,18 +79,19 @@ pub(crate) fn url(image: &Image) -> String {
     }
 }
 
-/// The ids of a conversation's calls, where a provider wants each to be used once.
+/// Unique call ids, for providers that require them in the whole conversation.
 ///
-/// Ours are unique within one reply only, and another provider may have made them.
+/// The ids in the journal are unique within one reply only, and another provider may have made
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     taken: BTreeSet<String>,
-    /// What the calls of the newest reply are called.
+    /// Unique ids of the newest reply's calls, by their id in the journal.
     now: BTreeMap<String, String>,
 }
 
 impl Ids {
-    /// The next reply begins, with these calls.
+    /// Assigns ids to the calls of the next reply.
     pub(crate) fn begin(&mut self, calls: &[ToolCall]) {
         self.now.clear();
         for call in calls {
@@ -108,7 +109,7 @@ impl Ids {
         }
     }
 
-    /// What a call of the newest reply is called.
+    /// Returns the unique id of a call of the newest reply.
     pub(crate) fn of<'a>(&'a self, call: &'a str) -> &'a str {
         self.now.get(call).map_or(call, String::as_str)
     }

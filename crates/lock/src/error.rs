@@ -1,22 +1,20 @@
-//! Why Redis was of no help.
+//! Failures of Redis calls.
 
 use std::time::Duration;
 
 use holdfast_types::{Fault, Kind};
 
-/// Why Redis was of no help. All but the first say: go on without it.
+/// Failure of a Redis call. All but the first mean: go on without Redis.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL cannot be used.
     #[error("`redis.url` cannot be used: write `redis://host:6379`, or `rediss://` for TLS")]
     Url(#[source] anyhow::Error),
-    /// It did not answer in time.
     #[error("redis did not answer within {0:?}")]
     Silent(Duration),
-    /// It failed a moment ago, and was not asked again yet.
+    /// Redis failed a moment ago and is not asked again yet.
     #[error("redis failed a moment ago")]
     Resting,
-    /// It cannot be reached, or refused.
+    /// Redis is unreachable, or refused the call.
     #[error("redis failed")]
     Failed(#[source] anyhow::Error),
 }

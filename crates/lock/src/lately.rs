@@ -1,6 +1,6 @@
-//! What was said lately: hashes with their moments, of which only the newest are kept.
+//! Recently sent texts: hashes with times, of which only the newest are kept.
 //!
-//! **What can go wrong.** Redis restarts empty: what was said may be said once more.
+//! **What can go wrong.** Redis restarts empty: a text may then be sent once more.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{Error, Locks};
 
 const LATELY: &str = "return redis.call('zrangebyscore', KEYS[1], ARGV[1], '+inf', 'withscores')";
 
-/// Adds a hash, and forgets what is too old or one too many.
+/// Adds a hash, and removes those that are too old or too many.
 const REMEMBER: &str = r"
 redis.call('zadd', KEYS[1], ARGV[1], ARGV[2])
 redis.call('zremrangebyscore', KEYS[1], '-inf', ARGV[3])
@@ -21,28 +21,27 @@ return 0";
 static LATELY_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(LATELY));
 static REMEMBER_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(REMEMBER));
 
-/// Something that was said, and how long such things are remembered.
+/// A sent text to remember.
 #[derive(Debug, Clone, Copy)]
 pub struct Lately<'a> {
-    /// Its hash.
     pub hash: &'a str,
-    /// When it was said, in milliseconds since 1970.
+    /// Time when it was sent, in milliseconds since 1970.
     pub at: i64,
-    /// For how long it counts.
+    /// Period for which it is remembered.
     pub window: Duration,
-    /// How many of them are kept.
+    /// Maximum number of hashes kept under one name.
     pub most: usize,
 }
 
 impl Locks {
-    /// What was said after a moment, in milliseconds since 1970, the oldest first: when, and its
-    /// hash.
+    /// Returns the hashes remembered after `since`, with their times, oldest first. Times are in
+    /// milliseconds since 1970.
     ///
-    /// Names carry what they are about, and the tenant: `{tenant}:heartbeat:{agent}:{target}`.
+    /// Names contain the subject and the tenant: `{tenant}:heartbeat:{agent}:{target}`.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help.
+    /// If Redis is unavailable.
     pub async fn lately(&self, name: &str, since: i64) -> Result<Vec<(i64, String)>, Error> {
         let mut script = LATELY_SCRIPT.prepare_invoke();
         script.key(self.key(format_args!("lately:{name}"))).arg(format!("({since}"));
@@ -51,11 +50,11 @@ impl Locks {
         Ok(said.into_iter().filter_map(|(hash, score)| Some((at(score)?, hash))).collect())
     }
 
-    /// Remembers that something was said; said again, it was said then.
+    /// Remembers a sent text. A text that is remembered again gets the new time.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help.
+    /// If Redis is unavailable.
     pub async fn remember(&self, name: &str, said: Lately<'_>) -> Result<(), Error> {
         let window = i64::try_from(said.window.as_millis()).unwrap_or(i64::MAX);
         let mut script = REMEMBER_SCRIPT.prepare_invoke();

@@ -1,8 +1,8 @@
-//! Leases: at most one holder of a name, as nearly as Redis can promise it.
+//! Leases: at most one holder of a name, as far as Redis can guarantee it.
 //!
-//! For what is done by one process at a time and does no harm if, for a moment,
-//! two do it: a bot's connection to its platform. A holder that was paused past
-//! its lease wakes up believing; it learns otherwise at its next renewal.
+//! For work that one process should do at a time and that is harmless if two do it for a moment,
+//! such as a bot's connection to its platform. A holder that was paused beyond its lease still
+//! believes that it holds it until its next renewal.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::{Error, Locks};
 
-/// Sets the key if nobody else has it: so a lease survives a Redis that restarts empty.
+/// Sets the key unless another holder has it. A renewal therefore restores a lease after Redis
+/// restarted empty.
 const KEEP: &str = r"
 local held = redis.call('get', KEYS[1])
 if held and held ~= ARGV[1] then
@@ -36,12 +37,12 @@ static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE))
 impl Locks {
     /// Takes the lease called `name`, or returns `None` if someone else holds it.
     ///
-    /// It is renewed in the background, and lapses `ttl` after its holder was last heard from.
-    /// Names carry what they are about, and the tenant: `bot:{tenant}:{account}`.
+    /// The lease is renewed in the background, and expires `ttl` after the last renewal. Names
+    /// contain the subject and the tenant: `bot:{tenant}:{account}`.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help. The lease may then be taken, by nobody, until it lapses.
+    /// If Redis is unavailable. The lease may then be set, without a holder, until it expires.
     pub async fn try_acquire(&self, name: &str, ttl: Duration) -> Result<Option<Lease>, Error> {
         let claim = Claim {
             key: self.key(format_args!("lease:{name}")),
@@ -54,10 +55,10 @@ impl Locks {
     }
 }
 
-/// A lease that is held, and renewed in the background until it is dropped.
+/// A held lease, renewed in the background until it is dropped.
 ///
-/// [Release](Self::release) it when done. Dropping it only stops the renewal, so
-/// that others wait for it to lapse.
+/// [Release](Self::release) it when done. A drop only stops the renewal, so others must wait until
+/// it expires.
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is soon lost"]
 pub struct Lease {
@@ -76,25 +77,25 @@ impl Lease {
         Self { lost, claim, _renewal: AbortOnDropHandle::new(tokio::spawn(renewal)) }
     }
 
-    /// Waits until the lease may have been lost. Stop working then: select on this.
+    /// Waits until the lease may be lost. Select on this, and stop the work then.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Whether the lease may have been lost.
+    /// Whether the lease may be lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled()
     }
 
-    /// Gives the lease back, so that others need not wait for it to lapse.
+    /// Releases the lease, so that others need not wait until it expires.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help; the lease then lapses by itself.
+    /// If Redis is unavailable; the lease then expires by itself.
     pub async fn release(self) -> Result<(), Error> {
         let Self { claim, _renewal: renewal, .. } = self;
-        // Before the release, or a renewal that overtakes it would take the lease again.
+        // Stop the renewal first: a late renewal would take the lease again.
         renewal.abort();
         let _ = renewal.await;
         let mut script = RELEASE_SCRIPT.prepare_invoke();
@@ -113,7 +114,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Takes or renews it; `false` if someone else has it.
+    /// Takes or renews the lease; returns `false` if someone else holds it.
     async fn keep(&self) -> Result<bool, Error> {
         let mut script = KEEP_SCRIPT.prepare_invoke();
         let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
@@ -121,7 +122,7 @@ impl Claim {
         Ok(self.locks.run::<i64>(&script).await? == 1)
     }
 
-    /// Renews a third of the way to each lapse, and cancels `lost` once it cannot be sure.
+    /// Renews after a third of the ttl, and cancels `lost` when the lease may have expired.
     async fn renew_until_lost(self, mut lapses_at: Instant, lost: CancellationToken) {
         let backoff = Backoff::new(self.ttl / 20, self.ttl / 6);
         let mut failures = 0;

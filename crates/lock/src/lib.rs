@@ -1,22 +1,21 @@
-//! What Redis does for Holdfast: things that may be lost at any moment.
+//! Locks, leases, limits and other short-lived shared state in Redis. All of it may be lost at any
+//! moment.
 //!
 //! | | |
 //! |---|---|
-//! | [`SessionLocks`] | makes a runner that has lost its session stop early, and says who runs one |
-//! | [`Lease`] | one holder at a time for a thing that is no session: a channel bot's connection |
-//! | [`Limit`] | how often a caller may; kept approximately by each process while Redis is gone |
-//! | [`Mark`] | what is remembered of a thing that failed; the later one counts |
-//! | [`Lately`] | what was said in the last hours, by its hash |
-//! | [`Amount`] | what is set aside for work that is under way |
+//! | [`SessionLocks`] | make a runner that lost its session stop early; tell who runs a session |
+//! | [`Lease`] | one holder at a time for something that is not a session: a channel bot's connection |
+//! | [`Limit`] | rate limits; approximated by each process while Redis is down |
+//! | [`Mark`] | shared notes about failures; the latest one wins |
+//! | [`Lately`] | hashes of the texts sent in the last hours |
+//! | [`Amount`] | reservations for work in progress |
 //!
-//! All of it saves work or keeps order; none of it makes anything correct. The
-//! fence in Postgres does. So every call here ends within half a second, and a
-//! caller whom it fails goes on without it.
+//! All of it saves work or keeps order. Correctness rests on the fence in Postgres only. So every
+//! call here ends within half a second, and a caller goes on without Redis if the call fails.
 //!
-//! **What can go wrong.** Redis restarts empty: locks and leases are set anew at
-//! their next renewal, limits begin full. Redis hangs: the calls in flight wait
-//! out [`PATIENCE`], then one call in each half second does and the others fail at
-//! once.
+//! **What can go wrong.** Redis restarts empty: locks and leases are set again at their next
+//! renewal, limits start full. Redis hangs: calls in flight wait for half a second; after that one
+//! call per half second is tried, and the others fail at once.
 
 mod error;
 mod lately;

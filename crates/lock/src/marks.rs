@@ -1,9 +1,9 @@
-//! Marks: small notes that all processes share, of which the later one counts.
+//! Marks: small notes shared by all processes. The latest one wins.
 //!
-//! For what is remembered of a thing that failed, such as a model's key. A mark is a text with a
-//! moment; who changes one says which moment it has seen, and is told the later mark if there is
-//! one, to think again. So of two failures at once both count. What must not be lost is kept in
-//! the database besides, with its moment.
+//! A mark records something about a thing that failed, such as a model's key: a text with a time. A
+//! writer passes the time of the mark it has seen. If there is a later mark, the write is refused
+//! and returns that mark, so that the writer can decide again; of two concurrent failures none is
+//! lost. Anything that must survive Redis is stored in the database too, with its time.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -11,8 +11,8 @@ use ::redis::Script;
 
 use crate::{Error, Locks};
 
-/// Sets `moment:text` unless there is a mark that is later than the one that was seen: then
-/// answers with that.
+/// Sets `time:text`, unless the stored mark is later than the one the writer has seen. In that case
+/// returns the stored mark.
 const PUT: &str = r"
 local held = redis.call('get', KEYS[1])
 if held then
@@ -29,12 +29,10 @@ const GET: &str = "return redis.call('mget', unpack(KEYS))";
 static PUT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUT));
 static GET_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GET));
 
-/// A note, and when it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// In milliseconds since 1970, above that of the mark before.
+    /// Time in milliseconds since 1970. Must be greater than the time of the mark it replaces.
     pub at: i64,
-    /// What it says.
     pub text: String,
 }
 
@@ -46,13 +44,13 @@ impl Mark {
 }
 
 impl Locks {
-    /// The marks of these names, `None` where there is none.
+    /// Returns the marks with these names, `None` where there is none.
     ///
-    /// Names carry what they are about, and the tenant: `{tenant}:auth:openai:work`.
+    /// Names contain the subject and the tenant: `{tenant}:auth:openai:work`.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help.
+    /// If Redis is unavailable.
     pub async fn marks(&self, names: &[String]) -> Result<Vec<Option<Mark>>, Error> {
         if names.is_empty() {
             return Ok(Vec::new());
@@ -65,12 +63,12 @@ impl Locks {
         Ok(stored.into_iter().map(|stored| Mark::read(stored.as_deref()?)).collect())
     }
 
-    /// Sets a mark, which lapses after `ttl`, if there is none later than `seen`; otherwise answers
-    /// with that one and changes nothing.
+    /// Sets a mark, which expires after `ttl`. If there is a mark later than `seen`, changes
+    /// nothing and returns that mark.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help.
+    /// If Redis is unavailable.
     pub async fn put_mark(
         &self,
         name: &str,

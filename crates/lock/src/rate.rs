@@ -1,12 +1,12 @@
-//! Rate limits: GCRA, a bucket that is described by one moment.
+//! Rate limits by GCRA, which stores a bucket as a single timestamp.
 //!
-//! The *theoretical arrival time* is when the bucket will be full again. A call
-//! moves it on by what it costs, and is refused if that would put it further
-//! ahead than the bucket is deep. One number per key, no timer, no drift.
+//! The *theoretical arrival time* is the time when the bucket will be full again. A call advances
+//! it by its cost, and is refused if it would then be further ahead than the bucket is deep. One
+//! number per key, no timer, no drift.
 //!
-//! Redis keeps it for everybody, on its own clock. While Redis is gone each
-//! process keeps its part of the limit itself, so that a limit stays a limit:
-//! approximately, and forgetting nothing that it allowed itself.
+//! Redis stores it for all processes, by its own clock. While Redis is down each process enforces
+//! its share of the limit alone. The total is then approximate, and a process still counts what it
+//! allowed itself.
 
 use std::{
     collections::HashMap,
@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use crate::Locks;
 
-/// Microseconds throughout; `KEYS[1]` holds the theoretical arrival time. Answers with what is
-/// left, and with how long to wait if that is nothing and the call was refused.
+/// Times in microseconds. `KEYS[1]` holds the theoretical arrival time. Returns the remaining calls
+/// and 0, or -1 and the wait if the call is refused.
 const ALLOW: &str = r"
 local period, step, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('time')
@@ -36,38 +36,36 @@ return {math.floor((period - (next - now)) / step), 0}";
 
 static ALLOW_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(ALLOW));
 
-/// Past so many keys, those that are full again are forgotten.
+/// Number of keys above which full buckets are removed.
 const KEYS_KEPT: usize = 10_000;
 
 /// At most `burst` at once, and no more than `burst` in any `per` in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// How much at once.
+    /// Maximum cost that may be spent at once.
     pub burst: u32,
-    /// In which time that much comes back.
+    /// Time in which an empty bucket is full again.
     pub per: Duration,
 }
 
-/// Whether the caller may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes.
     Allow {
-        /// What it may still do at once.
+        /// Cost that may still be spent at once.
         remaining: u32,
     },
-    /// Not now.
     Deny {
-        /// After which time it may; for a cost above the burst, which never may, the whole period.
+        /// Wait until the call may be repeated. For a cost above the burst, which is never allowed,
+        /// the whole period.
         retry_after: Duration,
     },
 }
 
 impl Locks {
-    /// Whether `key` may spend `cost` under a limit, and if so spends it.
+    /// Decides whether `key` may spend `cost` under a limit, and spends it if so.
     ///
-    /// Always answers: while Redis is gone, for this process alone. Keys carry what they are
-    /// about, and the tenant: `{tenant}:ingest`.
+    /// Always answers: while Redis is down, for this process alone. Keys contain the subject and
+    /// the tenant: `{tenant}:ingest`.
     pub async fn allow(&self, key: &str, limit: Limit, cost: u32) -> Verdict {
         if cost > limit.burst || limit.burst == 0 {
             return Verdict::Deny { retry_after: limit.per };
@@ -87,7 +85,7 @@ impl Locks {
     }
 }
 
-/// This process' parts of the limits, for while Redis is gone.
+/// This process' share of the limits, used while Redis is down.
 #[derive(Debug)]
 pub(crate) struct Shares {
     replicas: u32,
@@ -100,7 +98,7 @@ impl Shares {
     }
 
     fn allow(&self, key: String, limit: Limit, cost: u32) -> Verdict {
-        // At least what is asked, or a small limit divided by many would refuse for ever.
+        // At least `cost`, or a small limit divided among many processes would refuse forever.
         let burst = (limit.burst / self.replicas).max(cost).max(1);
         let now = Instant::now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +113,7 @@ impl Shares {
     }
 }
 
-/// The rule: how far ahead the bucket is of now, after the call, and whether it may be made.
+/// The GCRA rule: returns the bucket's new distance from now, and whether the call is allowed.
 fn gcra(ahead: Duration, limit: Limit, cost: u32) -> (Duration, Verdict) {
     let step = limit.per / limit.burst;
     let next = ahead + step * cost;

@@ -1,4 +1,4 @@
-//! The connection, and how long it may keep anyone waiting.
+//! Redis connection with a bounded wait.
 
 use std::{
     fmt,
@@ -22,13 +22,13 @@ use tracing::{info, warn};
 
 use crate::{Error, rate::Shares};
 
-/// The longest that a call waits for Redis.
+/// Maximum wait for Redis per call.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// For how long Redis is not asked after it failed.
+/// Period after a failure in which Redis is not asked.
 const REST: Duration = Duration::from_millis(500);
 
-/// Where Redis is: the table `[redis]`.
+/// Redis settings: the table `[redis]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -36,12 +36,12 @@ pub struct Config {
     #[serde(serialize_with = "config::masked")]
     pub url: SecretString,
 
-    /// What every key begins with: for installations, or tests, that share a Redis.
+    /// Prefix of all keys, for installations or tests that share a Redis.
     pub prefix: String,
 
-    /// Among how many processes a limit is divided while Redis is gone.
+    /// Number of processes among which a limit is divided while Redis is down.
     ///
-    /// Each then allows that part of it, as well as it can.
+    /// Each process then allows approximately that share.
     pub replicas: u32,
 }
 
@@ -51,7 +51,7 @@ impl Default for Config {
     }
 }
 
-/// Redis, as far as Holdfast uses it. Cheap to clone.
+/// A Redis connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Locks {
     redis: ConnectionManager,
@@ -68,25 +68,26 @@ impl fmt::Debug for Locks {
 
 #[derive(Debug, Default)]
 struct Health {
-    /// Until when Redis is not asked; nothing while it is well.
+    /// End of the period in which Redis is not asked; `None` while it is healthy.
     resting_until: Mutex<Option<Instant>>,
-    /// Whether its failure was logged: once, and its return once.
+    /// Whether the failure was logged. Failure and recovery are each logged once.
     known_down: AtomicBool,
 }
 
 impl Locks {
-    /// Gets ready to ask Redis, which need not be there: call it inside a runtime.
+    /// Prepares the connection. Redis may be down. Call it inside a runtime.
     ///
     /// # Errors
     ///
-    /// If the URL is none.
+    /// If the URL is invalid.
     pub fn connect_lazy(config: &Config) -> Result<Self, Error> {
         let info = config.url.expose_secret().into_connection_info().map_err(url)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let manager = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(Duration::from_secs(1)))
             .set_response_timeout(Some(PATIENCE))
-            // A call that fails begins the next attempt, so that none waits for attempts to fail.
+            // A failed call starts the next connection attempt, so that no call waits for several
+            // attempts.
             .set_number_of_retries(0);
         let redis = Client::open(info)
             .and_then(|client| ConnectionManager::new_lazy_with_config(client, manager))
@@ -103,7 +104,7 @@ impl Locks {
         format!("{}{rest}", self.prefix)
     }
 
-    /// Runs a script, within [`PATIENCE`].
+    /// Runs a script, with the timeout of all calls.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
@@ -132,8 +133,8 @@ impl Locks {
 }
 
 impl Health {
-    /// Whether Redis is asked. Of those who come after a rest one is let through, and if that one
-    /// is answered so are all.
+    /// Whether Redis may be asked. After a rest one caller is let through; if it gets an answer,
+    /// all are.
     fn may_ask(&self) -> bool {
         let mut until = self.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

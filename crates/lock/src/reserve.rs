@@ -1,12 +1,11 @@
-//! Reservations: what is set aside for work that is under way, so that many at once do not use
-//! more than there is.
+//! Reservations for work in progress, so that concurrent work does not exceed a budget.
 //!
-//! Redis holds only what is under way; what was used in the end is the database's to say. Whoever
-//! reserves adds first, and then looks at the database: what was settled in between is counted
-//! twice, never not at all. A reservation that nobody gives back lapses.
+//! Redis holds only the reservations; actual use is in the database. A caller first reserves and
+//! then reads the database, so use that is settled in between is counted twice, never missed. A
+//! reservation that is not given back expires.
 //!
-//! **What can go wrong.** Redis restarts empty: what was under way at that moment is not counted
-//! any more, and no more than that is used too much.
+//! **What can go wrong.** Redis restarts empty: reservations of that moment are no longer counted,
+//! and at most that amount is overspent.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -14,7 +13,8 @@ use ::redis::Script;
 
 use crate::{Error, Locks};
 
-/// For each key: sums what the others hold, and adds this. A field is `tokens:micros:lapses`.
+/// For each key: sums the reservations of others and adds this one. A field is
+/// `tokens:micros:expiry`.
 const RESERVE: &str = r"
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,23 +48,23 @@ return 0";
 static RESERVE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RESERVE));
 static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE));
 
-/// An amount of both things that are counted.
+/// An amount of tokens and money.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Tokens.
     pub tokens: u64,
     /// Millionths of a US dollar.
     pub micros: u64,
 }
 
 impl Locks {
-    /// Sets an amount aside under each of these names, and says how much others hold under each.
+    /// Reserves an amount under each of these names, and returns the sum of the others'
+    /// reservations under each.
     ///
-    /// The same `id` again replaces what it holds. Names carry what they are about, and the tenant.
+    /// A reservation with the same `id` is replaced. Names contain the subject and the tenant.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help: then nothing is set aside.
+    /// If Redis is unavailable: then nothing is reserved.
     pub async fn reserve(
         &self,
         names: &[String],
@@ -77,7 +77,7 @@ impl Locks {
             script.key(self.key(format_args!("reserved:{name}")));
         }
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        // Beyond this a number of Lua's is not exact.
+        // Lua's numbers are not exact above this.
         let most = 1_u64 << 50;
         script.arg(id).arg(amount.tokens.min(most)).arg(amount.micros.min(most)).arg(ttl);
         let sums: Vec<u64> = self.run(&script).await?;
@@ -85,11 +85,11 @@ impl Locks {
         Ok(pairs.map(|pair| Amount { tokens: pair[0], micros: pair[1] }).collect())
     }
 
-    /// Gives back what an id holds.
+    /// Releases the reservations of an id.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help; it then lapses by itself.
+    /// If Redis is unavailable; they then expire by themselves.
     pub async fn unreserve(&self, names: &[String], id: &str) -> Result<(), Error> {
         let mut script = RELEASE_SCRIPT.prepare_invoke();
         for name in names {

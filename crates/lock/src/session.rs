@@ -1,8 +1,8 @@
 //! Session locks: `lock:{tenant}:session:{id}` = `epoch:runner`.
 //!
-//! Whoever claimed a session sets its lock, whoever held it before sees a newer
-//! epoch at the next renewal and stops. A lock never stands in a claimant's way:
-//! the highest epoch wins, since Postgres has already decided.
+//! The runner that claimed a session sets its lock. The previous runner sees the newer epoch at its
+//! next renewal and stops. A lock never blocks a claim: the highest epoch wins, since Postgres has
+//! already decided.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -11,11 +11,11 @@ use holdfast_types::{RunnerId, SessionId, TenantId};
 
 use crate::{Error, Locks};
 
-/// How long a lock outlives its last renewal: as long as the lease in Postgres.
+/// Lifetime of a lock after its last renewal: the same as the lease's in Postgres.
 pub const TTL: Duration = Duration::from_secs(30);
 
-/// Sets each key to `epoch:runner` unless it holds a newer epoch, and answers with those:
-/// 0 where the lock is held.
+/// Sets each key to `epoch:runner` unless it holds a newer epoch. Returns the newer epoch per key,
+/// or 0 where the lock was set.
 const TAKE: &str = r"
 local newer = {}
 for i, key in ipairs(KEYS) do
@@ -44,27 +44,22 @@ static TAKE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TAKE));
 static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE));
 static OWNER_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(OWNER));
 
-/// A session, as some runner claimed it.
+/// A session, as a runner claimed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLock {
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Which.
     pub session: SessionId,
-    /// The epoch of the claim.
     pub epoch: i64,
 }
 
-/// What became of taking a lock.
+/// Result of taking a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It is ours.
     Held,
-    /// Someone has claimed the session since, with this epoch: stop.
+    /// Another runner has claimed the session with this newer epoch: stop.
     Newer(i64),
 }
 
-/// The session locks of one runner.
 #[derive(Debug, Clone)]
 pub struct SessionLocks {
     locks: Locks,
@@ -72,17 +67,16 @@ pub struct SessionLocks {
 }
 
 impl Locks {
-    /// The session locks of a runner.
     #[must_use]
     pub fn sessions(&self, runner: RunnerId) -> SessionLocks {
         SessionLocks { locks: self.clone(), runner }
     }
 
-    /// Who runs a session, and with which epoch; for routing, since it may be out of date.
+    /// Returns the runner of a session and its epoch. May be outdated; used for routing.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help.
+    /// If Redis is unavailable.
     pub async fn session_owner(
         &self,
         tenant: TenantId,
@@ -99,23 +93,23 @@ impl Locks {
 }
 
 impl SessionLocks {
-    /// Takes the lock of a session that was just claimed. It lapses 30 s after it was last renewed.
+    /// Takes the lock of a session that was just claimed. It expires 30 s after its last renewal.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help; the claim holds all the same.
+    /// If Redis is unavailable; the claim is still valid.
     pub async fn take(&self, lock: SessionLock) -> Result<Taken, Error> {
         let newer = self.renew_many(&[lock]).await?;
         Ok(newer.first().map_or(Taken::Held, |(_, epoch)| Taken::Newer(*epoch)))
     }
 
-    /// Renews many locks at once, and answers with those that were lost and the newer epoch of each.
+    /// Renews many locks at once. Returns those that were lost, with the newer epoch of each.
     ///
-    /// One that has vanished, since Redis restarted, is set anew.
+    /// A lock that vanished because Redis restarted is set again.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help; the leases in Postgres hold all the same.
+    /// If Redis is unavailable; the leases in Postgres are still valid.
     pub async fn renew_many(
         &self,
         locks: &[SessionLock],
@@ -133,11 +127,11 @@ impl SessionLocks {
         Ok(lost.collect())
     }
 
-    /// Gives a lock back, if it is still ours.
+    /// Releases a lock if this runner still holds it.
     ///
     /// # Errors
     ///
-    /// If Redis is of no help; the lock then lapses by itself.
+    /// If Redis is unavailable; the lock then expires by itself.
     pub async fn release(&self, lock: SessionLock) -> Result<(), Error> {
         let mut script = RELEASE_SCRIPT.prepare_invoke();
         script

@@ -1,50 +1,45 @@
-//! What a call of a server's tool came to.
+//! Result of a tool call.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::error::short;
 
-/// The largest picture, in bytes of base64.
+/// Maximum size of an image, in bytes of base64.
 const LARGEST_IMAGE: usize = 8 << 20;
 
-/// What a call of a server's tool came to; a stranger's text.
+/// Result of a tool call. Results of other servers are untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// In the server's order.
     pub content: Vec<Content>,
-    /// The tool did not do what it should.
+    /// Whether the tool reported an error.
     pub failed: bool,
 }
 
-/// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A text.
     Text(String),
-    /// A picture.
     Image {
-        /// Its media type, as in `image/png`.
+        /// Media type, such as `image/png`.
         media_type: String,
-        /// Its bytes.
+        /// Decoded bytes of the image.
         data: Vec<u8>,
     },
 }
 
 impl Answer {
-    /// A text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], failed: false }
     }
 
-    /// Why it did not work.
+    /// Error result with a message.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { failed: true, ..Self::text(text) }
     }
 
-    /// All its texts, a line between them.
+    /// All texts, joined by newlines.
     #[must_use]
     pub fn texts(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
@@ -57,7 +52,7 @@ impl Answer {
     pub(crate) fn read(result: CallToolResult) -> Self {
         let failed = result.is_error.unwrap_or_default();
         let mut content: Vec<Content> = result.content.into_iter().map(Content::read).collect();
-        // By the specification a server says the same in words; not all do.
+        // Servers should repeat structured content as text, but not all do.
         if let (true, Some(value)) = (content.is_empty(), result.structured_content) {
             content.push(Content::Text(value.to_string()));
         }

@@ -1,14 +1,14 @@
-//! Using a server.
+//! Client of an MCP server.
 //!
 //! ```text
-//!  over_http ─┐                    ┌─ tools ─▶ what it offers, all pages
-//!             ├─ initialize ─ Client ─ call ──▶ what came of it
-//!  over_pipes ┘                    └─ has_changed? its list is to be asked for again
+//!  over_http ─┐                    ┌─ tools ─▶ list of tools, all pages
+//!             ├─ initialize ─ Client ─ call ──▶ result
+//!  over_pipes ┘                    └─ has_changed? the list must be loaded again
 //! ```
 //!
-//! **What can go wrong.** A server may be silent: everything here is given a time. A call that is
-//! dropped, or whose time is up, is cancelled there (`notifications/cancelled`), which a server may
-//! ignore. Whether it did what it was asked is not known then.
+//! **What can go wrong.** A server may not answer: every operation has a timeout. A call that is
+//! dropped or times out is cancelled on the server (`notifications/cancelled`), which it may
+//! ignore. The outcome of such a call is unknown.
 
 use std::{
     collections::HashMap,
@@ -42,28 +42,28 @@ use tokio::{
 
 use crate::{Answer, Error, Tool, tool::MOST_TOOLS};
 
-/// The most pages of a list of tools that are asked for.
+/// Maximum number of pages of the tool list that are loaded.
 const MOST_PAGES: usize = 32;
 
-/// The longest message of a server, in bytes.
+/// Maximum size of a server's message, in bytes.
 const LONGEST_MESSAGE: usize = 16 << 20;
 
-/// How long a connection may take to end in order.
+/// Timeout of an orderly close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A connection to a server. Dropping it ends it.
+/// Connection to a server; closed when dropped.
 pub struct Client {
     running: RunningService<RoleClient, Listener>,
     changed: Arc<AtomicBool>,
 }
 
 impl Client {
-    /// Connects over streamable HTTP. The client decides what may be reached, and follows no
-    /// redirects, if its owner is wise.
+    /// Connects over streamable HTTP. `client` must enforce which addresses may be reached, and
+    /// should not follow redirects.
     ///
     /// # Errors
     ///
-    /// If nobody answers there in time, or not with the protocol.
+    /// If the server cannot be reached within `patience`, or does not speak the protocol.
     pub async fn over_http(
         client: reqwest::Client,
         url: &str,
@@ -77,11 +77,11 @@ impl Client {
         Self::start(transport, patience).await
     }
 
-    /// Connects to a process by its standard output and input.
+    /// Connects to a process over its standard output (`read`) and input (`write`).
     ///
     /// # Errors
     ///
-    /// If it does not answer in time, or not with the protocol.
+    /// If it does not answer within `patience`, or does not speak the protocol.
     pub async fn over_pipes(
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
@@ -106,11 +106,12 @@ impl Client {
         Ok(Self { running, changed })
     }
 
-    /// What the server offers, in its order. What no model could be told of is left out.
+    /// Lists the server's tools, in its order, at most 256. Tools with an invalid name or a schema
+    /// that is too large are left out.
     ///
     /// # Errors
     ///
-    /// If it does not answer in time, or with an error.
+    /// If the server does not answer within `patience`, or answers with an error.
     pub async fn tools(&self, patience: Duration) -> Result<Vec<Tool>, Error> {
         self.changed.store(false, Ordering::Release);
         within(patience, async {
@@ -131,11 +132,12 @@ impl Client {
         .await?
     }
 
-    /// Calls a tool by the server's own name for it. Dropping the future cancels the call.
+    /// Calls a tool by the server's name for it. Dropping the future cancels the call.
     ///
     /// # Errors
     ///
-    /// If the server does not answer, or with an error. A tool that failed is an [`Answer`].
+    /// If the server does not answer, or answers with a protocol error. A tool's own failure is an
+    /// [`Answer`].
     pub async fn call(
         &self,
         tool: &str,
@@ -146,26 +148,26 @@ impl Client {
         let called = within(patience, Box::pin(self.running.call_tool_once(params))).await?;
         match called.map_err(|error| Error::of_call(&error))? {
             CallToolResponse::Complete(result) => Ok(Answer::read(result)),
-            // It was told that we can do neither.
+            // We declared neither capability at initialization.
             _ => Err(Error::Garbled("it wants more input, or a task to be followed".to_owned())),
         }
     }
 
-    /// Whether the server said that what it offers is not what it was.
+    /// Whether the server announced a change of its tools since the last [`tools`](Self::tools).
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.running.is_closed() || self.running.is_transport_closed()
     }
 
-    /// Ends the connection in order, as far as that takes no time.
+    /// Closes the connection in order, within 2 s.
     pub async fn close(mut self) {
-        // Whatever comes of it, it is dropped now.
+        // The result does not matter: the connection is dropped now.
         let _over = self.running.close_with_timeout(FAREWELL).await;
     }
 }
@@ -191,7 +193,7 @@ fn sendable(headers: &[(String, SecretString)]) -> Result<HashMap<HeaderName, He
     headers.iter().map(header).collect()
 }
 
-/// What a server may tell of its own accord. What it may ask is refused.
+/// Receives a server's notifications. Requests from the server are refused.
 struct Listener {
     changed: Arc<AtomicBool>,
 }

@@ -1,4 +1,4 @@
-//! Why a server could not be used.
+//! Errors of the client.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -9,39 +9,32 @@ use rmcp::{
     transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
 };
 
-/// The most of a server's own words that are kept, in characters.
+/// Maximum length of a server's text in an error, in characters.
 const MOST_SAID: usize = 500;
 
-/// Why a server could not be used. What a server said itself is a stranger's text.
+/// Error of a server or of the connection to it. Texts of the server are untrusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It cannot be reached; nothing of it was heard.
+    /// The server cannot be reached; it has not answered.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    /// It wants other credentials.
+    /// The server refuses the credentials.
     #[error("it wants other credentials (HTTP 401 or 403): put the right header with `mcp add`")]
     Unauthorized,
-    /// It did not answer in time.
     #[error("it did not answer within {} s", waited.as_secs_f64())]
-    Silent {
-        /// How long was waited.
-        waited: Duration,
-    },
-    /// It ended, or the connection did.
+    Silent { waited: Duration },
     #[error("the connection to it ended")]
     Closed,
-    /// It answered with an error.
     #[error("it answered with error {code}: {said}")]
     Refused {
-        /// The JSON-RPC code.
+        /// Error code of JSON-RPC.
         code: i32,
-        /// What it said.
         said: String,
     },
-    /// What it answered is not what the protocol says.
+    /// The answer violates the protocol.
     #[error("it does not speak the protocol: {0}")]
     Garbled(String),
-    /// A header cannot be sent.
+    /// A configured header is invalid or reserved by the protocol.
     #[error(
         "the header `{0}` cannot be sent: its name or value is no header's, or it is the protocol's own"
     )]
@@ -49,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the connection is of no use any more.
+    /// Whether the connection cannot be used any more.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         match self {
@@ -90,7 +83,7 @@ fn of_data(error: &ErrorData) -> Error {
 fn of_transport(error: &DynamicTransportError) -> Error {
     let error: &(dyn StdError + 'static) = error.error.as_ref();
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        // An address may hold a key, so that only the innermost cause is told.
+        // URLs may hold keys, so report only the innermost cause.
         Some(StreamableHttpError::Client(error)) => match error.status() {
             Some(status) => Error::Unreachable(format!("HTTP {}", status.as_u16())),
             None => Error::Unreachable(innermost(error)),
@@ -112,7 +105,7 @@ fn of_transport(error: &DynamicTransportError) -> Error {
             | StreamableHttpError::TransportChannelClosed,
         ) => Error::Closed,
         Some(other) => Error::Garbled(short(&other.to_string())),
-        // Pipes know two ways to fail: they are closed, or what came is too long or no JSON.
+        // Pipes fail in two ways: closed, or a message that is too long or not JSON.
         None => match error.downcast_ref::<std::io::Error>() {
             Some(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 Error::Garbled(short(&error.to_string()))

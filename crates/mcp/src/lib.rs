@@ -1,19 +1,19 @@
-//! The Model Context Protocol, both sides.
+//! Client and server side of the Model Context Protocol.
 //!
 //! | | |
 //! |---|---|
-//! | [`Client`] | uses a server: over streamable HTTP, or over the pipes of a process |
-//! | [`Tool`], [`Answer`] | what a server offers, and what it answers |
-//! | [`Serve`], [`service`] | offers tools to others, over streamable HTTP |
+//! | [`Client`] | connection to a server over streamable HTTP or the pipes of a process |
+//! | [`Tool`], [`Answer`] | tools of a server, and results of its calls |
+//! | [`Serve`], [`service`] | server that offers tools over streamable HTTP |
 //!
-//! The protocol is the official SDK's (`rmcp`), which is named here and nowhere else. Who may be
-//! reached, where processes run and who may call is decided by those who use this crate: it is
-//! handed an HTTP client, pipes, and callers who were let in.
+//! The protocol is implemented by the official SDK (`rmcp`), which no other crate uses. The users
+//! of this crate decide which hosts are reached, where processes run and who may call: they pass an
+//! HTTP client, pipes, and authenticated callers.
 //!
-//! **What can go wrong.** All that comes from a server was written by a stranger: names,
-//! descriptions, schemas, results, errors. It is bounded here ([`Tool`], [`Answer`]) and marked as
-//! foreign where it is shown to a model. A server asks nothing back: sampling, elicitation and
-//! roots are refused.
+//! **What can go wrong.** Everything from a server is untrusted: names, descriptions, schemas,
+//! results, errors. Sizes are limited here ([`Tool`], [`Answer`]); callers mark the text as
+//! untrusted before a model sees it. Requests from a server are refused: sampling, elicitation and
+//! roots.
 
 mod answer;
 mod client;

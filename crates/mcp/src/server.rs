@@ -1,8 +1,7 @@
-//! Offering tools to others.
+//! Server that offers tools.
 //!
-//! Each request stands alone: no session is kept between two, so that any process may answer any
-//! of them. Who calls is put into the request's extensions by whoever let it in, as a
-//! [`Serve::Who`]; a request without one is refused.
+//! Requests are stateless, so any process can answer any of them. The authentication layer puts the
+//! caller into the request's extensions as a [`Serve::Who`]; a request without one is refused.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -25,18 +24,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Answer;
 
-/// Who offers tools, and does what they are for.
 pub trait Serve: Send + Sync + 'static {
-    /// Whoever calls, as the door knows them.
+    /// Authenticated caller.
     type Who: Clone + Send + Sync + 'static;
 
-    /// What a client is told first.
+    /// Description of the server, sent at initialization.
     fn about(&self) -> About;
 
-    /// What this caller may use.
+    /// Tools that this caller may use.
     fn tools(&self, who: &Self::Who) -> Vec<Offered>;
 
-    /// Does it. What does not work is an [`Answer`] that says so.
+    /// Calls a tool. Failures are returned as an [`Answer`].
     fn call(
         &self,
         who: Self::Who,
@@ -46,46 +44,42 @@ pub trait Serve: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// What a client is told first.
+/// Description of the server, sent at initialization.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// The server's name.
     pub name: &'static str,
-    /// Its version.
     pub version: &'static str,
-    /// How to use it, for the client's model.
+    /// Usage instructions for the client's model.
     pub instructions: &'static str,
 }
 
-/// A tool that is offered.
 #[derive(Debug, Clone)]
 pub struct Offered {
-    /// Its name, what it does and what it takes.
     pub spec: ToolSpec,
-    /// It changes nothing.
+    /// Whether the tool only reads; sent as the read-only hint.
     pub reads: bool,
 }
 
-/// The call's way back to its client.
+/// Progress and cancellation of a call.
 pub struct Context {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
-    /// Cancelled when the client does not want the answer any more.
+    /// Cancelled when the client cancels the call.
     pub cancelled: CancellationToken,
 }
 
 impl Context {
-    /// Whether the client wants to be told how it goes.
+    /// Whether the client asked for progress notifications.
     #[must_use]
     pub const fn wants_progress(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Tells the client how it goes, if it wants to know; `progress` only grows.
+    /// Sends a progress notification if the client asked for them. `progress` must grow with each.
     pub async fn progress(&self, progress: u32, message: &str) {
         if let Some(token) = &self.token {
             let told = ProgressNotificationParam::new(token.clone(), progress.into());
-            // Whoever is gone need not know.
+            // The client may have disconnected; that is not an error.
             let _gone = self.peer.notify_progress(told.with_message(message)).await;
         }
     }
@@ -97,27 +91,27 @@ impl fmt::Debug for Context {
     }
 }
 
-/// How the door is kept.
+/// Settings of the HTTP service.
 #[derive(Debug, Clone, Default)]
 pub struct Door {
-    /// The origins of web pages that may call, as in `https://app.example.com:443`. A request
-    /// that comes from another page is refused; most clients are no pages and send none.
+    /// Allowed values of the `Origin` header, such as `https://app.example.com:443`. Requests with
+    /// another origin are refused; clients that are not web pages usually send none.
     pub origins: Vec<String>,
-    /// The most bytes of a request.
+    /// Maximum size of a request, in bytes.
     pub body_limit: usize,
-    /// Ends all that is being answered.
+    /// Ends all running requests when cancelled.
     pub stop: CancellationToken,
 }
 
-/// What answers requests: a `tower` service.
+/// `tower` service that answers MCP requests.
 pub type Service<S> = StreamableHttpService<Handler<S>, NeverSessionManager>;
 
-/// Makes what answers requests.
 pub fn service<S: Serve>(serve: Arc<S>, door: Door) -> Service<S> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        // Who calls shows a key, which no page that was led here by a false name has.
+        // DNS rebinding does not help an attacker: a request needs a key, which a web page does not
+        // have.
         .disable_allowed_hosts()
         .with_allowed_origins(door.origins)
         .enforce_origin_validation()
@@ -127,7 +121,6 @@ pub fn service<S: Serve>(serve: Arc<S>, door: Door) -> Service<S> {
     StreamableHttpService::new(make, Arc::new(NeverSessionManager::default()), config)
 }
 
-/// One request's.
 pub struct Handler<S>(Arc<S>);
 
 impl<S> fmt::Debug for Handler<S> {

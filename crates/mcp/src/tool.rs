@@ -1,4 +1,4 @@
-//! What a server offers, bounded, and under which names.
+//! Tools of a server, with size limits, and the names by which models call them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,36 +6,35 @@ use holdfast_types::ToolSpec;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The most tools of one server; the rest is left out.
+/// Maximum number of tools of one server; the rest is left out.
 pub(crate) const MOST_TOOLS: usize = 256;
 
-/// The longest name of a tool, as its server calls it, in bytes.
+/// Maximum length of a server's name for a tool, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// The most of a description that is kept, in characters.
+/// Maximum length of a description, in characters; the rest is cut.
 const MOST_DESCRIPTION: usize = 2_000;
 
-/// The largest schema, as JSON, in bytes.
+/// Maximum size of a schema as JSON, in bytes.
 const LARGEST_SCHEMA: usize = 16 * 1024;
 
-/// The longest name that every model provider takes.
+/// Maximum length of a tool name that every model provider accepts.
 const LONGEST_OWN_NAME: usize = 64;
 
-/// A tool that a server offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// What its server calls it.
+    /// Name of the tool on its server.
     pub name: String,
-    /// What its server says that it does; a stranger's text.
+    /// Description by its server; untrusted.
     pub description: String,
-    /// What it takes, as a JSON Schema of an object.
+    /// JSON Schema of the arguments, always of type object.
     pub input: Value,
-    /// Its server says that it changes nothing.
+    /// Whether its server declares it read-only.
     pub reads: bool,
 }
 
 impl Tool {
-    /// `None` if no model could be told of it.
+    /// Returns `None` if the name is invalid or the schema is too large.
     pub(crate) fn read(tool: rmcp::model::Tool) -> Option<Self> {
         let name = tool.name.into_owned();
         let is_name =
@@ -46,7 +45,7 @@ impl Tool {
             input.remove(needless);
         }
         input.insert("type".to_owned(), json!("object"));
-        // Some providers refuse an object that does not say which properties it has.
+        // Some providers refuse an object schema without `properties`.
         input.entry("properties").or_insert_with(|| json!({}));
         let input = Value::Object(input);
         let fits = input.to_string().len() <= LARGEST_SCHEMA;
@@ -58,7 +57,7 @@ impl Tool {
         })
     }
 
-    /// What a model is told of it, under the name that [`names`] gave it.
+    /// Specification for a model, under the name that [`names`] gave the tool.
     #[must_use]
     pub fn spec(&self, name: &str) -> ToolSpec {
         ToolSpec {
@@ -69,11 +68,11 @@ impl Tool {
     }
 }
 
-/// The names by which models call the tools of some servers: `mcp_<server>_<tool>`.
+/// Assigns the names by which models call the tools of all servers: `mcp_<server>_<tool>`.
 ///
-/// They are of lower-case letters, digits and `_`, 64 at most. Each is one tool's: of two that would
-/// share one, and of one that is too long, the name ends with a part of its digest. Given
-/// (server, tool) in any order; answers by name.
+/// A name has up to 64 lower-case letters, digits and `_`. Names are unique: one that is taken or
+/// too long ends with part of a digest. Takes pairs (server, tool) in any order; returns them by
+/// name.
 #[must_use]
 pub fn names<'a>(
     tools: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,4 +1,4 @@
-//! The process that reads: its limits, what it is given, what it answers.
+//! Child process that reads one PDF: its resource limits, input and output.
 
 use std::{
     ffi::OsStr,
@@ -10,15 +10,15 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::{Document, Error, pages};
 
-/// The word that has a program read.
+/// Command-line argument that makes a program act as the child.
 pub(crate) const WORD: &str = "read-pdf";
 
-/// What a reader may take: memory in bytes, seconds of processor time.
+/// Limits of the child: address space in bytes, processor time in seconds.
 const MEMORY: u64 = 1024 * 1024 * 1024;
 pub(crate) const SECONDS: u64 = 10;
 
-/// Reads a PDF from stdin and answers on stdout, if this program was started for that; `None` if it
-/// was not. To be called first in `main`: nothing else must have begun.
+/// Reads a PDF from stdin and answers on stdout, if the program was started as the child; otherwise
+/// returns `None`. Call it first in `main`, before threads or other work begin.
 #[must_use]
 pub fn as_child() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
@@ -26,7 +26,7 @@ pub fn as_child() -> Option<ExitCode> {
     if !is_asked || arguments.next().is_some() {
         return None;
     }
-    // Without limits nothing is read.
+    // If a limit cannot be set, nothing is read.
     let done = limited().and_then(|()| serve());
     Some(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -37,7 +37,7 @@ fn limited() -> io::Result<()> {
         (Resource::Cpu, SECONDS),
         (Resource::Fsize, 0),
         (Resource::Core, 0),
-        // stdin, stdout, stderr.
+        // Enough for stdin, stdout and stderr only.
         (Resource::Nofile, 3),
     ];
     for (resource, most) in limits {
@@ -47,7 +47,7 @@ fn limited() -> io::Result<()> {
 }
 
 fn serve() -> io::Result<()> {
-    // A page that cannot be read is told in the answer.
+    // The answer reports unreadable pages; panic messages on stderr add nothing.
     std::panic::set_hook(Box::new(|_| {}));
     let mut content = Vec::new();
     io::stdin().lock().read_to_end(&mut content)?;

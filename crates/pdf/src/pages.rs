@@ -1,7 +1,7 @@
-//! What a document is, and what its pages say: the only place that knows the library.
+//! Document and page text. The only file that uses the parsing library.
 //!
-//! Called in the child only. The library unwinds on what it does not expect, which costs the page
-//! that it happens on; what it cannot be held back from otherwise, the child's limits end.
+//! Runs in the child only. The library panics on unexpected input: a caught panic costs one page. A
+//! failure that cannot be caught ends the child.
 
 use std::{
     cell::Cell,
@@ -14,31 +14,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, MOST_PAGES, MOST_TEXT};
 
-/// How long a title may be, in characters.
+/// Maximum length of a title, in characters.
 const LONGEST_TITLE: usize = 200;
 
-/// What was read of a PDF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// What it calls itself; empty if it does not.
+    /// Title from the document's metadata; empty if it has none.
     pub title: String,
-    /// Its pages that say something, or cannot be read.
+    /// Pages that have text or cannot be read; pages without text are left out.
     pub pages: Vec<Page>,
 }
 
-/// A page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// From 1.
+    /// Number of the page, from 1.
     pub number: u32,
-    /// What it says, line by line; `None` if it cannot be read.
+    /// Text with line breaks; `None` if the page cannot be read.
     pub text: Option<String>,
 }
 
-/// Reads a document.
 pub fn read(content: &[u8]) -> Result<Document, Error> {
     let document = catch_unwind(|| Pdf::load_mem(content)).map_err(|_| Error::Broken)?;
-    // One that needs no password to be read is decrypted by now.
+    // A document with an empty user password is already decrypted here.
     let document = document.map_err(|_| closed(content))?;
     if document.trailer.has(b"Encrypt") {
         return Err(Error::Encrypted);
@@ -61,7 +58,7 @@ pub fn read(content: &[u8]) -> Result<Document, Error> {
             return Err(Error::MuchText);
         }
         let text = tidied(&text);
-        // What was read of a page before it ended is worth more than nothing.
+        // Text read before a page failed is kept: part of a page is better than nothing.
         match (read, text.is_empty()) {
             (_, false) => pages.push(Page { number, text: Some(text) }),
             (Ok(Ok(())), true) => {}
@@ -78,13 +75,14 @@ pub fn read(content: &[u8]) -> Result<Document, Error> {
     Ok(Document { title: title.unwrap_or_default(), pages })
 }
 
-/// Why a document cannot be opened: the library has many words for a password that it lacks.
+/// Classifies a load failure. The library reports a missing password in many ways, so the file is
+/// searched for `/Encrypt`.
 fn closed(content: &[u8]) -> Error {
     let is_locked = content.windows(8).any(|eight| eight == b"/Encrypt");
     if is_locked { Error::Encrypted } else { Error::Broken }
 }
 
-/// What the document's own information calls it.
+/// Title from the document's `Info` dictionary.
 fn title(document: &Pdf) -> Option<String> {
     let info = document.trailer.get(b"Info").ok()?;
     let (_, info) = document.dereference(info).ok()?;
@@ -102,7 +100,7 @@ fn title(document: &Pdf) -> Option<String> {
     Some(words.join(" ").chars().filter(|c| !c.is_control()).take(LONGEST_TITLE).collect())
 }
 
-/// Without what layout leaves behind: spaces round lines, and gaps of more than one line.
+/// Removes layout whitespace: spaces around lines, and more than one empty line in a row.
 fn tidied(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len());
     let mut gap = false;
@@ -121,7 +119,7 @@ fn tidied(text: &str) -> String {
     tidied
 }
 
-/// Takes text until there is too much; nothing is left then.
+/// Writer that counts down the remaining bytes and fails when none are left.
 struct Bounded<'a> {
     text: &'a mut String,
     left: &'a Cell<usize>,

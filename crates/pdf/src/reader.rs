@@ -1,4 +1,4 @@
-//! Starts the process that reads, and waits for it no longer than it may take.
+//! Parent side: starts the child process and waits for its answer, with a timeout.
 
 use std::{io, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -12,17 +12,18 @@ use tracing::{debug, warn};
 
 use crate::{Document, Error, child};
 
-/// How many are read at once: each may take a gigabyte.
+/// Maximum number of child processes at once; each may take 1 GiB.
 const AT_ONCE: usize = 2;
 
-/// How long one waits for its turn, and how long it is then read: callers wait for half a minute.
+/// Maximum wait for a free child, and for its answer. Together they stay below the half minute that
+/// callers wait.
 const TURN: Duration = Duration::from_secs(5);
 const READING: Duration = Duration::from_secs(12);
 
-/// The largest answer: the text, escaped, and what is said about each page.
+/// Maximum answer of a child, in bytes: the text, escaped, and what JSON adds for each page.
 const LARGEST: u64 = 32 * 1024 * 1024;
 
-/// Reads PDFs, each in a process of its own.
+/// Reader of PDFs, each in a process of its own. Clones share the limit on child processes.
 #[derive(Debug, Clone)]
 pub struct Reader {
     program: PathBuf,
@@ -30,25 +31,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// One that starts a program which calls [`as_child`](crate::as_child) first.
+    /// `program` must call [`as_child`](crate::as_child) first in its `main`.
     pub fn new(program: PathBuf) -> Self {
         Self { program, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// One that starts the program that runs.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say where that is.
+    /// Reader that starts the current executable.
     pub fn of_this_program() -> io::Result<Self> {
         Ok(Self::new(std::env::current_exe()?))
     }
 
-    /// What a PDF says.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read, or not now.
+    /// Returns the text of a PDF.
     pub async fn read(&self, content: &[u8]) -> Result<Document, Error> {
         let turn = timeout(TURN, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Error::Busy) };
@@ -56,7 +49,7 @@ impl Reader {
             warn!(error = &error as &dyn std::error::Error, "the reader of PDFs cannot be started");
             Error::NoReader
         })?;
-        // A child that is dropped is ended.
+        // On timeout the child is dropped, which kills it.
         let Ok(answered) = timeout(READING, answer(&mut child, content)).await else {
             return Err(Error::Heavy);
         };
@@ -65,7 +58,7 @@ impl Reader {
             Error::NoReader
         })?;
         if !is_done {
-            // Its limits ended it, or what the library did.
+            // The child hit its limits, or the library crashed it.
             debug!("the reader of PDFs has ended without an answer");
             return Err(Error::Heavy);
         }
@@ -89,13 +82,13 @@ impl Reader {
     }
 }
 
-/// What the child says, and whether it ended well.
+/// Writes the PDF to the child; returns the child's output, and whether it exited successfully.
 async fn answer(child: &mut Child, content: &[u8]) -> io::Result<(Vec<u8>, bool)> {
     let (Some(mut to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
     let tell = async move {
-        // One that ends before it has read everything says by its end why.
+        // A child that exits before it has read everything reports the reason by its exit status.
         let _ = to.write_all(content).await;
         drop(to);
     };

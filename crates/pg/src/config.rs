@@ -1,4 +1,4 @@
-//! What an operator may choose about the database.
+//! Database settings of an operator.
 
 use std::time::Duration;
 
@@ -6,34 +6,33 @@ use holdfast_kit::config::masked;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// The Postgres database.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Connection URL of the services' login. It holds a password, so it comes from a `Secret`.
+    /// Connection URL of the services' login. It contains a password, so it comes from a `Secret`.
     ///
     /// The login must be a member of `holdfast_app` and `holdfast_system`, and own nothing.
     #[serde(serialize_with = "masked")]
     pub url: SecretString,
 
-    /// Connection URL of the schema's owner, which only `holdfast migrate` and `holdfast up` use.
+    /// Connection URL of the schema's owner. Only `holdfast migrate` and `holdfast up` use it.
     #[serde(serialize_with = "masked")]
     pub admin_url: SecretString,
 
-    /// Connections that one process holds open at most, for tenants' rows.
+    /// Maximum number of connections per process for tenants' rows.
     ///
-    /// All processes together must stay below Postgres' `max_connections`, with as many as
-    /// `system_pool_size` besides for each.
+    /// The sum of `pool_size` and `system_pool_size` over all processes must stay below Postgres'
+    /// `max_connections`.
     pub pool_size: u32,
 
-    /// Connections that one process holds open at most, for claims and sweeps.
+    /// Maximum number of connections per process for claims and sweeps.
     pub system_pool_size: u32,
 
-    /// How long a call may wait for a connection before it is refused as unavailable.
+    /// Maximum wait for a free connection, before the call fails as unavailable.
     #[serde(with = "humantime_serde")]
     pub acquire_timeout: Duration,
 
-    /// How long one statement may take before Postgres ends it.
+    /// Maximum duration of one statement, before Postgres cancels it.
     #[serde(with = "humantime_serde")]
     pub statement_timeout: Duration,
 }

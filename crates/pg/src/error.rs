@@ -1,11 +1,11 @@
-//! What a Postgres error means to a caller.
+//! Classification of Postgres errors.
 
 use holdfast_types::Kind;
 
-/// The kind of a database error that says nothing about the request.
+/// Returns the kind of a database error that says nothing about the request.
 ///
-/// What the server refuses for its own reasons (it starts, it stops, it has no
-/// room) may pass; what it refuses for ours is a defect.
+/// Errors caused by the server's own state (starting, stopping, out of resources) may pass. All
+/// others are defects of ours.
 #[must_use]
 pub fn kind(error: &sqlx::Error) -> Kind {
     match error {
@@ -15,11 +15,11 @@ pub fn kind(error: &sqlx::Error) -> Kind {
         | sqlx::Error::BeginFailed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::Tls(_)
-        // The server ended in the middle of an answer.
+        // The server stopped in the middle of an answer.
         | sqlx::Error::Protocol(_) => Kind::Unavailable,
         sqlx::Error::Database(error) => match error.code().as_deref() {
             // 08 connection, 53 resources, 57 operator intervention, 40 rolled back, 25006 a
-            // standby, 55P03 a lock that was not to be had.
+            // standby, 55P03 a lock that was not available.
             Some(code)
                 if ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
                     || code == "25006"
@@ -33,13 +33,12 @@ pub fn kind(error: &sqlx::Error) -> Kind {
     }
 }
 
-/// Whether an error is the violation of the constraint of that name.
+/// Whether an error is the violation of the constraint called `name`.
 #[must_use]
 pub fn on_constraint(name: &str, error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.constraint() == Some(name))
 }
 
-/// Whether an error says that such a row is there already.
 #[must_use]
 pub fn is_unique_violation(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.is_unique_violation())

@@ -1,8 +1,8 @@
-//! Connections that are kept open between transactions.
+//! Connection pool that checks no healthy connection.
 //!
-//! sqlx's own pool asks each connection that comes back whether it is still alive, which is one
-//! round trip more for each transaction; here only one whose transaction was left in the middle
-//! costs anything more than its own statements (docs/decisions/0008-a-turns-way-to-the-database.md).
+//! sqlx's own pool pings each connection that is returned, which adds a round trip to every
+//! transaction. Here only a connection that was dropped in the middle of a transaction costs more
+//! than its own statements (docs/decisions/0008-a-turns-way-to-the-database.md).
 
 use std::{
     collections::VecDeque,
@@ -20,22 +20,24 @@ use tokio::{
 };
 use tracing::debug;
 
-/// How long a connection may lie unused before it is closed.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// How old a connection may become: a server's process keeps what it once cached.
+/// Maximum age of a connection. A server process never frees what it has cached.
 const AGE: Duration = Duration::from_secs(3600);
 
-/// How long a transaction that was left in the middle may take to be undone before its connection
-/// is given up instead.
+/// Maximum duration of the rollback of an abandoned transaction, before its connection is closed
+/// instead.
 const UNDO: Duration = Duration::from_secs(5);
 
-/// What is sent on a connection that was left in the middle of a transaction, and of a statement
-/// that is its own: there a rollback would be warned of.
+/// Statement that is sent on a connection that was dropped instead of returned.
+///
+/// If each statement was its own transaction, it is a query without effect: Postgres would warn
+/// about a rollback.
 const UNDO_ALL: &str = "ROLLBACK";
 const UNDO_NOTHING: &str = "select 1";
 
-/// A bounded number of connections of one role. Cloning shares them.
+/// A pool of connections of one role. Clones share the connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Keep(Arc<Shared>);
 
@@ -55,15 +57,15 @@ struct Kept {
 }
 
 impl Keep {
-    /// Keeps up to `size` connections; none is made before it is needed.
+    /// Creates a pool of up to `size` connections. None is opened before it is needed.
     pub fn new(options: PgConnectOptions, size: u32, patience: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(1)));
         Self(Arc::new(Shared { options, patience, permits, idle: Mutex::default() }))
     }
 
-    /// Lends a connection, a kept one or a new one.
+    /// Returns an idle connection or opens a new one.
     ///
-    /// A server that is away or not yet ready is asked again for as long as a caller may wait.
+    /// While the server is unreachable or not ready, this retries until the caller's timeout.
     pub async fn lend(&self) -> sqlx::Result<Lent> {
         timeout(self.0.patience, self.lend_at_last())
             .await
@@ -100,7 +102,8 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that was used last, so that those not needed grow old and go.
+    /// Takes the connection that was used last, so that surplus connections become old and are
+    /// closed.
     fn take(&self) -> Option<Kept> {
         let mut idle = self.idle();
         while idle.front().is_some_and(|oldest| oldest.since.elapsed() > IDLE) {
@@ -128,11 +131,11 @@ impl Shared {
     }
 }
 
-/// Whether a server that refuses a connection so may let the next one in.
+/// Whether a server that refuses a connection with this error may accept a later one.
 fn may_pass(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-        // It starts; it stops; it has no connection to spare.
+        // The server starts; it stops; it has no free connection.
         sqlx::Error::Database(error) => {
             matches!(error.code().as_deref(), Some("57P03" | "57P01" | "53300"))
         }
@@ -140,29 +143,28 @@ fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// A connection for a while.
+/// A connection on loan from a pool.
 ///
-/// Give it back by [`Lent::done`] when nothing is under way on it. One that is dropped instead has
-/// what was under way undone first, in the background.
+/// Return it by [`done`](Self::done) when no transaction is open on it. If it is dropped instead,
+/// the open transaction is first rolled back in the background.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    /// `None` once it is given back.
+    /// `None` after the connection is returned.
     conn: Option<PgConnection>,
     born: Instant,
     settle: &'static str,
     shared: Arc<Shared>,
-    /// `None` once what was under way is being undone.
+    /// `None` after the background rollback has begun.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Lent {
-    /// For statements of which each is its own transaction.
+    /// Marks a loan on which each statement is its own transaction.
     pub const fn by_statement(mut self) -> Self {
         self.settle = UNDO_NOTHING;
         self
     }
 
-    /// The connection; an error if it was given back.
     pub fn conn(&mut self) -> &mut PgConnection {
         match &mut self.conn {
             Some(conn) => conn,
@@ -170,14 +172,14 @@ impl Lent {
         }
     }
 
-    /// Gives back a connection on which nothing is under way.
+    /// Returns a connection without an open transaction to the pool.
     pub fn done(mut self) {
         if let Some(conn) = self.conn.take() {
             self.shared.put(conn, self.born);
         }
     }
 
-    /// Undoes what is under way, and gives the connection back.
+    /// Rolls back the open transaction, and returns the connection to the pool.
     pub async fn undo(mut self) -> sqlx::Result<()> {
         self.conn().execute("ROLLBACK").await?;
         self.done();
@@ -188,7 +190,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(conn) = self.conn.take() else { return };
-        // Without a runtime the process ends, and the server undoes it when the socket closes.
+        // Without a runtime the process is ending. The server rolls back when the socket closes.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (shared, born, settle) = (Arc::clone(&self.shared), self.born, self.settle);
         let permit = self.permit.take();
@@ -197,13 +199,12 @@ impl Drop for Lent {
             match timeout(UNDO, conn.execute(settle)).await {
                 Ok(Ok(_)) => shared.put(conn, born),
                 _ => {
-                    // What ended this one ended the others, most likely: a server that starts
-                    // anew knows none of them.
+                    // Most likely the server restarted, which ended the idle connections as well.
                     shared.idle().clear();
                     debug!("a connection was given up: its transaction could not be undone");
                 }
             }
-            // Not before: whoever asks next would open one more than there may be.
+            // Not earlier: the next caller would open one connection more than the limit.
             drop(permit);
         });
     }

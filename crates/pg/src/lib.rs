@@ -1,8 +1,8 @@
-//! Postgres: pools, transactions that know whose rows they see, migrations, and what an error means.
+//! Postgres: pools, transactions bound to a tenant, migrations, and the classification of errors.
 //!
-//! There are two ways to a row. [`TenantTx`] sees one tenant's; [`SystemTx`]
-//! sees leases and ids of all of them, for what has to happen before a tenant
-//! is known. The database enforces both by roles and row-level security.
+//! Rows are accessed in two ways. [`TenantTx`] sees one tenant's rows. [`SystemTx`] sees leases and
+//! ids of all tenants, for work that precedes the knowledge of a tenant. The database enforces both
+//! by roles and row-level security.
 
 mod config;
 mod error;

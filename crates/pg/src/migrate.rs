@@ -1,7 +1,6 @@
-//! The schema's migrations, which the binary carries.
+//! Schema migrations, embedded in the binary.
 //!
-//! Forward only. They run under an advisory lock, so that any number of
-//! processes may try at once.
+//! Forward only. They run under an advisory lock, so any number of processes may try at once.
 
 use sqlx::{Connection as _, PgConnection, migrate::Migrator};
 
@@ -9,26 +8,24 @@ use crate::Pools;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
-/// Why the schema could not be brought up to date.
+/// Reason why the schema could not be migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The database did not let us in.
     #[error("cannot connect as the schema's owner: check `database.admin_url`")]
     Connect(#[source] sqlx::Error),
-    /// A migration failed.
     #[error("a migration failed")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
-/// Brings the schema up to date, and returns its version.
+/// Migrates the schema to the newest version, and returns that version.
 ///
 /// # Errors
 ///
-/// If the owner cannot connect, or a migration fails; it is then undone.
+/// If the owner cannot connect, or a migration fails; the failed migration is rolled back.
 pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
     let mut connection = PgConnection::connect(admin_url).await.map_err(MigrateError::Connect)?;
     MIGRATIONS.run(&mut connection).await?;
-    // The services' login may read the version, and nothing else of the owner's.
+    // The services' login may read the version, and nothing else that the owner has.
     sqlx::query("grant select on _sqlx_migrations to holdfast_system")
         .execute(&mut connection)
         .await
@@ -37,11 +34,7 @@ pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
     Ok(newest())
 }
 
-/// What keeps this binary from using the database, in words; `None` if nothing does.
-///
-/// # Errors
-///
-/// If the database does not answer.
+/// Returns the reason why this binary cannot use the database, as text; `None` if it can.
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select coalesce(max(version), 0) from _sqlx_migrations where success";
     let mut once = pools.once().await?;
@@ -53,7 +46,7 @@ pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
         Ok(have) if have < newest() => {
             Ok(Some(format!("its schema is version {have}, and this binary needs {}", newest())))
         }
-        // A newer schema is fine: migrations expand before they contract.
+        // A newer schema is compatible: migrations expand before they contract.
         Ok(_) => Ok(None),
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => {
             Ok(Some("its schema is empty".to_owned()))
@@ -66,7 +59,7 @@ pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// A text that is another for every other set of migrations: what a prepared database is named by.
+/// Returns a text that differs for every set of migrations. Prepared databases are named by it.
 #[must_use]
 pub fn fingerprint() -> String {
     // FNV-1a: a database's name has no room for every checksum.

@@ -1,4 +1,4 @@
-//! Pools of connections, one for each of the two roles.
+//! Connection pools, one for each of the two roles.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tracing::{info, warn};
 
 use crate::{Config, Once, Setting, SystemTx, TenantTx, keep::Keep};
 
-/// The pools of one process. Cloning shares them.
+/// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
     app: Keep,
     system: Keep,
 }
 
-/// How often a service that waits for its database says so.
+/// Interval between log lines while a service waits for its database.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 impl Pools {
-    /// Makes the pools; nothing is connected until it is needed.
+    /// Creates the pools. Connections are opened when they are needed.
     ///
     /// # Errors
     ///
-    /// If the URL is not one.
+    /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
         let pool = |role: &str, size: u32| -> anyhow::Result<Keep> {
             Ok(Keep::new(options(config, service, role)?, size, config.acquire_timeout))
@@ -36,20 +36,16 @@ impl Pools {
     }
 
     /// Begins a transaction that sees one tenant's rows.
-    ///
-    /// # Errors
-    ///
-    /// If there is no connection to be had.
     pub async fn tenant(&self, tenant: holdfast_types::TenantId) -> sqlx::Result<TenantTx> {
         self.tenant_with(tenant, &[]).await
     }
 
-    /// Begins a transaction that sees one tenant's rows, with some of the database's settings for
-    /// as long as it lasts. They cost no round trip.
+    /// Begins a transaction that sees one tenant's rows, with database settings that last as long
+    /// as the transaction. They need no extra round trip.
     ///
     /// # Errors
     ///
-    /// If there is no connection to be had, or the database knows no such setting.
+    /// If there is no connection, or the database knows no such setting.
     pub async fn tenant_with(
         &self,
         tenant: holdfast_types::TenantId,
@@ -59,28 +55,16 @@ impl Pools {
     }
 
     /// Begins a transaction that sees leases and ids of all tenants.
-    ///
-    /// # Errors
-    ///
-    /// If there is no connection to be had.
     pub async fn system(&self) -> sqlx::Result<SystemTx> {
         SystemTx::begin(&self.system).await
     }
 
-    /// A connection of the system role, for a single statement that is its own transaction.
-    ///
-    /// # Errors
-    ///
-    /// If there is no connection to be had.
+    /// Returns a connection of the system role, for a single statement that is its own transaction.
     pub async fn once(&self) -> sqlx::Result<Once> {
         Once::begin(&self.system).await
     }
 
-    /// Asks the database whether it is there.
-    ///
-    /// # Errors
-    ///
-    /// If it is not.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> sqlx::Result<()> {
         let mut once = self.once().await?;
         sqlx::query("select 1").execute(once.conn()).await?;
@@ -88,7 +72,6 @@ impl Pools {
         Ok(())
     }
 
-    /// Closes the connections.
     pub async fn close(&self) {
         tokio::join!(self.app.close(), self.system.close());
     }
@@ -107,26 +90,25 @@ fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConne
             ("role", role),
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", "60000"),
-            // A client that vanished must not hold a row lock for ever.
+            // A client that vanished must not hold a row lock forever.
             ("tcp_keepalives_idle", "15"),
             ("tcp_keepalives_interval", "5"),
             ("tcp_keepalives_count", "3"),
-            // The queues' tables go from empty to thousands of rows faster than statistics
-            // follow, and every query has its index: a plan must not depend on when the last
-            // `analyze` ran.
+            // The queue tables grow from empty to thousands of rows faster than statistics follow,
+            // and every query has its index: a plan must not depend on when the last `analyze` ran.
             ("enable_seqscan", "off"),
             ("enable_bitmapscan", "off"),
         ])
         .disable_statement_logging())
 }
 
-/// Waits until the database answers and its schema is the one that this binary knows.
+/// Waits until the database answers and its schema is new enough for this binary.
 ///
-/// A database that is down at the start is no reason to fail: this says so and waits.
+/// A database that is down at startup is not a failure: this logs a warning and keeps waiting.
 ///
 /// # Errors
 ///
-/// Only if `stop` comes first.
+/// Only if `stop` completes first.
 pub async fn wait_for<F>(pools: &Pools, stop: F) -> anyhow::Result<()>
 where
     F: Future<Output = ()>,

@@ -1,13 +1,14 @@
-//! The way to what has to be seen before a tenant is known.
+//! Database access that precedes the knowledge of a tenant.
 
 use sqlx::{Executor as _, PgConnection};
 
 use crate::keep::{Keep, Lent};
 
-/// A transaction as `holdfast_system`: it sees leases, ids and states of all tenants, and no content.
+/// A transaction as `holdfast_system`: it sees leases, ids and states of all tenants, and no
+/// content.
 ///
-/// Its column grants are in the migrations. What follows from what it finds goes
-/// through a [`TenantTx`](crate::TenantTx).
+/// The migrations define its column grants. Once the tenant is known, use a
+/// [`TenantTx`](crate::TenantTx).
 #[derive(Debug)]
 pub struct SystemTx {
     lent: Lent,
@@ -20,33 +21,32 @@ impl SystemTx {
         Ok(Self { lent })
     }
 
-    /// The connection, for a query.
     pub fn conn(&mut self) -> &mut PgConnection {
         self.lent.conn()
     }
 
-    /// Makes the writes last. Dropping the transaction instead undoes them.
+    /// Commits the writes. If the transaction is dropped instead, they are rolled back.
     ///
     /// # Errors
     ///
-    /// If the connection is lost, in which case they may have lasted all the same.
+    /// If the connection is lost. The transaction may still have been committed.
     pub async fn commit(mut self) -> sqlx::Result<()> {
         self.lent.conn().execute("COMMIT").await?;
         self.lent.done();
         Ok(())
     }
 
-    /// Ends a transaction that only read, without waiting for the server's answer.
+    /// Ends a read-only transaction without waiting for the server's answer.
     pub fn finish_reading(self) {
-        // Dropping undoes it, and there is nothing to undo.
+        // The drop sends a rollback in the background. There is nothing to roll back.
         drop(self);
     }
 }
 
-/// A connection as `holdfast_system` for statements of which each is its own transaction.
+/// A connection as `holdfast_system` on which each statement is its own transaction.
 ///
-/// Call [`done`](Self::done) when the last one has answered. Dropped instead, as when one failed,
-/// it costs a round trip more, and nothing else.
+/// Call [`done`](Self::done) after the last answer. If it is dropped instead, for example after an
+/// error, that costs one more round trip and nothing else.
 #[derive(Debug)]
 pub struct Once {
     lent: Lent,
@@ -57,12 +57,11 @@ impl Once {
         Ok(Self { lent: keep.lend().await?.by_statement() })
     }
 
-    /// The connection, for a statement.
     pub fn conn(&mut self) -> &mut PgConnection {
         self.lent.conn()
     }
 
-    /// Gives the connection back.
+    /// Returns the connection to the pool.
     pub fn done(self) {
         self.lent.done();
     }

@@ -1,24 +1,22 @@
-//! How much the words of a question weigh in a unit: BM25 (Robertson and Zaragoza, 2009), with the
-//! inverse document frequency that Lucene uses, which is never negative.
+//! BM25 score of a unit for a question's terms (Robertson and Zaragoza, 2009), with Lucene's
+//! inverse document frequency, which is never negative.
 
-/// What the score must know of everything that is searched together (one tenant's, one scope's).
+/// Statistics of all units that are searched together: those of one tenant and scope.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Collection {
-    /// How many units there are.
     pub units: u32,
-    /// The mean number of terms in a unit.
     pub mean_terms: f32,
 }
 
-/// The two parameters, by default the usual ones.
+/// BM25 parameters with the usual defaults.
 ///
-/// In the measurement k1 from 0.9 to 2 and b from 0.4 to 0.75 moved recall by less than 0.015, in
-/// no direction that both conversations shared.
+/// In our measurement, k1 from 0.9 to 2 and b from 0.4 to 0.75 changed recall by less than 0.015,
+/// in no consistent direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bm25 {
-    /// How soon the repetition of a term stops to count.
+    /// Saturation: a small value makes repetitions of a term count less.
     pub k1: f32,
-    /// How much a long unit is held against it, 0 to 1.
+    /// Length normalisation, 0 (none) to 1 (full).
     pub b: f32,
 }
 
@@ -29,10 +27,10 @@ impl Default for Bm25 {
 }
 
 impl Bm25 {
-    /// What one term of a question adds to the score of a unit that holds it.
+    /// Returns the score that one term of the question adds to a unit.
     ///
-    /// `units` is how many units hold the term, `times` how often this one does, `terms` how many
-    /// terms this unit has. A unit's score is the sum over the question's *different* terms.
+    /// `units` is the term's document frequency, `times` its frequency in this unit, `terms` the
+    /// unit's length in terms. A unit's score is the sum over the question's *distinct* terms.
     #[must_use]
     pub fn term(&self, all: Collection, units: u32, times: u32, terms: u32) -> f32 {
         let (all_units, with) = (float(all.units), float(units.min(all.units)));
@@ -44,7 +42,6 @@ impl Bm25 {
     }
 }
 
-/// Counts far above a float's 24 bits lose nothing that a ranking would notice.
 #[expect(clippy::cast_precision_loss, reason = "a ranking does not see the 25th bit of a count")]
 const fn float(count: u32) -> f32 {
     count as f32

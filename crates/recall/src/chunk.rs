@@ -1,10 +1,10 @@
-//! Cuts a document into chunks of about 400 tokens that overlap by about 80 (spec MEM-009).
+//! Splits a document into chunks of about 400 tokens that overlap by about 80 (spec MEM-009).
 //!
-//! A chunk never spans two sections and carries the headings that it stands under. A code fence is
-//! cut only if it alone is too long, and then between lines. Text is cut after sentences, Chinese
-//! and Japanese ones too; where a sentence is too long, at a space, and where there is none, between
-//! characters. Chunks are ranges of the source: nothing is rewritten, and everything but blank space
-//! is in at least one of them.
+//! A chunk never spans two sections and carries the headings above it. A code fence is split only
+//! if it is too long for one chunk, and then between lines. Text is split after sentences,
+//! including Chinese and Japanese ones; a sentence that is too long is split at a space or, without
+//! spaces, between characters. Chunks are ranges of the source: nothing is rewritten, and all text
+//! except blank space is in at least one chunk.
 
 mod markdown;
 mod pieces;
@@ -16,12 +16,12 @@ use pieces::{Piece, pieces};
 
 use crate::words::is_unspaced;
 
-/// How large chunks are, in [`tokens`].
+/// Chunk sizes, counted by [`tokens`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A chunk has at most so many.
+    /// Maximum tokens per chunk.
     pub most: usize,
-    /// A chunk begins with at most so many of the one before it, whole sentences of them.
+    /// Maximum tokens repeated from the previous chunk, in whole sentences.
     pub overlap: usize,
 }
 
@@ -31,18 +31,17 @@ impl Default for Limits {
     }
 }
 
-/// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it stands in the source, in bytes.
+    /// Byte range in the source.
     pub range: Range<usize>,
-    /// The headings above it, outermost first, without their marks.
+    /// Headings above the chunk, outermost first, without the `#` marks.
     pub headings: Vec<String>,
-    /// How long it is, about.
+    /// Estimated length in tokens.
     pub tokens: usize,
 }
 
-/// Cuts a Markdown (or plain) text into chunks, in its order.
+/// Splits a Markdown or plain text into chunks, in document order.
 #[must_use]
 pub fn split(source: &str, limits: Limits) -> Vec<Chunk> {
     let limits = Limits { most: limits.most.max(8), overlap: limits.overlap.min(limits.most / 2) };
@@ -56,8 +55,8 @@ pub fn split(source: &str, limits: Limits) -> Vec<Chunk> {
     chunks
 }
 
-/// About how many tokens a text is to a model: one for each four bytes of a word, at least one;
-/// one for each character of a script without spaces; one for each mark.
+/// Estimates the number of tokens of a text: one per four bytes of a word, at least one; one per
+/// character of a script without spaces; one per punctuation mark.
 #[must_use]
 pub fn tokens(text: &str) -> usize {
     let (mut count, mut word) = (0, 0usize);
@@ -75,7 +74,7 @@ pub fn tokens(text: &str) -> usize {
     count + word.div_ceil(4)
 }
 
-/// Fills chunks with pieces, each beginning with the last few of the one before.
+/// Packs pieces into chunks; each chunk begins with the last pieces of the one before.
 fn pack(pieces: &[Piece], limits: Limits, mut chunk: impl FnMut(Range<usize>, usize)) {
     let mut first = 0;
     let mut fresh = 0;
@@ -93,7 +92,8 @@ fn pack(pieces: &[Piece], limits: Limits, mut chunk: impl FnMut(Range<usize>, us
     }
 }
 
-/// The first of the pieces before `at` that fit into `room` together, and how long they are.
+/// Returns the first of the pieces before `at` that fit into `room` together, and their total
+/// tokens.
 fn overlap(pieces: &[Piece], at: usize, room: usize) -> (usize, usize) {
     let (mut first, mut held) = (at, 0);
     while first > 0 && held + pieces[first - 1].tokens <= room {

@@ -1,4 +1,4 @@
-//! From several signals one order, and for each answer why it stands where it does.
+//! Ranking: combines several signals into one score, with the share of each signal.
 //!
 //! ```text
 //! score = ( words · (score of the words ÷ the best in the list)
@@ -8,22 +8,21 @@
 //! ```
 //!
 //! A weighted sum was as good as reciprocal ranks or better wherever both were measured: a cosine
-//! says how near, a rank only that others are farther. The weights stand on a plateau: words from
-//! 0.3 to 0.5 and author from 0.15 to 0.3 change recall@10 by less than 0.015.
+//! says how similar a unit is, a rank only that others are less so. The weights are not critical:
+//! words from 0.3 to 0.5 and author from 0.15 to 0.3 change recall@10 by less than 0.015.
 
 use serde::{Deserialize, Serialize};
 
-/// How much each signal counts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
-    /// Of the words, whose best in the list counts 1.
+    /// Weight of the keyword score; the best score in the list counts as 1.
     pub words: f32,
-    /// Of the cosine between question and unit.
+    /// Weight of the cosine between question and unit.
     pub meaning: f32,
-    /// Of being written by somebody whom the question names.
+    /// Weight of being written by an author whom the question names.
     pub author: f32,
-    /// Of having something to say: up to 31 terms, the more the better. It puts `Thanks, Ann!` last.
+    /// Weight of the unit's length, which grows up to 31 terms. Ranks `Thanks, Ann!` last.
     pub substance: f32,
 }
 
@@ -33,64 +32,55 @@ impl Default for Weights {
     }
 }
 
-/// A unit that words or meaning found, with what each signal says of it.
+/// Unit found by keywords or by embedding, with its signals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found<T> {
-    /// Which unit; the smaller comes first among equals, so that the order is always the same.
+    /// Id of the unit; the smaller id comes first among equals, so that the order is deterministic.
     pub id: T,
-    /// The score of its words, on any scale; 0 if none of them occurs.
+    /// Keyword score on any scale; 0 if no term matches.
     pub words: f32,
-    /// The cosine to the question, -1 to 1; 0 where it has no vector.
+    /// Cosine to the question, -1 to 1; 0 if the unit has no vector.
     pub meaning: f32,
-    /// Whether the question names its author.
+    /// Whether the question names the unit's author.
     pub author: bool,
-    /// How many terms it has of its own.
+    /// Number of terms of the unit itself.
     pub terms: u32,
-    /// What time left of it, 1 for what does not age; see [`decay`].
+    /// Time decay factor, 1 for units that do not age; see [`decay`].
     pub decay: f32,
 }
 
-/// What each signal gave to a score; their sum times `decay` is the score.
+/// Share of each signal in a score; the score is their sum times `decay`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Share {
-    /// From the words.
     pub words: f32,
-    /// From the meaning.
     pub meaning: f32,
-    /// From the author.
     pub author: f32,
-    /// From the substance.
     pub substance: f32,
-    /// The factor of time.
     pub decay: f32,
 }
 
 impl Share {
-    /// The whole score.
     #[must_use]
     pub fn score(&self) -> f32 {
         let sum = self.words + self.meaning + self.author + self.substance;
-        // An old unit never overtakes because its score is negative.
+        // Decay applies to positive scores only: it would raise a negative one.
         if sum > 0.0 { sum * self.decay } else { sum }
     }
 }
 
-/// A unit in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ranked<T> {
-    /// Which unit.
     pub id: T,
-    /// What it is worth, to be compared within this answer only.
+    /// Score, comparable within one answer only.
     pub score: f32,
-    /// Why.
     pub why: Share,
 }
 
-/// Orders what was found, best first.
+/// Ranks units, best first.
 ///
-/// `found` is the union of the best by words and the best by meaning (30 of each lose nothing
-/// against all), each with *both* signals: one that only the words found needs its cosine too.
-/// A signal that is no number counts as nothing.
+/// `found` is the union of the best keyword hits and the best vector hits (30 of each lose nothing
+/// against all). Each needs *both* signals: a keyword hit needs its cosine too. A signal that is
+/// not finite counts as 0.
 #[must_use]
 pub fn rank<T: Ord + Copy>(found: &[Found<T>], weights: &Weights) -> Vec<Ranked<T>> {
     let best = found.iter().map(|f| finite(f.words)).fold(0.0, f32::max);
@@ -112,8 +102,10 @@ pub fn rank<T: Ord + Copy>(found: &[Found<T>], weights: &Weights) -> Vec<Ranked<
     ranked
 }
 
-/// What is left of a dated note: half after each `half_life`, but never less than `floor`, so that
-/// what is old is found where nothing newer answers. Both ages in days; the future is now.
+/// Returns the decay factor of a dated unit: halved after each `half_life`, never below `floor`.
+///
+/// The floor keeps old units findable where nothing newer answers. Ages are in days; dates in the
+/// future count as now.
 #[must_use]
 pub fn decay(age: f32, half_life: f32, floor: f32) -> f32 {
     if half_life <= 0.0 || !age.is_finite() {

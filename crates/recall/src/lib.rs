@@ -1,4 +1,4 @@
-//! How something that was once said or written is found again: the decisions, without any I/O.
+//! Retrieval algorithms for memories, documents and turns, without any I/O.
 //!
 //! ```text
 //!  a document ── chunk::split ──▶ chunks ─┬─ words::terms ──▶ the inverted table
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! The units, the signals and their weights were chosen by measurement;
-//! `docs/decisions/0029-retrieval.md` has the table. Two things carry most of it:
+//! `docs/decisions/0029-retrieval.md` has the table. Two decisions carry most of it:
 //!
-//! - **Words stand in their context, meaning stands alone.** The terms of a unit are its own and
-//!   those of the unit before it (an answer rarely repeats its question); its vector is of its own
-//!   text only, without its author's name.
-//! - **An author is not a word.** Somebody named in a question who wrote some of the units is taken
-//!   out of what is embedded and becomes a signal of its own. Left in, the name is the strongest
-//!   thing in a short question, and every greeting that holds it comes first.
+//! - **Keywords use context, embeddings do not.** The terms of a unit are its own and those of the
+//!   unit before it (an answer rarely repeats its question); its vector is of its own text only,
+//!   without its author's name.
+//! - **An author is not a keyword.** If a question names an author of some of the units, the name
+//!   is removed from the text to embed and becomes a signal of its own. Left in, the name would
+//!   dominate a short question, and every greeting with that name would come first.
 
 mod bm25;
 mod chunk;

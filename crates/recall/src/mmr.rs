@@ -1,15 +1,15 @@
-//! Maximal marginal relevance (Carbonell and Goldstein, 1998): answers that do not repeat each
+//! Maximal marginal relevance (Carbonell and Goldstein, 1998): selects hits that do not repeat each
 //! other.
 //!
-//! Over single messages a relevance of 0.7 to 0.9 changed recall by less than 0.01 in the
-//! measurement and 0.5 lost 0.03. It is worth its cost where chunks overlap or a note was copied.
+//! For single messages, a relevance of 0.7 to 0.9 changed recall by less than 0.01 in the
+//! measurement, and 0.5 lost 0.03. It pays where chunks overlap or a note was copied.
 
 use crate::fuse::Ranked;
 
-/// The best `k`, each chosen for its score and against its likeness to those chosen before it.
+/// Selects `k` hits, each by its score minus its similarity to those already selected.
 ///
-/// `likeness` is a cosine. `relevance` 1 keeps the order, 0 looks at nothing but difference. Scores
-/// are brought to 0…1 first, so that both are of one size. Cost: `k` times the candidates.
+/// `likeness` is a cosine. `relevance` 1 keeps the order, 0 considers only difference. Scores are
+/// scaled to 0…1 first. Cost: `k` times the number of candidates.
 #[must_use]
 pub fn spread<T: Copy>(
     ranked: &[Ranked<T>],
@@ -21,7 +21,7 @@ pub fn spread<T: Copy>(
     let low = ranked.iter().map(|r| r.score).fold(f32::INFINITY, f32::min);
     let high = ranked.iter().map(|r| r.score).fold(f32::NEG_INFINITY, f32::max);
     let width = (high - low).max(f32::EPSILON);
-    // For each that is left: how like it is to the nearest one chosen.
+    // Each remaining candidate with its similarity to the closest one selected so far.
     let mut left: Vec<(Ranked<T>, f32)> = ranked.iter().map(|r| (*r, 0.0)).collect();
     let mut chosen = Vec::with_capacity(k.min(ranked.len()));
     while chosen.len() < k {
@@ -30,7 +30,7 @@ pub fn spread<T: Copy>(
         };
         let mut best = None;
         for (at, candidate) in left.iter().enumerate() {
-            // The earlier of equals, which `max_by` would not give.
+            // The earlier of equals; `max_by` would return the later.
             if best.is_none_or(|(_, most)| worth(candidate) > most) {
                 best = Some((at, worth(candidate)));
             }
@@ -64,7 +64,7 @@ mod tests {
         rank(&found, &Weights::default())
     }
 
-    /// 1 and 2 say the same.
+    /// Units 1 and 2 have the same content.
     fn likeness(a: u32, b: u32) -> f32 {
         if a.min(b) == 1 && a.max(b) == 2 { 0.95 } else { 0.1 }
     }

@@ -1,4 +1,4 @@
-//! What a question asks for, taken apart for the signals that answer it.
+//! Question parser: separates a question's authors from its terms and its text to embed.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,22 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::words::{is_common, is_unspaced, lowered, terms};
 
-/// A question, read with the authors of what is searched at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// What is embedded: the question without the authors that it names.
+    /// Text to embed: the question without the authors that it names.
     pub meaning: String,
-    /// The different terms to look for, authors not among them.
+    /// Distinct terms to search for, without authors.
     pub terms: Vec<String>,
-    /// Which of the authors it names, as they were given.
+    /// Authors that the question names, spelled as stored.
     pub authors: Vec<String>,
 }
 
 impl Question {
-    /// Reads a question. `authors` are those who wrote the units that are searched, by the names
-    /// stored with them; a name of several words is found by all of them in a row, or by its first.
-    /// One that is also a common word (`Will`) must be written as it is stored.
+    /// Parses a question. `authors` are the stored names of those who wrote the units. A name of
+    /// several words matches as a whole or by its first word. A name that is also a common word
+    /// (`Will`) must be written as it is stored.
     ///
-    /// A question that is nothing but names keeps them in `meaning`: there must be something to
-    /// embed.
+    /// A question of names only keeps them in `meaning`, so that there is something to embed.
     #[must_use]
     pub fn read(text: &str, authors: &[String]) -> Self {
         let words: Vec<(usize, &str)> = text.unicode_word_indices().collect();
@@ -47,14 +45,14 @@ impl Question {
     }
 }
 
-/// How many of the words a name takes at their beginning: all of its own, its first alone, or 0.
+/// Returns how many words at the beginning match a name: all of its words, only the first, or 0.
 fn spoken(words: &[(usize, &str)], name: &[&str]) -> usize {
     let Some(first) = name.first() else { return 0 };
     let begins = words.iter().zip(name).take_while(|((_, word), part)| is_said(word, part)).count();
     if begins == name.len() {
         return begins;
     }
-    // One character of a script without spaces is a word by itself, and no first name.
+    // A single character of a script without spaces is a word, not a first name.
     let alone = first.chars().count() > 1 && !first.chars().any(is_unspaced);
     usize::from(alone && begins > 0)
 }

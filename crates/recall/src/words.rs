@@ -1,18 +1,19 @@
-//! The terms under which a text is indexed and asked for: the same function for both.
+//! Terms of a text, the same for indexing and for searching.
 //!
-//! Words are lowered, English ones lose their possessive and are stemmed, the commonest are
-//! dropped. Han, Kana and Hangul are written without spaces or inflect at the end, so each run of
-//! them gives its overlapping pairs, and a run of one character gives itself.
+//! Words are lower-cased; English ones lose their possessive and are stemmed, and the most common
+//! are dropped. Han, Kana and Hangul are written without spaces or inflect at the end, so each run
+//! of them gives its overlapping pairs of characters, and a run of one character gives itself.
 
 use std::collections::BTreeMap;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A longer word is no word (a hash, an encoded file); its beginning is enough to find it.
+/// Maximum characters of a term. Longer words are hashes or encoded files; their beginning is
+/// enough.
 const LONGEST: usize = 64;
 
-/// English words that tell questions from one another by nothing; sorted, for the search.
+/// Common English words without value for search. Must be sorted, for the binary search.
 const COMMON: &[&str] = &[
     "a", "about", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could",
     "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if",
@@ -22,7 +23,7 @@ const COMMON: &[&str] = &[
     "whom", "why", "will", "with", "would", "you", "your",
 ];
 
-/// The terms of a text, in its order, repeated as often as they occur.
+/// Returns the terms of a text in order, including repetitions.
 #[must_use]
 pub fn terms(text: &str) -> Vec<String> {
     let english = Stemmer::create(Algorithm::English);
@@ -37,7 +38,7 @@ pub fn terms(text: &str) -> Vec<String> {
     found
 }
 
-/// The terms of a text, each with how often it occurs.
+/// Returns the terms of a text with their counts.
 #[must_use]
 pub fn term_counts(text: &str) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
@@ -47,18 +48,19 @@ pub fn term_counts(text: &str) -> BTreeMap<String, u32> {
     counts
 }
 
-/// A word as it is compared: lowered, without the possessive.
+/// Returns a word in lower case, without the possessive.
 pub(crate) fn lowered(word: &str) -> String {
     let lower = word.to_lowercase().replace('\u{2019}', "'");
     lower.strip_suffix("'s").unwrap_or(&lower).to_owned()
 }
 
-/// Whether a lowered word is too common to be looked for.
+/// Returns whether a lower-case word is too common to search for.
 pub(crate) fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
 }
 
-/// Whether a script is written without spaces between its words, or glues its particles on.
+/// Returns whether a character belongs to a script without spaces between words, or with attached
+/// particles.
 pub(crate) const fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}'     // Hiragana, Katakana
@@ -70,7 +72,7 @@ pub(crate) const fn is_unspaced(c: char) -> bool {
     )
 }
 
-/// The text in stretches that are written without spaces, and others.
+/// Splits the text into runs with and without spaces between words; `true` means without.
 fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A command that goes on by itself, on this machine.
+//! Background command on this machine.
 
 use std::{
     fmt, io,
@@ -21,7 +21,7 @@ use crate::{
     supervise::{Launched, Reach, Terms, Verdict, supervise},
 };
 
-/// A command in the background, and the task that watches it.
+/// Command in the background, and the task that supervises it.
 pub(crate) struct Background {
     reach: Arc<Reach>,
     out: Shared<Ring>,
@@ -32,11 +32,11 @@ pub(crate) struct Background {
     supervisor: JoinHandle<()>,
 }
 
-/// Bytes for a process, and whom to tell that they were taken.
+/// Bytes for a process, and the channel that is told once they are written.
 type Input = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 
 impl Background {
-    /// Lets it go, and watches it from now on.
+    /// Lets the command begin, and supervises it from now on.
     pub(crate) fn begin(mut launched: Launched, terms: Terms, input: Vec<u8>) -> Self {
         let kept = || Arc::new(Mutex::new(Ring::at_most(terms.limits.output)));
         let (out, err) = (kept(), kept());
@@ -47,7 +47,7 @@ impl Background {
         Self::watch(launched, terms, (out, err), Some(sender), (writer, readers))
     }
 
-    /// As [`begin`](Self::begin), but its standard input and output are handed out.
+    /// Like [`begin`](Self::begin), but hands out the command's standard input and output.
     pub(crate) fn with_pipes(
         mut launched: Launched,
         terms: Terms,
@@ -109,7 +109,7 @@ async fn keep_feeding(stdin: Option<ChildStdin>, first: Vec<u8>, mut more: mpsc:
     while let Some((bytes, tell)) = more.recv().await {
         let written = stdin.write_all(&bytes).await;
         let is_over = written.is_err();
-        // Whoever does not wait any more need not know.
+        // The caller may have stopped waiting.
         let _unheard = tell.send(written);
         if is_over {
             return;
@@ -159,7 +159,7 @@ impl Process for Background {
             let ended = state.wait_for(|state| *state != State::Running).await;
             match ended.as_deref() {
                 Ok(State::Ended(ended)) => *ended,
-                // The supervisor tells the end, whatever happens, unless the runtime stops.
+                // The supervisor always reports the end, unless the runtime stops.
                 Ok(State::Running) | Err(_) => Ended::Cancelled,
             }
         })
@@ -168,7 +168,7 @@ impl Process for Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Drops what it supervises, which kills it.
+        // Drops the supervised command, which kills it.
         self.supervisor.abort();
     }
 }

@@ -1,13 +1,12 @@
-//! Walls built by `bwrap`: what a command sees, and how it is started behind them.
+//! Sandbox built by `bwrap`: what a command sees, and how it is started inside.
 //!
-//! `bwrap` makes the namespaces and the mounts, then waits at a gate. Meanwhile we learn
-//! which process is the namespace's first, set its limits (all that it starts inherit them)
-//! and let it go. Arguments, and with them the environment, go through a file in memory:
-//! a command line can be read by everyone on the machine.
+//! `bwrap` makes the namespaces and the mounts, then waits at a gate. Meanwhile we learn which
+//! process is the namespace's first, set its limits (its children inherit them) and open the gate.
+//! Arguments, and with them the environment, go through a file in memory: a command line can be
+//! read by everyone on the machine.
 //!
-//! **What can go wrong.** Directories of the workspace are bound by descriptor, never by
-//! name: a script could put a symlink there between our look and `bwrap`'s
-//! (CVE-2024-42472).
+//! **What can go wrong.** Directories of the workspace are bound by descriptor, never by name: a
+//! script could put a symlink there between our check and `bwrap`'s use (CVE-2024-42472).
 
 mod args;
 
@@ -43,16 +42,15 @@ use crate::{
     tree,
 };
 
-/// Where `bwrap` is looked for.
+/// Paths at which `bwrap` is looked for.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
-/// How long `bwrap` may take to make its namespaces.
+/// Time that `bwrap` may take to make its namespaces.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The first descriptor that `bwrap` gets, besides the standard ones.
+/// First descriptor that `bwrap` gets, besides the standard ones.
 const FIRST_FD: i32 = 10;
 
-/// Walls built by `bwrap`.
 #[derive(Debug)]
 pub(crate) struct Bubblewrap {
     program: PathBuf,
@@ -61,11 +59,11 @@ pub(crate) struct Bubblewrap {
 }
 
 impl Bubblewrap {
-    /// Finds the program, and what of this machine a command may see.
+    /// Finds `bwrap` and the parts of this machine that a command may see.
     ///
     /// # Errors
     ///
-    /// If there is no `bwrap`, or this processor is unknown.
+    /// If there is no `bwrap`, or no system call filter for this processor.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let program = match &config.bwrap {
             Some(program) => Some(program.clone()),
@@ -129,7 +127,7 @@ impl Launch for Bubblewrap {
     }
 }
 
-/// What is handed to `bwrap`.
+/// Arguments and descriptors for one `bwrap`.
 struct Prepared {
     args: Args,
     fds: Fds,
@@ -183,7 +181,8 @@ fn prepare(
     Ok(Prepared { args, fds })
 }
 
-/// What of the workspace is mounted, and how: outer directories first, since inner ones go on top.
+/// Mounts of the workspace, with their options: outer directories first, since inner ones go on
+/// top.
 fn mounts(access: &Access) -> Vec<(&'static str, crate::WorkPath)> {
     const READ: &str = "--ro-bind-fd";
     const WRITE: &str = "--bind-fd";
@@ -192,7 +191,7 @@ fn mounts(access: &Access) -> Vec<(&'static str, crate::WorkPath)> {
         Access::Write => return vec![(WRITE, crate::WorkPath::top())],
         Access::Scoped(scope) => scope,
     };
-    // What may be written may be read: a mount for reading on top would take that away.
+    // A directory that may be written is readable too: a read-only mount on top would remove that.
     let is_written = |dir: &&crate::WorkPath| !scope.write.iter().any(|write| dir.is_within(write));
     let read = scope.read.iter().filter(is_written).map(|dir| (READ, dir.clone()));
     let mut mounts: Vec<_> =
@@ -202,7 +201,7 @@ fn mounts(access: &Access) -> Vec<(&'static str, crate::WorkPath)> {
     mounts
 }
 
-/// A file in memory that holds these bytes, to be read from its beginning.
+/// Creates a file in memory that holds these bytes, positioned at its beginning.
 fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     let file = memfd_create("sandbox", MemfdFlags::CLOEXEC)?;
     let mut rest = bytes;
@@ -214,14 +213,14 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// What `bwrap --info-fd` writes, as far as we need it.
+/// The part of `bwrap --info-fd`'s output that we need.
 #[derive(Deserialize)]
 struct Info {
     #[serde(rename = "child-pid")]
     child_pid: i32,
 }
 
-/// The number of the namespace's first process, or nothing if there was none.
+/// Returns the id of the namespace's first process, or `None` if `bwrap` reports none.
 async fn first_process(info: OwnedFd) -> Option<Pid> {
     let mut told = Vec::new();
     let mut info = pipe::Receiver::from_owned_fd(info).ok()?;
@@ -230,18 +229,18 @@ async fn first_process(info: OwnedFd) -> Option<Pid> {
     Pid::from_raw(info.child_pid)
 }
 
-/// Handles to `bwrap` and to the namespace's first process.
+/// Opens handles to `bwrap` and to the namespace's first process.
 fn handles(child: &Child, root: Pid) -> io::Result<(AsyncFd<OwnedFd>, AsyncFd<OwnedFd>)> {
     let gone = || io::Error::other("`bwrap` ended while it was started");
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let bwrap = id.and_then(Pid::from_raw).ok_or_else(gone)?;
     let leader = handle(bwrap)?;
     let init = handle(root)?;
-    // If it is its child now, after the handle was opened, the handle is to no other.
+    // Still a child of `bwrap` after the handle was opened: so its id was not reused.
     if tree::is_child(bwrap, root) { Ok((leader, init)) } else { Err(gone()) }
 }
 
-/// Limits the first process; what it starts inherits them, and cannot raise them.
+/// Limits the first process. Its descendants inherit the limits and cannot raise them.
 fn set_limits(root: Pid, limits: &Limits) -> io::Result<()> {
     for (resource, most) in [
         (Resource::Core, 0),
@@ -250,7 +249,7 @@ fn set_limits(root: Pid, limits: &Limits) -> io::Result<()> {
         (Resource::Memlock, 1 << 20),
         (Resource::Msgqueue, 1 << 20),
         (Resource::Nofile, limits.open_files.into()),
-        // Counted in the command's own user namespace. Never counted for the host's root.
+        // Counted within the command's own user namespace, and never for the host's root.
         (Resource::Nproc, limits.processes.into()),
         (Resource::Sigpending, 1024),
     ] {
@@ -262,12 +261,13 @@ fn set_limits(root: Pid, limits: &Limits) -> io::Result<()> {
     let seconds = limits.cpu.as_secs();
     let cpu = Rlimit { current: Some(seconds), maximum: Some(seconds.saturating_add(1)) };
     prlimit(Some(root), Resource::Cpu, cpu)?;
-    // If the machine runs out of memory, rather a command than the mesh. Raising it needs no right.
+    // If memory runs out, the kernel kills a command before the mesh. Raising the score needs no
+    // right.
     let _not_fatal = std::fs::write(format!("/proc/{root}/oom_score_adj"), "800");
     Ok(())
 }
 
-/// What `bwrap` said before it gave up.
+/// Error that explains why `bwrap` failed, from its standard error.
 async fn why_it_failed(child: &mut Child) -> Error {
     let _ended_already = child.start_kill();
     let mut said = Vec::new();

@@ -1,79 +1,74 @@
-//! What to run, on which files, and what it may use.
+//! Command: a script, its files, and what it may use.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use crate::{Error, Limits, WorkPath};
 
-/// The longest script, in bytes: Linux takes no longer argument.
+/// Maximum length of a script, in bytes: Linux accepts no longer argument.
 const LONGEST_SCRIPT: usize = 128 * 1024 - 1;
 
-/// The most that a command's environment may hold, names and values together, in bytes.
+/// Maximum size of a command's environment, names and values together, in bytes.
 const MOST_ENV: usize = 64 * 1024;
 
-/// A command: a script for bash, and the room it is given.
+/// Command: a script for bash, with its files and limits.
 ///
-/// Its `Debug` tells sizes, never the script, the environment or the input.
+/// `Debug` shows sizes, never the script, the environment or the input.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Command {
-    /// What `bash -c` runs.
+    /// Script that `bash -c` runs.
     pub script: String,
-    /// The files it works on.
     pub workspace: Workspace,
-    /// The directory it starts in.
+    /// Directory that the command starts in.
     pub workdir: WorkPath,
     /// Variables besides `PATH`, `HOME`, `USER`, `LANG`, `PWD` and `TMPDIR`. Nothing is inherited.
     pub env: BTreeMap<String, String>,
-    /// What it reads from its standard input.
+    /// Bytes on its standard input.
     pub stdin: Vec<u8>,
-    /// How long it may take; the configured time if none is said.
+    /// Maximum duration. `None` means the configured one.
     pub timeout: Option<Duration>,
-    /// How much it may use; never more than what is configured.
+    /// Limits. Never raised above the configured ones.
     pub limits: Option<Limits>,
-    /// Whether it may use the network.
     pub network: Network,
 }
 
-/// A directory of the host that a command sees at [`crate::MOUNT`].
+/// Directory of the host that a command sees at [`crate::MOUNT`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
-    /// The directory. Whoever names it answers for it: it must not come from a model.
+    /// Absolute path on the host. The caller is responsible for it: it must not come from a model.
     pub dir: PathBuf,
-    /// What the command may do there.
     pub access: Access,
 }
 
-/// What a command may do in its workspace.
+/// Access of a command to its workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Read all of it.
+    /// The whole workspace, read-only.
     Read,
-    /// Read and write all of it.
+    /// The whole workspace, for reading and writing.
     Write,
-    /// Only some directories of it; the rest is not there.
+    /// Only some directories; the others do not exist for the command.
     Scoped(Scope),
 }
 
-/// The directories of a workspace that a command sees. One that it may write it may read.
+/// Directories of a workspace that a command sees. Write access includes read access.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
-    /// What it may read.
     pub read: Vec<WorkPath>,
-    /// What it may read and write.
     pub write: Vec<WorkPath>,
 }
 
-/// Whether a command may use the network.
+/// Access of a command to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
-    /// It has a loopback of its own and nothing else.
+    /// Only a loopback interface of its own.
     #[default]
     Off,
-    /// The host's, if the configuration allows it.
+    /// The host's network, if the configuration allows it.
     Host,
 }
 
 impl Command {
-    /// A script that may read and write all of a directory, within the configured limits.
+    /// Script with read and write access to the whole directory, and the configured limits.
     #[must_use]
     pub fn new(script: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -88,11 +83,12 @@ impl Command {
         }
     }
 
-    /// Refuses what no shell could be given.
+    /// Checks that a shell can be given this command.
     ///
     /// # Errors
     ///
-    /// If the script is too long, or it or a variable holds what it cannot.
+    /// If the script or the environment is too large, if either holds a NUL byte or an invalid
+    /// name, or if the workspace's path is not absolute.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.script.len() > LONGEST_SCRIPT {
             return Err(Error::ScriptTooLong { bytes: self.script.len(), most: LONGEST_SCRIPT });

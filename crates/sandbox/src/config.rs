@@ -1,4 +1,4 @@
-//! What an operator may choose: the table `[runner.sandbox]`.
+//! Options of the table `[runner.sandbox]`.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,66 +9,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, GuardConfig, Limits};
 
-/// Where and how commands run: the table `[runner.sandbox]`.
+/// Options of the table `[runner.sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Who builds the walls.
     pub backend: Choice,
 
-    /// Whether tenants are hosted who do not trust each other. No backend without walls then.
+    /// Whether the installation hosts tenants that do not trust each other. Forbids a backend
+    /// without isolation.
     pub hosted: bool,
 
-    /// The program `bwrap`, where it is in none of `/usr/bin`, `/bin` and `/usr/local/bin`.
+    /// Path of `bwrap`, if it is in none of `/usr/bin`, `/bin` and `/usr/local/bin`.
     pub bwrap: Option<PathBuf>,
 
-    /// What a command gets that asks for the network.
+    /// Result of a command's request for network access.
     pub network: NetworkPolicy,
 
-    /// Directories of the host, besides `/usr`, that commands may read, at the same place.
+    /// Directories of the host, besides `/usr`, that commands may read, at the same path.
     pub readable: Vec<PathBuf>,
 
-    /// What a command may use at most.
+    /// Upper bounds for every command.
     pub limits: Limits,
 
-    /// How long a command takes that names no time.
+    /// Timeout of commands that set none.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
 
-    /// The longest time that a command may ask for.
+    /// Maximum timeout that a command may set.
     #[serde(with = "humantime_serde")]
     pub longest: Duration,
 
-    /// How many background processes a session may have running at a time.
+    /// Maximum number of running background processes per session.
     pub processes_per_session: usize,
 
-    /// The filter on scripts.
     pub guard: GuardConfig,
 }
 
-/// Who builds the walls.
+/// Choice of the backend that isolates commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// Bubblewrap where it works; else plain, with a warning; where tenants are hosted, nothing else.
+    /// Bubblewrap if it works. Else plain, with a warning; with hosted tenants, an error instead.
     #[default]
     Auto,
-    /// Bubblewrap, or nothing runs.
+    /// Bubblewrap, or start-up fails.
     Bubblewrap,
-    /// No walls.
     Plain,
-    /// No commands at all.
+    /// No commands run at all.
     None,
 }
 
-/// What a command gets that asks for the network.
+/// Result of a command's request for network access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkPolicy {
-    /// A refusal.
+    /// The command is refused, with an error.
     #[default]
     Off,
-    /// The host's network, its loopback and all that listens there included.
+    /// The host's network, including its loopback and everything that listens there.
     Host,
 }
 
@@ -94,7 +92,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// With the first that is wrong.
+    /// Names the first wrong setting.
     pub fn check(&self) -> Result<(), Error> {
         if self.hosted && self.backend == Choice::Plain {
             return Err(Error::PlainWhileHosted);

@@ -1,9 +1,9 @@
-//! How much of a disk a workspace takes.
+//! Disk usage of a workspace.
 //!
-//! **What can go wrong.** A script changes the tree while it is walked: directories are
-//! opened beneath one another and never through a symlink, so that the walk stays inside.
-//! What a script hides (a directory that may be entered and not listed, one that is nested
-//! absurdly deep) counts as too much.
+//! **What can go wrong.** A script changes the tree while it is walked: directories are opened
+//! beneath one another and never through a symlink, so that the walk stays inside. A directory that
+//! the walk cannot measure (one that may be entered and not listed, or nested very deep) counts as
+//! over the limit.
 
 use std::{
     collections::HashSet,
@@ -23,16 +23,16 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use crate::{Error, tree};
 
-/// How often it is looked; less often where looking takes long.
+/// Delay between two measurements; five times their duration if that is longer.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Beyond this a tree is not walked further.
+/// Depth beyond which a tree is not walked.
 const DEEPEST: usize = 200;
 
-/// The size of `st_blocks`' unit, whatever the file system's is; see stat(2).
+/// Unit of `st_blocks` in bytes, whatever the file system's block size; see stat(2).
 const BLOCK: u64 = 512;
 
-/// A workspace that may grow by so much.
+/// Workspace with a limit on its growth.
 #[derive(Debug, Clone)]
 pub(crate) struct Growth {
     dir: Arc<Dir>,
@@ -51,12 +51,12 @@ impl Growth {
         });
         let (dir, used) =
             measured.await.map_err(std::io::Error::other).and_then(|it| it).map_err(failed())?;
-        // One that cannot be measured to begin with is not the command's doing.
+        // A workspace that cannot be measured at the start is not the command's fault.
         let ceiling = used.unwrap_or(u64::MAX / 2).saturating_add(most);
         Ok(Self { dir: Arc::new(dir), ceiling })
     }
 
-    /// Waits until the workspace, and what the processes hold that was deleted, is too large.
+    /// Waits until the workspace, plus deleted files that the processes hold open, is too large.
     pub(crate) async fn exceeded(&self, root: Pid) {
         let mut pause = PAUSE;
         loop {
@@ -69,7 +69,7 @@ impl Growth {
         }
     }
 
-    /// Whether the workspace is too large now.
+    /// Whether the workspace is too large now, or cannot be measured.
     pub(crate) async fn is_exceeded(&self, root: Option<Pid>) -> bool {
         let (dir, ceiling) = (Arc::clone(&self.dir), self.ceiling);
         let looked = spawn_blocking(move || {
@@ -80,7 +80,7 @@ impl Growth {
     }
 }
 
-/// The bytes that a tree takes; none if part of it cannot be looked at.
+/// Returns the bytes that a tree takes, or `None` if part of it cannot be read.
 fn used(dir: &Dir) -> Option<u64> {
     let mut seen = HashSet::new();
     walk(dir, 0, &mut seen)
@@ -92,10 +92,10 @@ fn walk(dir: &Dir, depth: usize, seen: &mut HashSet<u64>) -> Option<u64> {
     }
     let mut sum: u64 = 0;
     for entry in dir.entries().ok()? {
-        // What is gone again takes nothing.
+        // The entry was deleted while we listed the folder: count it as zero.
         let Ok(entry) = entry else { continue };
         let Ok(metadata) = entry.metadata() else { continue };
-        // Inodes are unique: the workspace is one file system.
+        // Inode numbers are unique here: the workspace is one file system.
         if metadata.is_dir() || metadata.nlink() < 2 || seen.insert(metadata.ino()) {
             sum += metadata.blocks() * BLOCK;
         }
@@ -110,7 +110,7 @@ fn walk(dir: &Dir, depth: usize, seen: &mut HashSet<u64>) -> Option<u64> {
     Some(sum)
 }
 
-/// The bytes of deleted files that these processes still hold open.
+/// Bytes of deleted files that these processes still hold open.
 fn deleted(root: Pid) -> u64 {
     let mut seen = HashSet::new();
     let mut sum = 0;
@@ -163,7 +163,7 @@ mod tests {
         let hidden = dark.path().join("hidden");
         fs::create_dir(&hidden).unwrap();
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o300)).unwrap();
-        // Root may look everywhere.
+        // Root can read every directory.
         assert_eq!(measure(dark.path()).is_none(), !rustix::process::geteuid().is_root());
     }
 

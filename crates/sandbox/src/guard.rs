@@ -1,8 +1,8 @@
-//! A first filter on scripts: refuses what no well-meant script says.
+//! First filter on scripts: refuses dangerous patterns.
 //!
-//! It reads text, and text can always be written otherwise; the walls are what holds. It is
-//! there so that a model is told at once, in words, rather than by what a wall does to it,
-//! and for the plain backend, which has no walls.
+//! The filter reads text, and text can always be written otherwise: isolation comes from the
+//! sandbox. The filter tells a model at once, in words, why a script is refused, and it serves the
+//! plain backend, which does not isolate.
 
 mod path;
 mod pattern;
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 pub use self::pattern::Class;
 use crate::Error;
 
-/// The filter on scripts: the table `[runner.sandbox.guard]`.
+/// Options of the table `[runner.sandbox.guard]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
     /// Whether dangerous patterns are refused, the custom ones included.
     pub enable_deny_patterns: bool,
-    /// Classes that are not dangerous here.
+    /// Classes that are not refused here.
     pub permitted: Vec<Class>,
-    /// Patterns of your own, as regular expressions on the lower-cased script.
+    /// Additional patterns: regular expressions on the lower-cased script.
     pub custom_deny_patterns: Vec<String>,
-    /// If there are any, a script must match one of them.
+    /// If any are set, a script must match one of them.
     pub allow_patterns: Vec<String>,
     /// Whether paths that lead out of the workspace are refused.
     pub restrict_to_workspace: bool,
@@ -44,19 +44,18 @@ impl Default for GuardConfig {
     }
 }
 
-/// Why a script is refused: told to the model as it is.
+/// Reason for refusing a script, shown to the model unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    /// It says something dangerous.
     #[error("Command blocked by safety guard (dangerous pattern detected)")]
     Dangerous,
-    /// It is none of those that are allowed.
+    /// The script matches none of the allowed patterns.
     #[error("Command blocked by safety guard (not in allowlist)")]
     NotAllowed,
-    /// It goes up the tree.
+    /// A path contains `..`.
     #[error("Command blocked by safety guard (path traversal detected)")]
     Traversal,
-    /// It names a path elsewhere.
+    /// A path is absolute and outside the workspace.
     #[error("Command blocked by safety guard (path outside working dir)")]
     Outside,
 }
@@ -67,7 +66,6 @@ impl Fault for Blocked {
     }
 }
 
-/// The filter, compiled.
 #[derive(Debug)]
 pub struct Guard {
     deny: RegexSet,
@@ -80,7 +78,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// If a pattern is no regular expression, or too large.
+    /// If a pattern is not a valid regular expression, or too large.
     pub fn new(config: &GuardConfig) -> Result<Self, Error> {
         let own: Vec<&str> = Class::ALL
             .into_iter()
@@ -104,15 +102,15 @@ impl Guard {
         })
     }
 
-    /// Looks at a script that will run in `workspace`, as the script sees it.
+    /// Checks a script that will run in `workspace`, given as the path that the script sees.
     ///
     /// # Errors
     ///
-    /// If it is refused: dangerous before not allowed, before a path that leads out.
+    /// The first reason in this order: dangerous, not allowed, a path that leads out.
     pub fn check(&self, script: &str, workspace: &Path) -> Result<(), Blocked> {
         let script = script.replace("\\\n", " ");
         let lower = script.to_lowercase();
-        // As the shell puts words together: `r\m` and `r''m` are `rm`.
+        // Removes quotes as the shell does: `r\m` and `r''m` are `rm`.
         let bare = lower.replace(['\\', '\'', '"'], "");
         if self.deny.is_match(&lower) || self.deny.is_match(&bare) {
             return Err(Blocked::Dangerous);
@@ -128,7 +126,8 @@ impl Guard {
 }
 
 fn compile(name: &'static str, patterns: &[impl AsRef<str>]) -> Result<RegexSet, Error> {
-    // Case is folded by us; the size is bounded, since tenants may have patterns of their own.
+    // Scripts are lower-cased before. The size is bounded, since tenants may have patterns of their
+    // own.
     let set = RegexSetBuilder::new(patterns).size_limit(4 << 20).multi_line(true).build();
     set.map_err(|error| Error::Setting { name, wrong: format!("cannot be used: {error}") })
 }

@@ -1,19 +1,20 @@
-//! Where commands run: away from the mesh, from other tenants and from the host.
+//! Isolated execution of commands: away from the mesh, from other tenants and from the host.
 //!
-//! A [`Command`] is a script, a workspace and what it may use; a [`Sandbox`] runs it
-//! and says how it [`Ended`]. [`open`] makes the one that the [`Config`] asks for, and
-//! tries it before anyone depends on it.
+//! A [`Command`] is a script, a workspace and what it may use; a [`Sandbox`] runs it and returns
+//! how it [`Ended`]. [`open`] makes the sandbox that the [`Config`] asks for, and runs a test
+//! command in it before any other code uses it.
 //!
 //! | | |
 //! |---|---|
 //! | [`Backend::Bubblewrap`] | namespaces, a system call filter, resource limits and a watcher |
 //! | [`Backend::Plain`] | no isolation: for trusted development, refused where tenants are hosted |
-//! | [`Processes`] | what runs on behind a session's turns, and dies with the session |
-//! | [`Root`] | files of a workspace, for those who are outside the sandbox |
-//! | [`Guard`] | a first filter on scripts, before the walls |
+//! | [`Processes`] | background processes, which outlive a session's turns and die with the session |
+//! | [`Root`] | files of a workspace, for code outside the sandbox |
+//! | [`Guard`] | first filter on scripts, before they run |
 //!
-//! Scripts come from models, and files from scripts: nothing in either is trusted. What
-//! each wall guarantees, and what none does, is in `docs/sandbox.md`.
+//! Scripts come from models, and files from scripts: nothing in either is trusted.
+//! `docs/sandbox.md` lists the guarantees of each isolation mechanism, and what none of them
+//! guarantees.
 
 mod background;
 mod bubblewrap;

@@ -1,4 +1,4 @@
-//! How much a command may use.
+//! Resource limits of a command.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How much a command may use, all its processes together where nothing else is said.
+/// Resource limits of a command, all its processes together unless noted.
 ///
-/// Sizes are in bytes. How each is enforced, and how exactly, is in `docs/sandbox.md`.
+/// Sizes are in bytes. `docs/sandbox.md` describes how each limit is enforced, and how exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Memory that is not a file's, as it is in use; watched. One process is held to it exactly.
+    /// Anonymous and shared memory in use, by periodic checks. Each process is held to it exactly.
     pub memory: u64,
     /// Processes and threads at a time.
     pub processes: u32,
-    /// Files that one process has open at a time.
+    /// Open files of one process.
     pub open_files: u32,
-    /// The size of one file.
+    /// Maximum size of one file.
     pub file_size: u64,
-    /// How much the workspace may grow by; watched.
+    /// Growth of the workspace, by periodic checks.
     pub disk: u64,
-    /// What `/tmp` holds.
+    /// Maximum size of `/tmp` in the sandbox.
     pub tmp: u64,
-    /// Time on a processor, of one process.
+    /// Processor time of one process.
     #[serde(with = "humantime_serde")]
     pub cpu: Duration,
-    /// What is kept of standard output, and as much of standard error.
+    /// Bytes kept of standard output, and as many of standard error.
     pub output: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These, none beyond what `most` allows.
+    /// Returns these limits, each reduced to that of `most` if it is higher.
     #[must_use]
     pub fn within(self, most: &Self) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// With the first that is too low.
+    /// Names the first limit that is too low.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let too_low = |name, given: u64, least: u64| {
             (given < least).then_some(Error::LimitTooLow { name, given, least })

@@ -1,4 +1,4 @@
-//! What all backends on this machine have in common: everything but the walls.
+//! Code that all backends on this machine share: everything but the isolation.
 
 use std::{
     fmt, io,
@@ -23,11 +23,11 @@ use crate::{
     supervise::{Launched, Terms, output_patience, supervise},
 };
 
-/// Builds the walls around a command, and starts it within.
+/// Isolates a command, and starts it.
 pub(crate) trait Launch: fmt::Debug + Send + Sync + 'static {
     fn backend(&self) -> Backend;
 
-    /// The command does nothing until it is supervised.
+    /// Starts the command. The script does not run before the command is supervised.
     fn launch(
         &self,
         command: Command,
@@ -35,7 +35,6 @@ pub(crate) trait Launch: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Launched, Error>> + Send;
 }
 
-/// A sandbox on this machine.
 #[derive(Debug)]
 pub(crate) struct Local<L> {
     walls: L,
@@ -53,7 +52,7 @@ impl<L: Launch> Local<L> {
         Self { walls, config }
     }
 
-    /// Starts the command; it waits for its supervisor.
+    /// Starts the command; its script waits for the supervisor.
     async fn start(&self, command: Command) -> Result<(Launched, Terms), Error> {
         command.check()?;
         if command.network == Network::Host && self.config.network == NetworkPolicy::Off {
@@ -79,7 +78,7 @@ impl<L: Launch> Local<L> {
                 false => Ok(None),
             }
         };
-        // The walls are built while the workspace is measured.
+        // The sandbox is built while the workspace is measured.
         let launch = self.walls.launch(command, limits.clone());
         let (launched, growth) = futures::future::try_join(launch, growth).await?;
         Ok((launched, Terms { limits, timeout, growth }))
@@ -159,7 +158,7 @@ impl<L: Launch> Sandbox for Local<L> {
     }
 }
 
-/// Looks whether the directory that a command starts in is there, and one that it sees.
+/// Checks that the directory that a command starts in exists and is visible to it.
 pub(crate) fn check_workdir(root: &Root, command: &Command) -> Result<(), Error> {
     root.open_dir(&command.workdir)?;
     if let Access::Scoped(scope) = &command.workspace.access {
@@ -179,14 +178,14 @@ pub(crate) fn pipes(launched: &mut Launched) -> Pipes {
     (child.stdin.take(), child.stdout.take(), child.stderr.take())
 }
 
-/// Writes the input and closes it. A command that does not want it may leave it.
+/// Writes the input and closes it. A command may ignore its input.
 async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
     if let Some(mut stdin) = stdin {
         let _unread = stdin.write_all(&input).await;
     }
 }
 
-/// Reads until the end, whatever is kept of it, so that the command is never held up.
+/// Reads until the end, even beyond what is kept, so that the command never blocks on output.
 pub(crate) fn drain<K: Keep>(
     stream: Option<impl AsyncRead + Send + Unpin + 'static>,
     into: Shared<K>,
@@ -203,7 +202,7 @@ pub(crate) fn drain<K: Keep>(
     })
 }
 
-/// Waits for what is still in the pipes. All writers are dead, unless one left its group.
+/// Waits for the rest of the output. All writers are dead, except those that left their group.
 pub(crate) async fn settle(readers: [JoinHandle<()>; 2]) {
     let aborts = readers.each_ref().map(JoinHandle::abort_handle);
     tokio::select! {

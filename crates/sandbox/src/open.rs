@@ -1,4 +1,4 @@
-//! Chooses the sandbox, and tries it before anyone depends on it.
+//! Choice of the backend, and a test command in it before it is used.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the configuration is wrong, or the sandbox does not work here; it says what to do.
+/// If the configuration is wrong, or the sandbox does not work here; the message says what to do.
 pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     config.check()?;
     let sandbox: Arc<dyn Sandbox> = match config.backend {
@@ -38,7 +38,7 @@ pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
 
 async fn bubblewrap(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     let sandbox = Local::new(Bubblewrap::new(config)?, config.clone());
-    // Any directory will do; this one is in every sandbox already.
+    // Any directory works; this one is in every sandbox already.
     let mut command = Command::new("true", "/usr");
     command.workspace.access = Access::Read;
     let outcome = sandbox.run(command, CancellationToken::new()).await?;

@@ -1,4 +1,4 @@
-//! How a command ended.
+//! Result of a command: how it ended and what it printed.
 
 use std::{fmt, time::Duration};
 
@@ -6,62 +6,55 @@ use rustix::process::Signal;
 
 use crate::Captured;
 
-/// What came of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
     pub ended: Ended,
-    /// What it wrote to its standard output.
     pub stdout: Captured,
-    /// What it wrote to its standard error.
     pub stderr: Captured,
-    /// How long it took, from the moment at which its script began.
+    /// Time since the script began.
     pub duration: Duration,
-    /// The most memory that was seen in use, in bytes; none if it ended before anyone looked.
+    /// Highest memory use that was measured, in bytes; `None` if the command ended before a
+    /// measurement.
     pub peak_memory: Option<u64>,
 }
 
-/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this code; 0 means well.
+    /// Exit by itself with this code; 0 means success.
     Exited(i32),
-    /// By a signal that nobody here sent, or its shell said so (128 and the signal's number).
+    /// Death by a signal that this crate did not send, as seen by us or reported by its shell (128
+    /// and the signal's number).
     Signalled(i32),
-    /// Its time was up.
     TimedOut,
-    /// The one who started it wanted it to end.
     Cancelled,
-    /// It went over a limit.
     Limit(Limit),
 }
 
-/// A limit that ended a command.
+/// Limit that ended a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// All its processes' memory.
+    /// Memory of all its processes.
     Memory,
-    /// The number of its processes and threads.
+    /// Number of its processes and threads.
     Processes,
-    /// How much the workspace grew by.
     Disk,
-    /// The size of one file.
+    /// Maximum size of one file.
     FileSize,
-    /// One process' time on a processor.
+    /// Processor time of one process.
     Cpu,
 }
 
 impl Ended {
-    /// Whether it ended by itself, well.
+    /// Whether the command exited with code 0.
     #[must_use]
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Exited(0))
     }
 
-    /// Reads what a shell says of how its script ended.
+    /// Interprets the exit code of a shell.
     ///
-    /// A shell tells a signal as 128 and its number. A script that says `exit 130` is taken
-    /// for one that was interrupted, as every shell does.
+    /// A shell reports a signal as 128 and its number. A script that says `exit 130` is taken for
+    /// an interrupted one, as in every shell.
     pub(crate) const fn from_code(code: i32) -> Self {
         match code {
             129..=159 => Self::from_signal(code - 128),
@@ -69,7 +62,7 @@ impl Ended {
         }
     }
 
-    /// Reads a signal: two of them are limits.
+    /// Interprets a signal: two of them are limits.
     pub(crate) const fn from_signal(signal: i32) -> Self {
         if signal == Signal::XCPU.as_raw() {
             Self::Limit(Limit::Cpu)

@@ -1,15 +1,15 @@
-//! What is kept of what a command writes: never more than its share.
+//! Output of a command, kept up to a limit.
 
 use std::{collections::VecDeque, fmt};
 
-/// Takes what a command writes.
+/// Consumer of a command's output.
 pub(crate) trait Keep: Send + 'static {
     fn push(&mut self, bytes: &[u8]);
 }
 
-/// What a command wrote: all of it, or its beginning and its end.
+/// Output of a command: all of it, or its beginning and its end.
 ///
-/// Its `Debug` tells sizes, never the text.
+/// `Debug` shows sizes, never the text.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Captured {
     head: Vec<u8>,
@@ -19,27 +19,27 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Keeps `most` bytes: the first half of it from the beginning, the rest from the end.
+    /// Keeps `most` bytes: half of them from the beginning, half from the end.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { half: most / 2, ..Self::default() }
     }
 
-    /// How many bytes were written, kept or not.
+    /// Number of bytes written, kept or not.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many bytes are missing between the beginning and the end.
+    /// Number of bytes missing between the beginning and the end.
     #[must_use]
     pub fn omitted(&self) -> u64 {
         let kept = self.head.len() + self.tail.len();
         self.total.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX))
     }
 
-    /// The text; where something is missing it says so, and how much.
+    /// Returns the text, with a note about the number of missing bytes at the gap.
     ///
-    /// What is no UTF-8 is replaced by `�`.
+    /// Invalid UTF-8 is replaced by `�`.
     #[must_use]
     pub fn to_text(&self) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
@@ -70,7 +70,7 @@ impl fmt::Debug for Captured {
     }
 }
 
-/// Appends, and forgets the oldest beyond `most`.
+/// Appends the bytes, and drops the oldest beyond `most`.
 fn push_last(kept: &mut VecDeque<u8>, bytes: &[u8], most: usize) {
     let bytes = &bytes[bytes.len().saturating_sub(most)..];
     let excess = (kept.len() + bytes.len()).saturating_sub(most);
@@ -78,21 +78,20 @@ fn push_last(kept: &mut VecDeque<u8>, bytes: &[u8], most: usize) {
     kept.extend(bytes);
 }
 
-/// The last that a background process wrote, each byte under its number.
+/// Latest output of a background process, addressed by byte number.
 pub(crate) struct Ring {
     kept: VecDeque<u8>,
     most: usize,
     total: u64,
 }
 
-/// A part of what a background process wrote.
+/// Part of the output of a background process.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Chunk {
-    /// The bytes.
     pub bytes: Vec<u8>,
-    /// How many bytes before them were forgotten unread.
+    /// Number of bytes before them that were dropped unread.
     pub skipped: u64,
-    /// Where to read on from.
+    /// Byte number to read from next.
     pub next: u64,
 }
 
@@ -107,7 +106,7 @@ impl Ring {
         Self { kept: VecDeque::new(), most, total: 0 }
     }
 
-    /// What was written from byte number `from` on.
+    /// Returns the output from byte number `from` on.
     pub(crate) fn read(&self, from: u64) -> Chunk {
         let kept = u64::try_from(self.kept.len()).unwrap_or(0);
         let oldest = self.total - kept;

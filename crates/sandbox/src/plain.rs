@@ -1,8 +1,8 @@
-//! No walls: the command runs as the process that started it. For trusted development.
+//! Backend without isolation: the command runs as the user of this process. For trusted
+//! development.
 //!
-//! It has a process group, the limits that a shell can set, and an environment of its own;
-//! it sees the whole machine, and a process that leaves the group and its parents outlives
-//! it.
+//! The command has a process group, the limits that a shell can set, and an environment of its own.
+//! It sees the whole machine, and a process that leaves the group and its parents outlives it.
 
 use std::{io, os::fd::OwnedFd, process::Stdio, sync::Arc};
 
@@ -16,13 +16,12 @@ use crate::{
     supervise::{self, First, Hold, Launched, Reach},
 };
 
-/// Sets the limits, in bash's units, then becomes the shell that runs the script.
+/// Script that sets the limits, in bash's units, then becomes the shell that runs the command.
 ///
-/// Processes are not among them: that limit counts all that the user runs.
+/// The number of processes is not limited: that limit would count all processes of the user.
 const LIMITED: &str = "ulimit -c 0 && ulimit -St \"$1\" && ulimit -f \"$2\" && ulimit -n \"$3\" \
                        && ulimit -d \"$4\" && exec \"$0\" -c \"$5\"";
 
-/// No walls.
 #[derive(Debug)]
 pub(crate) struct Plain;
 
@@ -67,7 +66,7 @@ impl Launch for Plain {
     }
 }
 
-/// A handle to a child that was not waited for yet: its number is nobody else's.
+/// Opens a handle to a child that was not waited for yet, so its id cannot have been reused.
 fn handle(id: Option<u32>) -> io::Result<(Pid, AsyncFd<OwnedFd>)> {
     let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let pid = id.ok_or_else(|| io::Error::other("it has no number"))?;

@@ -1,4 +1,4 @@
-//! A command that goes on by itself.
+//! Background process.
 
 use std::fmt;
 
@@ -7,41 +7,39 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{Chunk, Ended, Error};
 
-/// A command that goes on by itself. Dropping it kills it, and all that it started.
+/// Process in the background. Dropping it kills it, and all its descendants.
 pub trait Process: fmt::Debug + Send + Sync {
-    /// How it stands.
     fn state(&self) -> State;
 
-    /// What it wrote to a stream, from byte number `from` on; nothing is taken away.
+    /// Returns a stream's output from byte number `from` on. Reading removes nothing.
     fn read(&self, stream: Stream, from: u64) -> Chunk;
 
-    /// Writes to its standard input, and waits until it was taken.
+    /// Writes to its standard input, and waits until the bytes are written.
     ///
     /// # Errors
     ///
-    /// If it takes no input any more.
+    /// If the process takes no input any more.
     fn write(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Closes its standard input, after what was written to it.
+    /// Closes its standard input, after everything written before.
     fn close_input(&self);
 
-    /// Sends a signal to all its processes. One that has ended takes none, which is no error.
+    /// Sends a signal to all its processes. Does nothing if it has ended.
     fn signal(&self, signal: Signal);
 
-    /// Ends it: asks it to, and kills it 2 s later.
+    /// Asks it to end, and kills it 2 s later.
     fn stop(&self);
 
-    /// Waits until it and all that it started are gone.
+    /// Waits until the process and all its descendants are gone.
     fn ended(&self) -> BoxFuture<'_, Ended>;
 }
 
-/// A process, and its pipes.
+/// Process with pipes for its standard input and output.
 pub struct Piped {
-    /// The process. It keeps what was written to its standard error, and takes no input this way.
+    /// Handle to the process. Keeps standard error; its `write` always fails.
     pub process: Box<dyn Process>,
-    /// What it reads. Dropping it closes it.
+    /// Standard input. Dropping it closes it.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What it writes.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
 }
 
@@ -51,38 +49,33 @@ impl fmt::Debug for Piped {
     }
 }
 
-/// How a process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
     Running,
-    /// It ended.
     Ended(Ended),
 }
 
-/// A stream that a process writes.
+/// Output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Its standard output.
     Out,
-    /// Its standard error.
     Err,
 }
 
-/// The signals that may be sent to a process.
+/// Signals that may be sent to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// As if Ctrl-C was pressed.
+    /// Same signal as Ctrl-C sends.
     Interrupt,
-    /// Asks to end.
+    /// Asks the process to end.
     Terminate,
-    /// Ends, without asking.
+    /// Ends the process without asking.
     Kill,
-    /// The terminal is gone; servers read their configuration again.
+    /// The terminal is gone; servers reload their configuration.
     HangUp,
-    /// Its meaning is the program's own.
+    /// Meaning defined by the program.
     User1,
-    /// Its meaning is the program's own.
+    /// Meaning defined by the program.
     User2,
 }
 

@@ -1,7 +1,7 @@
-//! Background processes, each a session's, and gone with it.
+//! Background processes of sessions.
 //!
-//! They are this runner's: after it ends none of them is left, and whoever keeps a record of
-//! one says that it is lost.
+//! Processes end with their session, and all of them end with this runner. After that, a stored
+//! record of one can only say that it is lost.
 
 use std::{
     collections::HashMap,
@@ -17,19 +17,17 @@ use uuid::Uuid;
 
 use crate::{Chunk, Command, Ended, Error, Process, Sandbox, Signal, State, Stream};
 
-/// How many processes of a session that have ended are remembered.
+/// Number of ended processes that are remembered per session.
 const REMEMBERED: usize = 32;
 
-/// Whose a process is. Another session does not see it, another tenant's neither.
+/// Owner of a process. Other sessions and other tenants do not see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The tenant.
     pub tenant: TenantId,
-    /// The session.
     pub session: SessionId,
 }
 
-/// Names a process within its session: `prc_` and a UUID.
+/// Id of a process within its session: `prc_` and a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessId(Uuid);
 
@@ -42,36 +40,32 @@ impl fmt::Display for ProcessId {
 impl FromStr for ProcessId {
     type Err = Error;
 
-    /// What is no id names no process.
+    /// Text that is not an id matches no process.
     fn from_str(text: &str) -> Result<Self, Error> {
         let uuid = text.strip_prefix("prc_").and_then(|uuid| Uuid::try_parse(uuid).ok());
         uuid.map(Self).ok_or(Error::NoSuchProcess)
     }
 }
 
-/// A process, as a list shows it.
+/// Process, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
     pub id: ProcessId,
-    /// How it stands.
     pub state: State,
-    /// How long ago it was started.
+    /// Time since the process was started.
     pub age: Duration,
 }
 
-/// What a process wrote since it was last asked.
+/// Output of a process since it was last read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unread {
-    /// To its standard output.
     pub out: Chunk,
-    /// To its standard error.
     pub err: Chunk,
-    /// How it stood before this was read: if it had ended, this is all.
+    /// State before this was read: if it had ended, the output is complete.
     pub state: State,
 }
 
-/// The background processes of all sessions in this process.
+/// Background processes of all sessions of this runner.
 #[derive(Debug)]
 pub struct Processes {
     sandbox: Arc<dyn Sandbox>,
@@ -79,11 +73,11 @@ pub struct Processes {
     sessions: Mutex<HashMap<Owner, Session>>,
 }
 
-/// A session's processes, oldest first.
+/// Processes of a session, oldest first.
 #[derive(Debug, Default)]
 struct Session {
     known: Vec<Arc<Known>>,
-    /// How many are being started.
+    /// Number of processes that are being started.
     starting: usize,
 }
 
@@ -92,7 +86,7 @@ struct Known {
     id: ProcessId,
     process: Box<dyn Process>,
     began: Instant,
-    /// Up to where each stream was read.
+    /// Byte numbers up to which standard output and standard error were read.
     read: Mutex<(u64, u64)>,
 }
 
@@ -114,7 +108,7 @@ impl Session {
     }
 }
 
-/// A place among a session's processes, given back if nothing came of it.
+/// Reservation of one process of a session, released on drop.
 struct Place<'a> {
     processes: &'a Processes,
     owner: Owner,
@@ -129,7 +123,7 @@ impl Drop for Place<'_> {
 }
 
 impl Processes {
-    /// Starts with none; a session may have `most` running at a time.
+    /// Starts with no processes; a session may have `most` running at a time.
     #[must_use]
     pub fn new(sandbox: Arc<dyn Sandbox>, most: usize) -> Self {
         Self { sandbox, most, sessions: Mutex::default() }
@@ -149,14 +143,14 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If the session has as many as it may, or [`Sandbox::spawn`] fails.
+    /// If the session has reached its limit, or [`Sandbox::spawn`] fails.
     pub async fn spawn(&self, owner: Owner, command: Command) -> Result<ProcessId, Error> {
         let place = self.place(owner)?;
         let process = self.sandbox.spawn(command).await?;
         let id = ProcessId(Uuid::now_v7());
         let known = Known { id, process, began: Instant::now(), read: Mutex::default() };
-        // Between these two it is counted twice, which refuses rather than exceeds. If its
-        // owner left meanwhile it is dropped, which kills it.
+        // Between these two steps the process counts twice, so a spawn may be refused but the limit
+        // is never exceeded. If the owner left meanwhile, the process is dropped, which kills it.
         match self.sessions().get_mut(&owner) {
             Some(session) => session.known.push(Arc::new(known)),
             None => return Err(Error::NoSuchProcess),
@@ -176,7 +170,7 @@ impl Processes {
         Ok(Place { processes: self, owner })
     }
 
-    /// The session's processes, oldest first; those that ended long ago are forgotten.
+    /// Lists the session's processes, oldest first. Ended ones beyond the limit are forgotten.
     #[must_use]
     pub fn list(&self, owner: Owner) -> Vec<Listed> {
         let sessions = self.sessions();
@@ -189,7 +183,7 @@ impl Processes {
         known.iter().map(listed).collect()
     }
 
-    /// How a process stands once it has ended, or after this time.
+    /// Waits until a process has ended, but at most for `patience`; returns its state.
     ///
     /// # Errors
     ///
@@ -205,7 +199,7 @@ impl Processes {
         Ok(ended.map_or(State::Running, |ended: Ended| State::Ended(ended)))
     }
 
-    /// What a process wrote since this was last called.
+    /// Returns the output of a process since the last call.
     ///
     /// # Errors
     ///
@@ -224,7 +218,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If the session has no such process, or it takes no input any more.
+    /// If the session has no such process, or the process takes no input any more.
     pub async fn write(&self, owner: Owner, id: ProcessId, bytes: Vec<u8>) -> Result<(), Error> {
         self.find(owner, id)?.process.write(bytes).await
     }
@@ -239,7 +233,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends a signal to a process and all that it started.
+    /// Sends a signal to a process and its descendants.
     ///
     /// # Errors
     ///
@@ -249,7 +243,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends a process, by asking and then by killing, and says how it ended.
+    /// Asks a process to end, kills it if it does not, and returns how it ended.
     ///
     /// # Errors
     ///
@@ -271,16 +265,16 @@ impl Processes {
         }
         drop(sessions);
         if let Some(known) = known {
-            // Someone may be waiting for it still, and hold it.
+            // A waiting call may still hold the process, so dropping it is not enough.
             known.process.signal(Signal::Kill);
         }
     }
 
-    /// Kills and forgets all that a session has; for when it ends, or leaves this runner.
+    /// Kills and forgets all processes of a session that ended or leaves this runner.
     pub fn end_all(&self, owner: Owner) {
         let ended = self.sessions().remove(&owner);
         for known in ended.into_iter().flat_map(|session| session.known) {
-            // Someone may be waiting for it still, and hold it.
+            // A waiting call may still hold the process, so dropping it is not enough.
             known.process.signal(Signal::Kill);
         }
     }

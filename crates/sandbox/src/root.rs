@@ -1,12 +1,12 @@
-//! A workspace's files, for those who are outside the sandbox.
+//! Files of a workspace, for code outside the sandbox.
 //!
-//! Everything is opened beneath the workspace's directory, one name after the other, so that
-//! no symlink leads out, whatever a script that runs meanwhile puts there (`openat2` with
+//! Everything is opened beneath the workspace's directory, one name after the other, so that no
+//! symlink leads out, whatever a running script puts there meanwhile (`openat2` with
 //! `RESOLVE_BENEATH` where the kernel has it, cap-std's own walk else).
 //!
-//! **What can go wrong.** A script may turn a file into a pipe, which would keep a reader
-//! waiting for ever: files are opened without waiting, and only regular ones are read.
-//! These calls block: call them where that is allowed.
+//! **What can go wrong.** A script may turn a file into a pipe, which would block a reader forever:
+//! files are opened without waiting, and only regular ones are read. These calls block: do not make
+//! them on an async thread.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -22,46 +22,34 @@ use holdfast_types::{Fault, Kind};
 
 use crate::WorkPath;
 
-/// A workspace's directory.
 #[derive(Debug)]
 pub struct Root(Dir);
 
-/// Why a path cannot be used. None of it repeats a path: it may be a secret, or a lie.
+/// Reason why a path cannot be used. Never repeats the path: it may be a secret, or forged.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// It leads outside by itself.
+    /// The path itself leads outside.
     #[error("access denied: path is outside the workspace")]
     Outside,
-    /// It leads outside through a symlink.
     #[error("access denied: symlink resolves outside workspace")]
     SymlinkOutside,
-    /// It holds a NUL, or is too long.
     #[error("this is not a path: it holds a NUL byte or is longer than `4096` bytes")]
     NotAPath,
-    /// There is nothing.
     #[error("there is no such file or directory")]
     NotFound,
-    /// It is a directory, a pipe, a socket or a device.
+    /// The path is a directory, a pipe, a socket or a device.
     #[error("this is not a regular file")]
     NotAFile,
-    /// It, or something above it, is no directory.
+    /// The path, or a part of it, is not a directory.
     #[error("this is not a directory")]
     NotADirectory,
-    /// Only empty directories are removed.
+    /// Only empty directories can be removed.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The workspace itself stays.
     #[error("the workspace itself cannot be removed or replaced")]
     Top,
-    /// The file is larger than the caller takes.
     #[error("the file has `{bytes}` bytes, the most is `{most}`")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-        /// The most.
-        most: u64,
-    },
-    /// The file system failed us.
+    TooLarge { bytes: u64, most: u64 },
     #[error("the file system refused")]
     Failed(#[source] io::Error),
 }
@@ -85,8 +73,8 @@ impl Fault for PathError {
 impl From<io::Error> for PathError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Paths are checked before: what still leads out is a symlink. cap-std says so with
-            // an error of its own, which has no number.
+            // Paths are checked before: one that still leads out goes through a symlink. cap-std
+            // reports that with an error of its own, which has no OS error number.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
                 Self::SymlinkOutside
             }
@@ -99,27 +87,23 @@ impl From<io::Error> for PathError {
     }
 }
 
-/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// The name; what is no UTF-8 in it is replaced by `�`.
+    /// Name; invalid UTF-8 is replaced by `�`.
     pub name: String,
-    /// What it names.
     pub kind: EntryKind,
-    /// Its size in bytes; 0 for what is no file.
+    /// Size in bytes; 0 unless it is a file.
     pub bytes: u64,
 }
 
-/// What a name in a directory names.
+/// Kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
-    /// A directory.
     Directory,
-    /// A regular file.
     File,
-    /// A symlink, wherever it leads.
+    /// Symlink, which may lead outside the workspace.
     Symlink,
-    /// A pipe, a socket or a device.
+    /// Pipe, socket or device: never opened.
     Other,
 }
 
@@ -138,7 +122,7 @@ impl EntryKind {
 }
 
 impl Root {
-    /// Opens a workspace. Whoever names the directory answers for it.
+    /// Opens a workspace. The caller is responsible for the choice of the directory.
     ///
     /// # Errors
     ///
@@ -147,7 +131,6 @@ impl Root {
         Ok(Self(Dir::open_ambient_dir(dir, ambient_authority())?))
     }
 
-    /// Opens a directory within.
     pub(crate) fn open_dir(&self, path: &WorkPath) -> Result<Dir, PathError> {
         Ok(self.0.open_dir(path.as_relative())?)
     }
@@ -156,7 +139,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// If it is not there, no regular file, too large, or outside.
+    /// If the path does not exist, is outside, is not a regular file, or the file is too large.
     pub fn read(&self, path: &WorkPath, most: u64) -> Result<Vec<u8>, PathError> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -169,21 +152,21 @@ impl Root {
         if metadata.len() > most {
             return Err(too_large(metadata.len()));
         }
-        // It may grow while it is read.
+        // The file may grow while it is read.
         let mut bytes = Vec::new();
         file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if length > most { Err(too_large(length)) } else { Ok(bytes) }
     }
 
-    /// Writes a file whole: readers see the old one or the new one.
+    /// Replaces a file atomically: readers see the old contents or the new ones.
     ///
-    /// A symlink within the workspace is followed. Directories above are made where they are
-    /// missing. The file keeps its permissions if it was there.
+    /// Follows a symlink within the workspace. Creates missing parent directories. Keeps the
+    /// permissions of an existing file.
     ///
     /// # Errors
     ///
-    /// If it is a directory, outside, or cannot be written.
+    /// If the path is a directory, is outside, or cannot be written.
     pub fn write(&self, path: &WorkPath, bytes: &[u8]) -> Result<(), PathError> {
         let target = self.target(path)?;
         let name = target.file_name().ok_or(PathError::Top)?;
@@ -207,13 +190,13 @@ impl Root {
             above.rename(&temporary, &above, name)
         });
         if written.is_err() {
-            // It may not have been made at all.
+            // The temporary file may not exist.
             let _not_there = above.remove_file(&temporary);
         }
         Ok(written?)
     }
 
-    /// Where a path leads, symlinks followed as far as they exist.
+    /// Resolves symlinks, as far as the path exists.
     fn target(&self, path: &WorkPath) -> Result<PathBuf, PathError> {
         match self.0.canonicalize(path.as_relative()) {
             Ok(target) => Ok(target),
@@ -228,12 +211,12 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// If it is not there, no directory, or outside.
+    /// If the path does not exist, is outside, or is not a directory.
     pub fn list(&self, path: &WorkPath) -> Result<Vec<Entry>, PathError> {
         let mut entries = Vec::new();
         for entry in self.0.read_dir(path.as_relative())? {
             let entry = entry?;
-            // What is gone again is not there.
+            // The entry was deleted while we listed the folder.
             let Ok(metadata) = entry.metadata() else { continue };
             let kind = EntryKind::of(&metadata);
             entries.push(Entry {
@@ -246,11 +229,11 @@ impl Root {
         Ok(entries)
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
     ///
-    /// If a file is in the way, or it is outside.
+    /// If a file is in the way, or the path is outside.
     pub fn make_dir(&self, path: &WorkPath) -> Result<(), PathError> {
         if path.is_top() {
             return Ok(());
@@ -258,11 +241,12 @@ impl Root {
         Ok(self.0.create_dir_all(path.as_relative())?)
     }
 
-    /// Removes a file, a symlink (not what it leads to) or an empty directory.
+    /// Removes a file, a symlink (not its target) or an empty directory.
     ///
     /// # Errors
     ///
-    /// If it is not there, not empty, the workspace itself, or outside.
+    /// If the path does not exist, is outside, is the workspace itself, or is a directory that is
+    /// not empty.
     pub fn remove(&self, path: &WorkPath) -> Result<(), PathError> {
         if path.is_top() {
             return Err(PathError::Top);
@@ -284,7 +268,7 @@ fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// A name that no other write of this process has.
+/// Returns a name that no other write of this process uses.
 fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a sandbox is, whoever builds its walls.
+//! Interface of all sandboxes.
 
 use std::fmt;
 
@@ -7,12 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Command, Error, Outcome, Piped, Process};
 
-/// Who builds the walls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     /// `bwrap`: namespaces, a system call filter, limits.
     Bubblewrap,
-    /// Nobody: the command runs as the process that started it.
+    /// No isolation: the command runs as the user of this process.
     Plain,
 }
 
@@ -25,39 +24,39 @@ impl fmt::Display for Backend {
     }
 }
 
-/// A place where commands run.
+/// Isolated environment in which commands run.
 pub trait Sandbox: fmt::Debug + Send + Sync {
-    /// Who builds its walls.
     fn backend(&self) -> Backend;
 
-    /// Runs a command to its end, and leaves nothing of it behind.
+    /// Runs a command to its end, and leaves none of its processes behind.
     ///
-    /// Whatever the script does (hang, fork, fill, refuse to die) is an [`Outcome`]. Once
-    /// `cancel` is cancelled the command is ended as if its time were up; dropping the
-    /// future kills it at once.
+    /// Whatever the script does (hang, fork, fill the disk, ignore signals) is an [`Outcome`]. Once
+    /// `cancel` is cancelled the command is ended as on a timeout; dropping the future kills it at
+    /// once.
     ///
     /// # Errors
     ///
-    /// If the command may not be run as it is written, or the walls could not be built.
+    /// If the command is not permitted as written, or the sandbox could not be built.
     fn run(
         &self,
         command: Command,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Outcome, Error>>;
 
-    /// Starts a command that goes on by itself, until its time is up or its handle is dropped.
+    /// Starts a command in the background. It runs until its timeout, or until its handle is
+    /// dropped.
     ///
-    /// Its standard input stays open, after what the command brings.
+    /// Standard input stays open after the command's own input is written.
     ///
     /// # Errors
     ///
     /// Those of [`Sandbox::run`].
     fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>>;
 
-    /// Starts a command that is spoken with: as [`spawn`](Sandbox::spawn), but what it writes to
-    /// its standard output is kept nowhere, and it waits while nobody reads it.
+    /// Starts a command with pipes: like [`spawn`](Sandbox::spawn), but its standard output is not
+    /// kept, and the command blocks while the pipe is not read.
     ///
-    /// What the command brings for its standard input is not sent.
+    /// The command's own input is not sent.
     ///
     /// # Errors
     ///

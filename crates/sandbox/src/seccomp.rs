@@ -1,12 +1,12 @@
-//! The system calls that a command cannot make.
+//! System calls that a command cannot make.
 //!
-//! What a process without privileges needs for its work is left alone. Refused is what
-//! administers the machine, looks into other processes, makes new namespaces (and with them
-//! new privileges to attack the kernel with), or is a rich source of kernel bugs that
-//! commands do not need. What is newer than this list does not exist (`ENOSYS`), the x32
-//! calls among it; programs have a way without.
+//! Calls that a process without privileges needs for its work are allowed. Calls are refused that
+//! administer the machine, inspect other processes, make new namespaces (and with them new
+//! privileges to attack the kernel with), or are a rich source of kernel bugs and not needed by
+//! commands. Calls newer than this list report `ENOSYS`, as do the x32 calls; programs then use
+//! older ones.
 //!
-//! Three filters, each applied to every call, the strictest answer wins (seccomp(2)).
+//! There are three filters. Each applies to every call; the strictest result wins (seccomp(2)).
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use seccompiler::{
 
 use crate::Error;
 
-/// May not: programs see that they lack a right.
+/// Calls that fail with `EPERM`, so that programs see that they lack a right.
 const FORBIDDEN: &[libc::c_long] = &[
-    // The machine and its clock.
+    // Machine and clock.
     libc::SYS_acct,
     libc::SYS_adjtimex,
     libc::SYS_clock_adjtime,
@@ -75,31 +75,32 @@ const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// Is not there: programs have a way without, and take it on `ENOSYS` only.
+/// Calls that fail with `ENOSYS`: programs have an alternative, and use it on this error only.
 const ABSENT: &[libc::c_long] = &[
-    // Its flags are in memory, where a filter cannot look; the C library falls back to `clone`.
+    // Flags of `clone3` are in memory, where a filter cannot look; the C library falls back to
+    // `clone`.
     libc::SYS_clone3,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Memory that belongs to no process and no file system, which the watcher would not see.
+    // Memory that belongs to no process and no file system, which our measurements would miss.
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
     libc::SYS_shmget,
 ];
 
-/// Those that only one kind of processor has.
+/// Forbidden calls that only this kind of processor has.
 #[cfg(target_arch = "x86_64")]
 const FORBIDDEN_HERE: &[libc::c_long] =
     &[libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat];
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_HERE: &[libc::c_long] = &[];
 
-/// The newest call that was looked at: `futex_requeue`, Linux 6.7. Numbers from 424 on are the
-/// same on all processors.
+/// Newest call that was reviewed: `futex_requeue`, Linux 6.7. Numbers from 424 on are the same on
+/// all processors.
 const NEWEST: u32 = 456;
 
-/// `unshare`'s flags, which `clone` takes too.
+/// Flags of `unshare`, which `clone` takes too.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -110,11 +111,11 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The kinds of sockets that there are; others (netlink, packets, vsock …) speak to the kernel
-/// or to the machine beneath.
+/// Permitted socket families. Others (netlink, packets, vsock …) reach the kernel or the
+/// hypervisor.
 const SOCKETS: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Puts characters into a terminal's input: the way out through a shared terminal.
+/// Requests that put characters into a terminal's input: an escape through a shared terminal.
 const INJECTING_IOCTLS: [u64; 2] = [
     0x5412, // TIOCSTI
     0x541c, // TIOCLINUX
@@ -122,11 +123,11 @@ const INJECTING_IOCTLS: [u64; 2] = [
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The filters, each as the bytes that `bwrap --add-seccomp-fd` reads.
+/// Returns the filters, each as the bytes that `bwrap --add-seccomp-fd` reads.
 ///
 /// # Errors
 ///
-/// On a processor that they are not written for.
+/// On a processor that has no filter.
 pub(crate) fn filters() -> Result<Vec<Vec<u8>>, Error> {
     let arch = match std::env::consts::ARCH {
         "x86_64" => TargetArch::x86_64,
@@ -179,9 +180,10 @@ fn forbidden() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// Refuses all numbers beyond [`NEWEST`]; x32's begin at 0x4000_0000.
+/// Returns a filter that refuses all numbers beyond [`NEWEST`]; x32's begin at 0x4000_0000.
 ///
-/// By hand: rules are for one call each. The other filters kill what is not of our processor.
+/// Written by hand: rules of seccompiler match one call each. The other filters kill calls of a
+/// foreign architecture.
 fn newer_is_absent() -> BpfProgram {
     let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
@@ -195,7 +197,7 @@ fn newer_is_absent() -> BpfProgram {
     ]
 }
 
-/// A program as the kernel reads it: `struct sock_filter`, in the machine's byte order.
+/// Encodes a program as the kernel reads it: `struct sock_filter`, in the machine's byte order.
 fn bytes(program: &[sock_filter]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(program.len() * 8);
     for instruction in program {

@@ -1,12 +1,12 @@
-//! The thread that starts processes, and never ends.
+//! Thread that starts processes, and never ends.
 //!
-//! `bwrap --die-with-parent` asks the kernel to kill it once its parent is gone, and its
-//! parent, for the kernel, is the *thread* that started it (`PR_SET_PDEATHSIG`, prctl(2)). A
-//! runtime's threads come and go; this one stays as long as the process does.
+//! `bwrap --die-with-parent` asks the kernel to kill it once its parent is gone, and its parent,
+//! for the kernel, is the *thread* that started it (`PR_SET_PDEATHSIG`, prctl(2)). A runtime's
+//! threads come and go; this one lives as long as the process.
 //!
-//! **What can go wrong.** A descriptor that we were started with, or that a library opened
-//! carelessly, is inherited by what we start (`O_CLOEXEC` is not set), and a command could
-//! reach it through `/proc/1/fd`. Where there are such, a shell closes them first.
+//! **What can go wrong.** A descriptor without `O_CLOEXEC` (one that we were started with, or that
+//! a library opened) is inherited by the processes we start, and a command could reach it through
+//! `/proc/1/fd`. If there are any, a shell closes them first.
 
 use std::{
     ffi::OsStr,
@@ -22,13 +22,13 @@ use tokio::{
     sync::oneshot,
 };
 
-/// The shell that closes descriptors, and runs scripts.
+/// Shell that closes descriptors, and runs scripts.
 pub(crate) const SHELL: &str = "/bin/bash";
 
 /// `O_CLOEXEC`, as `/proc/self/fdinfo` shows it on x86_64 and aarch64; see open(2).
 const CLOSED_BY_ITSELF: u32 = 0o2_000_000;
 
-/// A command for this program, which will inherit nothing but what is mapped to `given`.
+/// Command for this program that inherits no descriptors but those mapped to `given`.
 pub(crate) fn command(program: impl AsRef<OsStr>, given: &Range<i32>) -> Command {
     let mut inherited = inherited();
     inherited.retain(|fd| !given.contains(fd));
@@ -41,7 +41,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>, given: &Range<i32>) -> Command
     command
 }
 
-/// The descriptors that what we start would inherit, besides the standard ones.
+/// Descriptors that a new process would inherit, besides the standard ones.
 fn inherited() -> Vec<i32> {
     let Ok(open) = fs::read_dir("/proc/self/fdinfo") else { return Vec::new() };
     let numbers = open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse::<i32>().ok());
@@ -49,7 +49,7 @@ fn inherited() -> Vec<i32> {
 }
 
 fn is_inherited(fd: i32) -> bool {
-    // What is closed meanwhile is not inherited.
+    // A descriptor that was closed meanwhile is not inherited.
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
@@ -68,17 +68,13 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<Work>>> = LazyLock::new(|| {
     Ok(sender)
 });
 
-/// Starts the command from that thread. Call it within a runtime that has I/O.
-///
-/// # Errors
-///
-/// If it cannot be started.
+/// Starts the command on the spawner thread. Call it within a runtime that has I/O.
 pub(crate) async fn spawn(mut command: Command) -> io::Result<Child> {
     let runtime = Handle::current();
     let (answer, child) = oneshot::channel();
     let work: Work = Box::new(move || {
         let _within = runtime.enter();
-        // If nobody waits any more the child is dropped, which kills it.
+        // If the caller stopped waiting, the child is dropped, which kills it.
         let _unheard = answer.send(command.spawn());
     });
     let gone = || io::Error::other("the thread that starts processes is gone");

@@ -1,9 +1,9 @@
-//! Watches a command to its end, and sees to it that nothing of it is left.
+//! Supervision of a command until it and all its descendants are gone.
 //!
-//! **What can go wrong.** The command may refuse to end, go on eating while it is asked to,
-//! or end while it is being looked at. Whoever awaits may be dropped at any point: then
-//! [`Launched`]'s `Drop` kills. Between two looks a command may go beyond a limit that is
-//! only watched; how far is in `docs/sandbox.md`.
+//! **What can go wrong.** The command may refuse to end, keep using resources during the grace
+//! period, or end while it is measured. The supervising future may be dropped at any point: then
+//! [`Launched`]'s `Drop` kills the command. Between two measurements a command may exceed a limit;
+//! `docs/sandbox.md` says by how much.
 
 use std::{
     io,
@@ -28,47 +28,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Ended, Limit, Limits, disk::Growth, tree};
 
-/// How often processes and memory are looked at.
+/// Interval between two measurements of processes and memory.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long a command that was asked to end may take to.
+/// Time between the request to end and the kill.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// A command that was started, and its walls with it.
+/// Started command, with its isolation.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// What we started: `bwrap`, or the command's shell.
+    /// Direct child: `bwrap`, or the command's shell.
     pub child: Child,
-    /// A handle to it.
     pub leader: AsyncFd<OwnedFd>,
-    /// How its processes are reached.
     pub reach: Arc<Reach>,
-    /// What holds the processes together.
     pub hold: Hold,
 }
 
-/// How a command's processes are reached.
+/// Target of signals to a command.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    /// The process that all others descend from, as the host numbers it.
+    /// Common ancestor of the command's processes: its id on the host.
     pub root: Pid,
-    /// A handle to it.
     pub first: First,
 }
 
-/// Whose the process is that all others descend from.
+/// Role of the common ancestor, with a handle to it.
 #[derive(Debug)]
 pub(crate) enum First {
-    /// The command's own shell.
+    /// The command's own shell is the ancestor.
     Own(OwnedFd),
-    /// The first of a namespace, which only reaps; all others die with it.
+    /// First process of a namespace, which only reaps; all others die with it.
     Theirs(OwnedFd),
 }
 
 impl Reach {
-    /// Sends a signal to all processes of the command.
     pub(crate) fn signal(&self, signal: Signal) {
-        // Whoever has ended needs none.
+        // An error means that the process has ended, which is fine.
         match &self.first {
             First::Theirs(first) if signal == Signal::KILL => {
                 let _ended = pidfd_send_signal(first, signal);
@@ -82,31 +77,29 @@ impl Reach {
     }
 }
 
-/// What holds a command's processes together.
+/// Mechanism that groups a command's processes.
 #[derive(Debug)]
 pub(crate) enum Hold {
     /// A process namespace, which dies with its first process.
     Namespace {
-        /// A handle to the first process.
         init: AsyncFd<OwnedFd>,
-        /// It waits until it is let go.
+        /// Gate at which `bwrap` waits.
         gate: Gate,
     },
     /// A process group, which a process may leave.
     Group,
 }
 
-/// A pipe whose one byte says: go.
+/// Pipe on which one byte lets the command begin.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Its near end.
     pub near: OwnedFd,
-    /// Its far end, as we see it too.
+    /// Reading end, a copy of `bwrap`'s.
     pub far: OwnedFd,
 }
 
 impl Gate {
-    /// Whether someone passed: the walls stood, and the script began.
+    /// Whether the byte was read: the sandbox was built, and the script began.
     fn is_passed(&self) -> bool {
         ioctl_fionread(&self.far).is_ok_and(|waiting| waiting == 0)
     }
@@ -120,14 +113,14 @@ impl Launched {
         Ok(())
     }
 
-    /// Kills all of it.
+    /// Kills all processes.
     fn kill(&self) {
-        // Whom a signal does not find any more is what we want it to be.
+        // A process that cannot be found any more is dead already.
         let _gone = match &self.hold {
             Hold::Namespace { init, .. } => pidfd_send_signal(init.get_ref(), Signal::KILL),
             Hold::Group => {
                 tree::signal_descendants(self.reach.root, Signal::KILL);
-                // Nobody else can have this number: the leader was not waited for yet.
+                // The id cannot have been reused: the leader was not waited for yet.
                 match self.child.id() {
                     Some(_) => kill_process_group(self.reach.root, Signal::KILL),
                     None => Err(Errno::SRCH),
@@ -136,7 +129,8 @@ impl Launched {
         };
     }
 
-    /// Kills all of it, waits until it is gone, and says how it ended, if by itself.
+    /// Kills all processes, waits until they are gone, and returns the leader's exit status as an
+    /// end.
     async fn finish(&mut self) -> io::Result<Ended> {
         use std::os::unix::process::ExitStatusExt as _;
 
@@ -144,14 +138,15 @@ impl Launched {
         if let Hold::Namespace { init, .. } = &self.hold
             && !tree::is_childless(self.reach.root)
         {
-            // The first process of a namespace is gone only after all others are. Where it has
-            // none, its own end, which takes the kernel some milliseconds, is not waited for.
+            // A namespace's first process is gone only after all others are. If it has no children,
+            // its own end, which takes the kernel some milliseconds, is not waited for.
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
         match &self.hold {
             Hold::Group => self.group_gone().await,
-            // `bwrap` leaves its child to the machine's first process: in a container, to us.
+            // `bwrap` leaves its child to the machine's first process; in a container we are that
+            // process.
             Hold::Namespace { init, .. } if getpid() == Pid::INIT => {
                 let _gone = init.readable().await?;
                 let _not_ours = waitid(WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED);
@@ -167,7 +162,7 @@ impl Launched {
 }
 
 impl Launched {
-    /// Waits a moment until those of the group who were killed are dead.
+    /// Waits up to half a second until the killed processes of the group are dead.
     async fn group_gone(&self) {
         for _ in 0..500 {
             if test_kill_process_group(self.reach.root).is_err() {
@@ -184,16 +179,16 @@ impl Drop for Launched {
     }
 }
 
-/// What a command may, and when it must end.
+/// Limits of a command, and when it must end.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub limits: Limits,
     pub timeout: Duration,
-    /// How much the workspace may grow; nothing if the command cannot write there.
+    /// Limit on the workspace's growth; `None` if the command cannot write there.
     pub growth: Option<Growth>,
 }
 
-/// How it went.
+/// Result of supervising a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verdict {
     pub ended: Ended,
@@ -203,7 +198,7 @@ pub(crate) struct Verdict {
     pub began: bool,
 }
 
-/// Lets the command go, and watches it until it and all that it started are gone.
+/// Lets the command begin, and supervises it until it and all its descendants are gone.
 ///
 /// # Errors
 ///
@@ -220,7 +215,7 @@ pub(crate) async fn supervise(
     let by_itself = launched.finish().await?;
     let ended = match (why, &terms.growth) {
         (Some(why), _) => why,
-        // What was quicker than the watcher is told, too.
+        // The command may end with the disk limit exceeded before the next measurement.
         (None, Some(growth)) if growth.is_exceeded(None).await => Ended::Limit(Limit::Disk),
         (None, _) => by_itself,
     };
@@ -231,14 +226,14 @@ pub(crate) async fn supervise(
     Ok(Verdict { ended, duration, peak_memory, began })
 }
 
-/// Waits for the command's end, or a reason to end it; with the most memory that was seen.
+/// Waits for the command's end or a reason to end it. Returns that reason, and the peak memory.
 async fn watch(
     launched: &Launched,
     terms: &Terms,
     cancel: &CancellationToken,
 ) -> io::Result<(Option<Ended>, Option<u64>)> {
     let mut peak = None;
-    // Why it was asked to end, and when it will be made to.
+    // Reason of the request to end, and the time of the kill.
     let mut asked: Option<(Ended, Instant)> = None;
     let deadline = Instant::now() + terms.timeout;
     let exceeded = async {
@@ -271,7 +266,7 @@ async fn watch(
                     peak = peak.max(Some(weight.memory));
                 }
                 match over(weight, &terms.limits) {
-                    // No grace: it would be used to go on eating.
+                    // No grace period: the command would keep using the resource.
                     Some(limit) => return Ok((Some(Ended::Limit(limit)), peak)),
                     None => continue,
                 }
@@ -282,7 +277,7 @@ async fn watch(
     }
 }
 
-/// The limit that is exceeded. Too many processes are too much memory as well, and are why.
+/// Returns the exceeded limit. Too many processes often use too much memory: report their number.
 fn over(weight: tree::Weight, limits: &Limits) -> Option<Limit> {
     if weight.tasks > u64::from(limits.processes) {
         Some(Limit::Processes)
@@ -293,16 +288,16 @@ fn over(weight: tree::Weight, limits: &Limits) -> Option<Limit> {
     }
 }
 
-/// How long a closed command's output is waited for: what it started and left may hold it open.
+/// Waits for output after the command's end: a descendant may keep the pipe open.
 pub(crate) async fn output_patience() {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// A handle to a process that can be waited for.
+/// Opens a handle on which a process' end can be awaited.
 ///
 /// # Errors
 ///
-/// If there is no such process any more.
+/// If the process does not exist any more.
 #[expect(
     deprecated,
     reason = "its successor is unsafe, for types whose descriptor may change; `OwnedFd`'s cannot"

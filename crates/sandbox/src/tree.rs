@@ -1,9 +1,8 @@
-//! The processes of a command, as `/proc` tells them, and signals to them.
+//! Processes of a command, as `/proc` shows them, and signals to them.
 //!
-//! **What can go wrong.** Processes come and go while we read, and their numbers are used
-//! again. Reading wrong numbers makes a figure wrong for a moment. Signals therefore go
-//! through a pidfd, and only to a process that was the command's before and after that was
-//! opened.
+//! **What can go wrong.** Processes come and go while we read, and their ids are reused. A reused
+//! id makes a measurement wrong for a moment. Signals therefore go through a pidfd, and only to a
+//! process that was the command's both before and after the pidfd was opened.
 
 use std::{collections::HashSet, fs};
 
@@ -14,20 +13,19 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-/// More processes than any limit allows: nobody counts further.
+/// Number of processes after which counting stops; no limit allows so many.
 const MOST: usize = 10_000;
 
-/// What a command's processes use together.
+/// Resources that a command's processes use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Weight {
-    /// Processes and threads.
     pub tasks: u64,
-    /// Memory that is not a file's, and page tables, in bytes. What processes share is counted
-    /// for each of them.
+    /// Anonymous and shared memory, and page tables, in bytes. Shared memory counts once for each
+    /// process.
     pub memory: u64,
 }
 
-/// The process and all that descend from it.
+/// Returns the process and all its descendants.
 pub(crate) fn pids(root: Pid) -> Vec<Pid> {
     let mut found = vec![root];
     let mut at = 0;
@@ -40,7 +38,6 @@ pub(crate) fn pids(root: Pid) -> Vec<Pid> {
     found
 }
 
-/// Whether `child` is a child of `parent` now.
 pub(crate) fn is_child(parent: Pid, child: Pid) -> bool {
     let mut found = Vec::new();
     children(parent, &mut found);
@@ -49,12 +46,12 @@ pub(crate) fn is_child(parent: Pid, child: Pid) -> bool {
 
 /// Whether a process that has one thread, and makes no more children, has none now.
 ///
-/// All processes of a namespace descend from its first, one that is still to be reaped too:
-/// if the list is empty at one moment, there are none and will be none.
+/// All processes of a namespace descend from its first, including those that are still to be
+/// reaped: if the list is empty once, there are none and will be none.
 pub(crate) fn is_childless(pid: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(list) => list.is_empty(),
-        // It is gone itself, and whoever descended from it.
+        // The process is gone, and with it all its descendants.
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
@@ -68,12 +65,12 @@ fn children(pid: Pid, found: &mut Vec<Pid>) {
     }
 }
 
-/// What these use together, now.
+/// Measures the resources that these processes use now.
 pub(crate) fn weigh(pids: &[Pid]) -> Weight {
     let mut weight = Weight::default();
     let mut buffer = vec![0; 4096];
     for pid in pids {
-        // Larger than 4 KiB it never is; where it is cut, what we look for was before.
+        // A status is below 4 KiB; if it were cut, the fields that we need come first.
         let Some(length) = read_file(&format!("/proc/{pid}/status"), &mut buffer) else { continue };
         add(&String::from_utf8_lossy(&buffer[..length]), &mut weight);
     }
@@ -85,7 +82,7 @@ fn read_file(path: &str, buffer: &mut [u8]) -> Option<usize> {
     read(file, buffer).ok()
 }
 
-/// Adds what one process' `status` says; see proc_pid_status(5).
+/// Adds the figures of one process' `status`; see proc_pid_status(5).
 fn add(status: &str, weight: &mut Weight) {
     for line in status.lines() {
         let Some((name, rest)) = line.split_once(':') else { continue };
@@ -98,7 +95,7 @@ fn add(status: &str, weight: &mut Weight) {
     }
 }
 
-/// Sends a signal to all that descend from the process, and not to itself.
+/// Sends a signal to all descendants of the process, and not to the process itself.
 pub(crate) fn signal_descendants(root: Pid, signal: Signal) {
     let before: Vec<(Pid, OwnedFd)> = pids(root)
         .into_iter()
@@ -108,7 +105,7 @@ pub(crate) fn signal_descendants(root: Pid, signal: Signal) {
     let after: HashSet<Pid> = pids(root).into_iter().collect();
     for (pid, handle) in before {
         if after.contains(&pid) {
-            // One that ended meanwhile needs no signal.
+            // A process that ended meanwhile needs no signal.
             let _ended = pidfd_send_signal(handle, signal);
         }
     }

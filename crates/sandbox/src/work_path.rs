@@ -1,36 +1,35 @@
-//! Paths as scripts and models write them, reduced to a place in the workspace.
+//! Paths as scripts and models write them, normalised to a path within the workspace.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::PathError;
 
-/// Where a script finds its workspace.
+/// Path of the workspace within the sandbox.
 pub const MOUNT: &str = "/workspace";
 
-/// The longest path that is looked at, in bytes; Linux has the same limit.
+/// Maximum length of a path, in bytes; Linux has the same limit.
 const LONGEST: usize = 4096;
 
-/// A path within a workspace: relative, without `..`, `.` or NUL.
+/// Path within a workspace: relative, without `..`, `.` or NUL.
 ///
-/// It says nothing about symlinks: whoever opens it must do so beneath the workspace,
-/// as [`crate::Root`] does.
+/// The path may still lead through symlinks: open it beneath the workspace only, as [`crate::Root`]
+/// does.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct WorkPath(PathBuf);
 
 impl WorkPath {
-    /// The workspace itself.
     #[must_use]
     pub fn top() -> Self {
         Self::default()
     }
 
-    /// Reads a path: relative to the workspace, or absolute and beneath [`MOUNT`].
+    /// Parses a path: relative to the workspace, or absolute and beneath [`MOUNT`].
     ///
-    /// `..` is refused even where it would come back: what it means depends on symlinks.
+    /// `..` is refused even if the result would be inside: its meaning depends on symlinks.
     ///
     /// # Errors
     ///
-    /// If it leads outside, or cannot be a path.
+    /// If the path leads outside, holds a NUL, or is too long.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         if text.contains('\0') || text.len() > LONGEST {
             return Err(PathError::NotAPath);
@@ -54,25 +53,24 @@ impl WorkPath {
         Ok(Self(clean))
     }
 
-    /// Whether it is the workspace itself.
     #[must_use]
     pub fn is_top(&self) -> bool {
         self.0.as_os_str().is_empty()
     }
 
-    /// Whether it is `other`, or lies within it.
+    /// Whether the path is `other`, or lies within it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
 
-    /// The path, for an open that is relative to the workspace; `.` for the workspace itself.
+    /// Returns the path relative to the workspace; `.` for the workspace itself.
     #[must_use]
     pub fn as_relative(&self) -> &Path {
         if self.is_top() { Path::new(".") } else { &self.0 }
     }
 
-    /// Where a script in the sandbox finds it.
+    /// Returns the absolute path within the sandbox.
     #[must_use]
     pub fn mounted(&self) -> PathBuf {
         if self.is_top() { PathBuf::from(MOUNT) } else { Path::new(MOUNT).join(&self.0) }

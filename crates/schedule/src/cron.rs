@@ -1,12 +1,12 @@
-//! Cron expressions, on the clocks of a zone (decision 0028).
+//! Cron expressions in a time zone (decision 0028).
 //!
-//! `croner` reads an expression and walks the calendar; it never sees a zone. What becomes of times
-//! that a clock skips or repeats is decided here:
+//! `croner` parses an expression and walks the calendar without any zone. This module decides about
+//! local times that a clock change skips or repeats:
 //!
 //! | the expression | skipped | repeated |
 //! |---|---|---|
-//! | names hours of the day (`30 2 * * *`, `0 */2 * * *`) | at the moment of the skip, once | the first time only |
-//! | means every hour (`*/15 * * * *`) | not at all: no clock showed it | each time |
+//! | names hours of the day (`30 2 * * *`, `0 */2 * * *`) | fires at the moment of the skip, once | fires the first time only |
+//! | matches every hour (`*/15 * * * *`) | does not fire: no clock showed that time | fires each time |
 
 use croner::{
     Cron,
@@ -22,29 +22,28 @@ use crate::{
     zone::Zone,
 };
 
-/// The longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 const LONGEST: usize = 200;
 
-/// The seconds of a day.
 const DAY: u32 = 86_400;
 
-/// The shorthands; an unknown one would otherwise be read as a field.
+/// Supported shorthands. Without this check an unknown one would be parsed as a field.
 const NICKNAMES: [&str; 6] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@hourly"];
 
-/// An expression that was read.
 #[derive(Debug, Clone)]
 pub struct Expr {
     cron: Cron,
-    /// Whether each hour of a day fits.
+    /// Whether the expression matches every hour of the day.
     every_hour: bool,
 }
 
 impl Expr {
-    /// Reads an expression: five fields, six with seconds in front, or a shorthand as `@daily`.
+    /// Parses an expression: five fields, six with seconds in front, or a shorthand such as
+    /// `@daily`.
     ///
     /// # Errors
     ///
-    /// [`Error::Cron`] says what is wrong with it; [`Error::Never`] that no day fits it.
+    /// [`Error::Cron`] if the syntax is wrong; [`Error::Never`] if no day ever matches.
     pub fn parse(expr: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::Cron { expr: shown(expr), why };
         if expr.len() > LONGEST {
@@ -65,7 +64,7 @@ impl Expr {
         if expr.comes() { Ok(expr) } else { Err(Error::Never(shown(trimmed))) }
     }
 
-    /// The least time between two slots, as the fields of the time of day have them.
+    /// Returns the minimum time between two slots, by the time-of-day fields alone.
     #[must_use]
     pub fn closest(&self) -> SignedDuration {
         let (hours, minutes, seconds) = self.times();
@@ -81,14 +80,14 @@ impl Expr {
                 }
             }
         }
-        // From the last of a day to the first of the next.
+        // From the last slot of a day to the first of the next.
         if let (Some(first), Some(last)) = (first, last) {
             least = least.min(DAY + first - last);
         }
         SignedDuration::from_secs(i64::from(least))
     }
 
-    /// The hours, minutes and seconds that fit.
+    /// Returns the hours, minutes and seconds that match.
     fn times(&self) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         let pattern = &self.cron.pattern;
         (
@@ -98,10 +97,11 @@ impl Expr {
         )
     }
 
-    /// Whether any day fits.
+    /// Returns whether any day matches.
     ///
-    /// In forty years each month has begun on each weekday, and had each of its lengths on it: what
-    /// does not come in them never comes. `croner` itself would look until the year 5000.
+    /// Within forty years each month begins on each weekday with each of its lengths, so an
+    /// expression that matches no day in them never matches. `croner` itself would search until the
+    /// year 5000.
     fn comes(&self) -> bool {
         let (hours, minutes, seconds) = self.times();
         let number = |of: &[u32]| of.first().and_then(|first| i8::try_from(*first).ok());
@@ -115,10 +115,11 @@ impl Expr {
         })
     }
 
-    /// The first slot after a moment; `None` once there is none.
+    /// Returns the first slot after `now`; `None` if there is none.
     #[must_use]
     pub fn next_after(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
-        // Slots are whole seconds: what is after the beginning of this second is after `now`, too.
+        // Slots are whole seconds, so a slot after the beginning of this second is also after
+        // `now`.
         let now = Timestamp::from_second(
             now.as_second().saturating_sub(i64::from(now.subsec_nanosecond() < 0)),
         )
@@ -126,24 +127,24 @@ impl Expr {
         if self.every_hour { self.by_passing(now, zone) } else { self.by_naming(now, zone) }
     }
 
-    /// For hours that are named: each time a clock could show is one slot.
+    /// Expressions that name hours: each local time that matches gives one slot.
     fn by_naming(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
         let mut clock = zone.clock(now);
         loop {
             clock = self.shown_after(clock)?;
             let slot = zone.moment(clock)?;
-            // Not so where a clock repeats, and where it skipped to `now`.
+            // Not after `now` if the clock repeats this time, or skipped it right up to `now`.
             if slot > now {
                 return Some(slot);
             }
         }
     }
 
-    /// For every hour: each moment at which a clock shows what fits is one slot.
+    /// Expressions that match every hour: each moment whose local time matches is a slot.
     fn by_passing(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
         let mut from = now;
         loop {
-            // Up to the next change a clock only goes forward.
+            // Until the next offset change, local time only moves forward.
             let offset = zone.rules().to_offset(from);
             let change = zone.rules().following(from).next().map(|change| change.timestamp());
             let slot = self
@@ -155,7 +156,7 @@ impl Expr {
                 (None, _) => return None,
             }
             let change = change?;
-            // The moment of the change may be a slot itself, by what the clock shows after it.
+            // The moment of the change may itself be a slot, by the local time after it.
             let shown = zone.clock(change);
             if self.cron.is_time_matching(&shown).unwrap_or(false) {
                 return Some(change);

@@ -1,20 +1,20 @@
-//! The heartbeat: whether an agent is asked if something needs doing, and what becomes of its answer
-//! (spec HBT).
+//! Heartbeat rules: whether an agent's model is asked if something needs doing, and what happens to
+//! its answer (spec HBT).
 //!
-//! The steps, in this order; the first that says so is the last:
+//! Steps in order; the first that applies ends the heartbeat:
 //!
 //! | step | if | status | reason |
 //! |---|---|---|---|
-//! | 1 | it is switched off | `skipped` | `disabled` |
-//! | 2 | the hours are quiet | `skipped` | `quiet-hours` |
+//! | 1 | the heartbeat is disabled | `skipped` | `disabled` |
+//! | 2 | outside the active hours | `skipped` | `quiet-hours` |
 //! | 3 | a run is in flight | `skipped` | `requests-in-flight` |
 //! | 4 | there is no `HEARTBEAT.md` | `skipped` | `no-heartbeat-file` |
-//! | 4b | there is nothing in it | `ok-empty` | `empty-heartbeat-file` |
+//! | 4b | `HEARTBEAT.md` has no content | `ok-empty` | `empty-heartbeat-file` |
 //! | 5 | | | the model is asked |
-//! | 6 | it fails | `failed` | what it said |
-//! | 7 | all is well | `ok-token` | |
-//! | 8 | that was said in the last 24 h | `skipped` | `duplicate` |
-//! | 9 | | `sent` | it is delivered |
+//! | 6 | the call fails | `failed` | error of the call |
+//! | 7 | the answer is `HEARTBEAT_OK` | `ok-token` | |
+//! | 8 | the same text was sent in the last 24 h | `skipped` | `duplicate` |
+//! | 9 | otherwise | `sent` | the answer is delivered |
 
 mod answer;
 mod config;

@@ -1,21 +1,21 @@
-//! Intervals as people write them: a number and a unit (spec HBT-015).
+//! Intervals in text form: a number and a unit (spec HBT-015).
 
 use jiff::SignedDuration;
 
 use crate::error::{Error, shown};
 
-/// What is used where an interval cannot be read.
+/// Interval used in place of an invalid one.
 pub const USUAL_INTERVAL: SignedDuration = SignedDuration::from_secs(300);
 
-/// The longest interval, in seconds: a year and a day.
+/// Maximum interval in seconds: 366 days.
 const LONGEST: i64 = 366 * 24 * 3_600;
 
-/// Reads an interval, as `30s`, `5m`, `1h`.
+/// Parses an interval such as `30s`, `5m` or `1h`.
 ///
 /// # Errors
 ///
-/// [`Error::Interval`] for anything else, for nothing, and for more than 366 days. It is to be told
-/// to whom it was that wrote it, and [`USUAL_INTERVAL`] used.
+/// [`Error::Interval`] if the text is empty, malformed or more than 366 days. Callers report it to
+/// the author and use [`USUAL_INTERVAL`].
 pub fn parse_interval(text: &str) -> Result<SignedDuration, Error> {
     let wrong = || Error::Interval(shown(text));
     let trimmed = text.trim();
@@ -36,7 +36,7 @@ pub fn parse_interval(text: &str) -> Result<SignedDuration, Error> {
     }
 }
 
-/// The interval that a text means, and what is wrong with it if the usual one is used instead.
+/// Parses an interval, or returns the default one together with the error.
 #[must_use]
 pub fn interval_or_usual(text: &str) -> (SignedDuration, Option<Error>) {
     match parse_interval(text) {

@@ -1,5 +1,4 @@
-//! A job: its fields, what may be changed of it, and what is checked whenever it is
-//! (spec CRN-003, 004, 006, 023).
+//! Job as users write and read it: fields, changes and validation (spec CRN-003, 004, 006, 023).
 
 mod id;
 mod patch;
@@ -20,42 +19,36 @@ use crate::{
     schedule::Schedule,
 };
 
-/// What a job is to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewJob {
-    /// What it is called.
     pub name: String,
-    /// What it is about.
     #[serde(default)]
     pub description: String,
-    /// Whether it runs.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Whether a job that is due once goes after a run that went well.
+    /// Whether a one-time job is deleted after a successful run.
     #[serde(default, alias = "deleteAfterRun")]
     pub delete_after_run: bool,
-    /// When it is due.
     #[serde(default = "Schedule::usual")]
     pub schedule: Schedule,
-    /// Which session it speaks to.
+    /// Session that receives the payload.
     #[serde(default, alias = "sessionTarget")]
     pub session_target: SessionTarget,
-    /// When what it says is heard.
+    /// Time at which the payload is processed.
     #[serde(default, alias = "wakeMode")]
     pub wake_mode: WakeMode,
-    /// What it does.
     pub payload: Payload,
-    /// What of an isolated run is told to the main session; absent is nothing.
+    /// How an isolated run reports to the main session; `None` means not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// The agent whose it is; the tenant's usual one if none is named.
+    /// Agent that runs the job; `None` means the tenant's default agent.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "agentId")]
     pub agent_id: Option<String>,
-    /// What is done about slots that nobody was there for.
+    /// Handling of slots that passed while nothing ran.
     #[serde(default)]
     pub missed: Missed,
-    /// What becomes of a slot while the run before it goes on.
+    /// Handling of a slot that comes while the previous run goes on.
     #[serde(default)]
     pub overlap: Overlap,
 }
@@ -64,26 +57,25 @@ const fn yes() -> bool {
     true
 }
 
-/// What an operator allows of schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
-    /// The least time between two slots.
+    /// Minimum time between two slots.
     pub floor: SignedDuration,
-    /// How long ago the moment of a job that is due once may be.
+    /// Maximum time by which the moment of a one-time job may be in the past.
     pub late: SignedDuration,
 }
 
 impl NewJob {
-    /// Reads what a caller wrote.
+    /// Parses a job written by a caller.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] says which field is unknown, missing or of another kind.
+    /// [`Error::Unreadable`] says which field is unknown, missing or of the wrong type.
     pub fn from_json(json: Value) -> Result<Self, Error> {
         read(json)
     }
 
-    /// Whether it may be added.
+    /// Validates all fields.
     ///
     /// # Errors
     ///
@@ -107,52 +99,37 @@ fn read<T: DeserializeOwned>(json: Value) -> Result<T, Error> {
     serde_json::from_value(json).map_err(|error| Error::Unreadable(error.to_string()))
 }
 
-/// What the runs of a job left (spec CRN-004).
+/// Run state of a job (spec CRN-004).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobState {
-    /// When it is next due.
+    /// Time of the next run.
     pub next_run_at_ms: Option<i64>,
-    /// Since when it runs.
     pub running_at_ms: Option<i64>,
-    /// When it last began to run.
+    /// Start of the last run.
     pub last_run_at_ms: Option<i64>,
-    /// How that ended.
     pub last_status: Option<RunStatus>,
-    /// Why it failed.
     pub last_error: Option<String>,
-    /// How long it took.
     pub last_duration_ms: Option<u64>,
-    /// How many runs in a row have failed.
     pub consecutive_errors: u32,
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its id.
     pub id: String,
-    /// When it was added.
     pub created_at_ms: i64,
-    /// When it was last changed.
     pub updated_at_ms: i64,
-    /// What its runs left.
     #[serde(default)]
     pub state: JobState,
-    /// What it is.
     #[serde(flatten)]
     pub what: NewJob,
 }
 
 impl Job {
-    /// A job that is added now.
+    /// Creates a job that is added now.
     ///
-    /// Its interval is counted from now, unless it names an anchor, and its next run is known at
-    /// once (spec CRN-012).
-    ///
-    /// # Errors
-    ///
-    /// See [`check_id`] and [`NewJob::check`].
+    /// An interval without an anchor is counted from `now`, and the next run is computed
+    /// immediately (spec CRN-012).
     pub fn add(id: &str, what: NewJob, now: Timestamp, allowed: Allowed) -> Result<Self, Error> {
         check_id(id)?;
         what.check(now, allowed)?;
@@ -168,14 +145,14 @@ impl Job {
         Ok(job)
     }
 
-    /// The job as a patch makes it; as a whole it is checked as if it were added.
+    /// Applies a patch. The result is validated as a whole, as if it were added.
     ///
-    /// Its next run is counted anew if its schedule or whether it runs changed, and so are its
-    /// failures.
+    /// If the schedule or `enabled` changes, the next run is recomputed and the error count is
+    /// reset.
     ///
     /// # Errors
     ///
-    /// See [`NewJob::check`]. The job stays as it was.
+    /// As [`NewJob::check`]. The job is then unchanged.
     pub fn update(
         &mut self,
         patch: JobPatch,
@@ -196,7 +173,7 @@ impl Job {
         set(&mut what.missed, patch.missed);
         set(&mut what.overlap, patch.overlap);
         set(&mut what.isolation, patch.isolation);
-        // A job whose only moment is over may still be renamed or disabled.
+        // A one-time job whose time has passed may still be renamed or disabled.
         let late = if is_anew && what.enabled { allowed.late } else { SignedDuration::MAX };
         what.check(now, Allowed { late, ..allowed })?;
         let mut changed = Self { what, updated_at_ms: now.as_millisecond(), ..self.clone() };
@@ -209,7 +186,7 @@ impl Job {
         Ok(())
     }
 
-    /// Refuses to enable what has run at the only moment that it has.
+    /// Refuses to enable a one-time job that has already run.
     fn check_has_next(&self, now: Timestamp) -> Result<(), Error> {
         let only = self.what.schedule.next_after(Timestamp::MIN);
         match (self.what.enabled, self.state.next_run_at_ms, only) {
@@ -218,10 +195,10 @@ impl Job {
         }
     }
 
-    /// When it is due next, counted anew.
+    /// Recomputes the next run.
     fn reschedule(&mut self, now: Timestamp, allowed: Allowed) {
         self.what.schedule = self.what.schedule.clone().anchored(now);
-        // A moment that is just over counts, if it is the only one and the job has not run since.
+        // For a one-time job, a time that has just passed counts if the job has not run since.
         let from = match self.what.schedule.is_once() {
             true => {
                 let ran = self.state.last_run_at_ms.map(Timestamp::from_millisecond);

@@ -1,17 +1,16 @@
-//! Time turned into work, as far as it can be said without a clock: when a job is due, what a
-//! heartbeat does, when a reminder is for.
+//! Rules for schedules, heartbeats and reminders, without any I/O.
 //!
-//! Nothing here does I/O or reads a clock; `now` is a parameter. So that every replica of the
-//! scheduler says the same, a slot depends on nothing but its schedule, and time zones are those
-//! that the program was built with.
+//! Nothing here reads a clock; `now` is a parameter. All replicas of the scheduler must compute the
+//! same slots, so a slot depends on its schedule only, and time zones come from the database
+//! compiled into the program.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `schedule`, `cron`, `zone` | the slots of a schedule |
-//! | `missed`, `run`, `spread` | which of them run, what comes after, how they are spread |
-//! | `job`, `payload` | what a job is, and what may be changed of it |
-//! | `heartbeat` | whether an agent is asked, and what becomes of its answer |
-//! | `reminder` | times as people write them, and what is said of reminders |
+//! | `missed`, `run`, `spread` | which slots run, what follows a run, jitter |
+//! | `job`, `payload` | a job and its patch |
+//! | `heartbeat` | whether the model is asked, and what happens to its answer |
+//! | `reminder` | times in natural language, and reminder texts |
 
 mod cron;
 mod error;

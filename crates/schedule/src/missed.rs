@@ -1,39 +1,36 @@
-//! What becomes of slots that nobody was there for (spec CRN-019).
+//! Decisions about due slots, including those that passed while nothing ran (spec CRN-019).
 //!
-//! A slot that is due is decided once: it runs, or it is skipped. How many are decided at once is
-//! bounded, whatever the schedule and however long nobody was there: what is skipped is a stretch,
-//! not a list.
+//! Each due slot is decided once: it runs or is skipped. The work per decision is bounded for any
+//! schedule and any downtime: skipped slots are a range, not a list.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Schedule;
 
-/// What is done about slots that were missed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "policy", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Missed {
-    /// Nothing.
     #[default]
     Skip,
-    /// The last of them runs, however late.
+    /// The last missed slot runs, however late.
     #[serde(alias = "run_once")]
     Once,
-    /// Each that is no older than the window runs, in order.
+    /// All missed slots within the window run, in order.
     All {
-        /// How late a run may be, in milliseconds.
+        /// Maximum lateness of a run, in milliseconds.
         within_ms: u32,
     },
 }
 
-/// How late is not late, and how many slots run at once.
+/// Limits for lateness and for the number of slots that run at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lateness {
-    /// A slot that is no older than this is in time.
+    /// Age up to which a slot counts as on time.
     pub grace: SignedDuration,
-    /// The same for a schedule that has one slot only: nobody would make up for it.
+    /// The same for one-time schedules, which have no later slot to make up for it.
     pub grace_once: SignedDuration,
-    /// The most slots that run at once; of more, the newest.
+    /// Maximum slots that run at once; if there are more, the newest run.
     pub most: usize,
 }
 
@@ -47,21 +44,20 @@ impl Default for Lateness {
     }
 }
 
-/// What is to be done about the slots up to now.
+/// Decision about the slots up to now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// These run, in this order.
+    /// Slots that run, in order.
     pub run: Vec<Timestamp>,
-    /// The first and the last slot of those that are skipped; all between them are.
+    /// First and last skipped slot; all slots between them are skipped too.
     pub skipped: Option<(Timestamp, Timestamp)>,
-    /// The first slot that is not yet due.
+    /// First slot that is not due yet.
     pub next: Option<Timestamp>,
 }
 
-/// Decides about each slot from the first undecided one up to now.
+/// Decides about all slots from the first undecided one up to now.
 ///
-/// `first` is the slot that was stored as the next one; a job that is not due has nothing to decide,
-/// and its next slot is that.
+/// `first` is the stored next slot. If it is in the future, there is nothing to decide.
 #[must_use]
 pub fn due(
     schedule: &Schedule,
@@ -74,7 +70,7 @@ pub fn due(
         return Due { run: Vec::new(), skipped: None, next: Some(first) };
     }
     let grace = if schedule.is_once() { lateness.grace_once } else { lateness.grace };
-    // The stored slot counts even if the schedule, changed meanwhile, no longer has it.
+    // The stored slot counts even if the schedule was changed and no longer contains it.
     let last_until = |until: Timestamp| {
         schedule.last_within(first, until).or_else(|| (first <= until).then_some(first))
     };
@@ -96,14 +92,14 @@ pub fn due(
     Due { run, skipped, next: schedule.next_after(now) }
 }
 
-/// The newest slots, from the last one back to `since`, the oldest of them first.
+/// Returns the newest slots from `last` back to `since`, in ascending order.
 fn newest(
     last: Timestamp,
     since: Timestamp,
     most: usize,
     last_until: impl Fn(Timestamp) -> Option<Timestamp>,
 ) -> Vec<Timestamp> {
-    // From behind, so that what is looked at is bounded.
+    // Backwards, so that the number of computed slots is bounded.
     let mut found: Vec<Timestamp> =
         std::iter::successors(Some(last), |slot| last_until(before(*slot)))
             .take_while(|slot| *slot >= since)
@@ -113,7 +109,7 @@ fn newest(
     found
 }
 
-/// The moment before: slots are whole milliseconds.
+/// Returns the preceding moment; slots are whole milliseconds.
 fn before(slot: Timestamp) -> Timestamp {
     slot.checked_sub(SignedDuration::from_millis(1)).unwrap_or(Timestamp::MIN)
 }

@@ -1,81 +1,75 @@
-//! What a job does when it is due, and where (spec CRN-002, CRN-006).
+//! Payload of a job: what is done when it is due, and in which session (spec CRN-002, CRN-006).
 //!
-//! The words are the seed's, so that its jobs are read as they are.
+//! Field names are those of the predecessor, whose jobs can be imported unchanged.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, bounds};
 
-/// The longest message of a job, in characters.
+/// Maximum characters of a job's message.
 const LONGEST_MESSAGE: usize = 16_000;
 
-/// The longest name of a model, a channel or a recipient, in characters.
+/// Maximum characters of a model's, channel's or recipient's name.
 const LONGEST_NAME: usize = 256;
 
-/// How long an agent's turn may take, in seconds: a day.
+/// Maximum time of an agent's turn in seconds: one day.
 const LONGEST_TURN: u32 = 86_400;
 
-/// Which session a job speaks to.
+/// Session that receives a job's payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionTarget {
-    /// The agent's main session.
     #[default]
     Main,
-    /// A session of the run's own.
     Isolated,
 }
 
-/// When what a job says is heard.
+/// Time at which a job's payload is processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WakeMode {
-    /// With the next heartbeat.
     #[default]
     NextHeartbeat,
-    /// At once.
     Now,
 }
 
-/// What a job does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
 pub enum Payload {
-    /// A text is put into the main session.
+    /// Puts a text into the main session.
     SystemEvent {
-        /// The text; also read from `text` (C-14).
+        /// The text; the field name `text` is accepted too (C-14).
         #[serde(alias = "text")]
         message: String,
     },
-    /// The agent takes a turn of its own.
+    /// Runs an agent's turn in an isolated session.
     AgentTurn(AgentTurn),
 }
 
-/// A turn of an agent in a session of its own.
+/// Agent's turn in an isolated session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTurn {
-    /// What it is told.
     pub message: String,
-    /// Another model than the agent's.
+    /// Model instead of the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much it thinks; without a word, `medium` (CRN-008).
+    /// Thinking level; `None` means `medium` (CRN-008).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
-    /// How long it may take.
+    /// Time limit of the turn, in seconds.
     #[serde(default = "an_hour", alias = "timeoutSeconds")]
     pub timeout_seconds: u32,
-    /// Whether what it answers is sent to somebody.
+    /// Whether the answer is sent to a channel.
     #[serde(default = "yes")]
     pub deliver: bool,
-    /// On which channel: `last`, or one by its name.
+    /// Channel name, or `last` for the one that was used last.
     #[serde(default = "last")]
     pub channel: String,
-    /// To whom, if not to who wrote last.
+    /// Recipient; `None` means the last one who wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether a run is well even if its answer could not be sent.
+    /// Whether the run succeeds even if its answer could not be sent.
     #[serde(default, alias = "bestEffortDeliver")]
     pub best_effort_deliver: bool,
 }
@@ -93,7 +87,7 @@ fn last() -> String {
 }
 
 impl AgentTurn {
-    /// A turn of which nothing is said but its message.
+    /// Creates a turn with default settings.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self {
@@ -110,7 +104,6 @@ impl AgentTurn {
 }
 
 impl Payload {
-    /// What it says.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -119,11 +112,12 @@ impl Payload {
         }
     }
 
-    /// Whether it fits the session that it is for, and itself.
+    /// Validates the payload and its session target.
     ///
     /// # Errors
     ///
-    /// The seed's two, and what to write instead where a field is out of bounds.
+    /// [`Error::MainTakesEvents`], [`Error::IsolatedTakesTurns`], or [`Error::Bounds`] with what to
+    /// write instead.
     pub fn check(&self, target: SessionTarget) -> Result<(), Error> {
         match (target, self) {
             (SessionTarget::Main, Self::AgentTurn(_)) => return Err(Error::MainTakesEvents),
@@ -159,7 +153,7 @@ impl Payload {
     }
 }
 
-/// Refuses a text that says nothing or too much. Its length is told, and not the text.
+/// Refuses an empty or too long text. The error has the length, never the text.
 pub(crate) fn text(
     field: &'static str,
     value: &str,
@@ -176,26 +170,22 @@ pub(crate) fn text(
     Ok(())
 }
 
-/// What of an isolated run is told to the main session (spec CRN-009).
+/// How an isolated run reports to the main session (spec CRN-009).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Isolation {
-    /// What the text begins with.
+    /// Prefix of the reported text.
     pub post_to_main_prefix: String,
-    /// How much of it.
     pub post_to_main_mode: PostMode,
-    /// The most of it, in characters.
+    /// Maximum characters of the reported answer.
     pub post_to_main_max_chars: usize,
 }
 
-/// How much of a run's answer is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PostMode {
-    /// Its summary.
     #[default]
     Summary,
-    /// All of it.
     Full,
 }
 
@@ -210,7 +200,7 @@ impl Default for Isolation {
 }
 
 impl Isolation {
-    /// Whether its fields are within bounds.
+    /// Validates the fields.
     ///
     /// # Errors
     ///
@@ -228,7 +218,7 @@ impl Isolation {
         Ok(())
     }
 
-    /// The text that the main session gets; none if there is nothing to tell.
+    /// Returns the text for the main session; `None` if there is nothing to report.
     #[must_use]
     pub fn post(&self, summary: &str, full: &str) -> Option<String> {
         let told = match self.post_to_main_mode {

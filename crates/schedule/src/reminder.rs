@@ -1,4 +1,4 @@
-//! Reminders: when they are for, what is said of them, how many there may be (spec REM).
+//! Reminder rules: times in natural language, texts and limits (spec REM).
 
 mod clock;
 mod cursor;

@@ -1,12 +1,12 @@
-//! What a run leaves behind: when the job is next due, and whether there still is a job
-//! (spec CRN-015 to CRN-017, C-19, C-20, C-60).
+//! Consequences of a run: when the job is next due, and whether it is disabled or deleted (spec
+//! CRN-015 to CRN-017, C-19, C-20, C-60).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Schedule;
 
-/// How long a job waits after its first, second … failure in a row; the last for all that follow.
+/// Delay after the first, second … consecutive failure; the last value repeats.
 pub const BACK_OFF: [SignedDuration; 5] = [
     SignedDuration::from_secs(30),
     SignedDuration::from_secs(60),
@@ -15,36 +15,28 @@ pub const BACK_OFF: [SignedDuration; 5] = [
     SignedDuration::from_mins(60),
 ];
 
-/// How often a job that is due once is tried again.
+/// Maximum retries of a one-time job.
 pub const MOST_RETRIES: u32 = 3;
 
-/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
-    /// Well.
     Ok,
-    /// It failed.
     Error,
-    /// It did not run.
     Skipped,
 }
 
-/// What becomes of a job after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// It is due again.
     Again {
-        /// When.
         at: Timestamp,
     },
-    /// It stays, and is due no more until somebody enables it.
+    /// The job stays, but does not run until a user enables it.
     Disabled,
-    /// It is gone.
     Deleted,
 }
 
-/// How long to wait after so many failures in a row.
+/// Returns the delay after a number of consecutive failures.
 #[must_use]
 pub fn back_off(failures: u32) -> SignedDuration {
     match usize::try_from(failures).unwrap_or(usize::MAX).min(BACK_OFF.len()).checked_sub(1) {
@@ -53,12 +45,12 @@ pub fn back_off(failures: u32) -> SignedDuration {
     }
 }
 
-/// What becomes of a job whose run has ended.
+/// Decides about a job whose run has ended.
 ///
-/// A job that recurs waits for the first slot after its back-off, so that it keeps to its times. One
-/// that is due once is tried again after the back-off itself, three times; then it is disabled, so
-/// that somebody may see it. Only such a job is deleted by `delete_after_run`, and only if its run
-/// went well. `failures` are those in a row, this one included.
+/// A recurring job waits for the first slot after the delay, so that it keeps its times. A one-time
+/// job is retried after the delay itself, three times; then it is disabled, so that its user can
+/// see it. `delete_after_run` applies to one-time jobs only, and only after success. `failures`
+/// counts consecutive failures, including this one.
 #[must_use]
 pub fn after_run(
     schedule: &Schedule,
@@ -77,7 +69,7 @@ pub fn after_run(
             RunStatus::Ok | RunStatus::Error | RunStatus::Skipped => Then::Disabled,
         };
     }
-    // The slot at the very end of the back-off will do.
+    // A slot exactly at the end of the delay is acceptable.
     let after = if is_error {
         earliest.checked_sub(SignedDuration::from_millis(1)).unwrap_or(now).max(now)
     } else {
@@ -89,34 +81,30 @@ pub fn after_run(
     }
 }
 
-/// What becomes of a slot while the run before it goes on. Two runs of a job never go at once.
+/// Handling of a slot that comes while the previous run goes on. Two runs of a job never overlap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// It is skipped.
     #[default]
     Skip,
-    /// It waits; of several that wait, the newest runs, and the others are skipped.
+    /// The slot waits. If several wait, the newest runs and the others are skipped.
     Wait,
 }
 
-/// Whether a slot may run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// It may.
     Run,
-    /// Not yet; at this moment at the latest the run before it counts as lost.
+    /// Not yet; at `until` at the latest, the previous run counts as lost.
     Wait {
-        /// When to look again.
         until: Timestamp,
     },
-    /// It is skipped.
     Skip,
 }
 
-/// Whether a slot may run while the run before it goes on, whose lease ends at `running_until`.
+/// Decides whether a slot may run while the previous run, whose lease ends at `running_until`, goes
+/// on.
 ///
-/// A lease that has run out is a run that died: it holds up nothing (spec CRN-017).
+/// A run with an expired lease has died and blocks nothing (spec CRN-017).
 #[must_use]
 pub fn start(policy: Overlap, running_until: Option<Timestamp>, now: Timestamp) -> Start {
     match (running_until, policy) {

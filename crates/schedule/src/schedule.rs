@@ -1,7 +1,7 @@
-//! When a job is due: once, at an interval, or by a cron expression (spec CRN-001, 013, 014).
+//! Schedules: once, at an interval, or by a cron expression (spec CRN-001, 013, 014).
 //!
-//! A slot is a moment in UTC, in whole milliseconds. The slots of a schedule are strictly
-//! increasing, and depend on nothing but the schedule.
+//! A slot is a moment in UTC, in whole milliseconds. Slots are strictly increasing and depend on
+//! the schedule only.
 
 use std::fmt;
 
@@ -14,18 +14,18 @@ use crate::{
     zone::Zone,
 };
 
-/// The longest interval: a year and a day.
+/// Maximum interval in milliseconds: 366 days.
 const LONGEST_EVERY: i64 = 366 * 24 * 3_600_000;
 
-/// The last moment that may be named: the end of the year 2999.
+/// Last supported moment in milliseconds since 1970: the end of the year 2999.
 const LAST: i64 = 32_503_679_999_999;
 
-/// The interval of a job of which nothing is said, in milliseconds (spec CRN-003).
+/// Default interval of a job, in milliseconds (spec CRN-003).
 pub const USUAL_EVERY_MS: i64 = 3_600_000;
 
-/// How a schedule is written, and stored.
+/// Serialized form of a schedule.
 ///
-/// A field that does not belong to the kind is refused; times are milliseconds since 1970.
+/// Fields of another kind are refused; times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 enum Written {
@@ -46,7 +46,6 @@ enum Written {
     },
 }
 
-/// A schedule that was checked.
 #[derive(Clone)]
 pub struct Schedule {
     written: Written,
@@ -61,16 +60,16 @@ enum When {
 }
 
 impl Schedule {
-    /// Once, at a moment in milliseconds since 1970.
+    /// Creates a one-time schedule, in milliseconds since 1970.
     ///
     /// # Errors
     ///
-    /// If it is no moment of the years 1970 to 2999.
+    /// If the moment is not in the years 1970 to 2999.
     pub fn at(at_ms: i64) -> Result<Self, Error> {
         Self::checked(Written::At { at_ms })
     }
 
-    /// At an interval, counted from an anchor; without one, from 1970 (and see
+    /// Creates an interval schedule, counted from an anchor; without one, from 1970 (see
     /// [`anchored`](Self::anchored)).
     ///
     /// # Errors
@@ -80,16 +79,16 @@ impl Schedule {
         Self::checked(Written::Every { every_ms, anchor_ms })
     }
 
-    /// By a cron expression, on the clocks of a zone.
+    /// Creates a cron schedule in a time zone.
     ///
     /// # Errors
     ///
-    /// If the expression cannot be read, or never comes.
+    /// If the expression is invalid or never matches.
     pub fn cron(expr: &str, tz: Zone) -> Result<Self, Error> {
         Self::checked(Written::Cron { expr: expr.to_owned(), tz })
     }
 
-    /// The schedule of a job of which nothing is said: every hour.
+    /// Returns the default schedule: every hour.
     #[must_use]
     pub fn usual() -> Self {
         Self {
@@ -118,8 +117,8 @@ impl Schedule {
         Ok(Self { written, when })
     }
 
-    /// The same, with its interval counted from here if it names no anchor: what a job that is
-    /// added gets, so that it first runs one interval later.
+    /// Sets the anchor of an interval that has none. Added jobs get this, so that they first run
+    /// one interval later.
     #[must_use]
     pub fn anchored(mut self, at: Timestamp) -> Self {
         if let (Written::Every { anchor_ms: anchor_ms @ None, .. }, When::Every { anchor, .. }) =
@@ -131,7 +130,7 @@ impl Schedule {
         self
     }
 
-    /// The word of its kind: `at`, `every` or `cron`.
+    /// Returns the kind: `at`, `every` or `cron`.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self.when {
@@ -141,7 +140,7 @@ impl Schedule {
         }
     }
 
-    /// The zone whose clocks it goes by, if it goes by any.
+    /// Returns the zone of a cron schedule.
     #[must_use]
     pub const fn zone(&self) -> Option<&Zone> {
         match &self.when {
@@ -150,18 +149,18 @@ impl Schedule {
         }
     }
 
-    /// Whether it has one slot at most.
+    /// Returns whether there is at most one slot.
     #[must_use]
     pub const fn is_once(&self) -> bool {
         matches!(self.when, When::At(_))
     }
 
-    /// Refuses a schedule whose slots come closer than a floor, or whose only slot is longer ago
-    /// than `late`.
+    /// Refuses a schedule whose slots are closer than `floor`, or whose only slot is further in the
+    /// past than `late`.
     ///
     /// # Errors
     ///
-    /// [`Error::Past`], or what to write instead.
+    /// [`Error::Past`], or [`Error::Bounds`] with what to write instead.
     pub fn check(
         &self,
         now: Timestamp,
@@ -185,7 +184,7 @@ impl Schedule {
         }
     }
 
-    /// The first slot after a moment; `None` once there is none.
+    /// Returns the first slot after `now`; `None` if there is none.
     #[must_use]
     pub fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.when {
@@ -195,11 +194,11 @@ impl Schedule {
         }
     }
 
-    /// The last slot that is after one moment and not after another.
+    /// Returns the last slot after `after` and not after `until`.
     #[must_use]
     pub fn last_within(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let first = self.next_after(after).filter(|first| *first <= until)?;
-        // After `low` there is a slot that is in time; after `high` there is none.
+        // Binary search. Invariant: a slot in range follows `low`, none follows `high`.
         let (mut low, mut high) = (after.as_millisecond(), until.as_millisecond());
         let mut last = first;
         while high - low > 1 {

@@ -1,18 +1,18 @@
-//! Spreading work over time, so that not everything begins at the full hour.
+//! Deterministic jitter and phase, so that not all work begins at the full hour.
 //!
-//! By a hash of the name and of nothing else: a job is late by the same time each time, on every
-//! replica, so its runs stay as far apart as its slots.
+//! Both are hashes of the name only: a job is delayed by the same time each time, on every replica,
+//! so its runs stay as far apart as its slots.
 
 use jiff::SignedDuration;
 use sha2::{Digest as _, Sha256};
 
-/// How much later than its slots a job runs: from nothing up to, and without, the window.
+/// Returns the delay of a job's runs after their slots: 0 to less than `window`.
 #[must_use]
 pub fn jitter(job: &str, window: SignedDuration) -> SignedDuration {
     share("jitter", job, window)
 }
 
-/// At which point of an interval an agent's heart beats (spec HBT-020).
+/// Returns the offset of an agent's heartbeat within the interval (spec HBT-020).
 #[must_use]
 pub fn phase(agent: &str, interval: SignedDuration) -> SignedDuration {
     share("phase", agent, interval)
@@ -36,7 +36,7 @@ mod tests {
     fn a_job_is_always_late_by_the_same_time() {
         let window = SignedDuration::from_mins(5);
 
-        // Written down, since a change would move every job of an installation.
+        // Fixed values: a change would move every job of an installation.
         assert_eq!(jitter("cron_0a1b2c3d", window), jitter("cron_0a1b2c3d", window));
         assert_eq!(jitter("cron_0a1b2c3d", window).as_millis(), 251_594);
         assert_eq!(phase("agt_a", window).as_millis(), 210_684);

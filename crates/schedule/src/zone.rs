@@ -1,7 +1,7 @@
-//! A time zone, by its name in the tz database.
+//! Time zone, by its name in the tz database.
 //!
-//! The database is the one that the program was built with. A machine's own may be older, newer or
-//! missing, and two replicas must not differ about when nine o'clock is.
+//! The database is compiled into the program. A machine's own may be older, newer or missing, and
+//! two replicas must not disagree about local times.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -16,10 +16,9 @@ use crate::error::{Error, shown};
 
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The longest name of a zone.
+/// Maximum length of a zone's name, in bytes.
 const LONGEST: usize = 64;
 
-/// A zone that is known.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Zone {
     name: String,
@@ -27,46 +26,43 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// UTC.
     #[must_use]
     pub fn utc() -> Self {
         Self { name: "UTC".to_owned(), zone: TimeZone::UTC }
     }
 
-    /// The names of all zones.
     pub fn names() -> impl Iterator<Item = String> {
         ZONES.available().map(|name| name.to_string())
     }
 
-    /// Its name, as it is spelt in the tz database.
+    /// Returns the name with the spelling of the tz database.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The zone itself.
     #[must_use]
     pub const fn rules(&self) -> &TimeZone {
         &self.zone
     }
 
-    /// What clocks there show at a moment.
+    /// Returns the local time at a moment.
     #[must_use]
     pub fn clock(&self, at: Timestamp) -> DateTime {
         self.zone.to_datetime(at)
     }
 
-    /// The first moment that is not before what a clock is to show.
+    /// Returns the moment at which a local time is shown.
     ///
-    /// A time that is shown twice is the first of both; one that a clock skips is the moment of its
-    /// skip. `None` is past the end of time (the year 9999).
+    /// For a repeated local time this is the first moment; for a skipped one, the moment of the
+    /// clock change. `None` if it is past the year 9999.
     #[must_use]
     pub fn moment(&self, shown: DateTime) -> Option<Timestamp> {
         match self.zone.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok(),
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok(),
             AmbiguousOffset::Gap { after, .. } => {
-                // By the clock's new setting the skip has not yet been.
+                // With the offset after the change, the result lies before the change.
                 let earlier = after.to_timestamp(shown).ok()?;
                 let skip = self.zone.following(earlier).find(|change| change.offset() == after)?;
                 Some(skip.timestamp())
@@ -74,7 +70,7 @@ impl Zone {
         }
     }
 
-    /// Both moments at which a clock shows this; they are the same, but where clocks are put back.
+    /// Returns both moments of a local time; they differ only for a repeated local time.
     #[must_use]
     pub fn moments(&self, shown: DateTime) -> Option<(Timestamp, Timestamp)> {
         let first = self.moment(shown)?;
@@ -114,7 +110,7 @@ impl FromStr for Zone {
             return Err(unknown());
         }
         let zone = ZONES.get(name).map_err(|_| unknown())?;
-        // As the database spells it: `europe/oslo` is known as well.
+        // Spelling of the database: `europe/oslo` is accepted too.
         let name = zone.iana_name().ok_or_else(unknown)?.to_owned();
         Ok(Self { name, zone })
     }

@@ -1,4 +1,4 @@
-//! Writing a step of a turn.
+//! Writing one step of a turn.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Entry, RunId, SessionId};
@@ -11,30 +11,31 @@ use crate::{
 };
 
 impl Sessions {
-    /// Writes what happened in a step, if the session is still this runner's.
+    /// Writes one step, if the claim is current.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if it is not: stop, and write nothing more. After any other error nobody
-    /// knows whether it was written; [`load`](Self::load) tells.
+    /// [`Error::Fenced`] if the claim is not current: stop, and write nothing more.
+    /// [`Error::Overtaken`] if the journal does not end where the caller expects. After any other
+    /// error it is unknown whether the step was written; [`load`](Self::load) shows it.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
         self.append_spent(claim, append, &Spent::default()).await
     }
 
-    /// Writes what happened in a step as [`append`](Self::append) does, and what it cost.
+    /// Writes one step like [`append`](Self::append), together with its cost.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append).
+    /// As for [`append`](Self::append).
     pub async fn append_spent(
         &self,
         claim: &Claim,
         append: Append,
         spent: &Spent,
     ) -> Result<Appended, Error> {
-        // The fence comes first, under the row's lock, and everything else takes its rows from it:
-        // who accepts a message holds the same row before it touches the inbox, and the other order
-        // would be a deadlock with a repetition.
+        // The fence comes first, under the row's lock, and all writes depend on its row. `ingest`
+        // locks this row before it touches the inbox; the other order would deadlock with a
+        // repeated message.
         const SQL: &str = "
             with held as materialized (
                 select next_entry from session.session_lease
@@ -57,7 +58,7 @@ impl Sessions {
             returning paused is not null, cancel_upto, next_in, l.next_entry, next_out - $9";
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
-        // Without a run there is nothing to write but the counters.
+        // Without a run no entries are written: only the cost is, and the signals are read.
         let Append { run, at, entries, seen, deliveries } = match append.run {
             Some(_) => append,
             None => Append::default(),
@@ -96,7 +97,7 @@ impl Sessions {
     }
 }
 
-/// Stores replies to send. One that has been stored under its id stays as it is.
+/// Stores deliveries. A delivery whose id is already stored stays unchanged.
 pub(crate) async fn deliver(
     tx: &mut TenantTx,
     session: SessionId,

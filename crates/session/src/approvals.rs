@@ -1,22 +1,23 @@
-//! Calls that need a person's word: one record for each, and the wait for it (spec C-43).
+//! Approvals: one record for each tool call that needs a person's decision, and the wait for it
+//! (spec C-43).
 //!
-//! | verb | who calls it | what | file |
+//! | verb | who calls it | effect | file |
 //! |---|---|---|---|
-//! | ask | the runner of the turn | stores the requests and the journal's notes, and puts the session to rest | `ask.rs` |
-//! | resolve | gateway, runner | stores the word, and makes the session ready | `resolve.rs` |
-//! | settle | whoever claims the session then | tells what was said, or rests on | `settle.rs` |
-//! | withdraw, turn away | the same | the turn ends before; a word that counts for nothing | `settle.rs` |
-//! | close | the above | channels take a request's buttons away | `close.rs` |
-//! | rules | runner, gateway | what "always" allowed | `rules.rs` |
+//! | ask | the runner of the turn | stores the requests and the journal's notes, and makes the session wait | `ask.rs` |
+//! | resolve | gateway, runner | stores the decision, and makes the session ready | `resolve.rs` |
+//! | settle | the next runner that claims the session | returns the decisions, or makes the session wait on | `settle.rs` |
+//! | withdraw, turn away | the same | ends pending requests with their turn; finishes a message that decides nothing | `settle.rs` |
+//! | close | the above | makes channels remove a request's buttons | `close.rs` |
+//! | rules | runner, gateway | calls that were allowed always | `rules.rs` |
 //!
-//! The record is what counts: a session that wakes reads it, for whatever reason
-//! it woke. While it waits it has no runner, no lease and no place in flight.
+//! The record is authoritative: a session that wakes for any reason reads it. A waiting session has
+//! no runner, no lease and no slot in flight.
 //!
 //! ## What can go wrong
 //!
-//! A word may come between a runner's look at the record and the session's rest.
-//! So both are under the lock of the session's lease row: `settle` looks and
-//! rests in one transaction, and `resolve` writes and wakes in one.
+//! A decision may arrive between a runner's check of the record and the session's wait. Therefore
+//! both happen under the lock of the lease row: `settle` checks and waits in one transaction, and
+//! `resolve` decides and wakes in one.
 
 mod ask;
 mod close;
@@ -39,97 +40,81 @@ pub use settle::{Settled, Word};
 
 use crate::{Completed, EntryView, Error, NewDelivery, Sessions, view::entries_of};
 
-/// What a turn asks a person, and what it leaves behind while it waits.
+/// Requests for approvals, with the other writes of the step.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The turn.
     pub run: RunId,
-    /// Where the journal ends as the writer knows it: if it does not, nothing is written.
+    /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written.
     pub at: i64,
-    /// What happened, with an `Asked` note for each call.
+    /// Entries of the step, with an `Asked` note for each call.
     pub entries: Vec<Entry>,
-    /// Places in the inbox that the turn has now seen.
+    /// `seq` of the inbox messages that the turn has seen with this step.
     pub seen: Vec<i64>,
-    /// Messages to send, whatever they are about.
     pub deliveries: Vec<NewDelivery>,
-    /// The calls.
     pub approvals: Vec<NewApproval>,
 }
 
-/// A call that needs a person's word.
+/// A request for an approval.
 #[derive(Debug, Clone)]
 pub struct NewApproval {
-    /// Its id.
     pub id: ApprovalId,
-    /// Which thought of the turn asked for the call, from 0.
+    /// Index of the turn's thought that made the call, from 0.
     pub step: i32,
-    /// What that thought called it.
+    /// Id of the call within that thought.
     pub call: String,
-    /// The tool.
     pub tool: String,
-    /// Exactly what is approved.
+    /// Exact text of what is approved.
     pub subject: String,
-    /// The same in a line.
+    /// The subject in one line.
     pub summary: String,
-    /// What "always" would allow; `None` is this subject and no other.
+    /// Pattern that "always" would allow; `None` allows this subject only.
     pub pattern: Option<String>,
-    /// How long a word is waited for; then it is denied.
+    /// Time until the request expires, which denies the call.
     pub timeout: Duration,
-    /// How the person is told, where there is a channel to tell them on.
+    /// Message that asks the person, if there is a channel.
     pub request: Option<NewDelivery>,
 }
 
-/// A call that needs, or needed, a person's word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// Its id.
     pub id: ApprovalId,
-    /// The session.
     pub session: SessionId,
-    /// The agent.
     pub agent: AgentId,
-    /// The turn.
     pub run: RunId,
-    /// What the turn's thought called it.
+    /// Id of the call within the turn's thought.
     pub call: String,
-    /// The tool.
     pub tool: String,
-    /// Exactly what is approved.
+    /// Exact text of what is approved.
     pub subject: String,
-    /// The same in a line.
+    /// The subject in one line.
     pub summary: String,
-    /// What "always" would allow.
+    /// Pattern that "always" would allow; `None` allows this subject only.
     pub pattern: Option<String>,
-    /// How it stands: one that ran out and that no runner has looked at since is expired too.
+    /// A request past its deadline is expired, even if no runner has handled it yet.
     pub state: ApprovalState,
-    /// Who decided: an API key's id, or `channel:sender`.
+    /// Person who decided: an API key's id, or `channel:sender`.
     pub decided_by: Option<String>,
-    /// When a person was asked.
     pub asked_at: Timestamp,
-    /// Until when they may say something.
     pub expires_at: Timestamp,
-    /// When it was decided.
     pub decided_at: Option<Timestamp>,
 }
 
-/// Which approvals to list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ApprovalFilter {
-    /// Only those that stand so.
+    /// Only approvals in this state.
     pub state: Option<ApprovalState>,
-    /// Only this session's.
+    /// Only approvals of this session.
     pub session: Option<SessionId>,
-    /// At most so many.
     pub limit: i64,
 }
 
-/// SHA-256 of what is approved.
+/// Returns the SHA-256 hash of an approval's subject.
 #[must_use]
 pub fn subject_hash(subject: &str) -> [u8; 32] {
     Sha256::digest(subject).into()
 }
 
-/// What is asked of approvals, with the words that say of which.
+/// Query for approvals; the parameter is its condition.
 macro_rules! approval {
     ($which:literal) => {
         concat!(
@@ -144,25 +129,18 @@ macro_rules! approval {
 }
 pub(crate) use approval;
 
-/// A turn that waits for a person's word.
+/// A run whose turn waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRun {
-    /// Its id.
     pub id: RunId,
-    /// Its session.
     pub session: SessionId,
-    /// Its agent.
     pub agent: AgentId,
-    /// Since when it waits.
+    /// Time of the oldest pending request.
     pub asked_at: Timestamp,
 }
 
 impl Sessions {
-    /// Turns that wait for a person's word, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the runs that wait for an approval, newest first.
     pub async fn waiting_runs(
         &self,
         tenant: TenantId,
@@ -191,11 +169,11 @@ impl Sessions {
         Ok(rows.into_iter().map(run).collect())
     }
 
-    /// A turn that waits for a person's word, and what happened in it so far.
+    /// Returns a run that waits for an approval, and its entries so far.
     ///
     /// # Errors
     ///
-    /// If no such turn of the tenant waits, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such waiting run.
     pub async fn waiting_run(
         &self,
         tenant: TenantId,
@@ -222,11 +200,6 @@ impl Sessions {
         Ok((WaitingRun { id: run, session, agent, asked_at: at.to_jiff() }, entries))
     }
 
-    /// Approvals, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn approvals(
         &self,
         tenant: TenantId,
@@ -251,11 +224,12 @@ impl Sessions {
         Ok(rows.into_iter().map(Approval::from).collect())
     }
 
-    /// The approval of that id, or the newest whose id ends in these eight characters.
+    /// Returns the approval with this id, or the newest one whose id ends in these eight
+    /// characters.
     ///
     /// # Errors
     ///
-    /// If the tenant has none, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such approval.
     pub async fn approval(&self, tenant: TenantId, name: &str) -> Result<Approval, Error> {
         const SQL: &str =
             approval!("(approval_id = $2 or slug = $3) order by asked_at desc limit 1");
@@ -270,13 +244,9 @@ impl Sessions {
         row.map(Approval::from).ok_or_else(|| no_approval(name))
     }
 
-    /// The approvals that somebody in this session may mean: its own and those of the sessions
-    /// below it, newest first. With a name, those that it names, however they stand; without one,
-    /// those that are pending.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the approvals that a person in this session can refer to, newest first: those of the
+    /// session and of its descendants. With a name, the approvals of that name in any state;
+    /// without one, the pending ones.
     pub async fn approvals_here(
         &self,
         tenant: TenantId,
@@ -319,12 +289,12 @@ fn slug_of(name: &str) -> Option<String> {
         .then(|| name.to_ascii_lowercase())
 }
 
-/// What a caller is told who asks for another's approval, or for one that never was.
+/// Builds the error for an approval that does not exist or belongs to another tenant.
 pub(crate) fn no_approval(name: &str) -> Error {
     Error::NotFound { what: "approval", name: name.chars().take(80).collect() }
 }
 
-/// Tells whoever listens how an approval stands: ids and words, never what it is about.
+/// Emits an event with the state of approvals; it never contains their subject.
 pub(crate) async fn tell(
     tx: &mut TenantTx,
     session: SessionId,
@@ -378,7 +348,7 @@ impl From<Row> for Approval {
             subject: row.subject,
             summary: row.summary,
             pattern: row.pattern,
-            // A check constraint keeps other words out.
+            // A check constraint allows no other values.
             state: ApprovalState::parse(&row.state).unwrap_or(ApprovalState::Expired),
             decided_by: row.decided_by,
             asked_at: row.asked_at.to_jiff(),
@@ -388,10 +358,10 @@ impl From<Row> for Approval {
     }
 }
 
-/// As milliseconds, for a wait.
+/// Returns the duration in whole milliseconds.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What resting came to; kept apart so that the verbs read alike.
+/// Result of a verb that makes the session wait.
 type Rested = Result<Completed, Error>;

@@ -1,28 +1,24 @@
-//! Whether what turns said has arrived, asked for many at once by whoever waits for it.
+//! Delivery progress of runs, for many runs at once.
 
 use holdfast_types::{RunId, SessionId, TenantId};
 use uuid::Uuid;
 
 use crate::{Error, Sessions};
 
-/// How far what a turn said has got.
+/// Delivery progress of a run's replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// Some of it is still to be sent.
+    /// Some deliveries are pending or being sent.
     OnItsWay,
-    /// All of it was sent, or nothing was to be; or nobody can know of some of it.
+    /// All deliveries are sent, or their outcome is unknown, or there are none.
     Arrived,
-    /// Some of it was given up.
+    /// Some deliveries are dead.
     Lost,
 }
 
 impl Sessions {
-    /// How far what these turns said has got, in the order in which they are named. A reaction or
-    /// a pin that the platform refused is nothing that was said.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the delivery progress of each run, in the order given. A dead reaction or pin does
+    /// not count as lost: only deliveries with content do.
     pub async fn arrivals(
         &self,
         of: &[(TenantId, SessionId, RunId)],
@@ -58,7 +54,8 @@ impl Sessions {
         Ok(arrivals)
     }
 
-    /// Whether any of what was given up was something to read: what it was only its tenant sees.
+    /// Whether a dead delivery of the run had content: text, media, a poll or an embed. Read as the
+    /// tenant, because other roles cannot see the content.
     async fn lost_words(
         &self,
         tenant: TenantId,

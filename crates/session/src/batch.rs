@@ -1,9 +1,10 @@
-//! Accepting messages of many sessions in few round trips, as when a thousand jobs are due at once.
+//! Acceptance of messages for many sessions in few round trips, for example when a thousand jobs
+//! are due at once.
 //!
-//! One transaction for up to [`MOST`] sessions, of which each has one message. Nobody is waited
-//! for: a session that another holds, a message that came before and one for which there is no
-//! room are left out and taken one by one, as [`ingest`](Sessions::ingest) does. What a message
-//! does to its session is the same, and decided by the same function.
+//! One transaction handles up to [`MOST`] sessions with one message each, and waits for no lock on
+//! a session. Left out, and then accepted one by one as by [`ingest`](Sessions::ingest), are
+//! messages whose session is locked or full, duplicates, and messages that restart a debounce
+//! pause. The effect of a message on its session is decided by the same function in both cases.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,24 +19,23 @@ use crate::{
     sessions::{Lease, TURN},
 };
 
-/// The most sessions in one transaction: their tenant's counters are held until it commits.
+/// Maximum number of sessions per transaction. The tenant's counters stay locked until the commit.
 const MOST: usize = 500;
 
-/// A message, and what its session is set to if it is made for it.
+/// A message, and the settings for its session.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// The message.
     pub message: NewMessage,
-    /// The settings of a session that is made; one that is there keeps its own.
+    /// Settings of the session, if it is created; an existing session keeps its own.
     pub settings: SessionSettings,
 }
 
 impl Sessions {
-    /// Accepts messages of many sessions of a tenant; the answers are in their order.
+    /// Accepts messages for many sessions of a tenant; the results are in the same order.
     ///
     /// # Errors
     ///
-    /// If the database does not answer: nobody knows which were accepted. Send all again.
+    /// After an error it is unknown which messages were accepted: send all again.
     pub async fn ingest_many(
         &self,
         tenant: TenantId,
@@ -70,11 +70,7 @@ impl Sessions {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Error::IdemKey(0)))).collect())
     }
 
-    /// The first acceptance of a message of this source and key; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the first acceptance of a message with this source and key; `None` if there is none.
     pub async fn accepted(
         &self,
         tenant: TenantId,
@@ -87,8 +83,8 @@ impl Sessions {
         Ok(known.into_iter().next().map(|known| known.accepted))
     }
 
-    /// One transaction: which messages were accepted. `None`, and nothing was written, if one had
-    /// been accepted before.
+    /// Accepts the messages in one transaction and returns those that were accepted. Returns
+    /// `None`, and writes nothing, if one is a duplicate.
     async fn try_together(
         &self,
         tenant: TenantId,
@@ -130,7 +126,7 @@ impl Sessions {
         Ok(Some(accepted))
     }
 
-    /// Answers for those that were accepted before.
+    /// Returns the results for messages that were accepted before.
     async fn known_among(
         &self,
         tenant: TenantId,
@@ -156,7 +152,8 @@ impl Sessions {
     }
 }
 
-/// Those that go together, one of each session, and those that go alone.
+/// Splits the messages into those that can share a transaction (one per session, valid and distinct
+/// keys) and the others.
 fn sort(openings: &[Opening]) -> (Vec<usize>, Vec<usize>) {
     let (mut sessions, mut keys) = (HashSet::new(), HashSet::new());
     (0..openings.len()).partition(|at| {
@@ -169,16 +166,16 @@ fn sort(openings: &[Opening]) -> (Vec<usize>, Vec<usize>) {
 
 enum Found {
     Missing,
-    /// Another has it now.
+    /// Another transaction has locked the row.
     Held,
-    /// And how many messages may wait in it.
+    /// The lease row, and the maximum number of unfinished messages.
     Locked(Box<Lease>, i64),
 }
 
-/// Finds the sessions and locks those that nobody holds.
+/// Finds the sessions, and locks those that no other transaction has locked.
 async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Found>, Error> {
-    // One after the other within a tenant: how many more may be admitted is read without a lock,
-    // which is as good as right for one session and not for hundreds.
+    // Batches of one tenant run one after the other. The number of free slots is read without a
+    // lock; the possible error is small for one session, but not for hundreds.
     const SQL: &str = "
         with turn as materialized (
             select pg_advisory_xact_lock(hashtextextended('session.batch ' || $1::uuid::text, 0))),
@@ -204,7 +201,7 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
     let mut found = Vec::with_capacity(given.len());
     found.resize_with(given.len(), || Found::Missing);
     for row in rows {
-        // None of them is there.
+        // No row has a session: every session of the batch is missing.
         let Some(place) = row.try_get::<Option<i64>, _>(13)? else { continue };
         let session: Option<Uuid> = row.try_get(0)?;
         let one = match session {
@@ -221,12 +218,12 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
     Ok(found)
 }
 
-/// Makes sessions; one that another makes at the same moment is left out.
+/// Creates sessions; leaves out those that another transaction creates at the same time.
 async fn create<'a>(
     tx: &mut TenantTx,
     missing: Vec<(usize, &'a Opening)>,
 ) -> Result<Vec<(usize, &'a Opening, SessionId)>, Error> {
-    // In one order, whoever makes them: two that make the same ones wait for each other in a row.
+    // Sorted by key, so that two transactions that create the same sessions cannot deadlock.
     const SQL: &str = "
         insert into session.sessions (tenant_id, session_id, key, kind, agent_id, label, settings)
         select $1, g.session_id, g.key, g.kind, g.agent_id, g.label, g.settings
@@ -257,7 +254,7 @@ async fn create<'a>(
     Ok(all.filter(|(_, _, id)| made.contains(&id.as_uuid())).collect())
 }
 
-/// A message and the session that it goes to, which is locked or was made a moment ago.
+/// A message and its session, which is locked or was just created.
 struct Place<'a> {
     at: usize,
     opening: &'a Opening,
@@ -266,14 +263,14 @@ struct Place<'a> {
     is_new: bool,
 }
 
-/// Stores the messages, and makes those sessions ready that they wake. `None` if one of them is
-/// there already; the transaction must then be undone.
+/// Stores the messages, and makes the sessions ready that they wake. Returns `None` if one of the
+/// messages is a duplicate; the transaction must then be rolled back.
 async fn store(
     tx: &mut TenantTx,
     places: &[Place<'_>],
 ) -> Result<Option<HashMap<usize, Accepted>>, Error> {
-    // As many as there is room for find a place in the fair order, one after the other; the rest
-    // wait in their tenant's own queue. All are counted in one row: only the sum means anything.
+    // Sessions get consecutive places in the fair order up to the tenant's cap; the rest wait in
+    // the tenant's queue. All are counted in one shard, because only the sum of the shards is used.
     const SQL: &str = "
         with given as materialized (
             select * from unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[],
@@ -386,7 +383,7 @@ struct Known {
     hash: Vec<u8>,
 }
 
-/// The first acceptances of messages of these sources and keys.
+/// Returns the first acceptances of messages with these sources and keys.
 async fn known(tx: &mut TenantTx, keys: &[(String, String)]) -> Result<Vec<Known>, Error> {
     const SQL: &str = "
         select k.place, f.message_id, f.session_id, f.seq, f.hash

@@ -1,4 +1,4 @@
-//! What is asked of sessions by whoever speaks to them at its own time: heartbeats, and jobs.
+//! Session queries for heartbeats and jobs, which contact people at their own times.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{
@@ -8,10 +8,10 @@ use sqlx::types::{Json, Uuid};
 
 use crate::{Error, Sessions};
 
-/// The senders of how many messages tell whose a direct conversation is.
+/// Number of newest messages whose senders are read.
 const SPEAKERS_READ: i64 = 50;
 
-/// Whoever sent a conversation's last messages.
+/// Returns the senders of a conversation's newest messages.
 async fn speakers(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<Vec<Author>> {
     const SQL: &str = "
         select body->'body'->'author' from session.entries
@@ -30,40 +30,34 @@ async fn speakers(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<Vec<Author>>
     Ok(found.into_iter().map(|author| author.0).collect())
 }
 
-/// A conversation that was held on a channel.
+/// A conversation on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its session.
     pub key: SessionKey,
-    /// Where it was last spoken to.
+    /// Target of the latest message.
     pub target: Target,
-    /// Whoever sent its last messages, if it is a direct one.
+    /// Senders of the newest messages of a direct conversation; empty for a main session.
     pub speakers: Vec<Author>,
 }
 
-/// How far something is that a turn sends.
+/// State of one delivery of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sending {
-    /// Its state's word.
+    /// Name of the delivery state.
     pub state: String,
-    /// The kind of channel.
     pub channel: String,
-    /// The conversation on the platform.
+    /// Id of the chat on the platform.
     pub chat: String,
-    /// Whether it is more than a text.
+    /// Whether it is an action other than sending text.
     pub is_act: bool,
-    /// Why it stands so.
+    /// Explanation of the state, for people.
     pub reason: Option<String>,
 }
 
 type SendingRow = (String, String, Option<String>, bool, Option<String>);
 
 impl Sessions {
-    /// Whether any of these sessions has something to do at this moment.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Whether any of these sessions is ready or running, and not paused.
     pub async fn is_busy(&self, tenant: TenantId, keys: &[&SessionKey]) -> Result<bool, Error> {
         const SQL: &str = "
             select exists (
@@ -79,16 +73,12 @@ impl Sessions {
         Ok(busy)
     }
 
-    /// Where an agent was last spoken to on a channel (C-48): in its main session; if never there, in
-    /// the one direct conversation that it has.
+    /// Returns the place where an agent can contact its user (C-48): the main session's latest
+    /// target on a channel, or else that of the agent's only direct conversation.
     ///
-    /// With several people's, nobody can say whose words are meant for whom: it is `None` then, as
-    /// it is for groups. Whether the only one is with whom the agent works for is for the caller to
-    /// say, by who [speaks](Place::speakers) there: the first stranger has it, too.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// With several direct conversations it is unclear who is meant, so the result is `None`;
+    /// groups never count. The caller must check by the [speakers](Place::speakers) that the only
+    /// direct conversation is with the right person: a stranger may have opened it.
     pub async fn last_place(
         &self,
         tenant: TenantId,
@@ -124,11 +114,8 @@ impl Sessions {
         Ok(Some(Place { key, target: Target { reply_to: None, ..target.0 }, speakers }))
     }
 
-    /// Whoever sent the last messages of the conversation with this key; nobody, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the senders of the newest messages of a conversation; empty if there is no such
+    /// session.
     pub async fn speakers(&self, tenant: TenantId, key: &SessionKey) -> Result<Vec<Author>, Error> {
         const SESSION: &str = "
             select session_id from session.sessions where tenant_id = $1 and key = $2";
@@ -147,12 +134,8 @@ impl Sessions {
         Ok(speakers)
     }
 
-    /// What is to become of the answer to a heartbeat, as it was asked; `None` if the message is none
-    /// or is gone.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the heartbeat settings of a message; `None` if the message is not a heartbeat or is
+    /// deleted.
     pub async fn heartbeat_of(
         &self,
         tenant: TenantId,
@@ -171,11 +154,7 @@ impl Sessions {
         Ok(found.flatten().map(|heartbeat| heartbeat.0))
     }
 
-    /// What a turn sends, and how far that is, in its order.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the deliveries of a turn with their states, in order, at most 1000.
     pub async fn sendings(
         &self,
         tenant: TenantId,

@@ -1,6 +1,7 @@
-//! What an agent shows beside a conversation: surfaces, kept with the session until it is deleted.
+//! Canvas surfaces: pages that an agent shows beside a conversation, stored with the session until
+//! it is deleted.
 //!
-//! What they say is for whoever draws them; here it is a text.
+//! The content is stored as text; clients render it.
 
 use holdfast_types::{SessionId, TenantId};
 use jiff::Timestamp;
@@ -8,35 +9,33 @@ use sqlx::FromRow;
 
 use crate::{Error, Sessions, sessions::no_session};
 
-/// The most surfaces of a session.
+/// Maximum number of surfaces of a session.
 pub const MOST_SURFACES: usize = 16;
 
-/// The most that one says, in bytes.
+/// Maximum size of one surface's content, in bytes.
 pub const MOST_SURFACE: usize = 256 * 1024;
 
-/// A surface to be, in the place of what there was of that name.
+/// A surface to store; it replaces the surface of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSurface {
-    /// Its name. 1 to 64 characters.
+    /// 1 to 64 characters.
     pub name: String,
-    /// What it is called; may be empty. 200 characters at most.
+    /// At most 200 characters; may be empty.
     pub title: String,
-    /// What its content is: `a2ui`, `markdown` or `html`.
+    /// Format of the content: `a2ui`, `markdown` or `html`.
     pub kind: String,
-    /// What it says. [`MOST_SURFACE`] bytes at most.
+    /// At most [`MOST_SURFACE`] bytes.
     pub content: String,
-    /// It is to be seen.
+    /// Whether clients show the surface.
     pub shown: bool,
 }
 
-/// A surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surface {
-    /// What it is.
     pub is: NewSurface,
-    /// Another one after each change.
+    /// Version number, increased by each change.
     pub version: i64,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -52,11 +51,11 @@ struct Row {
 }
 
 impl Sessions {
-    /// A session's surfaces, by their names.
+    /// Returns a session's surfaces, ordered by name.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such session; else if the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn surfaces(
         &self,
         tenant: TenantId,
@@ -86,13 +85,13 @@ impl Sessions {
         Ok(rows.into_iter().map(Surface::from).collect())
     }
 
-    /// Changes a session's surfaces: these are put in their places, those are taken away, all or
-    /// nothing. What is so already is left alone.
+    /// Stores the surfaces in `put` and deletes those in `gone`, all or nothing. An unchanged
+    /// surface keeps its version.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if there would be more than [`MOST_SURFACES`]; [`Error::NotFound`] if
-    /// there is no such session; nothing was changed then. Else if the database does not answer.
+    /// [`Error::Conflict`] if there would be more than [`MOST_SURFACES`], [`Error::NotFound`] if
+    /// there is no such session. Nothing is changed then.
     pub async fn change_surfaces(
         &self,
         tenant: TenantId,
@@ -118,7 +117,7 @@ impl Sessions {
             "select count(*) from session.surfaces where tenant_id = $1 and session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        // Nobody deletes the session meanwhile, or changes them too.
+        // Serialises concurrent changes, and keeps the session from being deleted meanwhile.
         crate::sessions::lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
         sqlx::query(GONE)
             .bind(tenant.as_uuid())

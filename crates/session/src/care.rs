@@ -1,4 +1,4 @@
-//! What an operator does with what went wrong: dead letters and deliveries; and a tenant's share.
+//! Operator actions: dead letters, deliveries, tenant shares and deletion of sessions.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
     Accepted, DeadLetter, DeliveryView, Error, NewMessage, Sessions, sessions::no_session,
 };
 
-/// What the whole mesh has waiting, for its gauges.
+/// Backlog of the whole installation, for metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges {
-    /// Sessions that are ready and not yet running.
+    /// Number of sessions that are ready and not running.
     pub waiting_sessions: i64,
-    /// How long the first of them has waited.
+    /// Waiting time of the oldest of them.
     pub oldest_wait: Duration,
-    /// Deliveries that are not finished, and those that need a person, by state.
+    /// Number of deliveries by state: pending, sending, unknown and dead.
     pub deliveries: Vec<(String, i64)>,
 }
 
@@ -32,11 +32,7 @@ const DEAD: &str = "
     order by finished_at desc limit $3";
 
 impl Sessions {
-    /// Messages that were given up, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns dead letters of messages, newest first.
     pub async fn dead_letters(
         &self,
         tenant: TenantId,
@@ -53,11 +49,11 @@ impl Sessions {
         Ok(rows.into_iter().map(DeadLetter::from).collect())
     }
 
-    /// One message that was given up.
+    /// Returns one dead letter.
     ///
     /// # Errors
     ///
-    /// If no such message of the tenant was given up, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such dead letter.
     pub async fn dead_letter(
         &self,
         tenant: TenantId,
@@ -75,14 +71,14 @@ impl Sessions {
             .ok_or_else(|| Error::NotFound { what: "dead letter", name: message.to_string() })
     }
 
-    /// Accepts a message that was given up anew, at the end of its session's queue.
+    /// Accepts a dead message again, at the end of its session's queue.
     ///
-    /// The dead letter stays as the record of what happened; doing this again finds the message
-    /// that the first time made.
+    /// The dead letter stays as a record. A repeated call returns the message that the first call
+    /// created.
     ///
     /// # Errors
     ///
-    /// As [`dead_letter`](Self::dead_letter) and [`ingest`](Self::ingest).
+    /// As for [`dead_letter`](Self::dead_letter) and [`ingest`](Self::ingest).
     pub async fn requeue(&self, tenant: TenantId, message: MessageId) -> Result<Accepted, Error> {
         const TARGET: &str = "
             select target from session.inbox where tenant_id = $1 and message_id = $2";
@@ -115,11 +111,6 @@ impl Sessions {
         .await
     }
 
-    /// Deliveries, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn deliveries(
         &self,
         tenant: TenantId,
@@ -143,12 +134,13 @@ impl Sessions {
         Ok(rows.into_iter().map(DeliveryView::from).collect())
     }
 
-    /// Sends a delivery that is `unknown` or `dead` once more, and says on which kind of channel.
-    /// It may arrive twice.
+    /// Sends a delivery that is `unknown` or `dead` again, and returns its kind of channel. The
+    /// message may arrive twice.
     ///
     /// # Errors
     ///
-    /// If there is no such delivery, or it is in another state.
+    /// [`Error::NotFound`] if there is no such delivery, [`Error::Conflict`] if it is in another
+    /// state.
     pub async fn resend(&self, tenant: TenantId, delivery: DeliveryId) -> Result<String, Error> {
         const SQL: &str = "
             update session.deliveries
@@ -181,11 +173,11 @@ impl Sessions {
         })
     }
 
-    /// Deletes a session and everything that was said in it; what memory holds of it goes after it.
+    /// Deletes a session and its content, and schedules the erasure of its memories.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const FORGET: &str = "select memory.forget_later('session', $1)";
         let mut tx = self.pools.tenant(tenant).await?;
@@ -194,7 +186,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Deletes a session of which nothing is remembered: a subagent's, or nobody's.
+    /// Deletes a session that has no memories, such as a subagent's or an ephemeral one.
     pub(crate) async fn delete_unremembered(
         &self,
         tenant: TenantId,
@@ -205,11 +197,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// A tenant's weight and its cap of sessions that are ready or running at once.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns a tenant's weight, and its cap of sessions that are ready or running at once.
     pub async fn share(&self, tenant: TenantId) -> Result<(u32, u32), Error> {
         const SQL: &str = "select weight, cap from session.tenant_queue where tenant_id = $1";
         let mut tx = self.pools.tenant(tenant).await?;
@@ -221,10 +209,6 @@ impl Sessions {
     }
 
     /// Changes a tenant's weight (1 to 100), its cap, or both.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn set_share(
         &self,
         tenant: TenantId,
@@ -247,11 +231,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// What the whole mesh has waiting.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the backlog of the whole installation.
     pub async fn gauges(&self) -> Result<Gauges, Error> {
         const READY: &str = "
             select count(*), coalesce((extract(epoch from clock_timestamp() - min(ready_at)) * 1000)::bigint, 0)
@@ -269,7 +249,7 @@ impl Sessions {
     }
 }
 
-/// Takes a session away, and everything that was said in it.
+/// Deletes a session and its content.
 async fn remove(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
     const SQL: &str = "
         with place as (
@@ -303,7 +283,7 @@ async fn remove(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
         children as (delete from session.subagents where tenant_id = $1 and parent_id = $2)
         delete from session.sessions where tenant_id = $1 and session_id = $2";
     let tenant = tx.tenant().as_uuid();
-    // Under the lock, so that a turn that runs is either before this or fenced by it.
+    // Under the lock: a running turn has either written before this, or is fenced after it.
     crate::sessions::lock(tx, session).await?.ok_or_else(|| no_session(session))?;
     sqlx::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
     Ok(())

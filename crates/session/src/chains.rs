@@ -1,8 +1,8 @@
-//! Runs of chains: how far each has come, and telling whoever asked of its end.
+//! Chain runs: their progress, and the message to the requester at the end.
 //!
-//! A chain's steps are subagents; what is next follows from how they ended, so a run needs no more
-//! than its chain and its input. Going on with it twice changes nothing: a subagent's key is the same
-//! for the same step, and the end is told under the run's id.
+//! The steps of a chain are subagents, and the next step follows from how they ended, so a run
+//! stores only its chain, its input and its progress. Continuing a run twice changes nothing: a
+//! step's subagent has a fixed key, and the end is announced under the run's id.
 
 use std::time::Duration;
 
@@ -12,55 +12,43 @@ use uuid::Uuid;
 
 use crate::{Accepted, Error, Sessions, Subagent};
 
-/// The event's name under which a chain's end is told.
+/// Event name of the message that reports a chain's end.
 pub const CHAIN_ENDED: &str = "chain";
 
-/// A run of a chain to be.
+/// A chain run to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChainRun {
-    /// Its id: the same for the same request.
+    /// A repeated request has the same id.
     pub run: RunId,
-    /// The session that asks for it.
     pub session: SessionId,
-    /// The chain's name.
     pub name: String,
-    /// The chain as it is now.
+    /// Definition of the chain at the start of the run.
     pub chain: Chain,
-    /// What is asked of it.
     pub input: String,
 }
 
-/// A run of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainRun {
-    /// Its id.
     pub run: RunId,
-    /// The session that asked for it.
     pub session: SessionId,
-    /// The chain's name.
     pub name: String,
-    /// The chain as it was then.
+    /// Definition of the chain at the start of the run.
     pub chain: Chain,
-    /// What was asked of it.
     pub input: String,
-    /// The stage that is under way.
+    /// Index of the current stage.
     pub stage: i32,
-    /// How it ended, if it has: ok or error.
+    /// `ok` or `error`; `None` while the run has not ended.
     pub outcome: Option<String>,
-    /// How long it took, or has taken so far.
+    /// Duration; until now, if it has not ended.
     pub took: Duration,
-    /// Its subagents, those made first first.
+    /// Subagents of the run, ordered by stage.
     pub steps: Vec<Subagent>,
 }
 
 type Row = (Uuid, Uuid, String, Json<Chain>, String, i32, Option<String>, f64);
 
 impl Sessions {
-    /// Stores a run of a chain, once for the same id.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Stores a chain run; a run with the same id stays unchanged.
     pub async fn start_chain(&self, tenant: TenantId, new: &NewChainRun) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.chain_runs (tenant_id, run_id, session_id, name, spec, input)
@@ -79,11 +67,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// A run of a chain, with its subagents.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns a chain run with its subagents.
     pub async fn chain_run(&self, tenant: TenantId, run: RunId) -> Result<Option<ChainRun>, Error> {
         const SQL: &str = "
             select run_id, session_id, name, spec, input, stage, outcome,
@@ -113,11 +97,7 @@ impl Sessions {
         }))
     }
 
-    /// Notes that a run has come to a stage.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Records that a run reached a stage; a lower stage changes nothing.
     pub async fn chain_at(&self, tenant: TenantId, run: RunId, stage: i32) -> Result<(), Error> {
         const SQL: &str = "
             update session.chain_runs set stage = $3
@@ -132,12 +112,12 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Tells the session that asked for a run how it ended, once, and notes it. `None` if that
-    /// session is gone.
+    /// Tells the requester how a run ended, once, and records the end. Returns `None` if the
+    /// requester's session is deleted.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionFull`] if it takes no more for now: do it again later.
+    /// [`Error::SessionFull`] if the requester's inbox is full: try again later.
     pub async fn end_chain(
         &self,
         tenant: TenantId,

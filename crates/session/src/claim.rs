@@ -1,4 +1,4 @@
-//! Taking sessions to run, keeping them, and giving them back.
+//! Claim, renewal and release of sessions.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::{
 };
 use holdfast_types::Wait;
 
-/// How long a claim lasts without being renewed.
+/// How long a claim lasts without renewal.
 pub const LEASE: Duration = Duration::from_secs(30);
 
 impl Sessions {
-    /// Takes up to `slots` sessions that are ready, in the fair order.
+    /// Claims up to `slots` ready sessions, in the fair order.
     ///
-    /// The attempt is counted here, before the run, so that a message that kills its runner is seen.
-    /// One statement, which is its own transaction; it waits for nobody and, if nothing is ready,
-    /// writes nothing.
+    /// The attempt is counted here, before the run, so that a message that kills its runner is
+    /// detected. One statement, which is its own transaction; it waits for no lock and writes
+    /// nothing if no session is ready.
     ///
-    /// Of sessions that lost [`SUSPECT`] runners it takes one, and none while this runner has one
-    /// that has made no progress yet; those behind them in the order are taken all the same.
+    /// Claims at most one suspect (see [`SUSPECT`]), and none while this runner runs one that has
+    /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
     ///
     /// # Errors
     ///
-    /// If the database does not answer. Sessions may then have been taken; their leases lapse.
+    /// After an error sessions may have been claimed; their leases expire.
     pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
         const SQL: &str = "
             with ready as materialized (
@@ -96,13 +96,13 @@ impl Sessions {
             .collect())
     }
 
-    /// Extends the leases of all that a runner holds, in one statement.
+    /// Extends the leases of a runner's claims, in one statement.
     ///
-    /// What is not returned is lost: write nothing more for it.
+    /// A claim that is not returned is lost: the runner must write nothing more for it.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; the leases run on until they lapse.
+    /// After an error the leases keep their old expiry.
     pub async fn renew(&self, runner: RunnerId, held: &[Claim]) -> Result<Vec<Renewed>, Error> {
         const SQL: &str = "
             with held as (
@@ -148,12 +148,12 @@ impl Sessions {
             .collect())
     }
 
-    /// Gives a session back in the midst of a turn, at a step's end: no attempt is charged, and
-    /// another runner may go on at once.
+    /// Returns a session at a step boundary, in the middle of a turn. No attempt is charged, and
+    /// another runner can continue at once.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if it was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
         const KEEP: &str = "
             update session.session_lease
@@ -190,11 +190,11 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Puts a session to rest that turned out to have nothing to do: no run is recorded.
+    /// Makes a claimed session idle that has nothing to do; no run is recorded.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if it was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn yield_to(&self, claim: &Claim, wait: Wait) -> Result<Completed, Error> {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
@@ -208,11 +208,8 @@ impl Sessions {
         Ok(completed)
     }
 
-    /// How long until the earliest session that is ready but not yet due; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the time until the earliest session that is ready but not yet due; `None` if there
+    /// is none.
     pub async fn next_ready(&self) -> Result<Option<Duration>, Error> {
         const SQL: &str = "
             select (extract(epoch from min(ready_at) - clock_timestamp()) * 1000)::bigint

@@ -1,4 +1,4 @@
-//! Ending a turn: the answer, the messages it finishes and the session's next state, all or nothing.
+//! End of a turn: the reply, the finished messages and the session's next state, all or nothing.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Body, Entry, State, Wait, wakes};
@@ -13,12 +13,13 @@ use crate::{
 };
 
 impl Sessions {
-    /// Ends a turn, if the session is still this runner's.
+    /// Ends a turn, if the claim is current.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if it is not. After any other error nobody knows whether it was ended:
-    /// [`load`](Self::load) tells.
+    /// [`Error::Fenced`] if the claim is not current, [`Error::Overtaken`] if the journal does not
+    /// end where the caller expects. After any other error it is unknown whether the turn was
+    /// ended; [`load`](Self::load) shows it.
     pub async fn complete(
         &self,
         claim: &Claim,
@@ -27,11 +28,11 @@ impl Sessions {
         self.complete_spent(claim, completion, &Spent::default()).await
     }
 
-    /// Ends a turn as [`complete`](Self::complete) does, and writes what it cost.
+    /// Ends a turn like [`complete`](Self::complete), together with its cost.
     ///
     /// # Errors
     ///
-    /// As [`complete`](Self::complete).
+    /// As for [`complete`](Self::complete).
     pub async fn complete_spent(
         &self,
         claim: &Claim,
@@ -53,8 +54,8 @@ impl Sessions {
         if let Some(ended) = end(&mut tx, claim, (completion, spent), &rest, &usual).await? {
             return conclude(tx, claim, (completion, spent), &usual, ended).await;
         }
-        // It is not the usual end: something came meanwhile, or the session is held, has a
-        // workspace or is another's. What is written so far does not last.
+        // Not the usual case: a message arrived, or the session is paused, has a workspace or is
+        // lost. Undo the transaction and read the lease under its lock.
         tx.rollback().await?;
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
@@ -70,7 +71,7 @@ impl Sessions {
     }
 }
 
-/// Sends what the turn wants sent, and makes its end last.
+/// Stores the deliveries, summary, system events and cost of the turn, and commits.
 async fn conclude(
     mut tx: TenantTx,
     claim: &Claim,
@@ -89,12 +90,12 @@ async fn conclude(
     Ok(Completed { wake: next.queue || ended.promoted, again: next.again })
 }
 
-/// The parts of a statement that write what happened last, mark the turn's messages, record the
-/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`, and `$28`.
+/// Common table expressions that append the entries, finish the messages, record the run with its
+/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18`, and `$28`.
 ///
-/// The fence comes first, under the row's lock, and what is written takes its rows from it: who
-/// accepts a message holds the same row before it touches the inbox, and the other order would be a
-/// deadlock with a repetition that arrives as the turn ends.
+/// The fence comes first, under the row's lock, and all writes depend on its row. `ingest` locks
+/// this row before it touches the inbox; the other order would deadlock with a repeated message
+/// that arrives as the turn ends.
 macro_rules! finish {
     () => {
         "held as materialized (
@@ -141,11 +142,11 @@ macro_rules! finish {
     };
 }
 
-/// The parts of a statement that put a session to rest or in the queue again, and let the next of
-/// its tenant have its place.
+/// Common table expressions and the update that make a session idle or queue it again, and give its
+/// slot in flight to the tenant's next queued session.
 ///
-/// `next` takes what another transaction holds for taken: it is looked at again by whoever holds
-/// it, and by the sweep.
+/// `next` skips sessions that another transaction has locked: that transaction or the sweep
+/// promotes them.
 macro_rules! rest {
     (
         queue $queue:literal, turn $turn:literal, state $state:literal, wait $wait:literal,
@@ -222,19 +223,19 @@ macro_rules! rest {
     };
 }
 
-/// What the statement that ends a turn says.
+/// Result row of the statement that ends a turn.
 struct Ended {
-    /// Another of the tenant's sessions has its place now.
+    /// Another session of the tenant got the slot in flight.
     promoted: bool,
-    /// Where its replies go in the order of those that the session sent.
+    /// Position of the turn's first delivery among the session's deliveries.
     next_out: i64,
 }
 
-/// Ends a turn in one statement: the session's row and its tenant's counters are held until it
-/// commits, and the fewer round trips that takes, the fewer wait.
+/// Ends a turn in one statement. The session's row and its tenant's counters stay locked until the
+/// commit, so fewer round trips mean shorter waits for others.
 ///
-/// Nothing, if the session is not this claim's, or is not as `next` takes it to be: then undo the
-/// transaction.
+/// Returns `None` if the claim is not current, or if the session is not in the state that `next`
+/// assumes. The transaction must then be rolled back.
 async fn end(
     tx: &mut TenantTx,
     claim: &Claim,
@@ -293,7 +294,8 @@ async fn end(
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };
     if finished != rest.finished {
-        // Nobody but the holder of the claim finishes messages.
+        // Only the holder of the claim finishes messages, so the counts can differ only by a
+        // defect.
         return Err(Error::Conflict(format!(
             "a turn that ends {} messages found {finished} of them open",
             rest.finished
@@ -302,23 +304,21 @@ async fn end(
     Ok(Some(Ended { promoted, next_out }))
 }
 
-/// What a turn's end changes in the lease.
+/// Changes of the lease row at the end of a turn.
 pub(crate) struct Rest<'a> {
-    /// How many messages are finished by it.
+    /// Number of messages that the turn finished.
     pub finished: i64,
-    /// Their places, if they are not marked yet.
+    /// `seq` of those that are not marked as finished yet.
     pub finishes: &'a [i64],
-    /// Entries that were written.
     pub entries: i64,
-    /// Replies that were written.
     pub replies: i64,
-    /// What is waited for, if nothing that is here already wakes it.
+    /// Wait of the session, if no stored message wakes it.
     pub wait: &'a Wait,
 }
 
-/// Takes a session out of a runner's hands: to rest, or to the end of its tenant's queue.
+/// Ends a claim: the session becomes idle, or joins the end of its tenant's queue.
 ///
-/// The session's place in flight goes to the tenant's next queued session, or to itself.
+/// The slot in flight goes to the tenant's next queued session, or back to this one.
 pub(crate) async fn rest(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -354,24 +354,25 @@ pub(crate) async fn rest(
     Ok(Completed { wake: next.queue || promoted, again: next.again })
 }
 
-/// What a session is after a turn.
+/// State of a session after a turn.
 struct Next<'a> {
-    /// Whether something that is here already wakes it.
+    /// Whether a stored message wakes the session.
     again: bool,
-    /// Whether it asks for a place in the queue.
+    /// Whether the session should be queued.
     queue: bool,
     state: State,
     wait: Option<Json<&'a Wait>>,
     /// In milliseconds from now.
     deadline: Option<i64>,
-    /// What the session runs in, which others may then have.
+    /// Workspace to free for other sessions.
     workspace: Option<String>,
-    /// Read under the lease's lock, and not what is usual.
+    /// The values were read under the lease's lock, not assumed.
     is_known: bool,
 }
 
 impl<'a> Next<'a> {
-    /// What is usual: nothing is left to do, nobody holds the session, and it has no workspace.
+    /// Returns the usual state: nothing is left to do, and the session is not paused and has no
+    /// workspace.
     fn resting(rest: &Rest<'a>) -> Self {
         Self::after(rest, false)
     }
@@ -397,7 +398,7 @@ impl<'a> Next<'a> {
         let again =
             lease.open() > rest.finished && wants_more(tx, lease, rest.wait, rest.finishes).await?;
         Ok(Self {
-            // A session that is held waits for nobody's place; resuming asks again.
+            // A paused session is not queued; resuming queues it.
             queue: again && !lease.paused,
             workspace: lease.workspace.clone(),
             is_known: true,
@@ -406,7 +407,7 @@ impl<'a> Next<'a> {
     }
 }
 
-/// Whether a message that is open wakes a session that waits so, but for those at certain places.
+/// Whether an unfinished message wakes a session with this wait, except for the messages in `but`.
 pub(crate) async fn wants_more(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -425,7 +426,7 @@ pub(crate) async fn wants_more(
         .bind(but)
         .fetch_all(tx.conn())
         .await?;
-    // A turn that waits for a person's word is ended by what would have ended it as it ran.
+    // A wait for an approval is ended by an interrupting message, as a running turn would be.
     let ends = |body: &Body, interrupts: bool| {
         interrupts && wait.is_for_approval() && !body.silent && body.command().is_none()
     };

@@ -1,14 +1,13 @@
-//! Replies on their way to a channel.
+//! Delivery of replies to channels.
 //!
-//! A delivery is claimed for a moment, without a look at what it says; then it
-//! is committed as `sending`, the platform is called, and it is committed as
-//! `sent`.
+//! A bridge claims a delivery for a moment, without reading its content. Then it commits `sending`,
+//! calls the platform, and commits `sent`.
 //!
-//! | a bridge dies | the delivery |
+//! | a bridge crashes | the delivery |
 //! |---|---|
-//! | between claim and `sending` | was not sent: it is due again after [`HANDOVER`], and no try is counted |
+//! | between claim and `sending` | was not sent: it is due again after [`HANDOVER`], and no attempt is counted |
 //! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SENDING`] |
-//! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent by itself |
+//! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent automatically |
 
 use std::time::Duration;
 
@@ -21,11 +20,11 @@ use uuid::Uuid;
 
 use crate::{Delivery, Error, Sent, Sessions, sessions::tenant_of};
 
-/// How long a bridge may take over one send before another looks at it.
+/// How long a bridge may take for one send before another bridge may take over.
 pub const SENDING: Duration = Duration::from_secs(60);
 
-/// How long a bridge may take from claiming a part until it has committed that it is being sent.
-/// Later it may not begin: the part may be another's.
+/// Maximum time between claiming a part and committing `sending`. After it another bridge may have
+/// claimed the part.
 pub const HANDOVER: Duration = Duration::from_secs(5);
 
 type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
@@ -33,13 +32,13 @@ type Content =
     (Uuid, Uuid, Json<Target>, String, Option<Json<Act>>, bool, Option<String>, i32, Option<Uuid>);
 
 impl Sessions {
-    /// Takes up to `limit` parts of replies that are due on a kind of channel, and commits that
-    /// they are being sent. A part waits for those before it in its session.
+    /// Claims up to `limit` due parts of replies on a kind of channel, and commits that they are
+    /// being sent. A part waits for the earlier parts of its session.
     ///
     /// # Errors
     ///
-    /// If the database does not answer. Parts may then have been taken, and are due again after
-    /// [`HANDOVER`]; what was begun before that is returned, and no error.
+    /// After an error parts may have been claimed; they are due again after [`HANDOVER`]. If some
+    /// parts were already committed as `sending`, these are returned instead of the error.
     pub async fn claim_deliveries(
         &self,
         channel: &str,
@@ -101,7 +100,8 @@ impl Sessions {
             match self.begin(tenant_of(group[0].0), owner, group).await {
                 Ok(begun) => deliveries.extend(begun),
                 Err(error) if deliveries.is_empty() => return Err(error),
-                // Those that were begun must be sent, or it would look as if they had been.
+                // Parts that are committed as `sending` must be returned, or they would look as if
+                // they had been sent.
                 Err(error) => {
                     warn!(%error, "some replies that were claimed wait until they are due again");
                     break;
@@ -111,10 +111,10 @@ impl Sessions {
         Ok(deliveries)
     }
 
-    /// Commits that one tenant's claimed parts are being sent, and reads what they say.
+    /// Commits that one tenant's claimed parts are being sent, and reads their content.
     ///
-    /// Until then they are as they were: if this fails, nothing was sent and they are due again.
-    /// The try is counted here, so that `owner` and `attempt` name one beginning and no other.
+    /// Until then the rows are unchanged: if this fails, nothing was sent and the parts are due
+    /// again. The attempt is counted here, so that `owner` and `attempt` identify one send.
     async fn begin(
         &self,
         tenant: TenantId,
@@ -140,7 +140,7 @@ impl Sessions {
                 .bind(self.sending.as_secs_f64())
                 .fetch_optional(tx.conn())
                 .await?;
-            // The handover took too long, or its session was deleted.
+            // The handover took too long, or the session was deleted.
             let Some((session, run, target, text, act, split, trace, attempt, approval)) = row
             else {
                 continue;
@@ -166,12 +166,12 @@ impl Sessions {
         Ok(deliveries)
     }
 
-    /// Stores a reply cut to what the platform takes: the delivery becomes the first part, and
-    /// the others wait behind it. Doing it again changes nothing.
+    /// Stores a reply that was split to the platform's size limit: the delivery becomes the first
+    /// part, and the others wait behind it. Idempotent.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the delivery is another bridge's now.
+    /// [`Error::Fenced`] if another bridge has the delivery.
     pub async fn split(
         &self,
         delivery: &Delivery,
@@ -221,12 +221,8 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// What the platform calls the last message that went before this delivery from its session
-    /// to where it goes; `None` if none did.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the platform's id of the last message that was sent before this delivery, from the
+    /// same session to the same chat; `None` if there is none.
     pub async fn sent_before(&self, delivery: &Delivery) -> Result<Option<String>, Error> {
         const SQL: &str = "
             select platform_id from session.deliveries
@@ -249,12 +245,8 @@ impl Sessions {
         Ok(found)
     }
 
-    /// What the platform calls the message that a request for approval was sent with; `None` if none
-    /// was.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the platform's id of the message that requested an approval; `None` if none was
+    /// sent.
     pub async fn asked_with(
         &self,
         delivery: &Delivery,
@@ -276,14 +268,15 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Records how a try ended. Says whether more of the session can go out now.
+    /// Records the outcome of an attempt. Returns whether further deliveries of the session can be
+    /// sent now.
     ///
-    /// A `sent` that comes late may overwrite `unknown`; nothing else may be overwritten by a
-    /// bridge that has lost the delivery.
+    /// A late `sent` may overwrite `unknown`. A bridge that has lost the delivery can overwrite
+    /// nothing else.
     ///
     /// # Errors
     ///
-    /// If the database does not answer: record it again.
+    /// After an error the outcome must be recorded again.
     pub async fn settle(
         &self,
         delivery: &Delivery,

@@ -1,4 +1,4 @@
-//! How messages ended, asked for many at once by whoever waits for them.
+//! Outcomes of messages, for many messages at once.
 
 use std::time::Duration;
 
@@ -7,27 +7,21 @@ use uuid::Uuid;
 
 use crate::{Error, Outcome, Sessions};
 
-/// The end of a message.
+/// Outcome of a finished message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// Which of those that were asked for.
+    /// Index in the list that was asked for.
     pub place: usize,
-    /// How it ended.
     pub outcome: Outcome,
-    /// The turn that saw it.
+    /// Run that handled the message.
     pub run: Option<RunId>,
-    /// How long that took; where nothing is known of it, how long the message waited.
+    /// Duration of the run, or, if the run is not recorded, the time from acceptance to finish.
     pub took: Duration,
 }
 
 impl Sessions {
-    /// Which of these messages have ended, named by their tenants, sessions and places there.
-    ///
-    /// It sees how they ended, and nothing of what was said.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns those of the messages that are finished. A message is named by its tenant, session
+    /// and `seq`. The content is not read.
     pub async fn ends(&self, of: &[(TenantId, SessionId, i64)]) -> Result<Vec<End>, Error> {
         const SQL: &str = "
             select k.place, i.outcome, i.run_id,

@@ -1,4 +1,4 @@
-//! Why a verb of the protocol was refused.
+//! Errors of the session protocol.
 
 use std::time::Duration;
 
@@ -7,67 +7,65 @@ use holdfast_types::{Fault, Kind};
 /// Every way in which the protocol says no.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The same source and key came with another request.
+    /// The same source and key were used for another request.
     #[error("idempotency key `{0}` was already used for another request: use a new key")]
     RequestReused(String),
 
-    /// The session has as many messages waiting as it may.
+    /// The session's inbox is full.
     #[error("{waiting} messages wait in this session already, and {limit} is the most: try again in {} s", retry_after.as_secs())]
     SessionFull {
-        /// Messages that wait.
+        /// Unfinished messages in the session.
         waiting: i64,
-        /// Messages that may.
+        /// Maximum number of unfinished messages.
         limit: i64,
-        /// When to try again.
+        /// Delay before the next try.
         retry_after: Duration,
     },
 
-    /// The idempotency key has no bytes, or too many.
+    /// The idempotency key is empty or too long; the value is its length in bytes.
     #[error("an idempotency key is 1 to 256 bytes long, and this one has {0}")]
     IdemKey(usize),
 
-    /// The session is another runner's now.
+    /// The claim is not current: another runner has the session.
     #[error("the session was lost to another runner: epoch {held} is not the current one")]
     Fenced {
-        /// The fence that the caller held.
+        /// Epoch of the caller's claim.
         held: i64,
     },
 
-    /// The journal does not end where the writer takes it to end: an earlier write of this claim,
-    /// whose answer was lost, was made after all. [`load`](crate::Sessions::load) shows it.
+    /// The journal does not end where the writer expects. An earlier write of this claim, whose
+    /// response was lost, was made after all; [`load`](crate::Sessions::load) shows it.
     #[error("the journal moved since it was read: read the session again")]
     Overtaken,
 
-    /// There is no such thing in this tenant.
+    /// The tenant has no such item.
     #[error("there is no {what} `{name}`")]
     NotFound {
-        /// What was looked for.
         what: &'static str,
-        /// By which name.
+        /// Name by which the caller asked for it.
         name: String,
     },
 
-    /// It cannot be done to a thing in its state.
+    /// The item's state does not allow the operation.
     #[error("{0}")]
     Conflict(String),
 
-    /// What is stored is not what this version can read.
+    /// Stored JSON that this version cannot read.
     #[error("stored {what} cannot be read")]
     Corrupt {
-        /// What.
+        /// Kind of the stored value.
         what: &'static str,
-        /// How so.
         #[source]
         source: serde_json::Error,
     },
 
-    /// The database failed in a way that says nothing about the request.
+    /// The database failed for a reason unrelated to the request.
     #[error("the session store failed")]
     Store(#[from] sqlx::Error),
 }
 
 impl Error {
-    /// Whether the session is lost: stop, and write nothing more.
+    /// Whether the session is lost: the caller must stop and write nothing more.
     #[must_use]
     pub const fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. })

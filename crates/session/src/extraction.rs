@@ -1,9 +1,10 @@
-//! Which conversations are to be looked through for what is worth remembering, and how far each was.
+//! Memory extraction: which conversations have new entries to read for memories, and how far each
+//! was read.
 //!
-//! A conversation is due once it has rested for a while and its journal has grown since it was looked
-//! through. Whoever looks claims a stretch of the journal, and the same stretch is claimed again if
-//! they are lost: what comes of it is known by its place. A conversation that was looked through
-//! to its end is not due, so that a tenant who says nothing costs nothing.
+//! A conversation is due once it has been idle for a while and its journal has grown since the last
+//! extraction. An extractor claims a range of the journal. After a crash the same range is claimed
+//! again, so its results can be identified by the range. A conversation that was read to its end is
+//! not due, so an idle tenant costs nothing.
 
 use std::time::Duration;
 
@@ -14,40 +15,37 @@ use uuid::Uuid;
 
 use crate::{Error, Sessions};
 
-/// How often a stretch is tried before it is passed over.
+/// Number of tries after which a range is skipped.
 pub const MOST_TRIES: i32 = 5;
 
-/// The most entries of one stretch.
+/// Maximum number of entries in one range.
 const MOST: i64 = 400;
 
-/// A stretch of a journal that is to be looked through.
+/// A range of a journal to extract from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
-    /// The last entry before it.
+    /// `seq` of the last entry before the range.
     pub after: i64,
-    /// Its last entry.
+    /// `seq` of the last entry in the range.
     pub upto: i64,
-    /// How often it was tried before.
     pub tries: i32,
-    /// The session's key.
     pub key: String,
-    /// Its agent.
     pub agent: AgentId,
-    /// The run of its last entry: what is used for it is charged to this one.
+    /// Run of the last entry; the extraction's usage is charged to it.
     pub run: RunId,
-    /// When its last entry was written.
+    /// Time at which the last entry was written.
     pub at: Timestamp,
-    /// What is in it, oldest first.
+    /// Entries of the range, oldest first.
     pub entries: Vec<Entry>,
-    /// Of each entry its place, its run, and when it was written.
+    /// One mark for each entry.
     pub marks: Vec<Mark>,
 }
 
-/// Where an entry stands, whose run it is of, and when it was written.
+/// `seq`, run and time of an entry.
 pub type Mark = (i64, RunId, Timestamp);
 
 impl Stretch {
-    /// Leaves out what was written up to then, if that was erased.
+    /// Removes the entries that were written up to `until`, because the user erased them.
     pub fn forget(&mut self, until: Option<Timestamp>) {
         let Some(until) = until else { return };
         let gone = self.marks.iter().take_while(|(.., at)| *at <= until).count();
@@ -55,7 +53,7 @@ impl Stretch {
         self.marks.drain(..gone);
     }
 
-    /// It ends with the last entry that it has.
+    /// Updates the run and the time to those of the last remaining entry.
     fn ends(&mut self) {
         if let Some((_, run, at)) = self.marks.last() {
             (self.run, self.at) = (*run, *at);
@@ -64,13 +62,9 @@ impl Stretch {
 }
 
 impl Sessions {
-    /// Conversations of whose messages one was finished after `since`, that have rested for
-    /// `rest` since, and whose journal was not looked through to its end; and those that somebody
-    /// began with and was lost.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns conversations that are due: a message was finished after `since`, the session has
+    /// been idle for `rest`, and the journal was not read to its end. Also returns conversations
+    /// whose extraction was claimed and not finished.
     pub async fn to_extract(
         &self,
         since: Timestamp,
@@ -112,12 +106,8 @@ impl Sessions {
         Ok(rows.into_iter().map(|(tenant, session)| (tenant.into(), session.into())).collect())
     }
 
-    /// Takes the next stretch of a journal, for so long. `None` if there is none, or somebody else
-    /// is at it.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Claims the next range of a journal, for the duration of `lease`. Returns `None` if there is
+    /// none, or if another process has claimed it.
     pub async fn claim_extraction(
         &self,
         tenant: TenantId,
@@ -174,7 +164,7 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
-        // Entries that are past their retention are gone.
+        // Entries past their retention are missing, so the range may contain fewer.
         let mut stretch = Stretch {
             after,
             upto,
@@ -194,12 +184,8 @@ impl Sessions {
         Ok(Some(stretch))
     }
 
-    /// Ends a stretch sooner, after this many of its entries: what is beyond is the next one.
-    /// Whether that was done; not if somebody else has it by now.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Shortens a claimed range to its first `entries` entries; the rest becomes the next range.
+    /// Returns whether the claim was still current.
     pub async fn cut_extraction(
         &self,
         tenant: TenantId,
@@ -229,12 +215,12 @@ impl Sessions {
         Ok(cut.rows_affected() == 1)
     }
 
-    /// Gives a stretch back that was not looked through: it is taken again after `pause`, by whoever
-    /// comes. It was no try if it is not `charged`.
+    /// Returns a claimed range unread; it can be claimed again after `pause`. Without `charged` the
+    /// claim does not count as a try.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; then it is taken again when the claim ends.
+    /// After an error the range can be claimed again when the lease expires.
     pub async fn extract_later(
         &self,
         tenant: TenantId,
@@ -260,11 +246,11 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Says that a stretch was looked through; whether there is more to look through.
+    /// Records that a range was read. Returns whether the journal has more entries.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; then it is looked through again.
+    /// After an error the range is read again.
     pub async fn extracted(
         &self,
         tenant: TenantId,

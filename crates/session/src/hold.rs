@@ -1,8 +1,8 @@
-//! Pausing, resuming and cancelling, and what happens to the sessions below.
+//! Pausing, resuming and cancelling sessions, and the cascade to child sessions.
 //!
-//! A cascade goes parent first, one transaction a session, and may be repeated:
-//! what was paused by hand stays so, and only what was paused for its parent
-//! goes on with it (spec STM-019).
+//! A cascade handles the parent first, uses one transaction per session, and is idempotent. A
+//! session that was paused by a user stays paused; only a session that was paused for its parent
+//! resumes with it (spec STM-019).
 
 use holdfast_types::{SessionId, State, TenantId};
 use uuid::Uuid;
@@ -14,31 +14,31 @@ use crate::{
     sweep::{KeepWait, make_ready},
 };
 
-/// How many sessions a pause reached, and those of them that run.
+/// Sessions that a pause reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Sessions that are held now and were not before.
+    /// Number of sessions that are paused now and were not before.
     pub sessions: u32,
-    /// Those that a runner has: it stops at its next step, sooner if it is told.
+    /// Those of them that a runner has. They stop at their next step boundary, sooner if the runner
+    /// is told.
     pub running: Vec<(SessionId, Running)>,
 }
 
-/// How many sessions go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resumed {
-    /// Sessions that were held and are not any more.
+    /// Number of sessions that were paused and are not any more.
     pub sessions: u32,
-    /// Somebody should claim.
+    /// A wake-up should be sent.
     pub wake: bool,
 }
 
 impl Sessions {
-    /// Holds a session and those below it.
+    /// Pauses a session and its descendants.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer; a repetition then goes on
-    /// where this stopped.
+    /// [`Error::NotFound`] if there is no such session. After any other error a repetition
+    /// continues where this call stopped.
     pub async fn pause(&self, tenant: TenantId, session: SessionId) -> Result<Held, Error> {
         let mut held = Held::default();
         self.pause_one(tenant, session, "user", &mut held).await?;
@@ -52,18 +52,18 @@ impl Sessions {
         Ok(held)
     }
 
-    /// Lets a session go on, and those below it that were held with it.
+    /// Resumes a session, and the descendants that were paused with it.
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// As for [`pause`](Self::pause).
     pub async fn resume(&self, tenant: TenantId, session: SessionId) -> Result<Resumed, Error> {
         let mut resumed = Resumed::default();
         self.resume_one(tenant, session, None, &mut resumed).await?;
         let mut parents = vec![session];
         while let Some(parent) = parents.pop() {
             for child in self.children(tenant, parent).await? {
-                // One that was held by hand keeps those below it.
+                // A child that a user paused keeps its descendants paused.
                 if self.resume_one(tenant, child, Some("parent"), &mut resumed).await? {
                     parents.push(child);
                 }
@@ -72,11 +72,12 @@ impl Sessions {
         Ok(resumed)
     }
 
-    /// Asks for the end of what runs in a session. What waits behind it is not touched.
+    /// Requests the end of the turn that runs in a session. Returns the runner that has it, `None`
+    /// if no turn runs. Queued messages are not affected.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn cancel(
         &self,
         tenant: TenantId,
@@ -88,19 +89,20 @@ impl Sessions {
             tx.rollback().await?;
             return Ok(None);
         };
-        // A turn marks what it has seen with its first write; until then it is the oldest.
+        // A turn marks the messages it has seen with its first write. Until then its message is the
+        // oldest one.
         let first = oldest(&mut tx, session).await?;
         end_seen(&mut tx, session, first).await?;
         tx.commit().await?;
         Ok(Some(running))
     }
 
-    /// Asks for the end of a turn that waits for a person's word. `None` if none does; else whether
-    /// somebody should claim.
+    /// Requests the end of a turn that waits for an approval. Returns `None` if no turn waits, else
+    /// whether a wake-up should be sent.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn cancel_wait(
         &self,
         tenant: TenantId,
@@ -138,7 +140,7 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(tenant).await?;
         let Some(lease) = lock(&mut tx, session).await? else {
-            // A session that was deleted since is no longer below anybody.
+            // A child that was deleted meanwhile needs no pause.
             return if reason == "user" { Err(no_session(session)) } else { Ok(()) };
         };
         if lease.paused {
@@ -158,7 +160,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Says whether the cascade goes on below this session.
+    /// Resumes one session; with `only`, only if it was paused for this reason. Returns whether the
+    /// cascade continues with its children.
     async fn resume_one(
         &self,
         tenant: TenantId,
@@ -183,7 +186,7 @@ impl Sessions {
             .await?
             .rows_affected();
         if changed == 0 {
-            // Already going on: a repeated cascade still looks below.
+            // Not paused: a repeated cascade still visits the children.
             tx.rollback().await?;
             return Ok(!lease.paused);
         }
@@ -215,7 +218,7 @@ impl Sessions {
     }
 }
 
-/// Asks for the end of what a turn has seen, and of `first` if none has seen that yet.
+/// Marks the messages that a turn has seen as cancelled, and unseen ones up to `first`.
 pub(crate) async fn end_seen(
     tx: &mut holdfast_pg::TenantTx,
     session: SessionId,

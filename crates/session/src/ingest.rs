@@ -1,8 +1,8 @@
-//! Accepting messages.
+//! Acceptance of messages.
 //!
-//! What has been accepted is never lost and is stored once: the insert and the
-//! session's readiness are one transaction, and (source, key) is unique in the
-//! tenant. A repetition finds the first acceptance and changes nothing.
+//! An accepted message is never lost and is stored once: the insert and the session's readiness are
+//! one transaction, and (source, idempotency key) is unique in the tenant. A repetition returns the
+//! first acceptance and changes nothing.
 
 use std::time::Duration;
 
@@ -17,16 +17,17 @@ use crate::{
     sessions::{Lease, LeaseRow, TURN},
 };
 
-/// Messages that may wait in one session, unless the tenant's row says otherwise.
+/// Default for the maximum number of unfinished messages in a session; a tenant's row may override
+/// it.
 const DEPTH: i64 = 200;
 
-/// How many messages may gather that wake nobody, before a turn takes them into the journal.
+/// Number of unfinished messages at which an idle session runs although none of them wakes it.
 ///
-/// A group that never mentions its agent would fill its inbox otherwise, and then refuse the
-/// message that does.
+/// The turn moves the silent messages to the journal. Otherwise a group that never mentions its
+/// agent would fill the inbox, and then the message that mentions the agent would be refused.
 const CROWD: i64 = 50;
 
-/// When a sender whose session is full should try again.
+/// Delay before a sender should retry when the session is full.
 const FULL_RETRY: Duration = Duration::from_secs(5);
 
 impl Sessions {
@@ -34,16 +35,16 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::RequestReused`] if its key was used for another one, [`Error::SessionFull`] if too
-    /// many wait. Any other error means that nobody knows whether it was accepted: send it again.
+    /// [`Error::RequestReused`] if the key was used for another request, [`Error::SessionFull`] if
+    /// the inbox is full. After any other error the outcome is unknown: send the message again.
     pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Accepted, Error> {
         let mut accepted = self.ingest_group(tenant, std::slice::from_ref(&message)).await?;
         accepted.pop().ok_or(Error::IdemKey(0))
     }
 
-    /// Accepts many, those of one session in one transaction and in their order.
+    /// Accepts many messages; neighbours of one session share a transaction.
     ///
-    /// The result has one answer for each message, in their order.
+    /// Returns one result per message, in the same order.
     pub async fn ingest_batch(
         &self,
         tenant: TenantId,
@@ -53,7 +54,7 @@ impl Sessions {
         for group in messages.chunk_by(|a, b| a.key == b.key) {
             match self.ingest_group(tenant, group).await {
                 Ok(accepted) => answers.extend(accepted.into_iter().map(Ok)),
-                // One that is refused must not take its neighbours with it.
+                // One refused message must not reject the others of its session.
                 Err(_) if group.len() > 1 => {
                     for message in group {
                         answers.push(self.ingest(tenant, message.clone()).await);
@@ -83,7 +84,7 @@ impl Sessions {
         let room = depth - lease.open();
         let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
         if wanted > room {
-            // A repetition is answered even when there is no room for anything new.
+            // A repetition is answered even if the inbox is full.
             let known = repeated(&mut tx, messages, &hashes).await;
             tx.rollback().await?;
             return match known? {
@@ -99,8 +100,7 @@ impl Sessions {
         let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
         let Stored { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
         if count < wanted {
-            // Some were there already. Nothing of this transaction lasts; what is new comes
-            // again by itself.
+            // Some messages were stored before. Undo everything, then accept each message alone.
             tx.rollback().await?;
             return self.ingest_rest(tenant, messages, &hashes).await;
         }
@@ -121,7 +121,7 @@ impl Sessions {
             .collect())
     }
 
-    /// Answers for messages of which some are known: those with what is known, the rest anew.
+    /// Accepts messages of which some are duplicates, one transaction for each.
     async fn ingest_rest(
         &self,
         tenant: TenantId,
@@ -143,10 +143,11 @@ impl Sessions {
     }
 }
 
-/// What tells two requests with one key apart: what their sender decides.
+/// Returns the hash that distinguishes two requests with one idempotency key. It covers only what
+/// the sender decides.
 ///
-/// What the tenant's own settings add (where a channel's message is routed, which tools it may
-/// use) may differ from one time to the next, and it is the same message all the same.
+/// Values that come from the tenant's settings (the session a channel message is routed to, the
+/// tools it may use) can differ between two tries of the same message.
 pub(crate) fn hash(message: &NewMessage) -> Vec<u8> {
     let body = &message.body;
     let sender = body.sender.as_ref().map(|sender| sender.id.as_str());
@@ -160,10 +161,11 @@ pub(crate) fn hash(message: &NewMessage) -> Vec<u8> {
     Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()).to_vec()
 }
 
-/// Finds the session and locks its row, or makes it; also says how many messages may wait in it.
+/// Locks the session's lease row, or creates the session. Also returns the maximum number of
+/// unfinished messages.
 async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease, i64), Error> {
     // Not `session_id = coalesce(…)`: row-level security keeps that from the index, and every
-    // message would read all of its tenant's sessions.
+    // message would read all sessions of its tenant.
     const LOCK: &str = "
         with named as materialized (
             select session_id from session.sessions where tenant_id = $1 and key = $2
@@ -211,7 +213,7 @@ async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease,
         if made == 1 {
             return Ok((Lease::fresh(session), DEPTH));
         }
-        // Another made it at the same moment; the next look finds and locks it.
+        // Another transaction created the session; the next iteration locks it.
     }
 }
 
@@ -224,7 +226,7 @@ pub(crate) fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i
 }
 
 impl Lease {
-    /// The row of a session that was made a moment ago.
+    /// Returns the lease row of a session that was just created.
     pub(crate) fn fresh(session: SessionId) -> Self {
         Self {
             session,
@@ -243,15 +245,15 @@ impl Lease {
     }
 }
 
-/// What storing came to.
+/// Result of storing messages.
 struct Stored {
-    /// How many messages are new; if fewer than all, the transaction must be undone.
+    /// Number of new messages; if fewer than all, the transaction must be rolled back.
     count: i64,
-    /// After how long somebody should claim.
+    /// Delay after which a wake-up should be sent; `None` if none is needed.
     wake: Option<Duration>,
 }
 
-/// The first part of the statements below: the messages that are new.
+/// First part of the statements below: inserts the messages that are new.
 macro_rules! stored {
     ($rest:literal) => {
         concat!(
@@ -273,8 +275,8 @@ macro_rules! stored {
     };
 }
 
-/// Stores the messages and takes them into account, and makes the session ready if one of them
-/// wakes it. One statement: a session's row and its tenant's counters are held until it commits.
+/// Stores the messages, and makes the session ready if one of them wakes it. One statement, because
+/// the session's row and its tenant's counters stay locked until the commit.
 async fn store(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -340,13 +342,13 @@ async fn store(
     Ok(Stored { count, wake: somebody.then_some(debounce) })
 }
 
-/// What messages mean for their session.
+/// Effect of messages on their session.
 pub(crate) struct Effect {
-    /// It is to be run.
+    /// The session becomes ready.
     pub wake: bool,
-    /// It waits for more; its pause begins anew.
+    /// The session is ready and collecting: the debounce pause starts again.
     pub gather: bool,
-    /// For how long it waits.
+    /// Length of the debounce pause.
     pub debounce: Duration,
 }
 
@@ -370,7 +372,7 @@ impl Effect {
         let resting = !matches!(lease.state, State::Ready | State::Running);
         Self {
             wake: (waker.is_some() || crowded) && resting && !lease.paused,
-            // Gathering starts its pause anew with each message; that is what a pause is.
+            // Each further message restarts the pause, by the definition of debounce.
             gather: waker.is_some() && lease.state == State::Ready && !debounce.is_zero(),
             debounce,
         }
@@ -384,7 +386,7 @@ pub(crate) fn running(lease: &Lease) -> Option<Running> {
     }
 }
 
-/// The first acceptances, if every message is a repetition; `None` if one is new.
+/// Returns the first acceptances if every message is a duplicate; `None` if one is new.
 async fn repeated(
     tx: &mut TenantTx,
     messages: &[NewMessage],

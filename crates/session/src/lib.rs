@@ -1,14 +1,17 @@
-//! The session protocol: what is accepted is held fast until it is answered.
+//! Session protocol: keeps every accepted message until it is answered, cancelled, failed or given
+//! up as a dead letter.
 //!
-//! Each verb is one transaction, and each is idempotent or fenced. The row of
-//! `session_lease` is the session's lock: whoever changes a session locks it
-//! first, then its shard of the tenant's `tenant_flight`, and never another
-//! session's row except by `skip locked`. Only the database's clock is asked.
+//! Each verb is one transaction, and each is idempotent or fenced. `sweep`, `prune`, delivery
+//! claims, and cascades of `pause` and `resume` are sequences of such transactions. The row of
+//! `session_lease` is the session's lock: a transaction that changes a session locks this row
+//! first, then its shard of the tenant's `tenant_flight`, and budgets last. Rows of other sessions
+//! are locked only with `skip locked`; the exception is `renew`, which locks a runner's own
+//! sessions in the order of their ids. Leases and deadlines use the database's clock only.
 //!
 //! | verb | who calls it | file |
 //! |---|---|---|
 //! | ingest | gateway | `ingest.rs` |
-//! | ingest many, ends, end overdue | scheduler | `batch.rs`, `ends.rs`, `overdue.rs` |
+//! | ingest many, message outcomes, end overdue | scheduler | `batch.rs`, `ends.rs`, `overdue.rs` |
 //! | claim, renew, release | agent-runner | `claim.rs` |
 //! | load, append, complete | agent-runner | `load.rs`, `append.rs`, `complete.rs` |
 //! | sweep, prune | agent-runner | `sweep.rs`, `prune.rs` |
@@ -16,16 +19,16 @@
 //! | deliveries | channel-bridge | `deliver.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
-//! | what is to be remembered | agent-runner | `extraction.rs` |
+//! | memory extraction | agent-runner | `extraction.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
-//! | dead letters, shares, deletion | gateway | `care.rs` |
+//! | dead letters, tenant shares, deletion | gateway | `care.rs` |
 //!
 //! ## What can go wrong
 //!
-//! A runner that was paused for longer than its lease wakes up believing. Its
-//! next write finds another epoch under the row lock and is [`Error::Fenced`].
-//! That, and not the lease's time, is what keeps a session to one runner.
+//! A runner that was suspended for longer than its lease resumes as if it still owned the session.
+//! Its next write finds another epoch under the row lock and fails with [`Error::Fenced`]. This
+//! fence, not the lease's expiry, ensures that only one runner writes to a session.
 
 mod append;
 mod approvals;

@@ -1,4 +1,4 @@
-//! Reading what a runner needs to go on with a session.
+//! Loading a claimed session.
 
 use holdfast_types::{Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait};
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ type SessionRow = (
     Json<Vec<SystemEvent>>,
 );
 
-/// A message as the query writes it down.
+/// A message as the query encodes it.
 #[derive(Deserialize)]
 struct InboxRow {
     seq: i64,
@@ -40,20 +40,20 @@ struct InboxRow {
 }
 
 impl Sessions {
-    /// Reads a claimed session: its unfinished messages and the newest `history` entries.
+    /// Loads a claimed session: its unfinished messages and the newest `history` entries.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<Loaded, Error> {
         let kept = self.tails.get(claim.tenant, claim.session, history);
         let known = kept.last().map_or(0, |(seq, ..)| seq + 1);
         let mut loaded = self.read(claim, history, known).await?;
         if loaded.next_entry < known {
-            // The journal is shorter than what is kept of it.
+            // The journal is shorter than the cached part of it.
             loaded = self.read(claim, history, 0).await?;
         } else if loaded.entries.first().is_none_or(|(seq, ..)| *seq == known) {
-            // No gap between what is kept and what came since.
+            // The new entries continue the cached ones without a gap.
             let came = std::mem::replace(&mut loaded.entries, kept);
             loaded.entries.extend(came);
             let most = usize::try_from(history).unwrap_or(0);
@@ -66,10 +66,10 @@ impl Sessions {
         Ok(loaded)
     }
 
-    /// Reads a claimed session, and of its journal what stands at `known` or later.
+    /// Loads a claimed session, with the journal entries from `known` on.
     async fn read(&self, claim: &Claim, history: i64, known: i64) -> Result<Loaded, Error> {
-        // One statement, and so one round trip and one snapshot: what comes in after it is seen
-        // as input beyond `next_in` and looked at again.
+        // One statement, for one round trip and one snapshot. A message that arrives later is
+        // detected, because it moves `next_in`.
         const SQL: &str = "
             select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
                    l.next_in, l.next_entry, l.wait, s.settings,
@@ -142,7 +142,7 @@ impl Sessions {
 
 fn waiting(row: InboxRow) -> Waiting {
     let InboxRow { seq, message, body, seen, mode, source, target, trace, accepted } = row;
-    // The database has no moment that this cannot name.
+    // Postgres timestamps are within jiff's range.
     let accepted_at = Timestamp::from_microsecond(accepted).unwrap_or_default();
     let message = message.into();
     Waiting { seq, message, body, seen, mode, source, target, trace, accepted_at }

@@ -1,4 +1,4 @@
-//! What goes into the protocol's verbs and what comes out.
+//! Parameters and results of the protocol's verbs.
 
 use std::time::Duration;
 
@@ -11,296 +11,260 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-/// A message to accept.
 #[derive(Debug, Clone)]
 pub struct NewMessage {
-    /// The session it belongs to; made if it is not there.
+    /// Key of the session; the session is created if it does not exist.
     pub key: SessionKey,
-    /// The agent that a new session gets.
+    /// Agent of the session, if the session is created.
     pub agent: AgentId,
-    /// The label that a new session gets; see [`EPHEMERAL`](crate::EPHEMERAL).
+    /// Label of the session, if the session is created; see [`EPHEMERAL`](crate::EPHEMERAL).
     pub label: Option<&'static str>,
-    /// Where it came in.
     pub source: Source,
-    /// What makes it the same message when it comes again, 1 to 256 bytes.
+    /// Idempotency key of the sender, 1 to 256 bytes.
     pub idem_key: String,
-    /// What was said.
     pub body: Body,
-    /// Where the answer goes; `None` to whoever asks for it.
+    /// Where the reply is sent; `None` if only the caller asks for it.
     pub target: Option<Target>,
-    /// How it is taken while the session is busy.
+    /// Treatment of the message while a turn runs.
     pub mode: QueueMode,
-    /// How long [`QueueMode::Collect`] waits for more.
+    /// How long [`QueueMode::Collect`] waits for further messages.
     pub debounce: Duration,
-    /// The trace it came in on, as a W3C traceparent.
+    /// W3C traceparent of the request.
     pub trace: Option<String>,
 }
 
-/// That a message was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// The message.
     pub message: MessageId,
-    /// Its session.
     pub session: SessionId,
-    /// Its place in the session's inbox.
+    /// Position in the session's inbox.
     pub seq: i64,
-    /// It had been accepted before; nothing changed.
+    /// The same message was accepted before; nothing changed.
     pub duplicate: bool,
-    /// Somebody should be told to claim, after so long. `None` if nobody needs to.
+    /// Delay after which a wake-up should be sent; `None` if none is needed.
     pub wake: Option<Duration>,
-    /// A runner has the session now and should look at its inbox (`Interrupt`: at once).
+    /// The runner that has the session and should read the inbox (`Interrupt`: at once).
     pub running: Option<Running>,
 }
 
-/// Who runs a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Running {
-    /// The runner.
     pub owner: holdfast_types::RunnerId,
-    /// The fence it holds.
     pub epoch: i64,
 }
 
-/// A session that a runner has taken.
+/// A session that a runner has claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Which.
     pub session: SessionId,
-    /// The fence: every write carries it.
+    /// Epoch of the claim; every write carries it.
     pub epoch: i64,
-    /// Claims since the journal last grew, this one included.
+    /// Claims since the journal last made progress, including this one.
     pub attempts: i32,
 }
 
-/// A message in the inbox that is not finished.
+/// An unfinished message of the inbox.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// Its place.
     pub seq: i64,
-    /// Its id.
     pub message: MessageId,
-    /// What was said.
     pub body: Body,
-    /// A turn has seen it already.
+    /// A turn has seen the message already.
     pub seen: bool,
-    /// How it is taken.
+    /// Treatment of the message while a turn runs.
     pub mode: QueueMode,
-    /// Where it came in, as stored: an account's id, a key's, or a word of the mesh's own.
+    /// Stored form of [`Source`]: an account id, an API key id, or an internal kind.
     pub source: String,
-    /// Where its answer goes.
     pub target: Option<Target>,
-    /// The trace it came in on.
+    /// W3C traceparent of the request.
     pub trace: Option<String>,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
 }
 
-/// Everything a runner needs to know of a session to walk its journal.
+/// State of a session that a runner needs to continue its turn.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Its key.
     pub key: String,
-    /// Its agent.
     pub agent: AgentId,
-    /// Unfinished messages, in order.
+    /// Unfinished messages, ordered by `seq`.
     pub waiting: Vec<Waiting>,
-    /// The journal's newest entries, in order, with the run each belongs to.
+    /// Newest entries of the journal, oldest first, each with its `seq` and run.
     pub entries: Vec<(i64, RunId, Entry)>,
-    /// The inbox's next place: a larger one later means that something came.
+    /// Next `seq` of the inbox; a larger value later means that a message arrived.
     pub next_in: i64,
-    /// The journal's next place.
+    /// Next `seq` of the journal.
     pub next_entry: i64,
-    /// It was held, and should stop at the next step.
+    /// The session is paused: stop at the next step boundary.
     pub paused: bool,
-    /// Its user wants nothing up to this place any more.
+    /// Messages up to this `seq` are cancelled.
     pub cancel_upto: i64,
-    /// Where it was last spoken to.
+    /// Target of the latest message that came by a channel.
     pub last_target: Option<Target>,
-    /// What was set for it.
     pub settings: SessionSettings,
-    /// What it waits for since its deadline passed or it was woken; `Anything` is usual.
+    /// The wait that ended by its deadline; [`Wait::Anything`] if there was none.
     pub wait: Wait,
-    /// What its next turn is told of.
+    /// System events that the next turn is told of.
     pub events: Vec<SystemEvent>,
 }
 
-/// What one step writes.
+/// The writes of one step.
 #[derive(Debug, Clone, Default)]
 pub struct Append {
-    /// The turn.
+    /// Run of the turn; without it the other fields are ignored, and only the signals are read.
     pub run: Option<RunId>,
-    /// Where the journal ends as the writer knows it: if it does not, nothing is written. `None` is
-    /// wherever it ends.
+    /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
+    /// [`Error::Overtaken`](crate::Error::Overtaken) is returned. `None` skips the check.
     pub at: Option<i64>,
-    /// What happened.
     pub entries: Vec<Entry>,
-    /// Places in the inbox that the turn has now seen.
+    /// `seq` of the inbox messages that the turn has seen with this step.
     pub seen: Vec<i64>,
     /// Replies to send to a channel now.
     pub deliveries: Vec<NewDelivery>,
 }
 
-/// What the session's lease said when a step was written.
+/// Signals for the running turn, read when a step was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Stop at this step boundary: the session was held.
+    /// The session is paused: stop at this step boundary.
     pub pause: bool,
-    /// Its user wants nothing up to this place any more.
+    /// Messages up to this `seq` are cancelled.
     pub cancel_upto: i64,
-    /// The inbox's next place: larger than what was loaded means that something came.
+    /// Next `seq` of the inbox; larger than the loaded value means that a message arrived.
     pub next_in: i64,
-    /// The journal's next place.
+    /// Next `seq` of the journal.
     pub next_entry: i64,
 }
 
-/// How a message, and the turn that saw it, ended.
+/// Outcome of a message and of the turn that handled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered.
     Completed,
-    /// A newer message ended it.
+    /// A newer message interrupted the turn.
     Interrupted,
-    /// Its user ended it.
+    /// The user cancelled the turn.
     Cancelled,
-    /// It could not be answered, and trying again would not help.
+    /// The message could not be answered, and a retry would not help.
     Failed,
-    /// It was given up after too many attempts.
+    /// The message became a dead letter after too many attempts.
     Dead,
 }
 
 /// A reply to send to a channel.
 #[derive(Debug, Clone)]
 pub struct NewDelivery {
-    /// Where to.
     pub target: Target,
-    /// The text, whole; the bridge cuts it to what the platform takes.
+    /// The whole text; the bridge splits it to the platform's size limit.
     pub text: String,
-    /// What is to be done, if it is more than to say that; its text is then never cut.
+    /// An action other than sending text. The text is then never split.
     pub act: Option<Act>,
-    /// Its id, which is also its idempotency key; a call that is repeated brings the same.
+    /// Id and idempotency key of the delivery. A repeated tool call passes the same id.
     pub id: DeliveryId,
 }
 
-/// The end of a turn.
 #[derive(Debug, Clone)]
 pub struct Completion {
-    /// The turn.
     pub run: RunId,
-    /// Where the journal ends as the writer knows it: if it does not, nothing is written. `None` is
-    /// wherever it ends.
+    /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
+    /// [`Error::Overtaken`](crate::Error::Overtaken) is returned. `None` skips the check.
     pub at: Option<i64>,
-    /// What happened last.
     pub entries: Vec<Entry>,
-    /// The messages that it finishes, and which of them it had not marked as seen.
+    /// `seq` of the messages that the turn finishes, whether or not they were marked as seen.
     pub done: Vec<i64>,
-    /// How.
+    /// Outcome for these messages and the run.
     pub outcome: Outcome,
-    /// Why, where it is not obvious; for people.
+    /// Explanation for people, where the outcome alone is not enough.
     pub reason: Option<String>,
-    /// Where among `entries` the answer is.
+    /// Index of the reply in `entries`.
     pub reply: Option<usize>,
-    /// Replies to send.
     pub deliveries: Vec<NewDelivery>,
-    /// What the turn cost in all.
+    /// Token usage of the whole turn.
     pub usage: Usage,
-    /// The model that answered last.
+    /// Model of the last reply.
     pub model: String,
-    /// Model calls and tool rounds in all.
+    /// Number of model calls and tool rounds in the whole turn.
     pub steps: i32,
-    /// When the turn began.
     pub started_at: Timestamp,
-    /// What the session waits for now.
+    /// Wait of the session after the turn, if no stored message wakes it.
     pub wait: Wait,
-    /// Where it was last spoken to, if this turn's messages came by a channel.
+    /// Target of this turn's messages, if they came by a channel.
     pub last_target: Option<Target>,
 }
 
-/// What completing a turn led to.
+/// Result of completing a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
-    /// The session, or another of the tenant, is ready now: somebody should claim.
+    /// The session, or another one of the tenant, is ready: send a wake-up.
     pub wake: bool,
     /// The session itself is ready again.
     pub again: bool,
 }
 
-/// What renewing told of one session.
+/// One renewed lease, with the signals for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewed {
-    /// Whose.
     pub tenant: TenantId,
-    /// Which.
     pub session: SessionId,
-    /// The fence that was renewed.
+    /// Epoch of the renewed claim.
     pub epoch: i64,
-    /// It was held.
+    /// The session is paused: stop at the next step boundary.
     pub pause: bool,
-    /// Its user wants nothing up to this place any more.
+    /// Messages up to this `seq` are cancelled.
     pub cancel_upto: i64,
-    /// The inbox's next place.
+    /// Next `seq` of the inbox.
     pub next_in: i64,
 }
 
-/// What a sweep did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Sessions whose runner was lost.
+    /// Sessions whose lease expired.
     pub orphaned: u64,
-    /// Waits that ran past their deadline.
+    /// Waits that passed their deadline.
     pub overdue: u64,
-    /// Sessions that found room in their tenant's share.
+    /// Queued sessions that were admitted, because their tenant was below its cap.
     pub promoted: u64,
-    /// Messages that were given up.
+    /// Messages that became dead letters.
     pub dead: u64,
 }
 
 impl Swept {
-    /// Whether somebody should claim.
+    /// Whether a wake-up should be sent.
     #[must_use]
     pub const fn wakes(&self) -> bool {
         self.orphaned + self.overdue + self.promoted + self.dead > 0
     }
 }
 
-/// How a message stands, and the answer if there is one.
+/// State of a message, and its answer if there is one.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The message.
     pub message: MessageId,
-    /// Its session.
     pub session: SessionId,
-    /// Its place.
     pub seq: i64,
-    /// The turn that saw it.
+    /// Run that handled the message.
     pub run: Option<RunId>,
-    /// How it ended; `None` while it has not.
+    /// `None` while the message is not finished.
     pub outcome: Option<Outcome>,
-    /// The answer.
     pub text: String,
-    /// Why it ended so.
+    /// Explanation of the outcome, for people.
     pub reason: Option<String>,
-    /// What the turn cost.
+    /// Token usage of the run.
     pub usage: Usage,
-    /// The model that answered.
+    /// Model of the last reply.
     pub model: String,
-    /// The calls of its turn that wait for a person's word.
+    /// Pending approvals of the message's run.
     pub awaited: Vec<Awaited>,
 }
 
-/// A call that waits for a person's word, in short.
+/// Summary of a pending approval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Awaited {
-    /// Its approval.
     #[serde(deserialize_with = "bare")]
     pub approval: ApprovalId,
-    /// The tool.
     pub tool: String,
-    /// What it would do, in a line.
+    /// Effect of the call, in one line.
     pub summary: String,
-    /// How long a word is waited for, in milliseconds from now.
+    /// Time left for the decision, in milliseconds.
     pub left_ms: u64,
 }
 
@@ -308,210 +272,157 @@ fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ApprovalId, D::Err
     Uuid::deserialize(deserializer).map(ApprovalId::from)
 }
 
-/// A session as people see it.
+/// A session as users see it.
 #[derive(Debug, Clone)]
 pub struct SessionView {
-    /// Its id.
     pub id: SessionId,
-    /// Its key.
     pub key: String,
-    /// Its kind's word.
+    /// Name of the session kind.
     pub kind: String,
-    /// Its agent.
     pub agent: AgentId,
-    /// The session it belongs to.
+    /// Parent session, for subagents.
     pub parent: Option<SessionId>,
-    /// Its label.
     pub label: String,
-    /// What was said in it so far, in short; empty if nobody has summarised it.
+    /// Summary of the conversation; empty if there is none.
     pub summary: String,
-    /// Its state below any pause.
+    /// State, regardless of a pause.
     pub state: State,
-    /// Why it is held.
+    /// Reason of the pause: `user`, `parent` or `system`; `None` if not paused.
     pub paused: Option<String>,
-    /// Messages accepted and not finished.
+    /// Number of messages that are accepted and not finished.
     pub waiting: i64,
-    /// Calls of its turn that wait for a person's word.
     pub approvals: i64,
-    /// Turns it has had.
     pub turns: i64,
-    /// What it cost.
+    /// Token usage of all turns.
     pub usage: Usage,
-    /// Where it was last spoken to.
+    /// Target of the latest message that came by a channel.
     pub last_target: Option<Target>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it last changed.
     pub updated_at: Timestamp,
 }
 
-/// One entry of the journal as people see it.
+/// A journal entry as users see it.
 #[derive(Debug, Clone)]
 pub struct EntryView {
-    /// Its place.
     pub seq: i64,
-    /// Its turn.
     pub run: RunId,
-    /// What happened.
     pub entry: Entry,
-    /// When.
     pub created_at: Timestamp,
 }
 
-/// A turn as people see it.
+/// A finished run as users see it.
 #[derive(Debug, Clone)]
 pub struct RunView {
-    /// Its id.
     pub id: RunId,
-    /// Its session.
     pub session: SessionId,
-    /// Its agent.
     pub agent: AgentId,
-    /// How it ended.
     pub outcome: Outcome,
-    /// Why.
+    /// Explanation of the outcome, for people.
     pub reason: Option<String>,
-    /// Model calls and tool rounds.
+    /// Number of model calls and tool rounds.
     pub steps: i32,
-    /// The model that answered.
     pub model: String,
-    /// What it cost.
+    /// Token usage of the run.
     pub usage: Usage,
-    /// Its answer.
     pub text: String,
-    /// When it began.
     pub started_at: Timestamp,
-    /// When it ended.
     pub finished_at: Timestamp,
 }
 
-/// A message that was given up.
+/// A message that became a dead letter.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
-    /// The message.
     pub message: MessageId,
-    /// Its session.
     pub session: SessionId,
-    /// Its place.
     pub seq: i64,
-    /// Where it came in.
     pub source: String,
-    /// Why it was given up.
+    /// Reason why the message was given up.
     pub reason: String,
-    /// What was said.
     pub body: Body,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// When it was given up.
+    /// Time at which the message became a dead letter.
     pub died_at: Timestamp,
 }
 
-/// A part of a reply that a bridge has taken to send.
+/// One part of a reply, claimed by a bridge.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Whose.
     pub tenant: TenantId,
-    /// Its id, which is its idempotency key too.
+    /// Id and idempotency key of the delivery.
     pub id: DeliveryId,
-    /// Its session.
     pub session: SessionId,
-    /// Its turn.
     pub run: RunId,
-    /// Where to.
     pub target: Target,
-    /// Its text.
     pub text: String,
-    /// What is to be done, if it is more than to say that.
+    /// An action other than sending text.
     pub act: Option<Act>,
-    /// The call that it asks for a person's word on, if it does.
+    /// The approval that the message requests, if it requests one.
     pub approval: Option<ApprovalId>,
-    /// The text is cut to size already.
+    /// The text is already split to the platform's size limit.
     pub split: bool,
-    /// Which reply of the session.
+    /// Position of the reply in its session.
     pub out_seq: i64,
-    /// Which part of it.
+    /// Position of this part in its reply, from 0.
     pub part: i32,
-    /// How often it was tried, this time included.
+    /// Number of attempts, including this one.
     pub attempt: i32,
-    /// An earlier try may have reached the platform: the lease of one that was sending ran out.
+    /// An earlier attempt may have reached the platform: its lease expired while it was sending.
     pub ambiguous: bool,
-    /// The trace that it belongs to.
+    /// W3C traceparent of the message that started the turn.
     pub trace: Option<String>,
 }
 
-/// How a delivery's try ended.
+/// Outcome of one attempt to send a delivery.
 #[derive(Debug, Clone)]
 pub enum Sent {
-    /// The platform has it, and calls it so.
+    /// The platform accepted the message.
     Yes {
-        /// The platform's id of the message.
+        /// Id of the message on the platform.
         platform_id: String,
     },
-    /// It surely has not: try again after so long.
-    Again {
-        /// After how long.
-        after: Duration,
-        /// Why.
-        reason: String,
-    },
-    /// It refused: nobody tries again.
-    Refused {
-        /// Why.
-        reason: String,
-    },
-    /// Nobody can know.
-    Unknown {
-        /// Why.
-        reason: String,
-    },
+    /// The platform certainly has not received the message: retry after a delay.
+    Again { after: Duration, reason: String },
+    /// The platform rejected the message: it becomes a dead letter.
+    Refused { reason: String },
+    /// The outcome cannot be determined.
+    Unknown { reason: String },
 }
 
-/// A delivery as people see it.
+/// A delivery as users see it.
 #[derive(Debug, Clone)]
 pub struct DeliveryView {
-    /// Its id.
     pub id: DeliveryId,
-    /// Its session.
     pub session: SessionId,
-    /// Its turn.
     pub run: RunId,
-    /// The kind of channel.
     pub channel: String,
-    /// The account.
     pub account: AccountId,
-    /// The conversation on the platform.
+    /// Id of the chat on the platform.
     pub chat: String,
-    /// Its state's word.
+    /// Name of the delivery state.
     pub state: String,
-    /// How often it was tried.
     pub attempt: i32,
-    /// Why it stands so.
+    /// Explanation of the state, for people.
     pub reason: Option<String>,
-    /// What the platform calls it.
+    /// Id of the message on the platform.
     pub platform_id: Option<String>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it ended.
     pub finished_at: Option<Timestamp>,
 }
 
-/// A tenant's state in numbers.
+/// Counts of a tenant's sessions, deliveries and messages.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    /// Sessions by state.
     pub sessions: Vec<(String, i64)>,
-    /// Deliveries by state.
     pub deliveries: Vec<(String, i64)>,
-    /// Messages accepted and not finished.
+    /// Number of messages that are accepted and not finished.
     pub waiting: i64,
-    /// The age of the oldest of them.
+    /// Age of the oldest unfinished message.
     pub oldest_wait: Duration,
-    /// Messages given up.
     pub dead: i64,
 }
 
 impl Outcome {
-    /// The word that the database and the API use.
+    /// Returns the name that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -523,7 +434,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome that a word names; an unknown word is a failure.
+    /// Parses a stored name; an unknown name is [`Outcome::Failed`].
     #[must_use]
     pub fn parse(word: &str) -> Self {
         match word {

@@ -1,5 +1,5 @@
-//! Ending a message that takes too long, and nothing but that: who speaks to a conversation that others
-//! speak to as well knows the place of its own message, and not whose turn it is.
+//! Ending the turn of one message that takes too long, without ending the turns of other messages
+//! in the same session.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, State, TenantId};
@@ -11,27 +11,28 @@ use crate::{
     sweep::{KeepWait, make_ready},
 };
 
-/// What became of a message that takes too long.
+/// State of a message that takes too long, after the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
-    /// A turn is at it: whoever runs that is to be told to stop.
+    /// A turn handles the message: its runner must be told to stop.
     Stopped(Running),
-    /// Its turn waited for a person's word and waits no more; whether somebody should claim.
+    /// The message's turn waited for an approval and is ended; whether a wake-up should be sent.
     Woken(bool),
-    /// A turn is at it, and was left alone.
+    /// A turn handles the message, and was not ended.
     Begun,
-    /// No turn is at it: it waits for its turn, or has ended by now.
+    /// No turn handles the message: it is queued or finished.
     Waits,
-    /// There is no such message, or none any more.
+    /// There is no such message, or it was pruned.
     Gone,
 }
 
 impl Sessions {
-    /// Asks for the end of the turn that is at a message, if one is. Another's is left alone.
+    /// Requests the end of the turn that handles a message, if there is one. Turns of other
+    /// messages are not affected.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn end_overdue(
         &self,
         tenant: TenantId,
@@ -62,11 +63,11 @@ impl Sessions {
         Ok(overdue)
     }
 
-    /// Whether a turn is at a message; nothing is ended.
+    /// Returns whether a turn handles a message, without ending it.
     ///
     /// # Errors
     ///
-    /// As [`end_overdue`](Self::end_overdue).
+    /// As for [`end_overdue`](Self::end_overdue).
     pub async fn look_overdue(
         &self,
         tenant: TenantId,
@@ -87,7 +88,7 @@ impl Sessions {
     }
 }
 
-/// Whose turn it is in a session, for one message.
+/// Current turn of a session, from the point of view of one message.
 enum Turn {
     Runs(Running),
     WaitsForWord,
@@ -97,7 +98,8 @@ enum Turn {
 async fn turn(tx: &mut TenantTx, lease: &Lease, seq: i64, state: &str) -> sqlx::Result<Turn> {
     let seen = state == "seen";
     if let Some(running) = running(lease) {
-        // A turn marks what it has seen with its first write; until then it is the oldest.
+        // A turn marks the messages it has seen with its first write. Until then its message is the
+        // oldest one.
         if seen || oldest(tx, lease.session).await? == Some(seq) {
             return Ok(Turn::Runs(running));
         }
@@ -107,7 +109,7 @@ async fn turn(tx: &mut TenantTx, lease: &Lease, seq: i64, state: &str) -> sqlx::
     Ok(Turn::Another)
 }
 
-/// The word for how far a message is.
+/// Returns the name of a message's state; `None` if there is no such message.
 async fn state(tx: &mut TenantTx, session: SessionId, seq: i64) -> sqlx::Result<Option<String>> {
     const SQL: &str = "
         select state from session.inbox where tenant_id = $1 and session_id = $2 and seq = $3";

@@ -1,18 +1,18 @@
-//! Forgetting what has been kept for as long as it is worth.
+//! Retention: deletion of finished rows after their retention period.
 //!
-//! | what | kept for | then |
+//! | rows | kept for | then |
 //! |---|---|---|
-//! | finished inbox rows | `inbox` | a tombstone remembers the key for `keys` more |
-//! | finished deliveries | `deliveries` | gone |
-//! | runs, and subagents whose end was announced | `runs` | gone; the journal keeps what was said |
-//! | approvals that were decided, or ran out | `runs` | gone; what "always" allowed stays |
-//! | events nobody could publish | `events` | gone |
-//! | what was used of budgets | `runs` | gone |
-//! | what heartbeats' own sessions heard and thought | `heartbeats` | gone; nobody reads it again |
-//! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
-//! | sessions of jobs' runs, at rest | `runs` | gone with their journal |
+//! | finished inbox rows | `inbox` | a tombstone keeps the idempotency key for `keys` more |
+//! | finished deliveries | `deliveries` | deleted |
+//! | runs, and subagents whose end was announced | `runs` | deleted; the journal keeps the content |
+//! | approvals past their deadline | `runs` | deleted; approval rules stay |
+//! | events that could not be published, and system events that were taken | `events` | deleted |
+//! | spending of budgets | `runs` | deleted |
+//! | journals of heartbeat sessions | `heartbeats` | deleted; not read again |
+//! | idle sessions of API clients that named no user | `ephemeral` | deleted with their journal |
+//! | idle sessions of job runs | `runs` | deleted with their journal |
 //!
-//! Journals of other sessions are kept until their session is deleted.
+//! Journals of other sessions are kept until the session is deleted.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use uuid::Uuid;
 
 use crate::{Error, Sessions, sessions::tenant_of};
 
-/// How long finished things are kept.
+/// Retention periods of finished rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Finished messages.
     pub inbox: Duration,
-    /// Idempotency keys, after that.
+    /// Idempotency keys, counted from the deletion of their message.
     pub keys: Duration,
     /// Finished deliveries.
     pub deliveries: Duration,
-    /// Runs.
+    /// Runs, subagents, approvals, spending, and sessions of job runs.
     pub runs: Duration,
-    /// Events that could not be published.
+    /// Events that could not be published, and system events that were taken.
     pub events: Duration,
-    /// Sessions that a program opened without a name.
+    /// Sessions that an API client opened without naming a user.
     pub ephemeral: Duration,
-    /// The journals of heartbeats' own sessions.
+    /// Journals of heartbeat sessions.
     pub heartbeats: Duration,
 }
 
@@ -56,27 +56,26 @@ impl Default for Retention {
     }
 }
 
-/// What was forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Rows of all tables.
+    /// Deleted rows in all tables except sessions.
     pub rows: u64,
-    /// Sessions.
     pub sessions: u64,
 }
 
-/// Sessions of runs that are looked up at once.
+/// Maximum number of job sessions that one query returns.
 const AT_ONCE: i64 = 1_000;
 
-/// The label of a session that a program opened without a name.
+/// Label of sessions that an API client opened without naming a user.
 pub const EPHEMERAL: &str = "ephemeral";
 
 impl Sessions {
-    /// Forgets what is older than `keep` says, tenant by tenant.
+    /// Deletes what is older than `keep` allows, tenant by tenant.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; what was forgotten until then stays so.
+    /// Each tenant is pruned in its own transactions: what was deleted before an error stays
+    /// deleted.
     pub async fn prune(&self, keep: &Retention) -> Result<Pruned, Error> {
         const TENANTS: &str = "select tenant_id from control.tenants";
 
@@ -141,7 +140,7 @@ impl Sessions {
             where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
               and s.updated_at < clock_timestamp() - $2 * interval '1 second'
             limit 1000";
-        // Each run of a job has a session of its own, and no other run speaks in it.
+        // Each run of a job has its own session, which no other run uses.
         const OF_RUNS: &str = "
             select s.session_id from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
@@ -190,7 +189,7 @@ impl Sessions {
                 self.delete_unremembered(tenant, SessionId::from(*session)).await?;
             }
             sessions += old.len() as u64;
-            // There may be many: a job that runs each minute makes a thousand in a day.
+            // There may be many: a job that runs each minute creates over a thousand in a day.
             let mut tx = self.pools.tenant(tenant).await?;
             old = sqlx::query_scalar(OF_RUNS)
                 .bind(tenant.as_uuid())

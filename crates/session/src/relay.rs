@@ -1,15 +1,15 @@
-//! The outbox of events: what others may like to know, on its way to the bus.
+//! Outbox of events for other components, relayed to the bus.
 //!
-//! Events are read, published, and deleted when the bus has them, each on its
-//! own: a bus that is slow to answer holds no transaction, no row and no
-//! connection. What was published and not deleted is published again under the
-//! same id, which the bus knows for two minutes.
+//! The relay reads events, publishes them, and deletes those that the bus has accepted, in separate
+//! steps: a slow bus blocks no transaction, row or connection. An event that was published but not
+//! deleted is published again under the same id, which the bus deduplicates for two minutes.
 //!
 //! ## What can go wrong
 //!
-//! Two runners that relay at once read the same events. Both publish them, the
-//! id makes it once, and the one whose deletion comes late has deleted nothing:
-//! by that it knows that another is at work, and stops. A process has one relay.
+//! Two relays at the same time read the same events, and both publish them. The bus removes the
+//! duplicates. The relay whose deletion comes late deletes fewer rows than it published; it can
+//! tell from the returned count that another relay is at work, and stops. Run one relay per
+//! process.
 
 use holdfast_types::{SessionId, TenantId};
 use sqlx::types::Json;
@@ -17,36 +17,35 @@ use uuid::Uuid;
 
 use crate::{Error, Sessions};
 
-/// Something that happened, in ids and numbers; never what was said.
+/// A notification, in ids and numbers; never contains message text.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Its id, the same whenever it is published.
+    /// The same id whenever the event is published.
     pub id: i64,
-    /// Whose.
     pub tenant: TenantId,
-    /// Its family: `runs`, `messages`.
+    /// Event family, for example `runs` or `messages`.
     pub family: String,
-    /// The session it happened in.
+    /// Session in which the event happened.
     pub session: SessionId,
-    /// What happened, in the past tense.
+    /// Event name in the past tense, for example `RunFinished`.
     pub name: String,
-    /// More about it.
     pub payload: serde_json::Value,
 }
 
 impl Sessions {
-    /// Publishes up to `batch` events, oldest first, and forgets those that were published.
+    /// Publishes up to `batch` events, oldest first, and deletes those that were published.
     ///
-    /// `publish` says how many of the events it published, from the first on: none after one that
-    /// it could not publish, so that they are seen in their order. What it published beyond that
-    /// comes again under the same id.
+    /// `publish` returns how many events it published, counted from the first. After a failure it
+    /// must publish no further event, to keep the order. Events that it published beyond the count
+    /// are published again under the same id.
     ///
-    /// Returns how many this call forgot. If they are fewer than `batch`, no more are waiting, one
-    /// could not be published, or another relay is doing the same: leave it to that one.
+    /// Returns the number of events that this call deleted. A number below `batch` means that no
+    /// more events wait, that publishing failed, or that another relay is at work: the caller stops
+    /// until the next round.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; events may then be published again.
+    /// After an error events may be published again.
     pub async fn relay(
         &self,
         batch: i64,
@@ -55,7 +54,7 @@ impl Sessions {
         const TAKE: &str = "
             select event_id, tenant_id, family, session_id, name, payload from session.events
             order by event_id limit $1";
-        // What another relay deletes at this moment is not waited for.
+        // Rows that another relay is deleting are skipped.
         const FORGET: &str = "
             delete from session.events where event_id in (
                 select event_id from session.events where event_id = any($1)

@@ -1,4 +1,5 @@
-//! The protocol's face: one value over the database, with a method for each verb.
+//! Entry point of the protocol: one handle with a method for each verb, and the lock and fence that
+//! all verbs share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{Claim, Error, claim::LEASE, deliver::SENDING, tails::Tails};
 
-/// The session protocol over a database. Cloning shares it.
+/// The session protocol over a database. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) pools: Pools,
@@ -18,41 +19,39 @@ pub struct Sessions {
     pub(crate) tails: Arc<Tails>,
 }
 
-/// How far a tenant's place in the fair order moves with each session that becomes ready, at
-/// weight 1. A multiple of every weight up to 16, so that shares are exact where it matters.
+/// Distance by which a ready session moves its tenant in the fair order, at weight 1. A multiple of
+/// every weight up to 16, so that integer division gives exact shares.
 pub(crate) const TURN: i64 = 720_720;
 
 impl Sessions {
-    /// The protocol over these pools.
     #[must_use]
     pub fn new(pools: Pools) -> Self {
         Self { pools, lease: LEASE, sending: SENDING, tails: Arc::default() }
     }
 
-    /// The same with claims that last so long without being renewed, instead of [`LEASE`].
+    /// Replaces the lease duration of claims, [`LEASE`] by default.
     ///
-    /// Every runner of a database should have the same; a shorter one finds a lost runner sooner
-    /// and is lost sooner itself when it is held up.
+    /// All runners of a database should use the same value. A shorter lease detects a lost runner
+    /// sooner, and also loses a slow runner sooner.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
     }
 
-    /// The same with sends that may take so long before another bridge looks at them, instead of
-    /// [`SENDING`].
+    /// Replaces the lease duration of deliveries that are being sent, [`SENDING`] by default.
     #[must_use]
     pub fn with_sending(self, sending: Duration) -> Self {
         Self { sending, ..self }
     }
 
-    /// How long a claim lasts without being renewed.
+    /// Returns how long a claim lasts without renewal.
     #[must_use]
     pub const fn lease(&self) -> Duration {
         self.lease
     }
 }
 
-/// A session's lease row, locked.
+/// A session's lease row, locked by the current transaction.
 pub(crate) struct Lease {
     pub session: SessionId,
     pub state: State,
@@ -87,7 +86,7 @@ impl From<LeaseRow> for Lease {
     fn from(row: LeaseRow) -> Self {
         Self {
             session: row.0.into(),
-            // A check constraint keeps other words out.
+            // A check constraint allows no other values.
             state: State::parse(&row.1).unwrap_or(State::Wait),
             paused: row.2,
             wait: row.3.map_or(Wait::Anything, |wait| wait.0),
@@ -104,13 +103,14 @@ impl From<LeaseRow> for Lease {
 }
 
 impl Lease {
-    /// Messages that are accepted and not finished.
+    /// Returns the number of accepted messages that are not finished.
     pub const fn open(&self) -> i64 {
         self.next_in - 1 - self.done_in
     }
 }
 
-/// Locks a session's row, whoever has it. `None` if the tenant has no such session.
+/// Locks a session's lease row, whoever owns the session. Returns `None` if the tenant has no such
+/// session.
 pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Lease>> {
     const SQL: &str = "
         select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
@@ -128,7 +128,7 @@ pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<
     Ok(row.map(Lease::from))
 }
 
-/// Locks a session's row for the runner that claimed it, and for no other.
+/// Locks a session's lease row for the runner that claimed it.
 ///
 /// This is the fence: under the row's lock, a claim whose epoch is not the row's is refused.
 pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lease, Error> {
@@ -138,13 +138,13 @@ pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lea
     }
 }
 
-/// What a runner is told that writes with a claim that is not the session's; it is counted.
+/// Builds the error for a write with an outdated claim, and counts it.
 pub(crate) fn fenced(claim: &Claim) -> Error {
     metrics::counter!("holdfast_session_fenced_writes_total").increment(1);
     Error::Fenced { held: claim.epoch }
 }
 
-/// What a caller is told who asks for another's session, or for one that never was.
+/// Builds the error for a session that does not exist or belongs to another tenant.
 pub(crate) fn no_session(session: SessionId) -> Error {
     Error::NotFound { what: "session", name: session.to_string() }
 }

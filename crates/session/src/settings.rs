@@ -1,4 +1,4 @@
-//! What is set for one conversation.
+//! Settings of a session.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, SessionSettings, TenantId};
@@ -7,11 +7,7 @@ use sqlx::types::Json;
 use crate::{Claim, Error, Sessions, sessions::lock_claimed};
 
 impl Sessions {
-    /// What is set for a session; as usual, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the settings of a session; the defaults if there is no such session.
     pub async fn settings(
         &self,
         tenant: TenantId,
@@ -30,11 +26,11 @@ impl Sessions {
         Ok(found.map(|settings| settings.0).unwrap_or_default())
     }
 
-    /// Sets a claimed session; what it was set to before is replaced.
+    /// Replaces the settings of a claimed session.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn set_settings(
         &self,
         claim: &Claim,
@@ -47,7 +43,7 @@ impl Sessions {
     }
 }
 
-/// Replaces what a session is set to, which the caller has locked.
+/// Replaces the settings of a session whose lease row the caller has locked.
 pub(crate) async fn store(
     tx: &mut TenantTx,
     claim: &Claim,

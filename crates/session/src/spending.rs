@@ -1,7 +1,7 @@
-//! What was used in a day, where there is a budget, and what turns cost.
+//! Daily spending against budgets, and the cost of runs.
 //!
-//! It is written in the transaction that stores the thought which was paid for, so that each is
-//! counted once, whoever stores it. A day is one of UTC, by the database's clock.
+//! The amounts are written in the transaction that stores the `thought` they paid for, so that each
+//! is counted once. A day is a UTC day of the database's clock.
 
 use std::time::Duration;
 
@@ -13,55 +13,50 @@ use uuid::Uuid;
 
 use crate::{Error, Sessions};
 
-/// What is used up besides the run's own cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// Tokens.
     pub tokens: u64,
     /// Millionths of a US dollar.
     pub micros: u64,
 }
 
-/// What a write of a turn costs. The default is nothing, and writes nothing.
+/// Cost of one write of a turn. The default is zero, and writes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// What the whole run costs, in millionths of a US dollar; counts at its end.
+    /// Cost of the whole run, in millionths of a US dollar; recorded when the run ends.
     pub run_micros: u64,
-    /// What is used by what is stored now.
+    /// Amounts used by this write.
     pub charge: Charge,
-    /// From which budgets it goes: `None` is the whole tenant's.
+    /// Budgets that are charged; `None` is the budget of the whole tenant.
     pub budgets: Vec<Option<AgentId>>,
 }
 
-/// What was used today.
+/// Amounts used today (UTC).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spending {
-    /// By whom: `None` is the whole tenant.
+    /// Amounts per agent; `None` is the whole tenant.
     pub used: Vec<(Option<AgentId>, Charge)>,
-    /// How long it is until the next day begins.
+    /// Time until the next day begins.
     pub renews_in: Duration,
-    /// When that is; `None` if nobody's spending was asked for.
+    /// Start of the next day; `None` if the request named no budget.
     pub renews_at: Option<Timestamp>,
 }
 
-/// What turns of one agent, model and day took.
+/// Usage of one agent and model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageLine {
-    /// The day, as `2026-11-22`, of UTC.
+    /// UTC day, as `2026-11-22`.
     pub day: String,
-    /// Whose turns.
     pub agent: AgentId,
-    /// The model that answered last; empty where none did.
+    /// Model of the last reply; empty if no model was used.
     pub model: String,
-    /// How many turns.
     pub runs: u64,
-    /// Their tokens.
     pub usage: Usage,
-    /// What they cost, in millionths of a US dollar.
+    /// Cost in millionths of a US dollar.
     pub micros: u64,
 }
 
-/// The id that stands for a budget's owner.
+/// Returns the id under which a budget's spending is stored; the nil id is the whole tenant.
 fn scope(agent: Option<AgentId>) -> Uuid {
     agent.map_or_else(Uuid::nil, |agent| agent.as_uuid())
 }
@@ -75,7 +70,7 @@ fn column(amount: u64) -> i64 {
 }
 
 impl Spent {
-    /// Writes what is used. These rows come last in the order of locks, and always in the same.
+    /// Adds the amounts to the budgets. These rows are locked last, and always in the same order.
     pub(crate) async fn settle(&self, tx: &mut TenantTx) -> sqlx::Result<()> {
         const SQL: &str = "
             insert into session.spending as s (tenant_id, scope, day, tokens, micros)
@@ -100,12 +95,8 @@ impl Spent {
 }
 
 impl Sessions {
-    /// Adds what was used for a run after its end, as for a summary: to what the run cost, and to
-    /// its budgets.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Adds usage that arises after a run's end, for example for a summary, to the run's cost and
+    /// to its budgets.
     pub async fn charge(
         &self,
         tenant: TenantId,
@@ -133,11 +124,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// What was used today by each of these: `None` is the whole tenant.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the amounts used today by each agent; `None` is the whole tenant.
     pub async fn spending(
         &self,
         tenant: TenantId,
@@ -173,11 +160,7 @@ impl Sessions {
         })
     }
 
-    /// Counts what was used today before there was a budget.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Initialises a new budget with what was used earlier today, before the budget existed.
     pub async fn open_budget(&self, tenant: TenantId, of: Option<AgentId>) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.spending as s (tenant_id, scope, day, tokens, micros)
@@ -196,11 +179,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// What the turns of the last `days` took, today among them, the newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the usage of the last `days` days including today, newest first.
     pub async fn usage(
         &self,
         tenant: TenantId,

@@ -1,16 +1,16 @@
-//! Subagents: sessions that another session asked for, and whose end it is told.
+//! Subagents: sessions that work on a task for another session, the requester, which is told how
+//! they ended.
 //!
-//! A subagent's task is the first message of its session, so any runner may do
-//! it. Its end is announced by a message to the session that asked, stored once
-//! under the subagent's id: whoever notices the end may announce it, and a crash
-//! on either side loses nothing (spec SUB-004).
+//! A subagent's task is the first message of its session, so any runner can do it. Its end is
+//! announced by a message to the requester, stored once under the subagent's id. Any process that
+//! notices the end can announce it, and a crash on either side loses nothing (spec SUB-004).
 //!
-//! | what ends it | outcome |
+//! | end | outcome |
 //! |---|---|
 //! | its first message was answered | ok |
-//! | that message failed, was cancelled or given up | error |
-//! | its time was over | timeout, and what still runs of it is cancelled |
-//! | its session is gone | unknown |
+//! | that message failed, was cancelled or became a dead letter | error |
+//! | its deadline passed | timeout; a turn that still runs is cancelled |
+//! | its session was deleted | unknown |
 
 use std::time::Duration;
 
@@ -27,100 +27,88 @@ use crate::{
     sessions::{no_session, tenant_of},
 };
 
-/// The event's name under which an end is announced.
 pub const ANNOUNCED: &str = "subagent";
 
-/// For how long a call that waits for an end may be lost before the session is told instead: longer
-/// than it takes another runner to make the call again.
+/// How long a tool call that waits for a subagent may be interrupted before the requester gets an
+/// announcement instead. Longer than another runner needs to repeat the call.
 const GRACE: Duration = Duration::from_secs(90);
 
-/// What becomes of a subagent's session once its end was announced.
+/// Treatment of a subagent's session after the announcement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cleanup {
-    /// It stays.
     #[default]
     Keep,
-    /// It goes.
     Delete,
 }
 
-/// What a subagent is given of tools and files.
+/// Tools and files that a subagent may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given {
-    /// The set of tools, by name; empty is none in particular.
+    /// Name of the tool bundle; empty if none was named.
     pub bundle: String,
-    /// What that came to; `None` is all that its agent has.
+    /// Tools of the bundle; `None` allows all tools of the agent.
     pub tools: Option<Vec<String>>,
-    /// Where its file tools may look; `None` is everywhere.
+    /// Paths that the file tools may read; `None` allows all.
     pub fs_read: Option<Vec<String>>,
-    /// Where they may change something.
+    /// Paths that the file tools may write; `None` allows all.
     pub fs_write: Option<Vec<String>>,
-    /// The copy of its requester's files that it works on; `None` is its agent's own.
+    /// The agent whose files the subagent uses, a copy of the requester's; `None` is the subagent's
+    /// own agent.
     pub branch: Option<AgentId>,
 }
 
-/// Where in a run of a chain a subagent stands.
+/// Position of a subagent in a chain run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainPlace {
-    /// The run.
     pub run: RunId,
-    /// The stage, from 0.
+    /// Index of the stage, from 0.
     pub stage: i32,
-    /// The step, by name.
     pub step: String,
 }
 
-/// A subagent to be.
 #[derive(Debug, Clone)]
 pub struct NewSubagent {
-    /// The session that asks for it.
     pub parent: SessionId,
-    /// The key of its session: the same for the same request.
+    /// Session key; a repeated request has the same key.
     pub key: SessionKey,
-    /// The agent that it is.
+    /// Agent that does the task.
     pub agent: AgentId,
-    /// What it is called.
     pub label: String,
-    /// What it is to do.
     pub task: String,
-    /// The model that it takes instead of its agent's.
+    /// Model to use instead of the agent's.
     pub model: Option<String>,
-    /// What becomes of its session.
+    /// Treatment of the session after the announcement.
     pub cleanup: Cleanup,
-    /// How long it may take.
     pub wall: Duration,
-    /// How often it may think.
+    /// Maximum number of model calls.
     pub max_steps: Option<i32>,
-    /// How many tokens it may use.
     pub max_tokens: Option<i64>,
-    /// How many subagents of its parent may run at once.
+    /// Maximum number of subagents of the parent that run at once.
     pub most: i64,
-    /// What it is given of tools and files.
+    /// Tools and files that it may use.
     pub given: Given,
-    /// How long the call that asks for it waits for its end from now on, if it does: that is told
-    /// of it then, and not the session.
+    /// How long the calling tool waits for the result, if it waits. Its end is then returned to
+    /// this call instead of being announced.
     pub awaited: Option<Duration>,
-    /// Where in a chain it stands, if it does.
+    /// Position in a chain run, if it belongs to one.
     pub place: Option<ChainPlace>,
-    /// The trace that it belongs to.
+    /// W3C traceparent of the request.
     pub trace: Option<String>,
 }
 
-/// How a subagent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubagentOutcome {
-    /// It did its task.
     Ok,
-    /// It could not.
+    /// The task failed, was cancelled or was given up.
     Error,
-    /// Its time was over.
+    /// The deadline passed.
     Timeout,
-    /// Nobody knows.
+    /// The session was deleted, so that its end is unknown.
     Unknown,
 }
 
 impl SubagentOutcome {
-    /// The word that the database stores.
+    /// Returns the name that the database stores.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -141,60 +129,52 @@ impl SubagentOutcome {
     }
 }
 
-/// A subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subagent {
-    /// Its session.
     pub session: SessionId,
-    /// The session that asked for it.
     pub parent: SessionId,
-    /// What it is called.
     pub label: String,
-    /// What it is to do.
     pub task: String,
-    /// How often it may think.
+    /// Maximum number of model calls.
     pub max_steps: Option<i32>,
-    /// How many tokens it may use.
     pub max_tokens: Option<i64>,
-    /// How long it still may take.
+    /// Time until the deadline.
     pub left: Duration,
-    /// How it ended, if it did.
+    /// `None` while the subagent has not ended.
     pub outcome: Option<SubagentOutcome>,
-    /// Its answer.
+    /// Text of the answer; empty if there is none.
     pub result: String,
-    /// Why there is none.
+    /// Reason why there is no answer.
     pub error: String,
-    /// The tokens that it used.
+    /// Number of tokens used; 0 until the end.
     pub tokens: i64,
-    /// How long it took, or has taken so far.
+    /// Duration; until now, if it has not ended.
     pub took: Duration,
-    /// What it is given of tools and files.
+    /// Tools and files that it may use.
     pub given: Given,
-    /// Where in a chain it stands, if it does.
+    /// Position in a chain run, if it belongs to one.
     pub place: Option<ChainPlace>,
-    /// Its session's key; empty once that is gone.
+    /// Session key; empty once the session is deleted.
     pub key: String,
-    /// When it began.
     pub started_at: Timestamp,
 }
 
-/// Which subagents to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubagentFilter {
-    /// Of this session only.
+    /// Only subagents of this session.
     pub parent: Option<SessionId>,
-    /// Only those that have not ended.
+    /// Only subagents that have not ended.
     pub open: bool,
-    /// How many; those made last come first.
+    /// Maximum number of subagents; the newest come first.
     pub most: i64,
 }
 
-/// What announcing came to.
 #[derive(Debug, Clone, Default)]
 pub struct Announced {
-    /// The message to the session that asked; none if that is gone.
+    /// The message to the requester; `None` if its session is deleted or a waiting call got the
+    /// result.
     pub accepted: Option<Accepted>,
-    /// Who still ran the subagent when its time was over.
+    /// The runner that still ran the subagent when its deadline passed.
     pub running: Option<Running>,
 }
 
@@ -233,7 +213,7 @@ impl Row {
     }
 }
 
-/// What is asked of subagents, with the words that say of which.
+/// Query for subagents; the parameter is its condition.
 macro_rules! subagent {
     ($which:literal) => {
         concat!(
@@ -256,12 +236,12 @@ macro_rules! subagent {
 }
 
 impl Sessions {
-    /// Makes a subagent and gives it its task; asked for again under the same key it is the same
-    /// one.
+    /// Creates a subagent and sends it its task. A repeated request with the same key returns the
+    /// same subagent.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if as many run for its parent as may; the task is not begun then.
+    /// [`Error::Conflict`] if the parent has too many running subagents; nothing is created then.
     pub async fn spawn(
         &self,
         tenant: TenantId,
@@ -336,16 +316,12 @@ impl Sessions {
                 .await?;
             tx.commit().await?;
         }
-        // Should this not come to pass, its time runs out and that is announced.
+        // If the process crashes before this, the subagent ends with a timeout, which is announced.
         let accepted = self.ingest(tenant, task(&new)).await?;
         Ok((accepted.session, accepted))
     }
 
-    /// The subagent that a session is, if it is one.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the subagent whose session this is; `None` if the session is not a subagent.
     pub async fn subagent(
         &self,
         tenant: TenantId,
@@ -354,11 +330,7 @@ impl Sessions {
         Ok(self.subagent_row(tenant, session).await?.map(Subagent::from))
     }
 
-    /// The subagents of a session, those made last first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the child subagents of a session, newest first, at most 200.
     pub async fn subagents(
         &self,
         tenant: TenantId,
@@ -379,11 +351,8 @@ impl Sessions {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    /// Subagents whose end nobody has announced yet.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns subagents that have ended or are past their deadline, and whose end is not announced
+    /// yet.
     pub async fn ended_subagents(&self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
@@ -402,14 +371,14 @@ impl Sessions {
         Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
     }
 
-    /// Announces a subagent's end to the session that asked for it, in the words of `tell`.
+    /// Announces a subagent's end to the requester, with the text that `tell` returns.
     ///
-    /// It is announced once, however many do it and whenever one of them is lost. `None` if there
-    /// is nothing to announce.
+    /// The announcement is stored once, even if several processes make it or crash meanwhile.
+    /// Returns `None` if there is nothing to announce.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionFull`] if the session that asked takes no more for now: do it again later.
+    /// [`Error::SessionFull`] if the requester's inbox is full: try again later.
     pub async fn announce(
         &self,
         tenant: TenantId,
@@ -428,7 +397,7 @@ impl Sessions {
         self.announced(tenant, session).await?;
         if delete && announced.running.is_none() {
             match self.delete_unremembered(tenant, session).await {
-                // It goes once what runs in it has ended, by hand.
+                // `NotFound`: another process has deleted the session.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -436,12 +405,8 @@ impl Sessions {
         Ok(Some(announced))
     }
 
-    /// Writes down how a subagent ended that belongs to a chain, without telling anyone; `None` if it
-    /// has not ended, or [was dealt with](Self::announced).
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Records the end of a subagent that belongs to a chain, without an announcement. Returns
+    /// `None` if it has not ended, or if its end [was handled before](Self::announced).
     pub async fn settle_subagent(
         &self,
         tenant: TenantId,
@@ -454,12 +419,8 @@ impl Sessions {
         Ok(Some((ended, running)))
     }
 
-    /// How a subagent ended, for the call that waits for it; `None` if it has not. The call is
-    /// waited for a moment longer in that case, and in the other the session is not told again.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns an ended subagent to the call that waits for it; its end is then not announced.
+    /// Returns `None` if it has not ended; the announcement is then delayed a little longer.
     pub async fn await_subagent(
         &self,
         tenant: TenantId,
@@ -483,11 +444,7 @@ impl Sessions {
         Ok(row.filter(|row| row.outcome.is_some()).map(Subagent::from))
     }
 
-    /// Waits for a subagent no more: its end is announced to its session.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Stops waiting for a subagent: its end will be announced.
     pub async fn leave_subagent(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set awaited_until = null
@@ -495,11 +452,12 @@ impl Sessions {
         self.change_subagent(SQL, tenant, session).await
     }
 
-    /// Ends a subagent that has not ended, and says who runs it. Its end is announced as an error.
+    /// Stops a running subagent, and returns the runner that has it. Its outcome is an error, which
+    /// is announced.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is none; [`Error::Conflict`] if it has ended.
+    /// [`Error::NotFound`] if there is none, [`Error::Conflict`] if it has ended.
     pub async fn stop_subagent(
         &self,
         tenant: TenantId,
@@ -524,11 +482,7 @@ impl Sessions {
         }
     }
 
-    /// Notes that a subagent's end was dealt with.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Records that a subagent's end was handled.
     pub async fn announced(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set announced_at = clock_timestamp()
@@ -536,11 +490,7 @@ impl Sessions {
         self.change_subagent(SQL, tenant, session).await
     }
 
-    /// Subagents of a tenant.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns subagents of a tenant, newest first.
     pub async fn list_subagents(
         &self,
         tenant: TenantId,
@@ -573,7 +523,7 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Cancels what still runs of a subagent whose time was over, and says who runs it.
+    /// Cancels the turn of a subagent that timed out, and returns the runner that has it.
     async fn halt(&self, tenant: TenantId, ended: &Subagent) -> Result<Option<Running>, Error> {
         if ended.outcome != Some(SubagentOutcome::Timeout) {
             return Ok(None);
@@ -584,7 +534,8 @@ impl Sessions {
         }
     }
 
-    /// Writes down how a subagent ended, once, if it has; `None` if there is none.
+    /// Records a subagent's end, if it has ended; later calls change nothing. Returns `None` if
+    /// there is no such subagent.
     async fn close_subagent(
         &self,
         tenant: TenantId,
@@ -637,7 +588,7 @@ impl Sessions {
         Ok(row)
     }
 
-    /// The subagents of a run of a chain, those made first first.
+    /// Returns the subagents of a chain run, oldest first within each stage.
     pub(crate) async fn chain_steps(
         &self,
         tenant: TenantId,
@@ -654,7 +605,7 @@ impl Sessions {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    /// The message to the session that asked; `None` if that is gone.
+    /// Builds the message to the requester; `None` if its session is deleted.
     async fn announcement(
         &self,
         tenant: TenantId,
@@ -665,8 +616,8 @@ impl Sessions {
         self.notice(tenant, ended.parent, ANNOUNCED, key, tell(ended)).await
     }
 
-    /// An event for a session, whose answer goes where the session was last spoken to; `None` if it
-    /// is gone.
+    /// Builds an event message for a session; the reply goes to the session's latest target.
+    /// Returns `None` if the session is deleted.
     pub(crate) async fn notice(
         &self,
         tenant: TenantId,
@@ -680,7 +631,7 @@ impl Sessions {
             parent => parent?,
         };
         let key: SessionKey = parent.key.parse().map_err(|_| no_session(session))?;
-        // Between agents nothing goes to a channel by itself.
+        // Replies between agents do not go to a channel.
         let target: Option<Target> =
             parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
         let body = Body { event: Some(event.to_owned()), ..Body::text(text) };
@@ -737,7 +688,7 @@ fn no_subagent(session: SessionId) -> Error {
     Error::NotFound { what: "subagent", name: session.to_string() }
 }
 
-/// The message that gives a subagent its task.
+/// Builds the message that contains a subagent's task.
 fn task(new: &NewSubagent) -> NewMessage {
     NewMessage {
         key: new.key.clone(),

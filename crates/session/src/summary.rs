@@ -1,12 +1,12 @@
-//! Storing a summary that was made beside the turns.
+//! Storing a conversation summary that was made outside of a turn.
 //!
-//! Nobody claims a session for it, so that no turn waits for it or is fenced by it: it is written
-//! only while the session is at rest, in one statement under the row's lock. A session that is ready
-//! or runs is not even locked. What was said since the summary was planned it does not stand for:
-//! it keeps so many entries more.
+//! The write claims no session, so no turn waits for it or is fenced by it. It happens only while
+//! the session is idle, in one statement under the row's lock; a ready or running session is not
+//! even locked. Entries that were added since the summary was planned are not covered by it, so
+//! `keeps` grows by their number.
 //!
-//! **What can go wrong.** A conversation that began anew meanwhile, or that somebody else
-//! summarised, has no use for it, and one would bring back what its user has put away: it is dropped.
+//! **What can go wrong.** A conversation that was reset or summarised in the meantime must not get
+//! this summary: it would bring back text that the user has removed. The summary is dropped.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Entry, Note, RunId, SessionId, TenantId};
@@ -14,36 +14,29 @@ use sqlx::types::Json;
 
 use crate::{Error, Sessions};
 
-/// A summary, as it was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSummary {
-    /// The run after whose end it was planned.
+    /// Run after whose end the summary was planned.
     pub run: RunId,
-    /// The journal's next place then.
+    /// Next `seq` of the journal at that time.
     pub at: i64,
-    /// What it says.
     pub text: String,
-    /// How many of the newest entries it did not stand for then.
+    /// Number of newest entries that the summary did not cover at that time.
     pub keeps: u32,
 }
 
-/// What became of a summary.
+/// Outcome of storing a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summarised {
-    /// It is stored.
     Stored,
-    /// A turn is under way: try again once it has ended.
+    /// A turn is queued or running: try again after it.
     Busy,
-    /// It is of no use any more: the conversation began anew, was summarised, or is gone.
+    /// The summary is outdated: the conversation was reset, summarised or deleted.
     Stale,
 }
 
 impl Sessions {
-    /// Stores a summary in a session that is at rest.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Stores a summary in an idle session.
     pub async fn keep_summary(
         &self,
         tenant: TenantId,
@@ -56,8 +49,8 @@ impl Sessions {
                 where e.tenant_id = $1 and e.session_id = $2 and e.seq >= $3 and e.kind = 'noted'
                   and e.body->>'note' in ('reset', 'summary'))
             from session.session_lease where tenant_id = $1 and session_id = $2";
-        // Whoever changes the journal changes the place first looked at, so that what was looked at
-        // still holds.
+        // Every write to the journal moves `next_entry`, so the check above still holds if it is
+        // unchanged.
         const STORE: &str = "
             with held as materialized (
                 select epoch from session.session_lease
@@ -82,7 +75,7 @@ impl Sessions {
             return Ok(Summarised::Stale);
         };
         let Ok(since) = u32::try_from(next - summary.at) else {
-            // The journal is shorter than it was: it is another one.
+            // The journal is shorter than before, so it is not the one that was summarised.
             tx.finish_reading();
             return Ok(Summarised::Stale);
         };
@@ -105,8 +98,8 @@ impl Sessions {
     }
 }
 
-/// Shows the newest summary of what was just stored beside the session; one that began anew has
-/// none. The session's lease row must be locked.
+/// Copies the newest summary among the stored entries to the session; a reset clears it. The
+/// session's lease row must be locked.
 pub(crate) async fn show(
     tx: &mut TenantTx,
     session: SessionId,

@@ -1,6 +1,6 @@
-//! What every runner does once a second, so that nothing stays where a crash left it.
+//! Sweep: the work that every runner does once a second to recover from crashes and pass deadlines.
 //!
-//! An idle sweep is four cheap reads and writes no row.
+//! An idle sweep runs five cheap statements and writes no row.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Entry, Note, RunId, SessionId, State, Target, TenantId};
@@ -14,28 +14,28 @@ use crate::{
     sessions::{Lease, TURN, lock, tenant_of},
 };
 
-/// Claims without progress after which the oldest unfinished message is given up.
+/// Claims without progress after which the oldest unfinished message becomes a dead letter.
 pub const ATTEMPTS: i32 = 5;
 
-/// Claims without progress after which a session is a suspect: a runner has no two of them at once,
-/// so that one that kills its runner takes no other along for the third time.
+/// Claims without progress after which a session is a suspect. A runner runs at most one suspect at
+/// a time, so that a session that kills its runner cannot take another suspect along.
 pub const SUSPECT: i32 = 2;
 
-/// What the model is told of a call that was begun by a process that was lost.
+/// Result for the model of a call that was begun before its runner was lost.
 const UNKNOWN: &str = "the outcome of this call is unknown: it was begun, and then the process \
                        that ran it was lost; check before you do it again";
 
-/// What the sender of a message that was given up is told.
+/// Reply to the sender of a message that became a dead letter.
 const GIVEN_UP: &str = "I could not answer this message: processing it failed five times, so it \
                         was set aside. Whoever runs this assistant can look at it and try again.";
 
 impl Sessions {
-    /// Frees what crashed runners hold, ends waits past their deadline, promotes what found room
-    /// and gives up messages that no runner survives.
+    /// Frees expired leases, ends waits past their deadline, admits queued sessions, and turns
+    /// messages with too many attempts into dead letters.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; what was done until then lasts.
+    /// The parts are separate transactions: what was done before an error lasts.
     pub async fn sweep(&self) -> Result<Swept, Error> {
         let dead = self.bury_poison().await?;
         let orphaned = self.free_orphans().await?;
@@ -44,10 +44,10 @@ impl Sessions {
         Ok(Swept { orphaned, overdue, promoted, dead })
     }
 
-    /// Sessions whose lease ran out become ready again: at once the first time, then backed off.
+    /// Makes sessions with expired leases ready again: at once the first time, then with backoff.
     async fn free_orphans(&self) -> Result<u64, Error> {
-        // The epoch grows here already, so that the old owner is fenced before there is a new one.
-        // Random, so that sessions that were lost together do not come back together.
+        // The epoch grows here, so that the old owner is fenced before there is a new one. The
+        // delay is random, so that sessions lost together do not return together.
         const RUNNING: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
@@ -62,7 +62,7 @@ impl Sessions {
                          * (0.55 + 0.45 * random())
                     end
             from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
-        // One that is held leaves its place to others; resuming asks for one.
+        // A paused session gives up its slot in flight; resuming requests one again.
         const HELD: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
@@ -88,7 +88,7 @@ impl Sessions {
         Ok(freed)
     }
 
-    /// Gives up the oldest unfinished message of each session that lost too many runners over it.
+    /// Gives up the oldest unfinished message of each session that lost too many runners.
     async fn bury_poison(&self) -> Result<u64, Error> {
         const SQL: &str = "
             select tenant_id, session_id from session.session_lease
@@ -108,7 +108,7 @@ impl Sessions {
 
     async fn bury(&self, tenant: TenantId, session: SessionId) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        // Another sweep may have been here since: what the row says under its lock counts.
+        // Another sweep may have handled the session since: only the row under its lock counts.
         let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
         if lease.state != State::Running
             || lease.attempts < ATTEMPTS
@@ -143,7 +143,7 @@ impl Sessions {
         self.put_down(tx, lease, finished, count(entries.len()), count(deliveries.len())).await
     }
 
-    /// Ends a lapsed claim: the session goes on with what is left, under a new epoch.
+    /// Ends an expired claim: the session continues with the remaining messages, under a new epoch.
     async fn put_down(
         &self,
         mut tx: TenantTx,
@@ -169,7 +169,7 @@ impl Sessions {
         Ok(finished > 0)
     }
 
-    /// Waits that ran past their deadline become ready.
+    /// Makes sessions ready whose wait is past its deadline.
     async fn end_waits(&self) -> Result<u64, Error> {
         const SQL: &str = "
             select tenant_id, session_id from session.session_lease
@@ -193,7 +193,7 @@ impl Sessions {
         Ok(ended)
     }
 
-    /// Queued sessions of tenants that have room find their place, one transaction per tenant.
+    /// Admits queued sessions of tenants that are below their cap, one statement per tenant.
     async fn promote(&self) -> Result<u64, Error> {
         const TENANTS: &str = "
             select tenant_id from (
@@ -243,7 +243,7 @@ impl Sessions {
     }
 }
 
-/// Writes what the sweep says of a run, under a lease that is locked.
+/// Appends entries to the journal, under a locked lease row.
 pub(crate) async fn note(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -269,16 +269,16 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// Whether a session that becomes ready is told what it waited for.
+/// Whether a session that becomes ready keeps its wait, so that the turn knows what it waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeepWait {
-    /// Yes: its deadline passed, and it should know.
+    /// The deadline passed: the turn must know which wait ended.
     Yes,
-    /// No: what it waited for is here.
+    /// A message ended the wait.
     No,
 }
 
-/// Makes a resting session ready; one that is held gets no place in flight.
+/// Makes an idle session ready; a paused one gets no slot in flight. Returns whether it got one.
 pub(crate) async fn make_ready(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -328,7 +328,8 @@ async fn lapsed(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
 }
 
 async fn oldest(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Oldest>> {
-    // The message that the sessions' runners died over is the oldest that is not silent.
+    // The oldest message that is not silent comes first: it most likely started the turn that
+    // failed.
     const SQL: &str = "
         select seq, message_id, target from session.inbox
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
@@ -342,7 +343,7 @@ async fn oldest(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Ol
     Ok(row.map(|(seq, message, target)| Oldest { seq, message, target: target.map(|t| t.0) }))
 }
 
-/// Results for the calls of the last thought that have none.
+/// Returns results with an unknown outcome for the calls of the last thought that have none.
 async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>, Error> {
     const SQL: &str = "
         select body from session.entries
@@ -370,7 +371,7 @@ async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>,
         .collect())
 }
 
-/// Marks a message as given up; others that its turn had seen are to be heard again.
+/// Marks a message as dead. Other messages that its turn had seen become new again.
 async fn give_up(
     tx: &mut TenantTx,
     lease: &Lease,

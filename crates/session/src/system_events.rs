@@ -1,43 +1,43 @@
-//! System events: short texts that wait for a conversation's next turn (spec CRN-022).
+//! System events: short texts that are added to a conversation's next turn (spec CRN-022).
 //!
-//! A turn is told of those that wait when it is loaded, and takes them in the transaction that
-//! stores that it was told: whoever dies in between leaves them to the next turn, and none is told
-//! twice. They are known by the conversation's key, so that there may be some before it has begun.
+//! A turn receives the pending events when it is loaded. They are marked as taken in the
+//! transaction that stores the turn's entries: after a crash before that, the next turn receives
+//! them again, and no event is delivered twice. Events are stored by session key, so that they can
+//! exist before the session.
 //!
 //! | rule | |
 //! |---|---|
-//! | at most 20 wait | the oldest goes |
-//! | one that says what the last one says | is not added |
-//! | one that is told again under its key | is not added, whether or not it was read meanwhile |
+//! | at most 20 events are pending | the oldest is dropped |
+//! | an event with the same text as the last pending one | is not added |
+//! | an event whose idempotency key was used before | is not added, even if it was taken meanwhile |
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Entry, Posted, RunId, SessionKey, SystemEvent, TenantId};
 
 use crate::{Error, Sessions};
 
-/// How many wait in a conversation.
+/// Maximum number of pending events of a conversation.
 pub const MOST_EVENTS: i64 = 20;
 
-/// The longest text, in characters; what is longer is cut.
+/// Maximum length of an event's text, in characters; longer texts are truncated.
 pub const LONGEST_EVENT: usize = 16_000;
 
 /// A text for a conversation's next turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSystemEvent {
-    /// The conversation.
+    /// Session key of the conversation.
     pub key: SessionKey,
-    /// What makes it the same one when it is told again, 1 to 256 bytes; unique in the tenant.
+    /// Idempotency key, 1 to 256 bytes; unique in the tenant.
     pub idem_key: String,
-    /// What is told.
     pub text: String,
 }
 
 impl Sessions {
-    /// Tells a conversation something with its next turn, and says whether it was new.
+    /// Adds an event to a conversation's next turn. Returns whether the event was new.
     ///
     /// # Errors
     ///
-    /// If its key is none, or the database does not answer.
+    /// [`Error::IdemKey`] if the idempotency key is empty or too long.
     pub async fn add_system_event(
         &self,
         tenant: TenantId,
@@ -49,11 +49,7 @@ impl Sessions {
         Ok(is_new)
     }
 
-    /// The events that wait for a conversation's next turn, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the pending events of a conversation, oldest first.
     pub async fn system_events(
         &self,
         tenant: TenantId,
@@ -74,9 +70,10 @@ impl Sessions {
     }
 }
 
-/// Adds an event in a transaction that may do other things, too.
+/// Adds an event within the caller's transaction.
 pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<bool, Error> {
-    // Those who tell one conversation something wait for each other: the last one's text counts.
+    // Writers to one conversation are serialised, because the new text is compared with the last
+    // one.
     const TURN: &str = "
         select pg_advisory_xact_lock(hashtextextended('session.system_events:' || $1 || ':' || $2, 0))";
     const ADD: &str = "
@@ -125,8 +122,8 @@ pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<boo
     Ok(added == 1)
 }
 
-/// Does what a turn's entries say of system events, in the transaction that stores the entries:
-/// those that it was told of are taken away, and what it posts is added elsewhere.
+/// Applies the entries' effects on system events, in the transaction that stores the entries:
+/// events that the turn received are marked as taken, and events that it posts are added.
 pub(crate) async fn carry(tx: &mut TenantTx, run: RunId, entries: &[Entry]) -> Result<(), Error> {
     const TAKE: &str = "
         update session.system_events set gone_at = clock_timestamp()
@@ -144,7 +141,7 @@ pub(crate) async fn carry(tx: &mut TenantTx, run: RunId, entries: &[Entry]) -> R
     Ok(())
 }
 
-/// What of a text is told: no more than may be stored, and nothing that cannot be.
+/// Returns the text without NUL characters, trimmed and truncated to the maximum length.
 fn shortened(text: &str) -> String {
     let plain: String = text.chars().filter(|c| *c != '\0').collect();
     plain.trim().chars().take(LONGEST_EVENT).collect()

@@ -1,9 +1,9 @@
-//! The newest entries of journals that this process has read, so that a turn reads only what
-//! came since.
+//! Cache of the newest journal entries that this process has read, so that a turn reads only later
+//! ones.
 //!
-//! A journal is append-only and a session's id is never used again, so what is kept cannot be
-//! wrong; it can only be short. Should a journal be shorter than what is kept of it (a database
-//! that was set back), it is read anew.
+//! A journal is append-only and session ids are not reused, so cached entries cannot be wrong, only
+//! incomplete. If a journal is shorter than its cached part (the database was restored from a
+//! backup), it is read again.
 
 use std::{
     collections::HashMap,
@@ -12,13 +12,13 @@ use std::{
 
 use holdfast_types::{Entry, RunId, SessionId, TenantId};
 
-/// One entry with its place and its run.
+/// One entry with its `seq` and run.
 pub(crate) type Placed = (i64, RunId, Entry);
 
-/// How much is kept in all, in bytes as [`weight`] counts them.
+/// Maximum size of the cache, in bytes as estimated by [`weight`].
 const ROOM: usize = 8 * 1024 * 1024;
 
-/// What is kept, by session; the longest unused goes first.
+/// Cached entries by session; the least recently used are evicted first.
 #[derive(Debug, Default)]
 pub(crate) struct Tails(Mutex<Kept>);
 
@@ -26,21 +26,21 @@ pub(crate) struct Tails(Mutex<Kept>);
 struct Kept {
     tails: HashMap<(TenantId, SessionId), Tail>,
     weight: usize,
-    /// Counts uses, to know the longest unused.
+    /// Counter of uses, for the eviction order.
     clock: u64,
 }
 
 #[derive(Debug)]
 struct Tail {
     entries: Vec<Placed>,
-    /// How many entries were asked for: fewer than these are the whole journal.
+    /// Number of entries that were asked for; fewer entries are the whole journal.
     history: i64,
     weight: usize,
     used: u64,
 }
 
 impl Tails {
-    /// What is kept of a journal's newest `history` entries.
+    /// Returns the cached part of a journal's newest `history` entries; empty if there is none.
     pub fn get(&self, tenant: TenantId, session: SessionId, history: i64) -> Vec<Placed> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clock += 1;
@@ -54,7 +54,7 @@ impl Tails {
         }
     }
 
-    /// Keeps a journal's newest entries.
+    /// Stores a journal's newest entries.
     pub fn put(&self, tenant: TenantId, session: SessionId, history: i64, entries: &[Placed]) {
         let weight = entries.iter().map(|(_, _, entry)| weight(entry)).sum();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,8 @@ impl Tails {
 }
 
 impl Kept {
-    /// Forgets the longest unused until a quarter of the room is free, so that this is rare.
+    /// Evicts the least recently used journals until a quarter of the cache is free, so that
+    /// eviction is rare.
     fn make_room(&mut self) {
         let mut by_use: Vec<_> = self.tails.iter().map(|(key, tail)| (tail.used, *key)).collect();
         by_use.sort_unstable();
@@ -86,7 +87,7 @@ impl Kept {
     }
 }
 
-/// About how many bytes an entry takes in memory.
+/// Estimates an entry's size in memory, in bytes.
 fn weight(entry: &Entry) -> usize {
     const SELF: usize = size_of::<Placed>() + 64;
     SELF + match entry {

@@ -1,4 +1,4 @@
-//! Looking at sessions, their journals and their turns. Nothing here changes anything.
+//! Read-only views of sessions, journals and runs.
 
 use std::time::Duration;
 
@@ -15,20 +15,16 @@ use crate::{
     sessions::no_session,
 };
 
-/// Which sessions to list.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
-    /// Only this agent's.
     pub agent: Option<AgentId>,
-    /// Only of this kind.
     pub kind: Option<SessionKind>,
-    /// At most so many.
     pub limit: i64,
-    /// Only those made before this one.
+    /// Only sessions created before this one, for paging.
     pub after: Option<SessionId>,
 }
 
-/// What is asked of sessions, with the words that say of which.
+/// Query for sessions; the parameter is its condition.
 macro_rules! session {
     ($which:literal) => {
         concat!(
@@ -46,7 +42,7 @@ macro_rules! session {
     };
 }
 
-/// What is asked of turns, with the words that say of which.
+/// Query for runs; the parameter is its condition.
 macro_rules! run {
     ($which:literal) => {
         concat!(
@@ -63,11 +59,7 @@ macro_rules! run {
 }
 
 impl Sessions {
-    /// The session that a key or an alias names.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the session with this key or alias.
     pub async fn find(
         &self,
         tenant: TenantId,
@@ -88,11 +80,10 @@ impl Sessions {
         Ok(found.map(SessionId::from))
     }
 
-    /// One session.
     ///
     /// # Errors
     ///
-    /// If there is none of that id in the tenant, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such session.
     pub async fn session(&self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
         const SQL: &str = session!("s.session_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
@@ -105,11 +96,6 @@ impl Sessions {
         row.map(SessionView::from).ok_or_else(|| no_session(id))
     }
 
-    /// Sessions, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn sessions(
         &self,
         tenant: TenantId,
@@ -134,11 +120,12 @@ impl Sessions {
         Ok(rows.into_iter().map(SessionView::from).collect())
     }
 
-    /// The newest entries of a journal, or the newest before a place, oldest first.
+    /// Returns the newest `limit` entries of a journal, or the newest ones before the seq `before`,
+    /// oldest first.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn history(
         &self,
         tenant: TenantId,
@@ -162,17 +149,17 @@ impl Sessions {
             .await?;
         tx.commit().await?;
         if rows.is_empty() {
-            // An empty journal and a foreign session look alike until asked for.
+            // No rows: either the journal is empty, or the tenant has no such session.
             self.session(tenant, session).await?;
         }
         Ok(rows.into_iter().map(EntryView::from).collect())
     }
 
-    /// Turns that have ended, newest first.
+    /// Returns finished runs of a session or of the whole tenant, newest first.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or the database does not answer.
+    /// [`Error::NotFound`] if there is no such session.
     pub async fn runs(
         &self,
         tenant: TenantId,
@@ -199,11 +186,11 @@ impl Sessions {
         Ok(rows.into_iter().map(RunView::from).collect())
     }
 
-    /// One turn and what happened in it.
+    /// Returns a finished run and its journal entries.
     ///
     /// # Errors
     ///
-    /// If there is no such turn in the tenant, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such run.
     pub async fn run(
         &self,
         tenant: TenantId,
@@ -224,11 +211,11 @@ impl Sessions {
         Ok((row.into(), entries))
     }
 
-    /// How a message stands, and its answer if it has one.
+    /// Returns the state of a message, and its answer if there is one.
     ///
     /// # Errors
     ///
-    /// If there is no such message in the tenant, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such message.
     pub async fn answer(&self, tenant: TenantId, message: MessageId) -> Result<Answer, Error> {
         const SQL: &str = "
             select i.session_id, i.seq, i.run_id, i.outcome, i.reason,
@@ -271,11 +258,7 @@ impl Sessions {
         })
     }
 
-    /// A tenant's state in numbers.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns counts of a tenant's sessions, deliveries and messages.
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
         const SESSIONS: &str = "
             select case when l.paused is not null then 'PAUSE' else l.state end, count(*)
@@ -284,7 +267,7 @@ impl Sessions {
         const DELIVERIES: &str = "
             select state, count(*) from session.deliveries
             where tenant_id = $1 and part >= 0 group by 1 order by 1";
-        // What waits is counted by the sessions that it waits in, so that what is finished is not
+        // Starts from the sessions with unfinished messages, so that finished messages are not
         // read.
         const INBOX: &str = "
             select count(i.seq),
@@ -307,7 +290,7 @@ impl Sessions {
     }
 }
 
-/// What happened in a turn, as far as it is stored.
+/// Returns the stored journal entries of a run, at most 1000.
 pub(crate) async fn entries_of(
     tx: &mut TenantTx,
     session: SessionId,

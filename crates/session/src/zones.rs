@@ -1,16 +1,12 @@
-//! Where people said that they are.
+//! Time zones of people, as they stated them in conversations.
 
 use holdfast_types::{AgentId, SessionKey, SessionSettings, TenantId};
 
 use crate::{Claim, Error, Sessions, sessions::lock_claimed, settings::store};
 
 impl Sessions {
-    /// The time zone of whoever a conversation is with: what was set for that, or else what the
-    /// person said in another that they have with the agent. `None` if nothing was.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the time zone for a conversation: the one set in its session, else the one the
+    /// person set in another conversation with the agent. `None` if neither is set.
     pub async fn zone_of(
         &self,
         tenant: TenantId,
@@ -37,11 +33,7 @@ impl Sessions {
         Ok(found)
     }
 
-    /// The time zone that a person set with an agent.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the time zone that a person set with an agent.
     pub async fn persons_zone(
         &self,
         tenant: TenantId,
@@ -63,11 +55,7 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Forgets where a person said that they are, with all agents; of how many.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Deletes the time zones that a person set, with all agents. Returns how many were deleted.
     pub async fn forget_zones(&self, tenant: TenantId, person: &str) -> Result<u64, Error> {
         const SQL: &str = "delete from session.zones where tenant_id = $1 and person = $2";
 
@@ -82,12 +70,13 @@ impl Sessions {
         Ok(gone)
     }
 
-    /// Sets where a person is, with an agent; `None` is where the agent is. The claimed session's
-    /// settings, in which it may be set too, are replaced in the same transaction.
+    /// Sets a person's time zone with an agent; `None` removes it, so that the agent's zone
+    /// applies. The claimed session's settings are replaced in the same transaction, because they
+    /// may contain the zone too.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn set_persons_zone(
         &self,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! Agents as packages: `*.skill.yaml` (spec SKL-014).
+//! Agent packages: agents as `*.skill.yaml` files (spec SKL-014).
 //!
 //! ```yaml
 //! name: travel-agent
@@ -12,9 +12,8 @@
 //!   pattern: "(?i)trip|journey"
 //! ```
 //!
-//! Importing makes an agent and a rule that leads to it, which stays off until somebody approves
-//! it; exporting is the inverse. An empty list of tools is none (C-47), no list is all that the
-//! policy gives.
+//! Importing makes an agent and a routing rule, which is off until it is approved; exporting is the
+//! inverse. An empty list of tools allows none (C-47); without the list, the policy decides.
 
 use holdfast_types::AgentName;
 use serde::Serialize;
@@ -25,63 +24,57 @@ use crate::{
     fields::Fields,
 };
 
-/// The most characters of an agent's prompt.
+/// Maximum length of a prompt, in characters.
 const MOST_PROMPT: usize = 100_000;
-/// The most characters of a pattern.
+/// Maximum length of a pattern, in characters.
 const MOST_PATTERN: usize = 500;
 
-/// An agent as a file.
+/// Agent as a `*.skill.yaml` file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentPackage {
-    /// What the package is called.
     pub name: SkillName,
-    /// Its version, as its author counts.
+    /// Version in the author's own scheme.
     pub version: String,
-    /// Who wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// The agent.
     pub agent: PackagedAgent,
-    /// The tools that it may use; all that the policy gives, if there is no list.
+    /// Tools that the agent may use; `None` for all that the policy allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Which messages it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<PackagedRoute>,
 }
 
-/// The agent of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PackagedAgent {
-    /// Its name.
     pub id: AgentName,
-    /// What it is told to be and to do.
+    /// Instructions of the agent, up to 100,000 characters.
     pub prompt: String,
 }
 
-/// Which messages a package's agent is for.
+/// Routing rule of a package's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PackagedRoute {
-    /// A regular expression over what was said. Whoever imports it compiles it.
+    /// Regular expression for the message text. Not compiled here: the importer checks it.
     pub pattern: String,
 }
 
 impl AgentPackage {
-    /// Reads a package. `file` is its path, for the error.
+    /// Parses a package. `file` is the path for errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Document`] names the file, the field and what to write there.
+    /// [`Error::Document`] names the file, the field and the fix.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, Error> {
         read(text).map_err(|flaw| Error::document(file, flaw))
     }
 
-    /// The package as YAML, which is read as the same package.
+    /// Writes the package as YAML. Reading it returns an equal package.
     ///
     /// # Errors
     ///
-    /// [`Error::Document`] if what it holds is not what a package may hold: it was made, and not
-    /// read.
+    /// [`Error::Document`] if a field is invalid, which is possible only for packages that were not
+    /// read from a file.
     pub fn write(&self) -> Result<String, Error> {
         let options = serde_saphyr::ser_options! { prefer_block_scalars: true };
         let text = serde_saphyr::to_string_with_options(self, options)
@@ -90,7 +83,7 @@ impl AgentPackage {
         if again == *self {
             return Ok(text);
         }
-        // A rare text that YAML folds: quoted, it stays what it is.
+        // YAML's block scalars change some rare texts; quoting preserves them.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false, quote_all: true };
         let text = serde_saphyr::to_string_with_options(self, options)
             .map_err(|error| Error::Broken(error.into()))?;
@@ -103,7 +96,7 @@ impl AgentPackage {
         }
     }
 
-    /// What its file is called: `<name>.skill.yaml`.
+    /// File name of the package: `<name>.skill.yaml`.
     #[must_use]
     pub fn file(&self) -> String {
         format!("{}.skill.yaml", self.name)
@@ -136,7 +129,7 @@ fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
     })
 }
 
-/// A package is all of an agent: what is misspelt in it must not be left out in silence.
+/// Refuses unknown fields: a misspelt field must not be ignored silently.
 fn known(fields: &Fields<'_>, names: &[&str]) -> Result<(), Flaw> {
     match fields.names().find(|name| !names.contains(name)) {
         None => Ok(()),

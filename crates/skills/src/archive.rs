@@ -1,13 +1,12 @@
-//! What is in a download, if it is safe (spec SKL-010).
+//! Safe extraction of downloads (spec SKL-010).
 //!
-//! An archive comes from outside, so nothing in it is believed. It is unpacked to memory and to
-//! nowhere else, and each entry is looked at before its content is read.
+//! Archives are untrusted. They are unpacked to memory only, and each entry is checked before its
+//! content is read.
 //!
 //! **What can go wrong.** A path may leave the folder (`../`, `/`, a backslash). An entry may be a
-//! link, or say that it is small and unpack to gigabytes. There may be a million of them: so the
-//! headers are counted before a reader makes anything of them. Two names may be one on another
-//! system, or look like one to a person: so names are brought to one form, and must differ by
-//! more than upper and lower case.
+//! link, or declare a small size and unpack to gigabytes. An archive may have a million entries: so
+//! headers are counted before the archive is parsed. Two names may be equal on another system or
+//! look equal to a person: so names are normalized, and must differ by more than case.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,20 +20,18 @@ use zip::{CompressionMethod, ZipArchive, read::ZipFile, result::ZipError};
 
 use crate::{Error, Origin};
 
-/// How the header of each entry begins in the list at a ZIP's end.
+/// Signature of an entry's header in a ZIP's central directory.
 const HEADER: &[u8] = b"PK\x01\x02";
-/// What each skill has.
 const SKILL: &str = "SKILL.md";
 
-/// How much an archive may hold, unpacked.
+/// Limits of an archive's uncompressed contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// The most bytes of one file. The tree that it goes to may take less.
+    /// Maximum size of one file, in bytes. The limit of the target tree may be lower.
     pub file: u64,
-    /// The most bytes of all files together.
+    /// Maximum size of all files together, in bytes.
     pub total: u64,
-    /// The most files.
     pub files: usize,
 }
 
@@ -44,12 +41,11 @@ impl Default for Limits {
     }
 }
 
-/// A skill as a registry gives it.
+/// Skill as downloaded from a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Download {
-    /// A ZIP.
     Zip(Vec<u8>),
-    /// Files with their paths below the skill's folder.
+    /// Paths below the skill's folder, and contents.
     Files(Vec<(String, Vec<u8>)>),
 }
 
@@ -65,7 +61,8 @@ impl std::fmt::Debug for Download {
 /// Files by their paths below the skill's folder.
 pub(crate) type Unpacked = BTreeMap<TreePath, Vec<u8>>;
 
-/// Unpacks a download, or says which entry is in the way. The result has a `SKILL.md` at its top.
+/// Unpacks a download; the error names an entry that is refused. The result has a `SKILL.md` at its
+/// top.
 pub(crate) fn unpack(download: Download, limits: &Limits) -> Result<Unpacked, Error> {
     let mut taken = Taken::new(limits);
     match download {
@@ -85,7 +82,7 @@ fn refused(why: impl Into<String>) -> Error {
 }
 
 fn unzip(bytes: Vec<u8>, taken: &mut Taken<'_>) -> Result<(), Error> {
-    // Folders have headers too, and another archive within may have some.
+    // Folders have headers, too, and a nested archive contains some.
     let most = 4 * taken.limits.files + 1_000;
     if count(&bytes, HEADER) > most {
         return Err(refused(format!(
@@ -107,7 +104,7 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
         return Err(refused("an entry has a name that is not UTF-8: pack it again"));
     };
     let shown = crate::name::shown(&name);
-    // What kind of file it is stands in the upper bits; most archives say nothing, and mean files.
+    // The file type is in the upper bits. Most archives leave it 0, which means a regular file.
     let kind = entry.unix_mode().unwrap_or_default() & 0o170_000;
     if entry.is_symlink() || !matches!(kind, 0 | 0o100_000 | 0o040_000) {
         return Err(refused(format!(
@@ -121,7 +118,7 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
         return Err(refused(format!("`{shown}` is packed in a rare way: use a usual ZIP")));
     }
     if name.ends_with('/') {
-        // Its own files bring it; but where it leads is looked at.
+        // Folders are made with their files, but their paths are checked.
         if name != "./" {
             taken.path(name.trim_end_matches('/'))?;
         }
@@ -130,7 +127,7 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
     let Some(path) = taken.path(&name)? else { return Ok(()) };
     let most = taken.room_for(&path, entry.size())?;
     let mut content = Vec::new();
-    // What it turns out to have, whatever it said.
+    // Read the actual content: its size may differ from the declared one.
     entry
         .by_ref()
         .take(most + 1)
@@ -139,11 +136,11 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
     taken.put(path, content)
 }
 
-/// What was taken, and how much may still be.
+/// Files unpacked so far, and the limits.
 struct Taken<'a> {
     limits: &'a Limits,
     files: Unpacked,
-    /// Names in the form in which none may be there twice.
+    /// Paths in lower case, to detect duplicates.
     keys: BTreeSet<String>,
     bytes: u64,
 }
@@ -153,14 +150,14 @@ impl<'a> Taken<'a> {
         Self { limits, files: BTreeMap::new(), keys: BTreeSet::new(), bytes: 0 }
     }
 
-    /// Where an entry goes; `None` if it is one of those that are left out.
+    /// Path of an entry; `None` if the entry is left out.
     fn path(&self, named: &str) -> Result<Option<TreePath>, Error> {
         let shown = crate::name::shown(named);
         let mut named = named;
         while let Some(rest) = named.strip_prefix("./") {
             named = rest;
         }
-        // One letter is written in two ways; what only looks like another one is refused.
+        // NFC makes equal letters equal. A name that NFKC would still change contains lookalikes.
         let composed: String = named.nfc().collect();
         if composed.nfkc().ne(composed.chars()) || holdfast_tools::clean(&composed) != composed {
             return Err(refused(format!(
@@ -170,13 +167,13 @@ impl<'a> Taken<'a> {
         let path: TreePath = composed
             .parse()
             .map_err(|error| refused(format!("`{shown}` cannot be taken: {error}")))?;
-        // What a Mac adds, and what only an installation may write.
+        // Files added by macOS or git, and the origin file, which only an installation may write.
         let is_litter =
             path.parts().any(|part| part == "__MACOSX" || part == ".DS_Store" || part == ".git");
         Ok((!is_litter && path.name() != Origin::FILE).then_some(path))
     }
 
-    /// How many bytes a file may have that says it has so many.
+    /// Maximum size of the next file, whose declared size is `says`.
     fn room_for(&self, path: &TreePath, says: u64) -> Result<u64, Error> {
         if self.files.len() >= self.limits.files {
             return Err(refused(format!(
@@ -205,7 +202,7 @@ impl<'a> Taken<'a> {
         if size > self.room_for(&path, size)? {
             return Err(self.too_large(&path));
         }
-        // For a file system that ignores case they would be one, as for most people who look.
+        // Equal on a case-insensitive file system.
         if !self.keys.insert(path.as_str().to_lowercase()) {
             return Err(refused(format!(
                 "`{}` is there twice, but for upper and lower case: leave one out",
@@ -218,7 +215,8 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// The same with `SKILL.md` at the top: archives of repositories have one folder around it all.
+/// Strips the single top folder that archives of repositories have, so that `SKILL.md` is at the
+/// top.
 fn at_the_top(files: Unpacked) -> Result<Unpacked, Error> {
     let is_skill = |path: &TreePath| path.as_str().eq_ignore_ascii_case(SKILL);
     let around = if files.keys().any(is_skill) { None } else { only_folder(&files) };
@@ -234,7 +232,6 @@ fn at_the_top(files: Unpacked) -> Result<Unpacked, Error> {
         let inner = if is_skill(&inner) { SKILL.parse()? } else { inner };
         found.insert(inner, content);
     }
-    // A file that is also a folder cannot be both.
     for path in found.keys() {
         if let Some(folder) = path.folders().find(|folder| is_file(&found, folder)) {
             let shown = crate::name::shown(folder);
@@ -251,7 +248,7 @@ fn is_file(files: &Unpacked, path: &str) -> bool {
     path.parse::<TreePath>().is_ok_and(|path| files.contains_key(&path))
 }
 
-/// The folder that all files are in, if it is one.
+/// Top folder that contains all files; `None` if there is none.
 fn only_folder(files: &Unpacked) -> Option<String> {
     let first = files.keys().next()?.folders().next()?.to_owned();
     files.keys().all(|path| path.folders().next() == Some(&first)).then_some(first)

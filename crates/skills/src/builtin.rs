@@ -1,9 +1,8 @@
-//! The skills that everybody has: shipped with the platform, hidden by a tenant's or an agent's
-//! own of the same name.
+//! Skills shipped with the platform. A skill of the same name of a tenant or agent hides them.
 
 use crate::{Scope, SkillFile};
 
-/// Their names and their `SKILL.md`s.
+/// Names and `SKILL.md` texts.
 pub const BUILTIN: &[(&str, &str)] = &[
     ("plan-a-trip", include_str!("../builtin/plan-a-trip/SKILL.md")),
     ("research-a-question", include_str!("../builtin/research-a-question/SKILL.md")),
@@ -12,7 +11,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("weekly-review", include_str!("../builtin/weekly-review/SKILL.md")),
 ];
 
-/// The same for a [`Shelf`](crate::Shelf).
+/// Built-in skills for a [`Shelf`](crate::Shelf).
 pub fn builtin() -> impl Iterator<Item = SkillFile> {
     BUILTIN.iter().map(|(name, text)| SkillFile {
         scope: Scope::Platform,

@@ -1,9 +1,9 @@
-//! A YAML or JSON5 text as a value, within limits.
+//! YAML and JSON5 parsers with limits.
 //!
-//! **What can go wrong.** A text of a few hundred bytes may mean gigabytes (aliases of aliases),
-//! or nest so deep that reading it ends the process. So a text has a size, a depth, a number of
-//! nodes and few aliases, all checked while it is read; more than one of the same key is an
-//! error, since two readers would take one each.
+//! **What can go wrong.** A few hundred bytes can expand to gigabytes (aliases of aliases), or nest
+//! so deep that the parser overflows the stack. So size, depth, number of nodes and aliases are
+//! limited during parsing. Duplicate keys are an error, because parsers disagree on which one
+//! counts.
 
 mod bounded;
 
@@ -12,18 +12,17 @@ use serde_json::Value;
 use self::bounded::Bounded;
 use crate::Flaw;
 
-/// The most bytes of one document.
+/// Maximum size of a document, in bytes.
 const MOST_BYTES: usize = 256 << 10;
-/// How deep lists and maps may nest.
+/// Maximum nesting of lists and maps.
 const MOST_DEPTH: usize = 32;
-/// The most values in one document, those that aliases repeat included.
+/// Maximum number of values in a document, including those repeated by aliases.
 const MOST_NODES: usize = 10_000;
-/// The most aliases; nobody needs any.
 const MOST_ALIASES: usize = 16;
-/// The most that is repeated of what a parser said.
+/// Maximum number of characters of a parser's message in an error.
 const MOST_SAID: usize = 160;
 
-/// Reads YAML, or the JSON that is YAML too.
+/// Parses YAML, which includes JSON.
 pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
     check_size(text)?;
     let options = serde_saphyr::options! {
@@ -42,7 +41,7 @@ pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
             max_total_replayed_events: MOST_NODES,
             max_replay_stack_depth: 4,
         },
-        // A skill may be called `on` or `y`, and that is no boolean any more.
+        // YAML 1.2: a skill may be named `on` or `y`, which YAML 1.1 reads as booleans.
         strict_booleans: true,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
@@ -54,7 +53,7 @@ pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
     })
 }
 
-/// Reads JSON5: JSON with comments, bare keys, single quotes and commas at the end.
+/// Parses JSON5: JSON with comments, unquoted keys, single quotes and trailing commas.
 pub(crate) fn json5(text: &str) -> Result<Value, Flaw> {
     check_size(text)?;
     let Bounded(value) =
@@ -72,7 +71,7 @@ fn check_size(text: &str) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// What a parser said, on one line and not too much of it.
+/// A parser's message on one line, shortened.
 fn said(text: &str) -> String {
     let line = holdfast_tools::clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MOST_SAID).collect()

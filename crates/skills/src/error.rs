@@ -1,4 +1,4 @@
-//! Why something about skills could not be done.
+//! Errors of this crate.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use holdfast_types::{Fault, InvalidPath, Kind};
 
 use crate::{InvalidName, SkillName};
 
-/// What is wrong in a document, where, and what to write instead.
+/// Problem in a document: its place and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
-    /// The field, as in `metadata.openclaw.requires.bins`; `None` if it is the document itself.
+    /// Path of the field, such as `metadata.openclaw.requires.bins`; `None` for the whole document.
     pub field: Option<String>,
-    /// What is wrong, and what to write.
+    /// The problem, and how to fix it.
     pub problem: String,
 }
 
@@ -34,91 +34,62 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Every way in which a call to this crate fails. The texts are for people and for models; they
-/// repeat names and fields, and no more of what a file says.
+/// Error of this crate. The messages are for people and models; they quote names and fields, but no
+/// other contents of files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file does not say what it should.
     #[error("{file}: {flaw}")]
-    Document {
-        /// Which file.
-        file: String,
-        /// What is wrong in it.
-        flaw: Flaw,
-    },
-    /// A name is none.
+    Document { file: String, flaw: Flaw },
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// A path is none.
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    /// Something else that was asked is not right.
     #[error("{0}")]
     Invalid(String),
-    /// There is no such registry.
     #[error("there is no registry `{name}`: it may be one of {known}")]
     NoRegistry {
-        /// What was asked for.
         name: String,
-        /// Those that there are.
+        /// Existing registries, quoted and joined.
         known: String,
     },
-    /// The registry has no such skill, or no such version of it.
+    /// The registry does not have the skill or its version.
     #[error("the registry `{registry}` has no {what}: look for it with find_skills")]
     NotFound {
-        /// Which registry.
         registry: String,
-        /// What it does not have.
+        /// Description of the missing thing.
         what: String,
     },
-    /// There is no such skill.
     #[error("there is no skill `{name}` here")]
-    NoSkill {
-        /// What was asked for.
-        name: SkillName,
-    },
-    /// A tree says no.
+    NoSkill { name: SkillName },
     #[error(transparent)]
     Tree(#[from] holdfast_workspace::Error),
-    /// It is installed already.
     #[error("`{slug}` is installed already: say `force` to replace it")]
-    Installed {
-        /// Which skill.
-        slug: SkillName,
-    },
-    /// The tenant's policy forbids it.
+    Installed { slug: SkillName },
+    /// Forbidden by the tenant's policy, the registry, or the guard against private addresses.
     #[error("{0}")]
     Forbidden(String),
-    /// It was judged malicious, or nobody has judged it.
+    /// The skill was judged malicious, or has no verdict.
     #[error("`{slug}` of the registry `{registry}` is not installed: {why}")]
     Unsafe {
-        /// Which skill.
         slug: SkillName,
-        /// Which registry.
         registry: String,
-        /// The verdict, or that there is none.
+        /// Verdict, or why there is none.
         why: String,
     },
-    /// An archive has something in it that is not unpacked.
+    /// An archive is damaged, too large, or has an entry that is refused.
     #[error("the archive cannot be taken: {0}")]
     Archive(String),
-    /// A registry may be asked again later.
+    /// A registry failed; a later attempt may succeed.
     #[error("the registry `{registry}` does not answer: {why}")]
-    Unavailable {
-        /// Which registry.
-        registry: String,
-        /// What happened.
-        why: String,
-    },
-    /// A registry was asked too often.
+    Unavailable { registry: String, why: String },
+    /// The registry's rate limit is reached.
     #[error("the registry `{registry}` was asked too often: ask again in {seconds} s")]
     TooOften {
-        /// Which registry.
         registry: String,
-        /// When it may be asked again.
+        /// Seconds until the next request is allowed.
         seconds: u64,
     },
-    /// This machine cannot do what it should.
+    /// Internal failure of this process or machine.
     #[error("this machine cannot do it")]
     Broken(#[source] anyhow::Error),
 }

@@ -1,27 +1,27 @@
-//! Fields of a document: what is in them, or what should be written there.
+//! Typed access to the fields of a document, with errors that say what to write.
 
 use serde_json::{Map, Value};
 
 use crate::Flaw;
 
-/// The most entries of a list in a document.
+/// Maximum number of entries of a list.
 const MOST_LISTED: usize = 64;
-/// The most characters of a short text: a name, a key, an address.
+/// Maximum length of a short text (name, key, address), in characters.
 const MOST_SHORT: usize = 512;
 
-/// A map within a document, and its path.
+/// Map within a document, and its path.
 pub(crate) type Inner<'a> = (&'a Map<String, Value>, String);
 
-/// A map of a document, which knows where it is.
+/// Map of a document, with its path for errors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// Where it is: `metadata.openclaw`; empty at the top.
+    /// Such as `metadata.openclaw`; empty at the top level.
     path: &'a str,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a whole document.
+    /// Fields at the top level of a document.
     pub(crate) fn of(document: &'a Value) -> Result<Self, Flaw> {
         match document {
             Value::Object(map) => Ok(Self { map, path: "" }),
@@ -29,32 +29,33 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Those of a map within, at a path.
+    /// Fields of a nested map at a path.
     pub(crate) const fn within(map: &'a Map<String, Value>, path: &'a str) -> Self {
         Self { map, path }
     }
 
-    /// A field's whole name.
+    /// Full path of a field.
     pub(crate) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// A flaw of one of these fields.
+    /// Error about one of these fields.
     pub(crate) fn flaw(&self, name: &str, problem: impl Into<String>) -> Flaw {
         Flaw::at(&self.path_of(name), problem)
     }
 
-    /// What is in a field; `None` if it is not there or empty (`~`).
+    /// Value of a field; `None` if it is missing or null.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// The names of the fields that are there.
+    /// Names of the existing fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
         self.map.keys().map(String::as_str)
     }
 
-    /// A text. What YAML takes for a number is text too where a version or a key is meant.
+    /// Text of a field. Numbers are converted, because YAML reads some versions and keys as
+    /// numbers.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Flaw> {
         match self.get(name) {
             None => Ok(None),
@@ -64,13 +65,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that must be there and say something.
+    /// Text that must not be missing or blank.
     pub(crate) fn needed(&self, name: &str, example: &str) -> Result<String, Flaw> {
         let text = self.text(name)?.filter(|text| !text.trim().is_empty());
         text.ok_or_else(|| self.flaw(name, format!("is missing: write `{name}: {example}`")))
     }
 
-    /// A short text on one line.
+    /// Single line of at most 512 characters.
     pub(crate) fn short(&self, name: &str) -> Result<Option<String>, Flaw> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let text = text.trim();
@@ -87,7 +88,6 @@ impl<'a> Fields<'a> {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// Yes or no.
     pub(crate) fn flag(&self, name: &str, otherwise: Choice) -> Result<bool, Flaw> {
         match self.get(name) {
             None => Ok(otherwise == Choice::Yes),
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
         self.flaw(name, format!("must be `true` or `false`, as in `{name}: true`"))
     }
 
-    /// A list of short texts; one text alone is a list of one.
+    /// List of short texts without duplicates; a single text is a list of one.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<String>, Flaw> {
         let wrong =
             || self.flaw(name, format!("must be a list of texts, as in `{name}: [one, two]`"));
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         Ok(list)
     }
 
-    /// A map within; its path is for [`Fields::within`].
+    /// Nested map and its path, for [`Fields::within`].
     pub(crate) fn map(&self, name: &str) -> Result<Option<Inner<'a>>, Flaw> {
         match self.get(name) {
             None => Ok(None),
@@ -153,7 +153,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a yes-or-no field is where it is not written.
+/// Default of a boolean field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     Yes,

@@ -1,8 +1,7 @@
-//! Which skills of all registries fit a question (spec SKL-006).
+//! Search for skills in all registries (spec SKL-006).
 //!
-//! Registries are asked at once, two at a time, and each has a minute. One that does not answer is
-//! named beside what the others found. What was found is good for a while, for questions that
-//! are nearly the same, from the same tenant.
+//! Two registries are asked at a time, each with a timeout of a minute. Registries that fail are
+//! listed beside the hits of the others. Results are cached for similar queries of the same tenant.
 
 mod cache;
 
@@ -17,27 +16,24 @@ use holdfast_types::TenantId;
 use self::cache::{Cache, Key};
 use crate::{Error, Hit, Policy, Registries, Registry};
 
-/// How many registries are asked at once.
+/// Number of concurrent requests to registries.
 const AT_ONCE: usize = 2;
-/// How long each may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most characters of a question.
 const MOST_QUERY: usize = 400;
-/// How many skills are found if nothing is said.
+/// Default number of search results.
 pub const DEFAULT_FOUND: usize = 5;
-/// The most skills that are found.
+/// Maximum number of search results.
 pub const MOST_FOUND: usize = 20;
 
-/// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// Skills, the best first.
+    /// Ordered by score, the best first.
     pub hits: Vec<Hit>,
-    /// Registries that did not answer, and why.
+    /// Names of the registries that failed, with the reasons.
     pub failed: Vec<(String, String)>,
 }
 
-/// Finds skills in registries.
+/// Search over registries, with a cache.
 #[derive(Debug, Default)]
 pub struct Finder {
     registries: Registries,
@@ -45,23 +41,22 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Finds in these.
     #[must_use]
     pub fn new(registries: Registries) -> Self {
         Self { registries, cache: Mutex::default() }
     }
 
-    /// The registries that it finds in.
     #[must_use]
     pub const fn registries(&self) -> &Registries {
         &self.registries
     }
 
-    /// Skills that fit a question, `limit` at most, of the registries that the tenant allows.
+    /// Searches the registries that the tenant's policy allows. Returns at most `limit` skills.
     ///
     /// # Errors
     ///
-    /// If the question or the limit is none, the policy allows no registry, or none answers.
+    /// [`Error::Invalid`] for the query or the limit, [`Error::Forbidden`] if the policy allows no
+    /// registry, [`Error::Unavailable`] if all registries fail.
     pub async fn find(
         &self,
         tenant: TenantId,
@@ -80,7 +75,7 @@ impl Finder {
             return Err(Error::Invalid(format!("`limit` must be from 1 to {MOST_FOUND}")));
         }
         if self.registries.iter().next().is_none() {
-            // Nobody set any up: nothing is forbidden, and nothing is there.
+            // No registries are configured: an empty result, not a refusal by the policy.
             return Ok(Found::default());
         }
         let is_allowed = |registry: &&Arc<dyn Registry>| policy.check(registry.name()).is_ok();
@@ -101,7 +96,8 @@ impl Finder {
         let asking =
             allowed.into_iter().map(|registry| ask(registry, query.clone(), limit).boxed());
         let asking: Vec<BoxFuture<'static, _>> = asking.collect();
-        // In the operator's order, so that of two that fit alike the first one's comes first.
+        // `buffered` keeps the operator's order, and sorting is stable: among equal scores, hits of
+        // the first registry come first.
         let answers: Vec<_> = stream::iter(asking).buffered(AT_ONCE).collect().await;
         let mut found = Found::default();
         for (name, answer) in answers {
@@ -115,7 +111,7 @@ impl Finder {
             return Err(Error::Unavailable { registry: "any".to_owned(), why: why.join("; ") });
         }
         best(&mut found.hits, limit);
-        // Half an answer would be taken for a whole one.
+        // An incomplete result is not cached.
         if found.failed.is_empty() {
             self.cache().put(key, found.clone());
         }
@@ -127,7 +123,7 @@ impl Finder {
     }
 }
 
-/// What a registry finds, and its name.
+/// Searches one registry; also returns its name.
 async fn ask(
     registry: Arc<dyn Registry>,
     query: String,
@@ -142,7 +138,7 @@ async fn ask(
     (name, found)
 }
 
-/// The best first, and no more than `limit`. What is no number is the worst.
+/// Sorts by score, the best first, and truncates. A score that is not finite counts as 0.
 fn best(hits: &mut Vec<Hit>, limit: usize) {
     for hit in &mut *hits {
         if !hit.score.is_finite() {

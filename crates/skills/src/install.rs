@@ -1,11 +1,11 @@
-//! May a skill be installed, and what is written then? (spec SKL-007, SKL-011, SKL-017)
+//! Installation of a skill: checks and the resulting files (spec SKL-007, SKL-011, SKL-017).
 //!
 //! ```text
-//! policy ─▶ there already? ─▶ what the registry says ─▶ verdict ─▶ download ─▶ unpack ─▶ SKILL.md
+//! policy ─▶ exists? ─▶ metadata ─▶ verdict ─▶ download ─▶ unpack ─▶ SKILL.md
 //! ```
 //!
-//! Nothing is written here. What comes of it is the files and removals of *one* commit of the
-//! agent's tree, so that the old skill is there until the new one is, whole.
+//! Nothing is written here. The result holds the files and deletions for *one* commit of a tree, so
+//! that the old skill is replaced atomically.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use crate::{
     registry::check_version,
 };
 
-/// What a tenant allows of installations (spec SKL-017).
+/// Policy of a tenant for installations (spec SKL-017).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Whether skills may be installed at all.
+    /// Whether any skill may be installed.
     pub enabled: bool,
-    /// The registries that they may come from, by name; all that the operator set up, if there is
-    /// no list. An archive at an address comes from `url`, which must be listed to be allowed.
+    /// Names of the allowed registries; `None` allows all that the operator configured. An archive
+    /// at a URL is allowed only if the list contains `url`.
     pub registries: Option<Vec<String>>,
-    /// What becomes of a skill that nobody has judged.
+    /// Treatment of skills without a verdict.
     pub unjudged: Unjudged,
 }
 
@@ -39,22 +39,22 @@ impl Default for Policy {
     }
 }
 
-/// What becomes of a skill that nobody has judged.
+/// Treatment of skills without a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unjudged {
-    /// It is not installed.
+    /// Not installed (the default).
     Refused,
-    /// It is, since an administrator of the tenant said so; with a warning.
+    /// Installed with a warning, because an administrator of the tenant allowed it.
     AllowedByAdmin,
 }
 
 impl Policy {
-    /// Whether a skill may come from a registry.
+    /// Checks whether skills from a registry may be installed.
     ///
     /// # Errors
     ///
-    /// [`Error::Forbidden`] says why not, and who could change it.
+    /// [`Error::Forbidden`] with the reason and who can change it.
     pub fn check(&self, registry: &str) -> Result<(), Error> {
         if !self.enabled {
             return Err(Error::Forbidden(
@@ -76,46 +76,40 @@ impl Policy {
     }
 }
 
-/// Whether an installed skill is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// It stays, and this is an error.
+    /// Fails with [`Error::Installed`] if the skill exists.
     No,
-    /// It is replaced.
     Yes,
 }
 
-/// What is to be installed.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// What it is called in the registry.
+    /// Name of the skill in the registry.
     pub slug: &'a str,
-    /// Which version; the newest, if none is given.
+    /// `None` is the newest version.
     pub version: Option<&'a str>,
-    /// Whether an installed one is replaced.
     pub force: Force,
-    /// The paths of the agent's tree below `skills/`, as they are now.
+    /// Current paths below `skills/` in the target tree.
     pub present: &'a [TreePath],
-    /// Now, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now: i64,
 }
 
-/// What an installation comes to: one commit.
+/// Result of an installation, to be written in one commit.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Installation {
-    /// The skill as it will be.
     pub manifest: Manifest,
-    /// Files to write, `skills/<slug>/.skill-origin.json` among them.
+    /// Files to write, including `skills/<slug>/.skill-origin.json`.
     pub files: Vec<(TreePath, Vec<u8>)>,
-    /// Files to delete: those of the one that it replaces, as far as they are not written anew.
+    /// Files to delete: those of the replaced skill that are not written again.
     pub removed: Vec<TreePath>,
-    /// All files of the one that it replaces.
+    /// All files of the replaced skill.
     pub replaced: Vec<TreePath>,
-    /// Where it is from.
     pub origin: Origin,
-    /// The SHA-256 over paths and contents, for the audit.
+    /// SHA-256 over paths and contents, in hexadecimal, for the audit.
     pub sha256: String,
-    /// What whoever asked for it should know before it is used.
+    /// Warning to show before the skill is used.
     pub warning: Option<String>,
 }
 
@@ -131,13 +125,13 @@ impl std::fmt::Debug for Installation {
     }
 }
 
-/// Gets a skill and checks it.
+/// Downloads and checks a skill. Writes nothing.
 ///
 /// # Errors
 ///
-/// [`Error::Forbidden`] if the policy does not allow it, [`Error::Installed`] if it is there and
-/// not to be replaced, [`Error::Unsafe`] if it does harm or nobody has judged it; what the registry
-/// says, or what is wrong with the archive. Nothing was changed then.
+/// [`Error::Forbidden`] if the policy does not allow it, [`Error::Installed`] if it exists and
+/// `force` is [`Force::No`], [`Error::Unsafe`] if it is malicious or has no verdict; also errors of
+/// the registry and the archive.
 pub async fn install(
     registry: &Arc<dyn Registry>,
     wanted: &Wanted<'_>,
@@ -157,9 +151,9 @@ pub async fn install(
 
     let meta = registry.meta(&slug, wanted.version).await?;
     let warning = judge(&slug, registry.name(), &meta, policy)?;
-    // The version that was judged, and no newer one that came meanwhile.
+    // Download the version that was judged, not one that was published since.
     let download = registry.download(&slug, meta.version.as_deref()).await?;
-    // Unpacking takes a processor for a while, in which others should not wait.
+    // Unpacking is CPU-bound.
     let limits = *limits;
     let unpacked = tokio::task::spawn_blocking(move || unpack(download, &limits)).await;
     let unpacked = unpacked.map_err(|error| Error::Broken(error.into()))??;
@@ -171,7 +165,7 @@ pub async fn install(
         version: Origin::VERSION,
         registry: registry.name().to_owned(),
         slug: slug.clone(),
-        // What counts no versions is told apart by what it holds.
+        // Without a version, the hash identifies the content.
         installed_version: version.unwrap_or_else(|| sha256.chars().take(12).collect()),
         installed_at: wanted.now,
     };
@@ -186,7 +180,7 @@ pub async fn install(
     Ok(Installation { manifest, files, removed, replaced, origin, sha256, warning })
 }
 
-/// Whether a verdict lets a skill in, and what is to be said of it then.
+/// Applies the policy to a verdict; returns a warning, if any.
 fn judge(
     slug: &SkillName,
     registry: &str,
@@ -212,7 +206,7 @@ fn judge(
     }
 }
 
-/// What the `SKILL.md` says, if it says that it is this skill.
+/// Parses the `SKILL.md` and checks that its name is `slug`.
 fn manifest_of(slug: &SkillName, unpacked: &Unpacked) -> Result<Manifest, Error> {
     let (path, text) =
         unpacked.iter().find(|(path, _)| path.as_str() == "SKILL.md").ok_or_else(|| {
@@ -232,7 +226,7 @@ fn manifest_of(slug: &SkillName, unpacked: &Unpacked) -> Result<Manifest, Error>
 pub(crate) fn hash(unpacked: &Unpacked) -> String {
     let mut hasher = Sha256::new();
     for (path, content) in unpacked {
-        // Lengths first, so that no two trees are one text.
+        // Length prefixes, so that different trees cannot hash equally.
         for part in [path.as_str().as_bytes(), content] {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part);

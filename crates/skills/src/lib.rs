@@ -1,41 +1,42 @@
-//! Skills: what an agent may read up on when it needs it.
+//! Skills: instructions with files that an agent loads on demand.
 //!
-//! A skill is a folder with a `SKILL.md`: a head that says what it is for, and a text that says
-//! how it is done. An agent is told the heads of all its skills and reads a text when it fits.
+//! A skill is a folder with a `SKILL.md`: front matter that says what the skill is for, and a text
+//! with the instructions. The prompt lists the front matter of all skills; the agent reads a text
+//! when it needs it.
 //!
 //! ```text
 //! files ──▶ Manifest ──▶ Shelf: workspace > tenant > platform ──▶ the prompt's list, /skill-name
 //!
-//! registries ──▶ Finder: what is there for this?
+//! registries ──▶ Finder: search
 //!        └─────▶ install: policy, verdict, archive ──▶ the files and edits of one commit
 //! ```
 //!
-//! | module | question |
+//! | module | contents |
 //! |---|---|
-//! | `document` | what does a YAML or JSON5 text say, within its limits? |
-//! | `fields` | what is in a field, and what should be written there? |
-//! | `manifest` | what does a `SKILL.md` say? |
-//! | `needs` | what does a skill need that is not there? |
-//! | `shelf` | which skills does an agent have? |
-//! | `builtin` | which does everybody have? |
-//! | `registry` | where do others come from? |
-//! | `find` | which of those fit a question? |
-//! | `archive` | what is in a download, if it is safe? |
-//! | `install` | may it be installed, and what is written then? |
-//! | `library` | where are they kept, and how does one change? |
-//! | `tools` | what does an agent do with them itself? |
-//! | `agent_package` | what does a `*.skill.yaml` make? |
+//! | `document` | YAML and JSON5 parsers with limits |
+//! | `fields` | typed access to a document's fields, with errors that say what to write |
+//! | `manifest` | parser of `SKILL.md` |
+//! | `needs` | requirements of a skill that are not met |
+//! | `shelf` | skills of an agent |
+//! | `builtin` | skills shipped with the platform |
+//! | `registry` | sources of further skills |
+//! | `find` | search in the registries |
+//! | `archive` | safe extraction of a download |
+//! | `install` | checks of an installation, and the files it writes |
+//! | `library` | storage of skills in workspaces |
+//! | `tools` | tools by which agents find and install skills |
+//! | `agent_package` | agents as `*.skill.yaml` files |
 //!
-//! What an installation comes to is given back as files; `library` makes of them one commit of a
-//! tree, with its row for the audit.
+//! `install` returns files; `library` writes them in one commit of a tree, with a row for the
+//! audit.
 //!
 //! ## What can go wrong
 //!
-//! All of it was written by strangers: heads are read within budgets (`document`), archives are
-//! unpacked to memory and looked at entry by entry (`archive`), registries are asked through the
-//! guard of the tools and believed only what they say of a version (`registry`), and what nobody
-//! has judged is not installed unless an administrator said so (`install`). One bad skill is left
-//! out with its reason, and takes no other with it (`shelf`).
+//! Skills are untrusted. Front matter is parsed within limits (`document`). Archives are unpacked
+//! to memory and checked entry by entry (`archive`). Requests to registries pass the tools' guard
+//! against private addresses, and a registry is trusted only for its statements about a version
+//! (`registry`). A skill without a verdict is not installed unless an administrator allows that
+//! (`install`). A bad skill is skipped with its reason and does not affect others (`shelf`).
 
 mod agent_package;
 mod archive;

@@ -1,14 +1,15 @@
-//! Where skills are kept: agents' trees, tenants' trees, and what is shipped (spec SKL-001, SKL-007,
-//! SKL-012).
+//! Storage of skills: agents' trees, tenants' shared trees, and the built-in skills (spec SKL-001,
+//! SKL-007, SKL-012).
 //!
 //! ```text
 //! heads (path, hash) ──▶ shelf ──▶ a skill ──▶ its files
-//! install · put · remove ──▶ one commit of a tree, with its row for the audit
+//! install · put · remove ──▶ one commit of a tree, with a row for the audit
 //! ```
 //!
-//! A change of a skill is one transaction: whoever dies in the midst of it leaves the old one, or
-//! the new one. Two who change one skill at once have an order, since a tree's row is locked; the
-//! second finds what the first left, and is refused if it took it to be otherwise.
+//! A change of a skill is one transaction, so a crash leaves either the old or the new skill.
+//! Concurrent changes are serialized by the lock on the tree's row. The second overwrites existing
+//! files of the skill; it is refused if a file that it creates exists, or one that it deletes does
+//! not.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -24,32 +25,28 @@ use crate::{
     install::{hash, install},
 };
 
-/// The folder of a tree that skills are in.
+/// Folder of the skills in a tree.
 pub const FOLDER: &str = "skills";
 
-/// What is to be installed, from where.
+/// Request to install a skill.
 #[derive(Debug, Clone)]
 pub struct Order<'a> {
-    /// The registry.
     pub registry: &'a Arc<dyn Registry>,
-    /// What it is called there.
+    /// Name of the skill in the registry.
     pub slug: &'a str,
-    /// Which version; the newest, if none is given.
+    /// `None` is the newest version.
     pub version: Option<&'a str>,
-    /// Whether an installed one is replaced.
     pub force: Force,
 }
 
-/// A file of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptFile {
-    /// Where it is: `skills/<name>/…`.
     pub path: TreePath,
-    /// Its bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
 }
 
-/// Where skills are kept. Cloning shares it.
+/// Storage of skills. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Library {
     trees: Workspaces,
@@ -58,37 +55,29 @@ pub struct Library {
 }
 
 impl Library {
-    /// Skills in these trees, and from these registries.
     #[must_use]
     pub fn new(trees: Workspaces, finder: Arc<Finder>) -> Self {
-        // What a tree does not take as a file is refused before it is fetched as a whole.
+        // Refuse files during extraction that the tree would refuse.
         let file = trees.limits().file;
         Self { trees, finder, limits: Limits { file, ..Limits::default() } }
     }
 
-    /// The registries, and what is found in them.
     #[must_use]
     pub const fn finder(&self) -> &Arc<Finder> {
         &self.finder
     }
 
-    /// How much a skill may hold.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The trees.
     #[must_use]
     pub const fn trees(&self) -> &Workspaces {
         &self.trees
     }
 
-    /// The skills of an agent, whose files and whose tenant's these are.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Loads the skills of an agent from the list of its own and its tenant's `SKILL.md`s.
     pub async fn shelf(
         &self,
         tenant: TenantId,
@@ -111,11 +100,7 @@ impl Library {
         Ok(Shelf::of(kept.chain(crate::builtin()), here))
     }
 
-    /// The skills of an agent, or of a tenant alone if none is given, as they are now.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Loads the current skills of an agent; without an agent, those that the tenant shares.
     pub async fn shelf_of(
         &self,
         tenant: TenantId,
@@ -130,11 +115,8 @@ impl Library {
         self.shelf(tenant, &heads, here).await
     }
 
-    /// A file of a skill that is not in the agent's own tree; `None` if it has none of that path.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Reads a file of a shared or built-in skill; `None` if there is no such file, or if the skill
+    /// is in the agent's own tree.
     pub async fn read(
         &self,
         tenant: TenantId,
@@ -151,11 +133,6 @@ impl Library {
         }
     }
 
-    /// A skill's files.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
     pub async fn files(
         &self,
         tenant: TenantId,
@@ -176,11 +153,7 @@ impl Library {
         Ok(listed.into_iter().map(|file| KeptFile { path: file.path, size: file.size }).collect())
     }
 
-    /// What the `SKILL.md` of a skill says, and its files.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Text of a skill's `SKILL.md`, and a list of its files.
     pub async fn texts(
         &self,
         tenant: TenantId,
@@ -196,11 +169,7 @@ impl Library {
         Ok((text, self.files(tenant, agent, skill).await?))
     }
 
-    /// What a tenant allows of installations. What is stored and cannot be read allows none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Loads a tenant's policy for installations. An unreadable stored policy forbids all.
     pub async fn policy(&self, tenant: TenantId) -> Result<Policy, Error> {
         Ok(match self.trees.skill_policy(tenant).await? {
             None => Policy::default(),
@@ -209,11 +178,11 @@ impl Library {
         })
     }
 
-    /// Stores what a tenant allows.
+    /// Stores a tenant's policy for installations.
     ///
     /// # Errors
     ///
-    /// If it names what can be no registry, or the database does not answer.
+    /// [`Error::Name`] if a listed name is not valid for a registry.
     pub async fn set_policy(
         &self,
         tenant: TenantId,
@@ -227,23 +196,19 @@ impl Library {
         Ok(self.trees.set_skill_policy(tenant, actor, &document).await?)
     }
 
-    /// The paths of a tree below `skills/`.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Paths below `skills/` in a tree.
     pub async fn present(&self, tenant: TenantId, tree: AgentId) -> Result<Vec<TreePath>, Error> {
         let folder: TreePath = FOLDER.parse()?;
         let listed = self.trees.list(tenant, tree, None, Some(&folder)).await?;
         Ok(listed.into_iter().map(|file| file.path).collect())
     }
 
-    /// Installs a skill in a tree: an agent's, or its tenant's. `by` has a key, under which it is
-    /// installed once.
+    /// Installs a skill in an agent's or the tenant's tree. `by` must have a key, under which the
+    /// skill is installed once.
     ///
     /// # Errors
     ///
-    /// As [`install`]; nothing was changed then.
+    /// Those of [`install`], and [`Error::Tree`].
     pub async fn install(
         &self,
         tenant: TenantId,
@@ -260,11 +225,11 @@ impl Library {
         Ok(installation)
     }
 
-    /// Writes an installation: one commit, with its row for the audit.
+    /// Writes an installation in one commit, with a row for the audit.
     ///
     /// # Errors
     ///
-    /// If the tree cannot take it, or a file of the skill is not as the installation took it to be.
+    /// [`Error::Tree`] if a limit is exceeded, or a concurrent change created or deleted a file.
     pub async fn keep(
         &self,
         tenant: TenantId,
@@ -286,11 +251,7 @@ impl Library {
         Ok(self.trees.change_skill(tenant, tree, by, edits, &change).await?)
     }
 
-    /// Where a call that was made before has installed what from.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Origin of the skill that the change with this key has installed; `None` if there was none.
     pub async fn installed(
         &self,
         tenant: TenantId,
@@ -310,12 +271,12 @@ impl Library {
         }))
     }
 
-    /// Puts a skill that was handed in into a tree, in place of the one of its name. It is judged
-    /// by whoever hands it in: only for those who may.
+    /// Writes an uploaded skill to a tree and replaces the one of the same name. There is no
+    /// verdict and no policy check: the caller must be authorized.
     ///
     /// # Errors
     ///
-    /// If the files are no skill, or the tree cannot take them.
+    /// If the files are not a valid skill, or [`Error::Tree`].
     pub async fn put(
         &self,
         tenant: TenantId,
@@ -357,7 +318,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// [`Error::NoSkill`] if there is none of that name, unless this key has removed it already.
     pub async fn remove(
         &self,
         tenant: TenantId,
@@ -372,7 +333,7 @@ impl Library {
             .collect();
         if edits.is_empty() {
             let key = by.key.as_deref().unwrap_or_default();
-            // Asked again, it is gone since the first time.
+            // A repeated request: the first one has removed the skill.
             return match self.trees.skill_changed(tenant, tree, key).await? {
                 Some(made) if made.change.action == SkillAction::Remove => Ok(()),
                 Some(_) | None => Err(Error::NoSkill { name }),
@@ -391,7 +352,7 @@ impl Library {
     }
 }
 
-/// What is there of a skill, in a folder of its name in whatever case.
+/// Paths of a skill: those in a folder of its name, ignoring case.
 pub(crate) fn of_skill<'a>(
     present: &'a [TreePath],
     name: &'a SkillName,
@@ -402,7 +363,7 @@ pub(crate) fn of_skill<'a>(
     })
 }
 
-/// Files in place of what was there: what is not written anew goes.
+/// Edits that replace a skill's files. Old files that are not written again are deleted.
 fn edits(files: impl Iterator<Item = (TreePath, Vec<u8>)>, replaced: &[TreePath]) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut kept = Vec::new();
@@ -417,14 +378,14 @@ fn edits(files: impl Iterator<Item = (TreePath, Vec<u8>)>, replaced: &[TreePath]
     edits
 }
 
-/// A file of a shipped skill.
+/// File of a built-in skill.
 fn shipped(skill: &Skill, path: &TreePath) -> Option<File> {
     let (_, text) = crate::BUILTIN.iter().find(|(name, _)| skill.manifest.name.is_same(name))?;
     let content = (path.as_str() == skill.location).then(|| text.as_bytes().to_vec())?;
     Some(File { hash: ContentHash::of(&content), content, revision: 0.into() })
 }
 
-/// The beginning of a text without the letter that was cut at its end.
+/// Drops an incomplete UTF-8 character at the end of a truncated text.
 fn whole_letters(text: &[u8]) -> &[u8] {
     match std::str::from_utf8(text) {
         Err(error) if error.error_len().is_none() => &text[..error.valid_up_to()],
@@ -437,7 +398,7 @@ pub(crate) fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Refuses a name that people could not call it by, for it means something else already.
+/// Refuses a name that is already a slash command.
 pub(crate) fn check_command(name: &SkillName) -> Result<(), Flaw> {
     let is_taken =
         name.is_same("skill") || holdfast_types::Command::parse(&format!("/{name}")).is_some();

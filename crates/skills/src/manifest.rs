@@ -1,8 +1,8 @@
-//! What a `SKILL.md` says: its head, and where its text begins (spec SKL-002, SKL-013).
+//! Parser of `SKILL.md`: front matter and the start of the text (spec SKL-002, SKL-013).
 //!
-//! The head stands between two lines `---` and is YAML or JSON. `metadata` may be fields or a text
-//! of JSON5; what is in it stands below `openclaw`, below one of its older names, or alone. Fields
-//! that nobody here knows are left to those who do.
+//! The front matter is YAML or JSON between two lines `---`. `metadata` is a map or a JSON5 text;
+//! its fields are below one of the names in [`METADATA`], or directly in it. Unknown fields are
+//! ignored.
 
 use crate::{
     Error, Flaw, SkillName,
@@ -10,97 +10,86 @@ use crate::{
     fields::{Choice, Fields},
 };
 
-/// The most characters of a description (spec SKL-002).
+/// Maximum length of a description, in characters (spec SKL-002).
 const MOST_DESCRIPTION: usize = 1024;
-/// The most characters of a version.
+/// Maximum length of a version, in characters.
 const MOST_VERSION: usize = 64;
-/// The most bytes of a whole `SKILL.md`.
+/// Maximum size of a `SKILL.md`, in bytes.
 const MOST_BYTES: usize = 1 << 20;
-/// Below which names of `metadata` the fields may stand, the newest first.
+/// Names below `metadata` that may hold the fields; the first that exists is used.
 const METADATA: [&str; 4] = ["holdfast", "openclaw", "clawdbot", "clawdis"];
-/// What stands for the skill's own folder in its text.
+/// Placeholder for the skill's folder in its text.
 const BASE_DIR: &str = "{baseDir}";
 
-/// What a `SKILL.md` says.
+/// Parsed front matter of a `SKILL.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// What it is called.
     pub name: SkillName,
-    /// What it is for, on one line: this is how a model chooses it. 1 to 1,024 characters.
+    /// Purpose on one line, by which models choose a skill. 1 to 1,024 characters.
     pub description: String,
-    /// Its version, as its author counts.
+    /// Version in the author's own scheme.
     pub version: Option<String>,
-    /// Where more is said of it.
     pub homepage: Option<String>,
-    /// Words to find it by.
     pub tags: Vec<String>,
-    /// Whether people may call it by `/name`.
+    /// Whether people may invoke it by `/name`.
     pub user_invocable: bool,
-    /// Whether a model is told of it.
+    /// Whether models see it in their list of skills.
     pub model_invocable: bool,
-    /// That `/name` calls a tool, and no model.
+    /// If set, `/name` calls this tool without a model.
     pub dispatch: Option<Dispatch>,
-    /// The name of its settings, where that is another than its own.
+    /// Name of its settings, if it differs from the skill's name.
     pub skill_key: Option<String>,
-    /// A picture for lists.
     pub emoji: Option<String>,
-    /// The secret that it needs most.
+    /// Name of its main secret variable.
     pub primary_env: Option<String>,
-    /// That it is shown whatever it needs.
+    /// Whether it is shown even if requirements other than the operating system are not met.
     pub always: bool,
-    /// What it needs.
     pub requires: Requirements,
-    /// How what it needs may be installed. Nothing here does it.
+    /// Ways to install its requirements, for people: Holdfast does not run them.
     pub install: Vec<InstallStep>,
-    /// Where its text begins, in bytes.
+    /// Byte offset of the text after the front matter.
     body_at: usize,
 }
 
-/// What a skill needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirements {
-    /// Commands that must all be there.
     pub bins: Vec<String>,
-    /// Commands of which one must be there.
+    /// Commands of which at least one must exist.
     pub any_bins: Vec<String>,
-    /// Variables, which here are secrets of the tenant.
+    /// Names of variables, which are secrets of the tenant.
     pub env: Vec<String>,
-    /// Settings that must be on.
     pub config: Vec<String>,
-    /// Systems it runs on: `linux`, `darwin`, `win32`; all, if it names none.
+    /// Supported systems: `linux`, `darwin`, `win32`; empty means all.
     pub os: Vec<String>,
 }
 
-/// That a command goes to a tool as it was typed.
+/// Slash command that is passed to a tool unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dispatch {
-    /// The tool.
     pub tool: String,
 }
 
-/// One way to install what a skill needs.
+/// Way to install requirements of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallStep {
-    /// By what: `brew`, `node`, `go`, `uv`, `download`.
+    /// Installer: `brew`, `node`, `go`, `uv` or `download`.
     pub kind: String,
-    /// What it is called in lists.
     pub label: Option<String>,
-    /// The commands that it brings.
     pub bins: Vec<String>,
 }
 
 impl Manifest {
-    /// Reads a `SKILL.md`. `file` is its path, for the error.
+    /// Parses a `SKILL.md`. `file` is its path, for errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Document`] names the file, the field and what to write there.
+    /// [`Error::Document`] names the file, the field and the fix.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, Error> {
         read(text).map_err(|flaw| Error::document(file, flaw))
     }
 
-    /// The text below the head, of the same file that this was read of; `folder` stands for
-    /// `{baseDir}` in it.
+    /// Text after the front matter, with `{baseDir}` replaced by `folder`. `text` must be the file
+    /// that this manifest was read from.
     #[must_use]
     pub fn body(&self, text: &str, folder: &str) -> String {
         let body = text.get(self.body_at..).unwrap_or_default();
@@ -147,7 +136,7 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
     Ok(manifest)
 }
 
-/// The head, and where the text below it begins.
+/// Front matter, and the byte offset of the text after it.
 fn split(text: &str) -> Result<(&str, usize), Flaw> {
     let missing = || {
         Flaw::of(
@@ -176,7 +165,7 @@ fn split(text: &str) -> Result<(&str, usize), Flaw> {
 
 fn description(fields: &Fields<'_>) -> Result<String, Flaw> {
     let text = fields.needed("description", "what it is for, and when to use it")?;
-    // It becomes a line of a prompt, which somebody ought to be able to read.
+    // The description becomes one line of a prompt.
     let line = holdfast_tools::clean(&text).split_whitespace().collect::<Vec<_>>().join(" ");
     let length = line.chars().count();
     if length == 0 {
@@ -194,7 +183,7 @@ fn description(fields: &Fields<'_>) -> Result<String, Flaw> {
     Ok(line)
 }
 
-/// The version, in whatever manner its author counts: an audit has a column for it.
+/// Version in any scheme; the length is limited by the audit's column.
 fn version(fields: &Fields<'_>) -> Result<Option<String>, Flaw> {
     let version = fields.short("version")?;
     let length = version.as_deref().map_or(0, |version| version.chars().count());
@@ -276,7 +265,7 @@ fn requirements(requires: &mut Requirements, fields: &Fields<'_>) -> Result<(), 
     requires.bins = fields.list("bins")?;
     requires.any_bins = fields.list("anyBins")?;
     for (name, bins) in [("bins", &requires.bins), ("anyBins", &requires.any_bins)] {
-        // Somebody will ask a shell whether it has them.
+        // The names are passed to a shell, which looks up the commands.
         let is_command = |bin: &String| {
             !bin.starts_with('-')
                 && bin.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte))
@@ -315,7 +304,7 @@ fn check_env(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), Flaw> {
     ))
 }
 
-/// A system by the name that programs give it.
+/// Canonical name of an operating system, as in Node's `process.platform`.
 fn system(os: &str) -> String {
     match os.to_ascii_lowercase().as_str() {
         "macos" | "mac" | "osx" => "darwin".to_owned(),

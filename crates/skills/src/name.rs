@@ -1,24 +1,24 @@
-//! What a skill is called.
+//! Name of a skill.
 //!
-//! The name is a folder, a command after a slash and an entry of a registry, so that it is made
-//! of what is safe and looks the same in all three: ASCII letters, digits and single hyphens. No
-//! other letter is taken, so no name can look like another one in a foreign script.
+//! The name is also a folder, a slash command and a registry entry, so only characters are allowed
+//! that are safe in all three: ASCII letters, digits and single hyphens. Without other scripts, no
+//! name can imitate another one with lookalike letters.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The most characters of a name (spec SKL-002).
+/// Maximum length of a name, in characters (spec SKL-002).
 const LONGEST: usize = 64;
 
-/// The most of a bad name that an error repeats.
+/// Maximum number of characters of an invalid name in an error.
 const SHOWN: usize = 80;
 
-/// A skill's name: `[A-Za-z0-9]+(-[A-Za-z0-9]+)*`, 1 to 64 characters.
+/// Name of a skill: `[A-Za-z0-9]+(-[A-Za-z0-9]+)*`, 1 to 64 characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SkillName(String);
 
-/// A text that is not a skill's name.
+/// Error: a text is not a valid skill name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a skill's name: {problem}")]
 pub struct InvalidName {
@@ -27,20 +27,18 @@ pub struct InvalidName {
 }
 
 impl SkillName {
-    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What two names have in common that are told apart only by upper and lower case: nobody
-    /// who types a command or reads a list tells them apart.
+    /// Name in lower case. Two names with the same key count as the same skill.
     #[must_use]
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
     }
 
-    /// Whether it is the same name, in whatever case.
+    /// Whether the names are equal, ignoring case.
     #[must_use]
     pub fn is_same(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
@@ -92,8 +90,8 @@ impl<'de> Deserialize<'de> for SkillName {
     }
 }
 
-/// The beginning of a foreign text, fit for an error: nothing in it is a control sequence, and
-/// what only looks like ASCII is written out.
+/// Beginning of an untrusted text for an error message. Control characters and symbols outside of
+/// ASCII are escaped.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for letter in text.chars().take(SHOWN) {

@@ -1,4 +1,4 @@
-//! What a skill needs that is not there.
+//! Requirements of skills, compared with what the environment offers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,41 +7,35 @@ use std::{
 
 use crate::Manifest;
 
-/// What there is where a skill's commands run, and for the tenant that it runs for.
+/// Environment of a skill's commands: the sandbox and the tenant's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The system of the sandbox: `linux`.
+    /// Operating system of the sandbox: `linux`.
     pub os: String,
-    /// The commands of the sandbox's image.
+    /// Commands in the sandbox's image.
     pub bins: BTreeSet<String>,
-    /// The names of the variables that are set for the commands of a skill, by its
-    /// [`key`](crate::SkillName::key); never what they are.
+    /// Names of the variables that are set for a skill's commands, by the skill's
+    /// [`key`](crate::SkillName::key); never their values.
     pub env: BTreeMap<String, BTreeSet<String>>,
-    /// The settings that are on, by their paths: `channels.telegram`.
+    /// Paths of the settings that are on, such as `channels.telegram`.
     pub config: BTreeSet<String>,
 }
 
-/// One thing that a skill needs and that is not there.
+/// Requirement of a skill that is not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lack {
-    /// A command.
     Bin(String),
-    /// One of several commands.
+    /// One of these commands is needed.
     AnyBin(Vec<String>),
-    /// A variable that is set for its commands alone.
+    /// Variable for the skill's commands.
     Env {
-        /// The skill.
         skill: String,
-        /// The variable.
         name: String,
     },
-    /// A setting.
     Config(String),
-    /// Another system.
     Os {
-        /// Those that it runs on.
+        /// Systems that the skill supports.
         needed: Vec<String>,
-        /// The one that there is.
         here: String,
     },
 }
@@ -75,13 +69,13 @@ fn quoted(names: &[String]) -> String {
 }
 
 impl Manifest {
-    /// The variables that its commands are given, as far as they are set.
+    /// Names of the variables that the skill's commands get, if they are set.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let names = self.requires.env.iter().chain(&self.primary_env);
         names.map(String::as_str)
     }
 
-    /// The variables that it needs and that are not set.
+    /// Needed variables that are not set; none for a skill that is `always` shown.
     #[must_use]
     pub fn lacking_env(&self, here: &Surroundings) -> Vec<Lack> {
         if self.always {
@@ -94,8 +88,8 @@ impl Manifest {
         missing.map(lack).collect()
     }
 
-    /// All that it needs and that is not there. One that is `always` shown lacks nothing but the
-    /// right system.
+    /// Requirements that are not met. For a skill that is `always` shown, only the operating system
+    /// counts.
     #[must_use]
     pub fn lacks(&self, here: &Surroundings) -> Vec<Lack> {
         let needs = &self.requires;

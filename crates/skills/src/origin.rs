@@ -1,37 +1,35 @@
-//! Where an installed skill is from: the file `.skill-origin.json` beside its `SKILL.md` (spec
-//! SKL-008, SKL-012).
+//! Origin of an installed skill: the file `.skill-origin.json` beside its `SKILL.md` (spec SKL-008,
+//! SKL-012).
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Flaw, SkillName};
 
-/// Where an installed skill is from.
+/// Contents of `.skill-origin.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The version of this form: 1.
+    /// Version of the file format: 1.
     pub version: u32,
-    /// The registry.
     pub registry: String,
-    /// What it is called there.
+    /// Name of the skill in the registry.
     pub slug: SkillName,
-    /// The version that was installed.
+    /// Installed version; without one, the first 12 digits of the SHA-256.
     pub installed_version: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the installation, in milliseconds since 1970.
     pub installed_at: i64,
 }
 
 impl Origin {
-    /// What the file is called.
     pub const FILE: &str = ".skill-origin.json";
 
-    /// The only form that there is.
+    /// The only file format version.
     pub const VERSION: u32 = 1;
 
-    /// Reads the file.
+    /// Parses the file. `file` is its path, for errors.
     ///
     /// # Errors
     ///
-    /// If it is not of the one form that there is. `file` is its path, for the error.
+    /// [`Error::Document`] if the format or its version is unknown.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, Error> {
         let read: Self = serde_json::from_slice(text).map_err(|error| {
             let at = format!("line {}, column {}", error.line(), error.column());
@@ -44,7 +42,6 @@ impl Origin {
         Ok(read)
     }
 
-    /// The file.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Where skills come from (spec SKL-009).
+//! Registries: sources of skills (spec SKL-009).
 //!
-//! | registry | is | who judged its skills |
+//! | registry | source | who judged its skills |
 //! |---|---|---|
 //! | [`ClawHub`] | an HTTP server that speaks ClawHub's protocol | its scanners |
 //! | [`Directory`] | a folder of the operator's | the operator, by putting them there |
-//! | [`AtUrl`] | one archive at an address | nobody |
+//! | [`AtUrl`] | one archive at a URL | nobody |
 //!
-//! A registry is believed what it says of a version, and nothing of what its archive holds.
+//! A registry is trusted for its statements about a version, but not for the contents of archives.
 
 mod at_url;
 mod clawhub;
@@ -25,23 +25,22 @@ pub use directory::Directory;
 
 use crate::{Download, Error, SkillName};
 
-/// A place to get skills from.
 pub trait Registry: Send + Sync + fmt::Debug {
-    /// What it is called, by people and in the record of an installation.
+    /// Name in the configuration and in the record of an installation.
     fn name(&self) -> &str;
 
-    /// Skills that fit a question, the best first, `limit` at most.
+    /// Searches skills; returns at most `limit`, the best first.
     fn search<'a>(&'a self, query: &'a str, limit: usize)
     -> BoxFuture<'a, Result<Vec<Hit>, Error>>;
 
-    /// What it says of a skill in a version; in the newest one if none is given.
+    /// Loads the metadata of a skill's version, by default of the newest.
     fn meta<'a>(
         &'a self,
         slug: &'a SkillName,
         version: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Meta, Error>>;
 
-    /// A skill in a version, as it said that there is one.
+    /// Downloads a skill in a version that [`meta`](Self::meta) returned.
     fn download<'a>(
         &'a self,
         slug: &'a SkillName,
@@ -49,74 +48,63 @@ pub trait Registry: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Download, Error>>;
 }
 
-/// A skill that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// How well it fits; comparable within a registry, and roughly between two.
+    /// Relevance; comparable within a registry, and roughly between registries.
     pub score: f64,
-    /// What it is called there.
+    /// Name of the skill in the registry.
     pub slug: SkillName,
-    /// What people call it.
+    /// Title for people, on one line.
     pub title: String,
-    /// What it is for.
     pub summary: String,
-    /// Its newest version.
+    /// Newest version; `None` if the registry has no versions.
     pub version: Option<String>,
-    /// The registry.
     pub registry: String,
 }
 
-/// What a registry says of a skill.
+/// Metadata of a skill's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// The version that this is about; `None` if the registry counts none.
+    /// Version described; `None` if the registry has no versions.
     pub version: Option<String>,
-    /// Whether that version is safe.
     pub verdict: Verdict,
 }
 
-/// Whether a skill is safe, the best first.
+/// Safety verdict on a skill's version, ordered from best to worst.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It was looked at, and nothing was found.
+    /// Checked; nothing was found.
     Clean,
-    /// Something was found that may be harmless: what, as far as it is told.
+    /// Flagged for something that may be harmless, with the reason.
     Suspicious(String),
-    /// Nobody has judged this version: why. This is not clean (spec SKL-011).
+    /// No verdict on this version, with the reason. Not the same as clean (spec SKL-011).
     Unavailable(String),
-    /// It does harm.
+    /// Harmful, with the registry's reason.
     Malicious(String),
 }
 
-/// The table `[skills]`: where skills come from.
+/// Configuration table `[skills]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The registries, in the order in which they are asked.
+    /// Registries in the order in which they are asked.
     pub registries: Vec<RegistryConfig>,
 }
 
-/// The table `[[skills.registries]]`: a place to get skills from.
+/// Configuration table `[[skills.registries]]`: one registry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RegistryConfig {
-    /// A server that speaks ClawHub's protocol.
     Clawhub {
-        /// What it is called here.
         name: String,
-        /// Where it is: `https://clawhub.ai`.
+        /// Address, such as `https://clawhub.ai`.
         base_url: String,
-        /// A token, for higher limits.
+        /// Optional token, which raises the registry's rate limits.
         #[serde(default, serialize_with = "masked", skip_serializing_if = "Option::is_none")]
         token: Option<SecretString>,
     },
-    /// A folder, with a folder for each skill.
-    Directory {
-        /// What it is called here.
-        name: String,
-        /// Where it is on this machine.
-        path: PathBuf,
-    },
+    /// Folder with a subfolder for each skill.
+    Directory { name: String, path: PathBuf },
 }
 
 #[expect(clippy::ref_option, reason = "what serde hands over")]
@@ -124,22 +112,22 @@ fn masked<S: Serializer>(token: &Option<SecretString>, serializer: S) -> Result<
     serializer.serialize_str(if token.is_some() { "********" } else { "" })
 }
 
-/// The registries of this installation, in the operator's order.
+/// Registries of this installation, in the operator's order.
 #[derive(Debug, Clone, Default)]
 pub struct Registries(Vec<Arc<dyn Registry>>);
 
 impl Registries {
-    /// These, of which no two may have one name, and none that of [`AtUrl`].
+    /// Checks that names are unique and none is [`AtUrl::NAME`].
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] says which.
+    /// [`Error::Invalid`] names the registry at fault.
     pub fn new(registries: Vec<Arc<dyn Registry>>) -> Result<Self, Error> {
         let mut names = BTreeSet::new();
         for registry in &registries {
             let name = registry.name();
             let _: SkillName = name.parse()?;
-            // Or a tenant that allows addresses would allow it too, and the other way about.
+            // A policy that lists `url` would allow this registry, too, and vice versa.
             if name == AtUrl::NAME {
                 return Err(Error::Invalid(format!(
                     "a registry cannot be called `{name}`: that is what an address is called"
@@ -154,11 +142,11 @@ impl Registries {
         Ok(Self(registries))
     }
 
-    /// Those of the settings.
+    /// Makes the registries of a configuration.
     ///
     /// # Errors
     ///
-    /// If an address is none, two have one name, or this machine has no root certificates.
+    /// If an address is invalid, two have the same name, or this machine has no root certificates.
     pub fn of(configs: &[RegistryConfig]) -> Result<Self, Error> {
         let mut registries: Vec<Arc<dyn Registry>> = Vec::new();
         for config in configs {
@@ -172,16 +160,15 @@ impl Registries {
         Self::new(registries)
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Registry>> {
         self.0.iter()
     }
 
-    /// One of them.
+    /// Finds a registry by name.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRegistry`] names those that there are.
+    /// [`Error::NoRegistry`] lists the existing names.
     pub fn get(&self, name: &str) -> Result<&Arc<dyn Registry>, Error> {
         self.0.iter().find(|registry| registry.name() == name).ok_or_else(|| {
             let known: Vec<String> =
@@ -192,7 +179,7 @@ impl Registries {
     }
 }
 
-/// A version as registries count: it becomes part of an address.
+/// Checks a version, which becomes part of a URL: 1 to 64 of `A-Z a-z 0-9 . + - _`.
 pub(crate) fn check_version(version: &str) -> Result<(), Error> {
     let is_one = (1..=64).contains(&version.len())
         && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte));
@@ -205,7 +192,7 @@ pub(crate) fn check_version(version: &str) -> Result<(), Error> {
     )))
 }
 
-/// Text of a registry on one line, not too long.
+/// Text of a registry on one line, at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let line = holdfast_tools::clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(most).collect()

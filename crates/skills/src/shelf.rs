@@ -1,7 +1,8 @@
-//! Which skills an agent has (spec SKL-001, SKL-003, SKL-004, UIC-005).
+//! Skills of an agent (spec SKL-001, SKL-003, SKL-004, UIC-005).
 //!
-//! They are in three places: the agent's own tree, what its tenant shares, and what everybody has.
-//! The nearer one wins; what it hides, and what cannot be read, is listed with the reason.
+//! There are three scopes: the agent's own tree, the tenant's shared tree, and the platform. Of
+//! skills with equal names, the nearest scope wins. Hidden and unreadable skills are listed with
+//! the reason.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,19 +10,18 @@ use holdfast_agent::prompt;
 
 use crate::{Error, Lack, Manifest, SkillName, Surroundings};
 
-/// Whose skill it is, the nearest first.
+/// Scope of a skill, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// The agent's: in its own tree.
+    /// The agent's own tree.
     Workspace,
-    /// The tenant's: for all its agents.
+    /// The tenant's tree, shared by all its agents.
     Tenant,
-    /// Everybody's: shipped with the platform.
+    /// Shipped with the platform, for every tenant.
     Platform,
 }
 
 impl Scope {
-    /// Its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,14 +38,11 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A `SKILL.md` as it was found.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SkillFile {
-    /// Whose it is.
     pub scope: Scope,
-    /// The folder that it is in, without those above: what the skill must be called.
+    /// Name of the skill's folder, which the skill's name must equal.
     pub folder: String,
-    /// What it says.
     pub text: Vec<u8>,
 }
 
@@ -55,40 +52,35 @@ impl fmt::Debug for SkillFile {
     }
 }
 
-/// A skill that an agent has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// What it says of itself.
     pub manifest: Manifest,
-    /// Whose it is.
     pub scope: Scope,
-    /// Where its text is, as the `read` tool takes it: `skills/<name>/SKILL.md`, wherever it is
-    /// kept.
+    /// Path for the `read` tool, `skills/<name>/SKILL.md` in every scope.
     pub location: String,
-    /// What it needs and that is not there; it is of use only if that is nothing.
+    /// Requirements that are not met; the skill is usable only if there are none.
     pub lacks: Vec<Lack>,
 }
 
 impl Skill {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.manifest.name.as_str()
     }
 
-    /// The folder that it is in, as tools name it: what `{baseDir}` stands for.
+    /// Folder of the skill for tools; replaces `{baseDir}`.
     #[must_use]
     pub fn folder(&self) -> String {
         folder(self.name())
     }
 
-    /// Whether all that it needs is there.
+    /// Whether all requirements are met.
     #[must_use]
     pub const fn is_usable(&self) -> bool {
         self.lacks.is_empty()
     }
 
-    /// Whether a model is told of it.
+    /// Whether models see it in their list of skills.
     #[must_use]
     pub const fn is_shown(&self) -> bool {
         self.is_usable() && self.manifest.model_invocable
@@ -99,25 +91,23 @@ fn folder(name: &str) -> String {
     format!("skills/{name}")
 }
 
-/// A file that made no skill.
+/// `SKILL.md` that is not used.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Whose it is.
     pub scope: Scope,
-    /// Its path, as far as one could be made of its folder.
+    /// Path for people to read.
     pub file: String,
-    /// Why.
     pub why: Why,
 }
 
-/// Why a file made no skill.
+/// Reason why a `SKILL.md` is not used.
 #[derive(Debug)]
 pub enum Why {
-    /// It cannot be read, and this says what to write.
+    /// The file is invalid; the error says how to fix it.
     Bad(Error),
-    /// A nearer one has its name.
+    /// A skill of a nearer scope has the same name.
     Hidden {
-        /// Whose that is.
+        /// Scope of the skill that is used.
         by: Scope,
     },
 }
@@ -140,18 +130,17 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// A skill that somebody called by its name, and what they said besides.
+/// Skill that a person invoked by name, with the rest of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invocation<'a> {
-    /// Which.
     pub skill: &'a Skill,
-    /// What stands behind the name.
+    /// Text after the name.
     pub arguments: &'a str,
 }
 
 impl Invocation<'_> {
-    /// What an agent is told in place of the message: which skill, where it is, and what was said.
-    /// It reads the skill itself, also one that it is not told of otherwise.
+    /// Text that replaces the message: it names the skill, its path and the arguments. The agent
+    /// reads the skill itself, even if it is not in its list.
     #[must_use]
     pub fn request(&self) -> String {
         let (name, location) = (self.skill.name(), &self.skill.location);
@@ -163,7 +152,7 @@ impl Invocation<'_> {
     }
 }
 
-/// That a skill was called by its name and cannot be used.
+/// Error: a skill was invoked whose requirements are not met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the skill `{name}` cannot be used: {lacks}")]
 pub struct Unusable {
@@ -171,16 +160,15 @@ pub struct Unusable {
     lacks: String,
 }
 
-/// The skills of an agent.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    /// By their names in lower case.
+    /// Skills by [`SkillName::key`].
     skills: BTreeMap<String, Skill>,
     skipped: Vec<Skipped>,
 }
 
 impl Shelf {
-    /// The skills that these files make, in whatever order they are given, and what they lack.
+    /// Parses the files, in any order, and compares the skills' requirements with the environment.
     pub fn of(files: impl IntoIterator<Item = SkillFile>, here: &Surroundings) -> Self {
         let mut files: Vec<SkillFile> = files.into_iter().collect();
         files.sort_by(|a, b| (a.scope, &a.folder).cmp(&(b.scope, &b.folder)));
@@ -211,25 +199,25 @@ impl Shelf {
         self.skills.insert(key, Skill { manifest, scope, location: path, lacks });
     }
 
-    /// All skills, by name, those of no use now included.
+    /// All skills ordered by name, including unusable ones.
     pub fn skills(&self) -> impl Iterator<Item = &Skill> {
         self.skills.values()
     }
 
-    /// The files that made none, and why.
+    /// Files that are not used, with the reasons.
     #[must_use]
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// The skill of a name, in whatever case.
+    /// Finds a skill by name, ignoring case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Skill> {
         self.skills.get(&name.to_ascii_lowercase())
     }
 
-    /// The skills that a model is told of, by name: all, or those of the names given; names that
-    /// there are not are passed over. No names are all of them (spec SKL-004, C-56).
+    /// Skills that a model sees, ordered by name, restricted to `names` unless that is empty (spec
+    /// SKL-004, C-56). Unknown names are ignored.
     pub fn shown<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Skill> {
         self.skills.values().filter(move |skill| {
             let is_wanted =
@@ -238,8 +226,8 @@ impl Shelf {
         })
     }
 
-    /// The same as the prompt's builder takes them. What everybody has is told of by its name
-    /// alone, which says enough: each word of it would be in every prompt there is.
+    /// Like [`shown`](Self::shown), for the prompt builder. Platform skills have no description: it
+    /// would be in every prompt, and their names say enough.
     #[must_use]
     pub fn for_prompt<'a>(&'a self, names: &'a [&str]) -> Vec<prompt::Skill<'a>> {
         let shown = self.shown(names).map(|skill| prompt::Skill {
@@ -253,7 +241,8 @@ impl Shelf {
         shown.collect()
     }
 
-    /// The same as a text (spec SKL-003): `<skills><skill><name>…`, escaped; empty if there is none.
+    /// Like [`shown`](Self::shown), as escaped XML `<skills><skill><name>…` (spec SKL-003); empty
+    /// if there are no skills.
     #[must_use]
     pub fn summary(&self, names: &[&str]) -> String {
         let mut summary = String::new();
@@ -272,16 +261,16 @@ impl Shelf {
         if summary.is_empty() { summary } else { format!("<skills>\n{summary}</skills>\n") }
     }
 
-    /// What a message calls for that begins with a slash: `/plan-a-trip to Rome`, or
-    /// `/skill plan-a-trip to Rome`. `None` if it names no skill that people may call.
+    /// Parses a slash command such as `/plan-a-trip to Rome` or `/skill plan-a-trip to Rome`.
+    /// `None` if it names no skill that people may invoke.
     ///
     /// # Errors
     ///
-    /// If it names one that lacks something.
+    /// [`Unusable`] if the skill's requirements are not met.
     pub fn invoked<'a>(&'a self, message: &'a str) -> Result<Option<Invocation<'a>>, Unusable> {
         let Some(said) = message.trim_start().strip_prefix('/') else { return Ok(None) };
         let (word, rest) = first_word(said);
-        // In a group a platform appends whom it is for: `/plan-a-trip@our_bot`.
+        // In groups, platforms append the addressee: `/plan-a-trip@our_bot`.
         let word = word.split('@').next().unwrap_or_default();
         let (name, arguments) =
             if word.eq_ignore_ascii_case("skill") { first_word(rest) } else { (word, rest) };
@@ -296,7 +285,7 @@ impl Shelf {
     }
 }
 
-/// What a file says, if it is called what its folder is.
+/// Parses a file and checks that the skill's name equals its folder's.
 fn named(path: &str, file: &SkillFile) -> Result<Manifest, Error> {
     let folder: SkillName = file.folder.parse()?;
     let manifest = Manifest::read(path, &file.text)?;

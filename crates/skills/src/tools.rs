@@ -1,11 +1,11 @@
-//! The tools `find_skills` and `install_skill` (spec TOL-031, SKL-006, SKL-007).
+//! Tools `find_skills` and `install_skill` (spec TOL-031, SKL-006, SKL-007).
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
-//! | `find_skills` | reads | skills of the registries that fit a question |
-//! | `install_skill` | writes | one of them among the agent's own |
+//! | `find_skills` | reads | search skills in the registries |
+//! | `install_skill` | writes | install one in the agent's workspace |
 //!
-//! What they know of the agent they ask of its [`Home`], which the runner implements.
+//! They access the agent through [`Home`], which the runner implements.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -19,32 +19,34 @@ use crate::{
     Wanted, install, library::now,
 };
 
-/// How much of what was found a model is shown, in characters.
+/// Maximum length of the search result that a model gets, in characters.
 const MOST_SHOWN: usize = 20_000;
 
-/// The agent that a tool is called for.
+/// Access to the agent that a tool is called for.
 pub trait Home: Send + Sync + 'static {
-    /// Whether a skill may be installed where the call is made; asked before anything is fetched.
+    /// Checks whether skills may be installed in the conversation of this call. Called before any
+    /// download.
     ///
     /// # Errors
     ///
-    /// What the model is told if none may.
+    /// The refusal that the model gets.
     fn check(&self, call: &Call) -> Result<(), ToolError>;
 
-    /// What its tenant allows of installations.
+    /// Policy of the agent's tenant for installations.
     fn policy(&self, call: &Call) -> impl Future<Output = anyhow::Result<Policy>> + Send;
 
-    /// The paths of its tree below `skills/`.
+    /// Paths below `skills/` in the agent's tree.
     fn present(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<TreePath>>> + Send;
 
-    /// What this very call installed, if it was made before: its runner may have died since.
+    /// Origin of the skill that this call has installed already: the call is repeated if its runner
+    /// crashed.
     fn made(&self, call: &Call) -> impl Future<Output = anyhow::Result<Option<Origin>>> + Send;
 
-    /// Changes its tree, in one commit under the call's key, with a row for the audit.
+    /// Writes the installation in one commit under the call's key, with a row for the audit.
     ///
     /// # Errors
     ///
-    /// What the model is told if the tree cannot take it.
+    /// The message that the model gets if the tree refuses the change.
     fn keep(
         &self,
         call: &Call,
@@ -52,9 +54,9 @@ pub trait Home: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ToolError>> + Send;
 }
 
-/// A registry of tools that has these two, too.
+/// Extension of the tool registry.
 pub trait SkillTools: Sized {
-    /// The same, with `find_skills` and `install_skill`.
+    /// Adds `find_skills` and `install_skill` to the registry.
     #[must_use]
     fn with_skills<H: Home>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits) -> Self;
 }
@@ -83,19 +85,17 @@ const fn five() -> usize {
     DEFAULT_FOUND
 }
 
-/// Finds skills in the registries.
+/// Tool `find_skills`: searches the registries.
 #[derive(Debug)]
 pub struct FindSkills<H> {
-    /// The agent.
     pub home: Arc<H>,
-    /// The registries.
     pub finder: Arc<Finder>,
 }
 
 impl<H: Home> Tool for FindSkills<H> {
     const NAME: &'static str = "find_skills";
     const EFFECT: Effect = Effect::Reads;
-    // Each registry has a minute, and two are asked at once.
+    // A registry has a timeout of a minute, and two are asked at a time.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(130));
     type Input = FindSkillsInput;
 
@@ -146,14 +146,11 @@ pub struct InstallSkillInput {
     force: bool,
 }
 
-/// Installs a skill of a registry.
+/// Tool `install_skill`: installs a skill from a registry.
 #[derive(Debug)]
 pub struct InstallSkill<H> {
-    /// The agent.
     pub home: Arc<H>,
-    /// The registries.
     pub finder: Arc<Finder>,
-    /// How much a skill may hold.
     pub limits: Limits,
 }
 
@@ -196,7 +193,8 @@ fn done(origin: &Origin) -> String {
     )
 }
 
-/// What a model is told of a failure; what only an operator can mend is not for it.
+/// Converts an error for the model. Failures that only an operator can fix become
+/// [`ToolError::Broken`].
 #[must_use]
 pub fn tell(error: Error) -> ToolError {
     match error {

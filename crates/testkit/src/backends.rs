@@ -1,7 +1,7 @@
 //! Finds the backends that tests use, or starts them.
 //!
-//! Whoever has backends already says so with the variables that the services read; anyone else
-//! gets real ones from `deploy/dev/backends.py` under `.holdfast/test`, shared by all test
+//! Existing backends are named by the variables that the services read. Otherwise real ones are
+//! started by `deploy/dev/backends.py` under `.holdfast/test`, shared by all test
 //! processes. Sharing is safe since each test has a namespace of its own. A test that *crashes* a
 //! backend needs [`OwnBackends`].
 
@@ -22,16 +22,13 @@ const APP_URL: &str = "HOLDFAST_DATABASE__URL";
 const NATS_URL: &str = "HOLDFAST_NATS__URL";
 const REDIS_URL: &str = "HOLDFAST_REDIS__URL";
 
-/// Where the backends are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backends {
     /// Postgres as a superuser, who may create databases and roles.
     pub admin_url: String,
     /// Postgres as the services log in: a role that owns nothing.
     pub app_url: String,
-    /// NATS with JetStream.
     pub nats_url: String,
-    /// Redis or Valkey.
     pub redis_url: String,
 }
 
@@ -52,7 +49,6 @@ impl Backends {
     }
 }
 
-/// What the environment says.
 struct Given {
     admin_url: Option<String>,
     app_url: Option<String>,
@@ -103,11 +99,8 @@ impl Given {
 /// One of the three servers, as `backends.py` names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
-    /// PostgreSQL.
     Postgres,
-    /// nats-server.
     Nats,
-    /// Valkey.
     Redis,
 }
 
@@ -154,17 +147,12 @@ impl OwnBackends {
         Ok(own)
     }
 
-    /// Where they are.
     #[must_use]
     pub const fn urls(&self) -> &Backends {
         &self.backends
     }
 
     /// A running server's process; Postgres' has one more for each connection below it.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub fn pid(&self, server: Server) -> anyhow::Result<u32> {
         let state = std::fs::read_to_string(self.dir.join("state.json"))
             .context("the backends' state cannot be read")?;
@@ -175,19 +163,11 @@ impl OwnBackends {
     }
 
     /// Ends a server as a crash would: SIGKILL to all of its processes.
-    ///
-    /// # Errors
-    ///
-    /// If `backends.py` fails, with what it said.
     pub async fn kill(&self, server: Server) -> anyhow::Result<()> {
         script(&self.dir, &["kill", server.name()]).await.map(drop)
     }
 
     /// Stops a server in good order.
-    ///
-    /// # Errors
-    ///
-    /// If `backends.py` fails, with what it said.
     pub async fn stop(&self, server: Server) -> anyhow::Result<()> {
         script(&self.dir, &["stop", server.name()]).await.map(drop)
     }
@@ -207,10 +187,6 @@ impl OwnBackends {
     }
 
     /// Deletes the JetStream store, as if its disk were lost. NATS must be stopped.
-    ///
-    /// # Errors
-    ///
-    /// If NATS runs.
     pub async fn wipe_nats(&self) -> anyhow::Result<()> {
         script(&self.dir, &["wipe", "nats"]).await.map(drop)
     }
@@ -279,7 +255,8 @@ async fn up(dir: PathBuf, flags: &[&str]) -> anyhow::Result<Backends> {
     parse(&script(&dir, &args).await?)
 }
 
-/// Runs `backends.py` and returns what it printed; what it says on the way is the error if it fails.
+/// Runs `backends.py` and returns what it printed; what it says on the way is the error if it
+/// fails.
 async fn script(dir: &Path, args: &[&str]) -> anyhow::Result<String> {
     let path = root().join("deploy/dev/backends.py");
     let run = Command::new("python3")

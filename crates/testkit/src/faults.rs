@@ -1,4 +1,4 @@
-//! What a platform does wrong, when told to.
+//! Faults that a fake platform injects on request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

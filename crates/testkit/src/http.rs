@@ -1,5 +1,4 @@
-//! The HTTP that the fakes share: a server whose answers can be cut off, and a client that is
-//! just enough to knock at a door.
+//! HTTP for the fakes: a server whose responses can be cut off, and a minimal client.
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,7 +46,7 @@ impl Drop for Server {
     }
 }
 
-/// A handler's hold on the connection that its request came by.
+/// Handle by which a request handler cuts its connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cut(Arc<AtomicBool>);
 
@@ -138,7 +137,6 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// What a server answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

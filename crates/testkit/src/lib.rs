@@ -1,14 +1,14 @@
-//! What tests stand on: real backends with a namespace of one's own, fakes of what we do not
-//! own, and things that break on purpose.
+//! Test kit: real backends with a namespace for each test, fakes of external services, and fault
+//! injection.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
-//! | [`telegram`], [`webhook`] | platforms that messages come from and go to |
-//! | [`faults`] | what those platforms do wrong, when told to |
+//! | [`telegram`], [`webhook`] | fake platforms that send and receive messages |
+//! | [`faults`] | faults of those platforms, injected on request |
 //! | [`process`] | a service as a child process, to be killed or paused |
 
 pub mod backends;

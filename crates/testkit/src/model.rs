@@ -49,12 +49,10 @@ pub struct Request {
     pub body: Value,
     /// What was sent as bearer token.
     pub key: Option<String>,
-    /// When it came.
     pub at: Instant,
 }
 
 impl Request {
-    /// The conversation.
     #[must_use]
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
@@ -112,11 +110,6 @@ impl fmt::Debug for Shared {
 }
 
 impl FakeModel {
-    /// A model that echoes.
-    ///
-    /// # Errors
-    ///
-    /// If there is no port.
     pub async fn start() -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new()
@@ -178,7 +171,6 @@ impl FakeModel {
         self.shared.count.load(Ordering::Relaxed)
     }
 
-    /// The requests, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<Request>> {
         lock(&self.shared.requests).clone()

@@ -1,4 +1,4 @@
-//! A corner of NATS for each test.
+//! Isolated NATS namespace for each test.
 
 use async_nats::jetstream;
 use futures::TryStreamExt as _;
@@ -19,10 +19,6 @@ pub struct Namespace {
 
 impl Namespace {
     /// A corner of the shared NATS.
-    ///
-    /// # Errors
-    ///
-    /// If there is no NATS.
     pub async fn create() -> anyhow::Result<Self> {
         Ok(Self::create_on(Backends::get().await?))
     }
@@ -34,7 +30,6 @@ impl Namespace {
         Self { url: backends.nats_url.clone(), prefix }
     }
 
-    /// Where NATS is.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

@@ -27,19 +27,11 @@ pub struct Database {
 
 impl Database {
     /// An empty database on the shared server. It has pgvector, as every database there.
-    ///
-    /// # Errors
-    ///
-    /// If there is no server or it refuses.
     pub async fn create() -> anyhow::Result<Self> {
         Self::create_on(Backends::get().await?).await
     }
 
     /// An empty database on the server that `backends` names.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer or refuses.
     pub async fn create_on(backends: &Backends) -> anyhow::Result<Self> {
         let mut admin = connect(&backends.admin_url).await?;
         Self::copy(&mut admin, backends, "template1").await
@@ -51,10 +43,6 @@ impl Database {
     /// makes a new template. `prepare` gets the URL of a superuser in an empty database and runs
     /// once per content; it must have closed its connections when it returns, or they are closed
     /// for it.
-    ///
-    /// # Errors
-    ///
-    /// If there is no server or it refuses, or what `prepare` returns.
     pub async fn create_from(
         template: &str,
         prepare: impl AsyncFnOnce(String) -> anyhow::Result<()>,
@@ -85,7 +73,7 @@ impl Database {
         backends: &Backends,
         template: &str,
     ) -> anyhow::Result<Self> {
-        // Cannot fail the test: what is left behind is in nobody's way.
+        // A failed cleanup must not fail the test: leftovers do no harm.
         drop(sweep(admin).await);
         let name = format!("{TEST_PREFIX}{}", Uuid::now_v7().simple());
         run(admin, format!("create database {name} template {template}"))
@@ -94,7 +82,6 @@ impl Database {
         Ok(Self { name, server: backends.clone() })
     }
 
-    /// The database's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -30,7 +30,6 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
@@ -45,10 +44,6 @@ impl Builder {
     }
 
     /// Starts it. Its output goes to a file, see [`Process::output`].
-    ///
-    /// # Errors
-    ///
-    /// If the program cannot be run.
     pub fn spawn(self) -> anyhow::Result<Process> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let dir = std::env::temp_dir().join("holdfast-testkit");
@@ -92,10 +87,6 @@ impl Process {
     }
 
     /// Kills it at once, as a crash would, and waits until it is gone.
-    ///
-    /// # Errors
-    ///
-    /// If the signal cannot be sent.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.signal("KILL")?;
         self.child.wait().await?;
@@ -104,37 +95,21 @@ impl Process {
     }
 
     /// Asks it to end, with SIGTERM; see [`Self::wait`].
-    ///
-    /// # Errors
-    ///
-    /// If the signal cannot be sent.
     pub fn terminate(&self) -> anyhow::Result<()> {
         self.signal("TERM")
     }
 
     /// Stops it in its tracks, with SIGSTOP, as a long garbage collection or a suspended machine.
-    ///
-    /// # Errors
-    ///
-    /// If the signal cannot be sent.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal("STOP")
     }
 
     /// Lets it go on, with SIGCONT.
-    ///
-    /// # Errors
-    ///
-    /// If the signal cannot be sent.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal("CONT")
     }
 
     /// Waits until it has ended.
-    ///
-    /// # Errors
-    ///
-    /// If it runs longer than `limit`, with what it said last.
     pub async fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         match timeout(limit, self.child.wait()).await {
             Ok(status) => {

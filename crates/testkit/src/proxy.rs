@@ -56,10 +56,6 @@ struct Shared {
 
 impl Proxy {
     /// Listens on a free loopback port and carries what comes to `upstream`.
-    ///
-    /// # Errors
-    ///
-    /// If there is no port.
     pub async fn start(upstream: SocketAddr) -> anyhow::Result<Self> {
         let reserved = socket("127.0.0.1:0".parse()?)?;
         let addr = reserved.local_addr()?;
@@ -102,7 +98,6 @@ impl Proxy {
         format!("{}{}{}", &url[..from], self.addr, &url[to..])
     }
 
-    /// Where clients connect.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
@@ -122,20 +117,11 @@ impl Proxy {
 
     /// Refuses new connections, as if the server were down; open ones go on. Combine with
     /// [`Self::cut`] for an outage.
-    ///
-    /// # Errors
-    ///
-    /// If the proxy's task is gone.
     pub async fn refuse(&self) -> anyhow::Result<()> {
         self.door.send_replace(Door::Shut);
         self.wait_for(Door::Shut).await
     }
 
-    /// Takes connections again.
-    ///
-    /// # Errors
-    ///
-    /// If the proxy cannot listen on its port any more.
     pub async fn accept(&self) -> anyhow::Result<()> {
         self.door.send_replace(Door::Open);
         self.wait_for(Door::Open).await
@@ -212,7 +198,6 @@ pub enum When {
     Once,
     /// The first so many times.
     Times(u64),
-    /// Always.
     Always,
     /// With this probability, between 0 and 1, each time.
     Chance(f64),
@@ -247,7 +232,6 @@ impl LostAnswers {
         self.0.fired.load(Ordering::Acquire)
     }
 
-    /// Ends the rule.
     pub fn stop(&self) {
         self.0.armed.store(false, Ordering::Release);
     }

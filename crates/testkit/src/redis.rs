@@ -1,4 +1,4 @@
-//! A corner of Redis for each test.
+//! Isolated Redis key prefix for each test.
 
 use redis::AsyncCommands as _;
 
@@ -14,10 +14,6 @@ pub struct Namespace {
 
 impl Namespace {
     /// A corner of the shared Redis.
-    ///
-    /// # Errors
-    ///
-    /// If there is no Redis.
     pub async fn create() -> anyhow::Result<Self> {
         Ok(Self::create_on(Backends::get().await?))
     }
@@ -28,7 +24,6 @@ impl Namespace {
         Self { url: backends.redis_url.clone(), prefix: format!("t_{}", scratch::token()) }
     }
 
-    /// Where Redis is.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -43,10 +38,6 @@ impl Namespace {
 
 impl Namespace {
     /// Empties it now, as a Redis that restarts does; says how many keys there were.
-    ///
-    /// # Errors
-    ///
-    /// If Redis does not answer.
     pub async fn flush(&self) -> anyhow::Result<u64> {
         unlink(&self.url, &self.prefix).await
     }

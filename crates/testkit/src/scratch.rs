@@ -1,4 +1,4 @@
-//! Names of things that a test makes for itself, and how they are removed.
+//! Names of a test's databases, prefixes and files, and their removal.
 //!
 //! A name starts with the time it was made at, so that what a killed test left behind can be told
 //! from what a running test needs.

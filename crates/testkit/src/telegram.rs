@@ -54,26 +54,19 @@ struct Shared {
 /// A method that a bot called, whatever came of it.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// When.
     pub at: Instant,
-    /// The bot.
     pub token: String,
-    /// Such as `sendMessage`.
     pub method: String,
-    /// What was sent along.
     pub params: Value,
 }
 
 /// A message that a bot has sent, whether or not it heard of it.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// When.
     pub at: Instant,
-    /// The bot.
     pub token: String,
     /// Where to; negative for groups.
     pub chat: i64,
-    /// The forum topic.
     pub topic: Option<i64>,
     /// The message that it replies to.
     pub reply_to: Option<i64>,
@@ -81,7 +74,6 @@ pub struct Sent {
     pub text: String,
     /// `MarkdownV2` or `HTML`.
     pub parse_mode: Option<String>,
-    /// What Telegram calls it.
     pub message_id: i64,
 }
 
@@ -90,16 +82,11 @@ pub struct Sent {
 pub struct Pushed {
     /// Rising by one for each bot.
     pub update_id: i64,
-    /// The message in it.
     pub message_id: i64,
 }
 
 impl FakeTelegram {
     /// A Telegram where any token is a bot's.
-    ///
-    /// # Errors
-    ///
-    /// If there is no port.
     pub async fn start() -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new()

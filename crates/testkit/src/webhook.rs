@@ -35,10 +35,8 @@ struct Shared {
     faults: Faults,
 }
 
-/// A request that came.
 #[derive(Debug, Clone)]
 pub struct Post {
-    /// When.
     pub at: Instant,
     /// The headers, their names in lower case.
     pub headers: HashMap<String, String>,
@@ -68,17 +66,12 @@ impl Post {
 
 impl FakeReceiver {
     /// A receiver that takes everything, at any path.
-    ///
-    /// # Errors
-    ///
-    /// If there is no port.
     pub async fn start() -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new().fallback(receive).with_state(Arc::clone(&shared));
         Ok(Self { server: Server::start(router).await?, shared })
     }
 
-    /// Where to post.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.server.addr())
@@ -90,7 +83,6 @@ impl FakeReceiver {
         self.server.addr()
     }
 
-    /// What goes wrong.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.shared.faults

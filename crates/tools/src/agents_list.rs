@@ -1,4 +1,4 @@
-//! The `agents_list` tool: who else is there?
+//! The `agents_list` tool: lists the tenant's agents.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -13,7 +13,6 @@ use crate::{Call, Mesh, Tool, ToolError};
 #[serde(deny_unknown_fields)]
 pub struct AgentsListInput {}
 
-/// Lists the tenant's agents.
 #[derive(Debug)]
 pub struct AgentsList<M>(pub Arc<M>);
 

@@ -1,33 +1,30 @@
-//! Other names for the same tools.
+//! Aliases of tools.
 //!
-//! Prompts written for other assistants, and models trained on them, call a tool
-//! by the name it has there, and name its arguments as they are named there. A
-//! policy, a limit and an effect belong to the tool, whatever it is called: a
-//! name is resolved before anything else is asked (decision C-05).
+//! Prompts written for other assistants, and models trained on them, use other names for tools and
+//! arguments. Policies, limits and effects belong to the tool, whatever it is called: an alias is
+//! resolved before anything else is checked (decision C-05).
 
 use serde_json::{Map, Value, json};
 
-/// An input, as the model wrote it.
+/// Input, as the model wrote it.
 type Input = Map<String, Value>;
 
-/// Another name of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alias {
-    /// The name.
     pub(crate) name: &'static str,
-    /// The tool's own.
+    /// Name of the tool itself.
     pub(crate) of: &'static str,
-    /// Says with the tool's arguments what was said with the alias's.
+    /// Converts the alias's arguments to the tool's.
     map: fn(Input) -> Input,
 }
 
 impl Alias {
-    /// The alias of this name.
+    /// Finds the alias with this name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         ALIASES.iter().copied().find(|alias| alias.name == name)
     }
 
-    /// The input that means the same to the tool itself.
+    /// Converts an input for the alias to one for the tool.
     pub(crate) fn input(self, input: Value) -> Value {
         match input {
             Value::Object(input) => Value::Object((self.map)(input)),
@@ -40,7 +37,7 @@ const fn alias(name: &'static str, of: &'static str, map: fn(Input) -> Input) ->
     Alias { name, of, map }
 }
 
-/// Every other name; those of a tool that is not registered lead nowhere.
+/// All aliases. Those of a tool that is not registered have no effect.
 pub(crate) const ALIASES: &[Alias] = &[
     alias("read_file", "read", reading),
     alias("create_file", "write", writing),
@@ -79,7 +76,7 @@ fn reading(mut input: Input) -> Input {
                 input.insert("from".to_owned(), json!(from));
                 input.insert("lines".to_owned(), json!(to - from + 1));
             }
-            // Put back, so that it is refused and not misunderstood.
+            // Put back, so that the tool refuses it.
             _ => drop(input.insert("range".to_owned(), range)),
         }
     }
@@ -129,7 +126,7 @@ fn listing(input: Input) -> Input {
 }
 
 fn fetching(mut input: Input) -> Input {
-    // How much is shown is not for the model to say; asking for it is no mistake.
+    // The tool sets this limit. The argument is dropped, not refused.
     input.remove("max_chars");
     input
 }
@@ -143,14 +140,15 @@ fn sending(input: Input) -> Input {
 }
 
 fn commanding(mut input: Input) -> Input {
-    // Where a command runs, and who is asked, is not for the model to say; saying it is no mistake.
+    // The runner decides where a command runs and who approves it. The arguments are dropped, not
+    // refused.
     for settled in ["host", "security", "ask", "pty", "elevated"] {
         input.remove(settled);
     }
     renamed(input, &[("cmd", "command"), ("cwd", "workdir"), ("working_dir", "workdir")])
 }
 
-/// A command whose caller expects it to be short (spec TOL-028).
+/// Defaults for a command that its caller expects to be short (spec TOL-028).
 fn briefly(input: Input) -> Input {
     let mut input = commanding(input);
     for (name, most) in [("timeout", 30), ("max_output", 2_000)] {
@@ -159,7 +157,7 @@ fn briefly(input: Input) -> Input {
     input
 }
 
-/// An input with other names for some arguments; one that is there already stays.
+/// Renames arguments, unless the new name is in use already.
 fn renamed(mut input: Input, names: &[(&str, &str)]) -> Input {
     for (from, to) in names {
         if !input.contains_key(*to)

@@ -1,23 +1,23 @@
-//! Whether a call needs a person's word.
+//! Approval that a tool call needs.
 
-/// What a tool says of a call before it is made; see [`Tool::approval`](crate::Tool::approval).
+/// Approval that a tool call needs; see [`Tool::approval`](crate::Tool::approval).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// It is made without asking.
+    /// The call is made without approval.
     #[default]
     Never,
-    /// A person is asked first, and the turn waits for the answer.
+    /// A person is asked first, and the turn waits for the decision.
     Ask {
-        /// What exactly is approved, in one form for one thing: a command with its folder and
-        /// its network, say. A call whose subject differs in a byte is another one.
+        /// Exactly what is approved, in a canonical form: for example a command with its folder and
+        /// its network access. A call whose subject differs in a byte needs its own approval.
         subject: String,
-        /// The same in a line, for the person who is asked.
+        /// Summary on one line, for the person who decides.
         summary: String,
-        /// What "always" would allow from then on: of `exec`, commands as its allow-list has them
-        /// (`git log *`); of any other tool, calls of which it says the same pattern. `None`: only
-        /// this very subject.
+        /// Calls that "always" would allow from then on. For `exec`: commands in the form of its
+        /// allow-list (`git log *`). For other tools: calls with the same pattern. `None`: only
+        /// this exact subject.
         pattern: Option<String>,
     },
-    /// It is not made, and the model is told why.
+    /// The call is not made. The model gets this reason.
     Deny(String),
 }

@@ -1,10 +1,9 @@
 //! The `browser` tool: pages that need more than reading.
 //!
-//! Each conversation has a window of its own, which is empty when it begins and
-//! is closed when nothing was done in it for a while. What a page shows was
-//! written by strangers, and is marked as that. What it may reach is what
-//! `web_fetch` may: every connection is judged by the same
-//! [guard](crate::web::guard), in a proxy of [`holdfast_browser`].
+//! Each conversation has a window of its own, which is empty at first and is closed after a time
+//! without use. Page content comes from outside and is marked as untrusted. The browser may reach
+//! the same addresses as `web_fetch`: a proxy of [`holdfast_browser`] checks every connection with
+//! the same [guard](crate::web::guard).
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -22,10 +21,10 @@ use crate::{
     },
 };
 
-/// How much of a page the model is shown, in characters.
+/// Maximum length of the page text that the model gets, in characters.
 const MOST_TEXT: usize = 30_000;
 
-/// How long a text is waited for, at most.
+/// Maximum time to wait for a text.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Drive a web browser: go to pages, read them, click, fill in forms. For reading alone,
@@ -98,14 +97,13 @@ enum Action {
     Close,
 }
 
-/// Drives a browser.
 #[derive(Debug)]
 pub struct Browser {
     windows: Windows,
     guard: Guard,
 }
 
-/// The way out of its pages.
+/// Address check for the browser's proxy.
 struct Guarded(Guard);
 
 impl Way for Guarded {
@@ -118,7 +116,7 @@ impl Way for Guarded {
 }
 
 impl Browser {
-    /// The browser that is configured, for pages that may be fetched.
+    /// Builds the configured browser, limited to addresses that may be fetched.
     ///
     /// # Errors
     ///
@@ -139,7 +137,7 @@ impl Browser {
             self.windows.close(who).await;
             return Ok("The window was closed.".into());
         }
-        // What cannot be right is told before a window is opened for it.
+        // Wrong input is refused before a window is opened.
         let url = match input.action {
             Action::Navigate => Some(self.address(needed("url", input.url.as_deref())?)?),
             _ => None,
@@ -171,7 +169,7 @@ impl Browser {
         seen(call, &page).await
     }
 
-    /// An address that may be gone to. Where its name leads is judged on the way.
+    /// Checks an address. Its host name is checked when the connection is made.
     fn address(&self, said: &str) -> Result<String, Error> {
         let refused = |refused: crate::web::guard::Refused| Error::Refused(refused.to_string());
         let url = Guard::parse(said).map_err(refused)?;
@@ -214,7 +212,7 @@ async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(),
     }
 }
 
-/// What is on the page now.
+/// Output with the current page.
 async fn seen(call: &Call, page: &Page) -> Result<Output, Error> {
     let (url, title) = page.place().await?;
     let mut text = format!("Title: {title}\nAddress: {url}\n\n{}", page.snapshot().await?);
@@ -226,7 +224,7 @@ async fn seen(call: &Call, page: &Page) -> Result<Output, Error> {
     told(call, page, &text).await
 }
 
-/// Something that the page says, marked as that.
+/// Output with text of the page, marked as untrusted.
 async fn told(call: &Call, page: &Page, text: &str) -> Result<Output, Error> {
     let (url, _) = page.place().await?;
     Ok(Output::from(untrusted(&call.key, &url, text, MOST_TEXT)).record(json!({ "url": url })))
@@ -260,13 +258,13 @@ fn missing(field: &str) -> Error {
 impl Tool<Output> for Browser {
     const NAME: &'static str = "browser";
     const EFFECT: Effect = Effect::Acts;
-    // A page has its own limits; these are for all that one action waits for.
+    // A page has limits of its own; this one covers all waiting within one action.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(90));
     type Input = BrowserInput;
 
     async fn call(&self, call: Call, input: BrowserInput) -> Result<Output, ToolError> {
         self.act(&call, &input).await.map_err(|error| {
-            // What a page threw was written by its author.
+            // The text of an error in a page comes from the page's author.
             let told = crate::untrusted::one_line(&error.to_string());
             ToolError::Tell(told.chars().take(600).collect())
         })
@@ -274,7 +272,7 @@ impl Tool<Output> for Browser {
 }
 
 impl Registry {
-    /// The same, with the browser, if one is configured.
+    /// Adds the browser, if one is configured.
     ///
     /// # Errors
     ///

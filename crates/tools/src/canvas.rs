@@ -1,8 +1,8 @@
-//! `canvas`: showing something beside the conversation, where a program can draw it (spec TOL-026).
+//! The `canvas` tool: shows pages beside the conversation, for programs to draw (spec TOL-026).
 //!
-//! What is shown is kept with the session, so that whoever comes later sees it; whoever watches is
-//! told that something changed. The same call again makes the same of it: it writes, and does not
-//! act.
+//! The surfaces are stored with the session, so that a program that connects later sees them;
+//! connected programs are told about changes. A repeated call has the same result: it writes, and
+//! does not act.
 
 mod a2ui;
 
@@ -16,29 +16,28 @@ use serde_json::{Value, json};
 use self::a2ui::{Made, Surfaces};
 use crate::{Call, Tool, ToolError};
 
-/// The most that a surface says, in bytes.
+/// Maximum size of a surface's content, in bytes.
 const MOST: usize = 256 * 1024;
 
-/// The longest title, in characters.
+/// Maximum length of a title, in characters.
 const LONGEST_TITLE: usize = 200;
 
-/// The longest name of a surface.
+/// Maximum length of a surface's name, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// The most messages of one call.
+/// Maximum number of messages per call.
 const MOST_MESSAGES: usize = 1_000;
 
-/// The surface that is meant if none is named.
+/// Name of the surface if a call names none.
 const USUAL: &str = "main";
 
-/// What the tool here asks of the mesh, of the conversation's own canvas. An error is a fault of
-/// ours: the turn ends and may be tried again.
+/// Access of the tool to the conversation's canvas. An error is an internal failure: the turn ends
+/// and may be retried.
 pub trait Canvases: Send + Sync + 'static {
-    /// What there is, by their names.
     fn surfaces(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<Shown>>> + Send;
 
-    /// Puts these in their places and takes those away, all or nothing, and tells whoever watches;
-    /// or why not, for the model.
+    /// Stores `put`, deletes `gone`, all or nothing, and notifies connected programs. The inner
+    /// error is a reason for the model.
     fn change(
         &self,
         call: &Call,
@@ -47,35 +46,29 @@ pub trait Canvases: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 }
 
-/// A surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Its name.
     pub name: String,
-    /// What it is called; may be empty.
+    /// Title of the page; may be empty.
     pub title: String,
-    /// What its content is.
     pub kind: ShownAs,
-    /// What it says; of A2UI a JSON list of the messages that make it.
+    /// Content; for A2UI a JSON list of the messages that build the surface.
     pub content: String,
-    /// It is to be seen.
+    /// Whether the surface is visible.
     pub shown: bool,
 }
 
-/// What a surface's content is.
+/// Format of a surface's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShownAs {
-    /// A2UI messages.
     A2ui,
-    /// Markdown.
     Markdown,
-    /// HTML, which whoever draws it keeps in a frame of its own.
+    /// HTML, which programs show in an isolated frame.
     Html,
 }
 
 impl ShownAs {
-    /// Its word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -125,7 +118,6 @@ enum Action {
     Snapshot,
 }
 
-/// Shows something.
 #[derive(Debug)]
 pub struct Canvas<S>(pub Arc<S>);
 
@@ -173,7 +165,7 @@ impl<S: Canvases> Tool for Canvas<S> {
 
 type Change = (Vec<Shown>, Vec<String>);
 
-/// A surface anew.
+/// Replaces a surface, or makes it visible again.
 fn present(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, String> {
     let title = title(input)?.unwrap_or_default();
     let text = |kind, content: &String| {
@@ -190,7 +182,7 @@ fn present(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, S
             changed(surfaces, there, Some((name, title)))
         }
         (None, None, None) => {
-            // It was hidden, and is to be seen again.
+            // Without content: the surface was hidden, and becomes visible again.
             let found = there.iter().find(|one| one.name == name);
             let found = found.ok_or(
                 "there is nothing to show: say it in `markdown`, `html` or `messages`".to_owned(),
@@ -201,7 +193,7 @@ fn present(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, S
     }
 }
 
-/// Surfaces, changed by messages.
+/// Changes surfaces by messages.
 fn update(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, String> {
     if input.markdown.is_some() || input.html.is_some() {
         return Err("`update` takes `messages`: show a text anew with `present`".to_owned());
@@ -213,7 +205,7 @@ fn update(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, St
     changed(surfaces, there, title.map(|title| (name, title)))
 }
 
-/// Applies messages to what is there of the surfaces that they name and that are not begun anew.
+/// Applies messages to the stored surfaces that they name, except those that start empty.
 fn fold(
     surfaces: &mut Surfaces,
     there: &[Shown],
@@ -232,7 +224,7 @@ fn fold(
     a2ui::apply(surfaces, messages, name)
 }
 
-/// The surfaces that messages name.
+/// Names of the surfaces in the messages.
 fn names<'a>(messages: &'a [Value], usual: &'a str) -> impl Iterator<Item = &'a str> {
     messages
         .iter()
@@ -241,7 +233,7 @@ fn names<'a>(messages: &'a [Value], usual: &'a str) -> impl Iterator<Item = &'a 
         .map(move |body| body.get("surfaceId").and_then(Value::as_str).unwrap_or(usual))
 }
 
-/// What messages came to, as a change.
+/// Turns the result of messages into a change.
 fn changed(
     surfaces: Surfaces,
     there: &[Shown],
@@ -264,14 +256,14 @@ fn changed(
     Ok((put, gone))
 }
 
-/// What is there, as JSON.
+/// Describes the surfaces as JSON.
 fn snapshot(there: &[Shown], named: Option<&str>) -> String {
     let wanted = there.iter().filter(|one| named.is_none_or(|named| one.name == named));
     let surfaces: Vec<Value> = wanted
         .map(|one| {
             let Shown { name, title, kind, content, shown } = one;
             let content = match kind {
-                // What was kept was written as JSON.
+                // Stored A2UI content is always JSON.
                 ShownAs::A2ui => serde_json::from_str(content).unwrap_or_default(),
                 ShownAs::Markdown | ShownAs::Html => Value::String(content.clone()),
             };
@@ -305,7 +297,7 @@ fn title(input: &CanvasInput) -> Result<Option<String>, String> {
     }
 }
 
-/// A surface's name, if it can be one.
+/// Checks a surface's name.
 fn surface_name(name: &str) -> Result<&str, String> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
     match (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(fits) {

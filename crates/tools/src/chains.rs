@@ -1,6 +1,6 @@
-//! `chain_run`: having several agents work on something, one after another and at once.
+//! The `chain_run` tool: several agents work on a task, in sequence and in parallel.
 //!
-//! It only stores that it was asked, under the call's key: it writes, and does not act.
+//! A call only stores the request, under the call's key: it writes, and does not act.
 
 use std::{future::Future, sync::Arc};
 
@@ -10,11 +10,10 @@ use serde::Deserialize;
 
 use crate::{Call, Tool, ToolError};
 
-/// What the tool here asks of the mesh. An error is a fault of ours: the turn ends and may be tried
-/// again.
+/// Access of the tool to chains. An error is an internal failure: the turn ends and may be retried.
 pub trait Chains: Send + Sync + 'static {
-    /// Begins a chain, once for the same `call.key`, or, without a name, says which there are; or
-    /// why not, for the model.
+    /// Starts a chain, once for the same `call.key`. Without a name, lists the chains. The inner
+    /// error is a reason for the model.
     fn chain(
         &self,
         call: &Call,
@@ -36,7 +35,6 @@ pub struct ChainRunInput {
     input: String,
 }
 
-/// Begins a chain.
 #[derive(Debug)]
 pub struct ChainRun<S>(pub Arc<S>);
 

@@ -1,7 +1,7 @@
-//! `cron`: jobs that run at their times (spec CRN-001 to CRN-010, CRN-020).
+//! The `cron` tool: jobs that run at given times (spec CRN-001 to CRN-010, CRN-020).
 //!
-//! It speaks two dialects: jobs as they are stored, and the few words of smaller assistants, where a
-//! message and one of `at_seconds`, `every_seconds`, `cron_expr` (in this order) are a job.
+//! There are two forms of a job: as it is stored, and the short form of smaller assistants: a
+//! message and one of `at_seconds`, `every_seconds`, `cron_expr` (in this order of precedence).
 
 use std::{future::Future, sync::Arc};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::{Call, Tool, ToolError};
 
-/// What the tool asks of the mesh. An error is a fault of ours: the turn ends and may be tried
-/// again.
+/// Access of the tool to jobs. An error is an internal failure: the turn ends and may be retried.
 pub trait Crons: Send + Sync + 'static {
-    /// Does it for the agent of the call, once for the same `call.key`; or why not, for the model.
+    /// Executes the request for the call's agent, once for the same `call.key`. The inner error is
+    /// a reason for the model.
     fn cron(
         &self,
         call: &Call,
@@ -23,65 +23,55 @@ pub trait Crons: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<Result<Value, String>>> + Send;
 }
 
-/// What is asked of jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CronWish {
-    /// How many there are, and when the next is due.
+    /// The number of jobs, and the time of the next slot.
     Status,
-    /// Those of the agent.
     List,
-    /// Make one, as it is written.
+    /// Creates a job in the stored form.
     Add(Value),
-    /// Make one of a few words.
+    /// Creates a job in the short form.
     Say(Saying),
-    /// Change one.
     Update {
-        /// Its id.
         id: String,
-        /// What is to be otherwise.
         patch: Value,
     },
-    /// Take one away.
     Remove(String),
-    /// Run one now.
     Run {
-        /// Its id.
         id: String,
-        /// Whether or not it is due.
+        /// Run it even if it is not due.
         force: bool,
     },
-    /// How it went.
+    /// Past runs of a job.
     Runs(String),
-    /// Tell the agent's main conversation something.
+    /// Sends a text to the agent's main conversation.
     Wake {
-        /// What.
         text: String,
-        /// At once, and not with its next turn.
+        /// At once, instead of with its next turn.
         now: bool,
     },
 }
 
-/// A job in a few words.
+/// Job in the short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saying {
-    /// What is said, or what is to be done.
+    /// Text to send, or task for the agent.
     pub message: String,
-    /// When.
     pub when: When,
-    /// The message is said as it is; else the agent does what it says.
+    /// Whether the message is sent as it is; else it is a task for the agent.
     pub deliver: bool,
-    /// A command that is run then.
+    /// Command to run, if any.
     pub command: Option<String>,
 }
 
-/// When a job of a few words runs.
+/// Time of a job in the short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
-    /// In so many seconds.
+    /// Once, in so many seconds.
     In(u32),
-    /// Each so many seconds.
+    /// Repeatedly, with this interval in seconds.
     Every(u32),
-    /// By an expression, on the agent's clock.
+    /// By a cron expression, in the agent's time zone.
     Cron(String),
 }
 
@@ -140,7 +130,6 @@ enum Action {
     Wake,
 }
 
-/// Makes, changes and runs jobs.
 #[derive(Debug)]
 pub struct Cron<S>(pub Arc<S>);
 
@@ -156,7 +145,7 @@ impl<S: Crons> Tool for Cron<S> {
     }
 }
 
-/// What an input asks for, or what it lacks.
+/// Converts an input to a request, or explains what is missing.
 fn wish(input: CronInput) -> Result<CronWish, String> {
     let CronInput { action, job, id, patch, mode, .. } = &input;
     let id = || id.clone().ok_or_else(|| "`id` is missing: which job?".to_owned());
@@ -193,7 +182,7 @@ fn wish(input: CronInput) -> Result<CronWish, String> {
     })
 }
 
-/// An object, also one that was written as a text.
+/// Returns an object; parses it if it was written as a text.
 fn object(value: &Value) -> Result<Value, String> {
     let read = match value {
         Value::String(text) => serde_json::from_str(text).unwrap_or_default(),

@@ -1,8 +1,8 @@
-//! Tools that are told of when they are asked for.
+//! Tools that the model looks up instead of getting all schemas at once.
 //!
-//! Every tool's schema costs tokens on every request. So the model is given a
-//! few at once, and two with which it finds the rest: `tool_search` names those
-//! that fit some keywords, `tool_describe` shows one whole, and then it may be
+//! Every tool's schema costs tokens on every request. So the model gets a few tools at once, and
+//! two tools for finding the others: `tool_search` lists those that match keywords, `tool_describe`
+//! shows the schema of one, which may then be called. Both show only tools that the caller may use.
 //! called like any other. Both tell only of what the caller may use.
 
 use std::{collections::BTreeSet, fmt::Write as _};
@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use crate::{Allowed, ToolError, alias::ALIASES, tool};
 
-/// The tools that the model is told of from the start, unless others are chosen.
+/// Default tools that the model gets from the start.
 pub const DIRECT: &[&str] = &["edit", "list_files", "read", "web_fetch", "web_search", "write"];
 
-/// The most tools that a search names.
+/// Maximum number of tools that a search returns.
 const MOST_FOUND: usize = 8;
 
 pub(crate) const SEARCH: &str = "tool_search";
@@ -39,12 +39,12 @@ pub(crate) struct DescribeInput {
     pub(crate) name: String,
 }
 
-/// What the model is told of the two.
+/// Specifications of the two tools.
 pub(crate) fn specs() -> [ToolSpec; 2] {
     [tool::spec::<DescribeInput>(DESCRIBE), tool::spec::<SearchInput>(SEARCH)]
 }
 
-/// The tools that fit a query best, best first, of those that may be used.
+/// Searches the tools that may be used; best matches first.
 pub(crate) fn search(
     specs: &[&ToolSpec],
     allowed: &Allowed,
@@ -72,12 +72,12 @@ pub(crate) fn search(
     Ok(text)
 }
 
-/// A tool, whole.
+/// Full description of a tool.
 pub(crate) fn describe(spec: &ToolSpec) -> String {
     format!("{}\n{}\n\nInput:\n{}\n", spec.name, spec.description, spec.input)
 }
 
-/// How well a tool fits: its name counts for more than what is said of it.
+/// Score of a tool for the query: a match in its name counts more than one in its description.
 fn score(spec: &ToolSpec, wanted: &BTreeSet<String>) -> usize {
     let others = ALIASES.iter().filter(|alias| alias.of == spec.name).map(|alias| alias.name);
     let names: BTreeSet<String> = others.chain([spec.name.as_str()]).flat_map(words).collect();
@@ -94,7 +94,7 @@ fn score(spec: &ToolSpec, wanted: &BTreeSet<String>) -> usize {
         .sum()
 }
 
-/// Whether two words have a stem in common: one begins as the other.
+/// Whether one word begins with the other, with at least four letters in common.
 fn is_like(one: &str, other: &str) -> bool {
     let short = one.len().min(other.len());
     short >= 4 && (one.starts_with(other) || other.starts_with(one))
@@ -160,7 +160,7 @@ mod tests {
             names(&tools.offered(&allowed, &["agents_list"]).tools),
             ["message", DESCRIBE, SEARCH]
         );
-        // Nothing is left to be found: the two would only cost.
+        // All permitted tools are direct, so the two lookup tools are not offered.
         assert_eq!(names(&tools.offered(&Allowed::only(["message"]), &[]).tools), ["message"]);
     }
 

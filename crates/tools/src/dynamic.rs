@@ -1,4 +1,4 @@
-//! Tools that are known only while the mesh runs: an MCP server's.
+//! Tools that are known only at run time, such as those of an MCP server.
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -7,44 +7,41 @@ use serde_json::Value;
 
 use crate::{Call, Output, ToolError};
 
-/// What a dynamic tool's call comes to.
+/// Future of a dynamic tool's call.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 
-/// A tool that is known only while the mesh runs. What was written in its specification and what
-/// it answers is a stranger's: whoever implements this marks it.
+/// Tool that is known only at run time. Its specification and its results come from outside:
+/// implementations must mark them as untrusted.
 pub trait Dynamic: Send + Sync + 'static {
-    /// What the model is told of it.
     fn spec(&self) -> ToolSpec;
 
-    /// What a call may change.
     fn effect(&self) -> Effect;
 
-    /// How long a call may take, if that is not as long as any other.
+    /// Timeout of a call; `None` means the default one.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Does it. The input is JSON, and not checked.
+    /// Calls the tool. The input is JSON, and was not checked against the schema.
     fn call(&self, call: Call, input: Value) -> Making<'_>;
 }
 
-/// Some dynamic tools, and those that should be there and are not.
+/// Dynamic tools, with the sources that are unavailable.
 #[derive(Clone, Default)]
 pub struct Brought {
-    /// The tools.
     pub tools: Vec<Arc<dyn Dynamic>>,
-    /// Who brings none now, and why.
+    /// Sources whose tools are unavailable now.
     pub away: Vec<Away>,
-    /// There may be more than this: nobody has looked yet.
+    /// Whether there may be more tools, because a source was not read yet.
     pub unseen: bool,
 }
 
-/// Someone who should bring tools and does not.
+/// Source whose tools are unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
-    /// What the names of its tools begin with.
+    /// Prefix of the names of its tools.
     pub prefix: String,
-    /// Who, and why, in words for the model.
+    /// Source and reason, as text for the model.
     pub why: String,
 }
 

@@ -1,8 +1,7 @@
-//! The `gateway` tool: how does the tenant stand, by the gateway's own words?
+//! The `gateway` tool: read-only methods of the gateway.
 //!
-//! It answers a few methods of the gateway's contracts that only look, for
-//! the call's tenant, and no other: nothing that changes settings, keys,
-//! approvals or secrets, or shows them (spec TOL-022).
+//! The methods work for the call's tenant only. None of them changes settings, keys, approvals or
+//! secrets, or shows them (spec TOL-022).
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -13,17 +12,17 @@ use serde_json::{Map, Value};
 
 use crate::{Call, Tool, ToolError};
 
-/// The longest that a method may take.
+/// Maximum timeout of a method.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What the tool asks; the runner's own, or a fake.
+/// Access to the gateway's methods; implemented by agent-runner and by a fake.
 pub trait Methods: Send + Sync + 'static {
-    /// Answers a method for the call's tenant, as far as the call's conversation may see it.
+    /// Calls a method for the call's tenant, limited to what the call's conversation may see.
     ///
     /// # Errors
     ///
-    /// `Tell` if there is no such thing, the parameters are wrong, it took too long, or it is not
-    /// for this conversation.
+    /// `Tell` if the object does not exist, the parameters are wrong, the call took too long, or
+    /// the conversation may not see it.
     fn ask(
         &self,
         call: &Call,
@@ -33,9 +32,7 @@ pub trait Methods: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Value, ToolError>> + Send;
 }
 
-/// A method that may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are the contracts' own names")]
 pub enum Method {
     GetStatus,
     ListSessions,
@@ -48,7 +45,6 @@ pub enum Method {
 }
 
 impl Method {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::GetStatus,
         Self::ListSessions,
@@ -60,7 +56,7 @@ impl Method {
         Self::GetAgent,
     ];
 
-    /// Its name in the gateway's contracts.
+    /// Name in the gateway's contracts.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +71,7 @@ impl Method {
         }
     }
 
-    /// The method of that name: `Sessions/GetRun`, `sessions.getrun` and `GetRun` are one.
+    /// Finds a method by its name: `Sessions/GetRun`, `sessions.getrun` and `GetRun` are the same.
     fn find(name: &str) -> Option<Self> {
         let plain = |name: &str| -> String {
             name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
@@ -88,19 +84,17 @@ impl Method {
     }
 }
 
-/// What a method is asked with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Params {
-    /// An agent, by its name or id.
+    /// Name or id of an agent.
     pub agent: Option<String>,
-    /// A session, by its id or key.
+    /// Id or key of a session.
     pub session: Option<String>,
-    /// A turn, by its id.
     pub run_id: Option<String>,
-    /// Only sessions of this kind.
+    /// Kind of the sessions to list.
     pub kind: Option<String>,
-    /// How many, 1 to 100.
+    /// Maximum number of results, 1 to 100.
     pub limit: Option<u32>,
 }
 
@@ -121,7 +115,6 @@ pub struct GatewayInput {
     timeout_ms: Option<u64>,
 }
 
-/// Calls a method of the gateway.
 #[derive(Debug)]
 pub struct Gateway<M>(pub Arc<M>);
 
@@ -161,7 +154,7 @@ mod tests {
         mesh::tests::{said, tell, world},
     };
 
-    /// Repeats what it is asked.
+    /// Returns its arguments.
     struct Echo;
 
     impl Methods for Echo {

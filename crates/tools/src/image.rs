@@ -1,4 +1,4 @@
-//! The `image` tool: look at a picture, measure it, make it smaller, have one drawn.
+//! The `image` tool: describes, measures, resizes and draws pictures.
 
 mod pixels;
 
@@ -15,14 +15,14 @@ use crate::{
     stored_file, untrusted,
 };
 
-/// The longest description of a picture to draw, in characters: what dall-e-3 takes
+/// Maximum length of a drawing prompt, in characters: the limit of dall-e-3
 /// (<https://platform.openai.com/docs/api-reference/images/create>).
 const MOST_PROMPT: usize = 4_000;
 
-/// The longest question about a picture, in characters.
+/// Maximum length of a question about a picture, in characters.
 const MOST_QUESTION: usize = 4_000;
 
-/// How much of what is said of a picture is told, in characters.
+/// Maximum length of a description that the model gets, in characters.
 const MOST_SAID: usize = 20_000;
 
 /// Work with pictures: look at one of your files (`understand`), measure it (`info`), make a
@@ -65,7 +65,6 @@ enum Op {
     Generate,
 }
 
-/// Works with pictures.
 #[derive(Debug)]
 pub struct Image<F, S> {
     files: Arc<F>,
@@ -74,7 +73,7 @@ pub struct Image<F, S> {
 
 impl<F: Files, S: Studio> Tool<Output> for Image<F, S> {
     const NAME: &'static str = "image";
-    // What is drawn costs money each time.
+    // Each drawing costs money.
     const EFFECT: Effect = Effect::Acts;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(150));
     type Input = ImageInput;
@@ -123,7 +122,8 @@ impl<F: Files, S: Studio> Image<F, S> {
         let question = question.unwrap_or("Describe this picture.");
         check_length("prompt", question, MOST_QUESTION)?;
         match self.studio.look(call, question, (&file, content)).await? {
-            // What a model says of a stranger's picture may repeat what is written in it.
+            // A description of a picture from outside may repeat text that is written in the
+            // picture.
             Some(said) => Ok(Output::from(untrusted(
                 &call.key,
                 &format!("a model that looked at `{}`", file.path),
@@ -187,7 +187,7 @@ impl<F: Files, S: Studio> Image<F, S> {
 }
 
 impl Registry {
-    /// The same, with the tool for the pictures among these files.
+    /// Adds the tool for pictures among these files.
     #[must_use]
     pub fn with_images<F: Files, S: Studio>(self, files: Arc<F>, studio: Arc<S>) -> Self {
         self.with(Image { files, studio })
@@ -204,7 +204,7 @@ fn check_length(field: &str, text: &str, most: usize) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Dots are many: they are counted where nobody waits for the thread.
+/// Runs image processing, which takes long, outside the async threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, ToolError> {

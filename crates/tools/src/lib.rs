@@ -1,41 +1,39 @@
-//! What an agent can do besides talk.
+//! Tools that agents can call.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
-//! | `session_status` | reads | how this session stands |
+//! | `session_status` | reads | state of this session |
 //! | `agents_list` | reads | the tenant's agents |
 //! | `sessions_list` | reads | the tenant's sessions |
-//! | `sessions_history` | reads | what was said in one of them |
-//! | `gateway` | reads | how the tenant stands, by the gateway's own words |
+//! | `sessions_history` | reads | messages of a session |
+//! | `gateway` | reads | read-only methods of the gateway |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
-//! | `sessions_merge` | writes | takes over what a subagent changed in its copy of the files |
-//! | `sessions_send` | writes | says something in another session |
-//! | `scheduler_add`, `scheduler_cancel` | writes | reminders of whoever is spoken with |
+//! | `sessions_merge` | writes | merges a subagent's changes to its copy of the files |
+//! | `sessions_send` | writes | sends a message to another session |
+//! | `scheduler_add`, `scheduler_cancel` | writes | reminders for the user of the conversation |
 //! | `scheduler_list` | reads | the same |
-//! | `cron` | writes | jobs that run at their times |
-//! | `message` | writes | says or does something on a channel |
+//! | `cron` | writes | jobs that run at given times |
+//! | `message` | writes | sends a message or acts on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `exec`, `process` | acts | commands in the agent's workspace |
-//! | `send_file` | writes | sends one of the agent's files with its answer |
-//! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
-//! | `tts` | acts | speaks a text |
+//! | `send_file` | writes | sends a file of the agent with its answer |
+//! | `image` | acts | describes, measures, resizes, draws pictures (feature `image`) |
+//! | `tts` | acts | converts text to speech |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `nodes` | acts | people's own machines (feature `nodes`) |
-//! | `memory_search`, `memory_get`, `kb_search`, `kb_get` | reads | what is remembered, and known |
+//! | `memory_search`, `memory_get`, `kb_search`, `kb_get` | reads | memories, and the knowledge base |
 //! | `memory_save`, `memory_forget`, `kb_ingest`, `kb_update` | writes | the same |
-//! | `canvas` | writes | shows something beside the conversation |
+//! | `canvas` | writes | shows pages beside the conversation |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
-//! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
-//! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
+//! | `calendar`, `email`, `notion` | acts | connected accounts at other services (feature `connections`) |
+//! | `tool_search`, `tool_describe` | reads | finds tools that the model did not get |
 //!
-//! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has: adding one is [`Registry::with`]. Those that others
-//! bring while the mesh runs are [`Dynamic`] and join a registry for a while
-//! ([`Registry::joined_by`]). What they know of the mesh they ask of [`Mesh`], of
-//! the agent's files of [`Files`], and what runs of [`Commands`]; the runner
-//! implements all three. What others wrote is marked by [`untrusted`] before a
-//! model reads it.
+//! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds an agent's tools: add
+//! one by [`Registry::with`]. Tools that are known only at run time are [`Dynamic`] and join a
+//! registry for a while ([`Registry::joined_by`]). Tools access the rest of the system through
+//! [`Mesh`], the agent's files through [`Files`], and commands through [`Commands`]; agent-runner
+//! implements all three. Text from outside is marked by [`untrusted`] before a model reads it.
 
 mod agents_list;
 mod alias;

@@ -1,7 +1,7 @@
-//! What the tools ask of the mesh, and what it answers.
+//! Access of the tools to sessions, agents and channels.
 //!
-//! Every question carries the call, and with it the tenant: an implementation
-//! answers with what that tenant may see, and with nothing else.
+//! Every request carries the call, and with it the tenant: an implementation returns only objects
+//! that this tenant may see.
 
 use std::{future::Future, sync::Arc};
 
@@ -11,25 +11,26 @@ use crate::{
     AgentsList, Call, Message, Registry, SessionStatus as StatusTool, SessionsHistory, SessionsList,
 };
 
-/// The mesh, as a tool sees it; the runner's own, or a fake.
+/// Access to sessions, agents and channels, for the tools; implemented by agent-runner and by a
+/// fake.
 ///
-/// An error is a fault of ours: the turn ends and may be tried again. Times are
-/// given as text, ready for the model to read.
+/// An error is an internal failure: the turn ends and may be retried. Times are text for the model.
 pub trait Mesh: Send + Sync + 'static {
-    /// How the session of this call stands.
+    /// Returns the state of the call's session.
     fn status(&self, call: &Call) -> impl Future<Output = anyhow::Result<SessionStatus>> + Send;
 
-    /// The tenant's agents, by name.
+    /// Lists the tenant's agents, by name.
     fn agents(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<AgentLine>>> + Send;
 
-    /// The tenant's sessions, the last active first.
+    /// Lists the tenant's sessions, most recently active first.
     fn sessions(
         &self,
         call: &Call,
         filter: SessionFilter,
     ) -> impl Future<Output = anyhow::Result<Vec<SessionLine>>> + Send;
 
-    /// The newest lines of a session, oldest first; `None` if the tenant has no such session.
+    /// Returns the newest lines of a session, oldest first; `None` if the tenant has no such
+    /// session.
     fn history(
         &self,
         call: &Call,
@@ -37,8 +38,8 @@ pub trait Mesh: Send + Sync + 'static {
         limit: u32,
     ) -> impl Future<Output = anyhow::Result<Option<Vec<HistoryLine>>>> + Send;
 
-    /// Enqueues a message, once for the same `call.key`. An act on a message without a name is on
-    /// the one that the conversation is about.
+    /// Enqueues a message, once for the same `call.key`. An act with an empty message id applies to
+    /// the message that the turn answers.
     fn send(
         &self,
         call: &Call,
@@ -46,127 +47,107 @@ pub trait Mesh: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<SendOutcome>> + Send;
 }
 
-/// How a session stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// Its key.
     pub key: String,
-    /// What kind of conversation it is.
     pub kind: SessionKind,
-    /// The model that answers in it, as `provider:id`.
+    /// Model of the session, as `provider:id`.
     pub model: String,
-    /// How it is answered.
+    /// Settings of the session, such as thinking and verbosity.
     pub dials: Dials,
-    /// How many messages it has taken in.
+    /// Number of messages accepted so far.
     pub messages: u64,
-    /// How many of them wait.
+    /// Number of messages that wait.
     pub queued: u64,
-    /// Tokens that its models have read.
+    /// Input tokens of all model calls.
     pub input_tokens: u64,
-    /// Tokens that its models have written.
+    /// Output tokens of all model calls.
     pub output_tokens: u64,
-    /// When it began.
+    /// Time of the session's start.
     pub began: String,
-    /// What time it is.
+    /// Current time, as text for the model.
     pub now: String,
-    /// The channel that it is held on, if it is.
+    /// Channel of the conversation, if it is on one.
     pub channel: Option<String>,
 }
 
-/// An agent.
+/// Agent, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentLine {
-    /// Its name.
     pub name: AgentName,
-    /// What it is for, in a line; may be empty.
+    /// Purpose, on one line; may be empty.
     pub description: String,
-    /// Its model, as `provider:id`.
+    /// Model of the agent, as `provider:id`.
     pub model: String,
 }
 
-/// Which sessions are wanted.
+/// Filter for a list of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// At most so many.
     pub limit: u32,
-    /// Only of this kind.
     pub kind: Option<SessionKind>,
 }
 
-/// A session.
+/// Session, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionLine {
-    /// Its id.
     pub id: SessionId,
-    /// Its key.
     pub key: String,
-    /// What kind of conversation it is.
     pub kind: SessionKind,
-    /// What it does.
     pub state: State,
-    /// When something last happened in it.
+    /// Time of the last activity.
     pub last_active: String,
 }
 
-/// Which session is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// The one with this id.
     Id(SessionId),
-    /// The one with this key.
     Key(String),
 }
 
-/// Something that was said in a session.
+/// Line of a session's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryLine {
-    /// When.
     pub at: String,
-    /// By whom: a name, `agent`, or a tool's.
+    /// Author: a person's name, `agent`, or a tool's name.
     pub who: String,
-    /// What.
     pub text: String,
 }
 
-/// A message to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
-    /// What it says.
     pub text: String,
-    /// What is done besides, or instead.
+    /// Action besides the text, or instead of it.
     pub act: Option<Act>,
-    /// Paths of the agent's files that go with it.
+    /// Paths of attached files of the agent.
     pub attachments: Vec<String>,
-    /// The message that it answers.
     pub reply_to: Option<String>,
-    /// Where it goes; `None` is the conversation that the session is held in.
+    /// Target; `None` means the session's own conversation.
     pub to: Option<To>,
 }
 
-/// A conversation on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct To {
-    /// The kind of channel.
     pub channel: String,
-    /// The conversation on the platform.
+    /// Conversation's id on the platform.
     pub chat: String,
-    /// The topic or thread in it.
+    /// Topic or thread within it.
     pub thread: Option<String>,
 }
 
-/// What became of a message that was to be sent.
+/// Result of enqueuing a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// It is on its way; it is sent once, however often this call is made.
+    /// The message is stored, and is sent once even if the call is repeated.
     Queued,
-    /// The session is held on no channel, and no target was given.
+    /// The session is on no channel, and no target was given.
     NoChannel,
-    /// It may not go there, or there is no such place; why, for the model.
+    /// The target does not exist or is not permitted; with the reason for the model.
     Refused(String),
 }
 
 impl Registry {
-    /// The tools that every agent has.
+    /// Registry of the tools that every agent has.
     #[must_use]
     pub fn of_mesh<M: Mesh>(mesh: Arc<M>) -> Self {
         Self::default()
@@ -191,7 +172,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{Allowed, Output, ToolError};
 
-    /// A mesh with one tenant and one session, that remembers what it sent.
+    /// Fake with one tenant and one session. Remembers sent messages.
     #[derive(Debug)]
     pub(crate) struct Fake {
         pub(crate) tenant: TenantId,
@@ -305,14 +286,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// A call, the mesh that answers it, and its tools.
+    /// Returns a call, a fake, and the tools that use it.
     pub(crate) fn world() -> (Call, Arc<Fake>, Registry) {
         let call = call();
         let mesh = Arc::new(Fake::new(call.tenant));
         (call, Arc::clone(&mesh), Registry::of_mesh(mesh))
     }
 
-    /// What the model reads of a call that was made.
+    /// Returns the model's text of a successful call.
     pub(crate) fn said(answer: Result<Output, ToolError>) -> String {
         match answer {
             Ok(output) => output.for_llm,
@@ -320,7 +301,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What the model is told of a call that could not be made.
+    /// Returns the model's text of a refused call.
     pub(crate) fn tell(answer: Result<Output, ToolError>) -> String {
         match answer {
             Err(ToolError::Tell(text)) => text,

@@ -1,7 +1,7 @@
-//! The `message` tool: say or do something on a channel, now.
+//! The `message` tool: sends a message or acts on a channel at once.
 //!
-//! It only enqueues deliveries under the call's key, so a call that is made
-//! again after a crash sends nothing twice: it writes, and does not act.
+//! The tool only enqueues deliveries under the call's key, so a repeated call after a crash sends
+//! nothing twice: it writes, and does not act.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use serde_json::Value;
 
 use crate::{Call, Mesh, Outgoing, SendOutcome, To, Tool, ToolError};
 
-/// The longest text that is sent at once, in bytes.
+/// Maximum length of a text, in bytes.
 const MOST_TEXT: usize = 32 * 1024;
 
-/// The most files that go with one message.
+/// Maximum number of files per message.
 const MOST_FILES: usize = 10;
 
-/// How many things there may be to vote for, and how long each and the question may be: what
-/// Telegram takes, and others take as much (<https://core.telegram.org/bots/api#sendpoll>).
+/// Number of a poll's options, and maximum lengths of an option and of the question, in characters:
+/// the limits of Telegram, which others permit too (<https://core.telegram.org/bots/api#sendpoll>).
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
 const MOST_OPTION: usize = 100;
 const MOST_QUESTION: usize = 300;
 
-/// The longest name of a topic, in characters.
+/// Maximum length of a topic's name, in characters.
 const MOST_NAME: usize = 128;
 
-/// The most that is shown beside a message, in bytes of JSON.
+/// Maximum size of an embed, in bytes of JSON.
 const MOST_EMBED: usize = 16 * 1024;
 
 /// Send a message on a channel, besides your answer: to someone else, or before you are done; or
@@ -109,7 +109,6 @@ pub struct TargetInput {
     thread: Option<String>,
 }
 
-/// Sends a message on a channel.
 #[derive(Debug)]
 pub struct Message<M>(pub Arc<M>);
 
@@ -135,10 +134,10 @@ impl<M: Mesh> Tool for Message<M> {
     }
 }
 
-/// Where a call of the tool says something, if it does: `Some(None)` is the conversation that it
-/// is made in. What says nothing (a reaction, a pin) or cannot be read is `None`.
+/// Returns the target of a text that this call sends: `Some(None)` for the conversation of the
+/// call, `None` if the call sends no text (a reaction, a pin) or its input is invalid.
 ///
-/// Whoever ends a turn asks this, so that what was said already is not said again (spec C-34).
+/// The end of a turn uses this, so that a text is not sent twice (spec C-34).
 #[must_use]
 pub fn said_with_message(input: &str) -> Option<Option<To>> {
     let input: MessageInput = serde_json::from_str(input).ok()?;
@@ -149,7 +148,7 @@ pub fn said_with_message(input: &str) -> Option<Option<To>> {
     says.then(|| to(&input).ok()).flatten()
 }
 
-/// What is to be sent, or why that cannot be.
+/// Converts the input to a message, or explains why it is invalid.
 fn outgoing(input: MessageInput) -> Result<Outgoing, String> {
     check(&input)?;
     let to = to(&input)?;
@@ -183,7 +182,7 @@ fn to(input: &MessageInput) -> Result<Option<To>, String> {
     }
 }
 
-/// Refuses what an action cannot do without, and what it has no use for.
+/// Checks that an action has the arguments that it needs, and no others.
 fn check(input: &MessageInput) -> Result<(), String> {
     let told = |text: &str| Err(text.to_owned());
     let length = |text: &str| text.chars().count();

@@ -1,15 +1,15 @@
-//! The `nodes` tool: people's own machines, as agents use them for those people.
+//! The `nodes` tool: gives agents access to the machines of their users.
 //!
-//! | action | what |
+//! | action | purpose |
 //! |---|---|
-//! | `list`, `discover` | those that this conversation may use; those of them that are connected |
-//! | `status`, `ping` | what one offers; whether and how fast it answers |
-//! | `exec` | runs a command there, after a person has allowed exactly that |
+//! | `list`, `discover` | nodes that this conversation may use; those of them that are connected |
+//! | `status`, `ping` | properties of a node; its response time |
+//! | `exec` | runs a command there, after approval of exactly this command |
 //!
-//! A command is given to its node once. Whatever is not known after that (the connection broke, the
-//! runner died) is asked for by the call's key, which begins nothing: so it runs at most once, whatever
-//! the node does with keys, and its outcome is known as long as the node remembers it. What a node
-//! says is marked as from outside.
+//! A command is given to its node once. If its result is lost after that (the connection broke, the
+//! runner died), the tool asks the node for it by the call's key, which starts nothing. So a
+//! command runs at most once, however the node treats keys, and its outcome is known as long as the
+//! node remembers it. Text from a node is marked as untrusted.
 
 mod exec;
 #[cfg(test)]
@@ -23,21 +23,21 @@ use serde::Deserialize;
 
 use crate::{Approval, Call, Registry, Tool, ToolError, untrusted, untrusted::one_line};
 
-/// How long a gateway may take to say whether it has a node's connection.
+/// Timeout of the question whether a node is connected.
 const HERE: Duration = Duration::from_secs(2);
 
-/// How long a node may take to answer a ping.
+/// Timeout of a ping.
 const PING: Duration = Duration::from_secs(10);
 
-/// How much of what a node says of itself is shown, in characters.
+/// Maximum length of a node's description of itself, in characters.
 const MOST_SELF: usize = 8_000;
 
-/// The nodes, as the tool sees them; the runner's own, or a fake.
+/// Access of the tool to nodes; implemented by agent-runner and by a fake.
 pub trait Nodes: Send + Sync + 'static {
-    /// Those that the call's conversation may use, by name.
+    /// Lists the nodes that the call's conversation may use, by name.
     fn usable(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<NodeLine>>> + Send;
 
-    /// Asks one of them.
+    /// Sends a request to a node.
     fn ask(
         &self,
         call: &Call,
@@ -47,20 +47,18 @@ pub trait Nodes: Send + Sync + 'static {
     ) -> impl Future<Output = NodeReached> + Send;
 }
 
-/// A node, as it is known without asking it.
+/// Stored description of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLine {
-    /// Its id.
     pub id: NodeId,
-    /// Its name.
     pub name: String,
-    /// What it said of its system.
+    /// Operating system, as the node reported it.
     pub platform: String,
-    /// What it said of its program's version.
+    /// Program version, as the node reported it.
     pub version: String,
-    /// The commands that it said it lets through, as patterns.
+    /// Patterns of permitted commands, as the node reported them.
     pub commands: Vec<String>,
-    /// When it last came or went, ready to be read; `None` if it never did.
+    /// Time of the last connection or disconnection, as text; `None` if it never connected.
     pub last_seen: Option<String>,
 }
 
@@ -98,13 +96,12 @@ enum Action {
     Exec,
 }
 
-/// Uses people's own machines.
 #[derive(Debug)]
 pub struct NodesTool<N>(pub Arc<N>);
 
 impl<N: Nodes> Tool for NodesTool<N> {
     const NAME: &'static str = "nodes";
-    // What it only looks at is recorded too: an effect is a tool's, and a command acts.
+    // Read-only actions are recorded too: a tool has one effect, and `exec` acts.
     const EFFECT: Effect = Effect::Acts;
     const TIMEOUT: Option<Duration> = Some(exec::LONGEST_CALL);
     type Input = NodesInput;
@@ -196,7 +193,7 @@ impl<N: Nodes> NodesTool<N> {
         }
     }
 
-    /// Since when a node is connected; `None` if it is not.
+    /// Time since which a node is connected; `None` if it is not.
     async fn is_here(&self, call: &Call, node: &NodeLine) -> Option<String> {
         match self.0.ask(call, node.id, &NodeWish::Here, HERE).await {
             NodeReached::Said(NodeSaid::Here { since }) => Some(since),
@@ -207,7 +204,7 @@ impl<N: Nodes> NodesTool<N> {
         }
     }
 
-    /// The node that is meant, or the only one.
+    /// Finds the named node, or the only one.
     async fn find(&self, call: &Call, named: Option<&str>) -> Result<NodeLine, ToolError> {
         let mut nodes = self.0.usable(call).await?;
         let at = match (named, nodes.as_slice()) {
@@ -225,7 +222,7 @@ impl<N: Nodes> NodesTool<N> {
     }
 }
 
-/// Why nobody can be asked.
+/// Text for the case that the gateway cannot be reached.
 const AWAY: &str = "nodes cannot be reached now, which is a fault of ours; nothing was run: try \
                     again later";
 
@@ -263,7 +260,6 @@ fn source(node: &NodeLine) -> String {
 }
 
 impl Registry {
-    /// The same, with the tool for people's own machines.
     #[must_use]
     pub fn with_nodes<N: Nodes>(self, nodes: Arc<N>) -> Self {
         self.with(NodesTool(nodes))

@@ -1,90 +1,80 @@
-//! What came of a call.
+//! Output of a tool call.
 
 use holdfast_types::StoredFile;
 use serde_json::Value;
 
-/// What came of a call: what the model reads, and what is besides.
+/// Output of a tool call: the model's text, and additional parts.
 ///
-/// Most tools answer with a text, which becomes one of these by itself.
+/// A tool that returns a text needs no conversion.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
-    /// What the model reads.
+    /// Text that the model reads.
     pub for_llm: String,
-    /// What the person reads at once, if that is not left to the model.
+    /// Text that is shown to the user at once, if any.
     pub for_user: Option<String>,
-    /// Whether the person is to see nothing of the call, `for_user` included.
+    /// Whether nothing of the call is shown to the user, `for_user` included.
     pub silent: bool,
-    /// What is more than text, in its order.
+    /// Content other than text, in order.
     pub parts: Vec<Part>,
-    /// What is kept with the record of the call, and shown to no model.
+    /// Details that are stored with the record of the call, and shown to no model.
     pub details: Option<Value>,
 }
 
-/// A part of an output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// A text.
     Text(String),
-    /// Something to be read by a program.
     Json(Value),
-    /// A picture.
     Image {
-        /// Its media type, as in `image/png`.
+        /// Media type, as in `image/png`.
         media_type: String,
-        /// Its bytes.
         data: Vec<u8>,
     },
-    /// A file.
     Document {
-        /// Its name, without a directory.
+        /// File name, without its directory.
         name: String,
-        /// Its media type, as in `application/pdf`.
+        /// Media type, as in `application/pdf`.
         media_type: String,
-        /// Its bytes.
         data: Vec<u8>,
     },
-    /// A file that is kept among the agent's, and goes with its answer.
+    /// File that is stored among the agent's files, and sent with its answer.
     Enclosed {
-        /// Its name, without a directory.
+        /// File name, without its directory.
         name: String,
-        /// Its bytes.
         data: Vec<u8>,
     },
-    /// A picture of the agent's files, for the model to see.
+    /// Picture among the agent's files, shown to the model.
     Shown(StoredFile),
-    /// A file of the agent's, that goes with its answer.
+    /// File of the agent, sent with its answer.
     Attached(StoredFile),
 }
 
 impl Output {
-    /// An output of which the person sees nothing.
+    /// Output of which the user sees nothing.
     #[must_use]
     pub fn silent(for_llm: impl Into<String>) -> Self {
         Self { for_llm: for_llm.into(), silent: true, ..Self::default() }
     }
 
-    /// The same, with a text for the person.
+    /// Sets the text for the user.
     #[must_use]
     pub fn tell_user(mut self, text: impl Into<String>) -> Self {
         self.for_user = Some(text.into());
         self
     }
 
-    /// The same, with one more part.
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
         self
     }
 
-    /// The same, with what is kept of the call.
     #[must_use]
     pub fn record(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// What the person is to be shown now: nothing if the output is silent.
+    /// Text to show to the user now; `None` if the output is silent.
     #[must_use]
     pub fn shown(&self) -> Option<&str> {
         self.for_user.as_deref().filter(|_| !self.silent)

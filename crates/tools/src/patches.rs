@@ -1,8 +1,8 @@
-//! `sessions_merge`: what a subagent changed in its copy of the files, looked at, taken over or
-//! given up.
+//! The `sessions_merge` tool: shows, merges or discards a subagent's changes to its copy of the
+//! files.
 //!
-//! A merge is made once under the call's key, so a call that is made again after a crash does
-//! nothing twice: it writes, and does not act.
+//! A merge is stored once under the call's key, so a repeated call after a crash does nothing
+//! twice: it writes, and does not act.
 
 use std::{future::Future, sync::Arc};
 
@@ -12,17 +12,17 @@ use serde::Deserialize;
 
 use crate::{Approval, Call, Committed, Tool, ToolError, Which, file_path, untrusted};
 
-/// How much of a patch or a file is told at once, in characters.
+/// Maximum length of the part of a patch or file that the model gets, in characters.
 const MOST_SAID: usize = 30_000;
 
-/// The most files that a merge may leave out.
+/// Maximum number of files that a merge may leave out.
 const MOST_EXCEPT: usize = 100;
 
-/// What the tool here asks of the mesh, of the conversation's own subagents. An error is a fault of
-/// ours: the turn ends and may be tried again.
+/// Access of the tool to the subagents of the conversation. An error is an internal failure: the
+/// turn ends and may be retried.
 pub trait Patches: Send + Sync + 'static {
-    /// What a subagent changed, all of it or within a file or folder, as a unified diff under a
-    /// line that says how it stands; or why that cannot be told.
+    /// Returns a subagent's changes, all of them or those within a file or folder: a unified diff
+    /// below a line with its state. The inner error is a reason for the model.
     fn show(
         &self,
         call: &Call,
@@ -30,7 +30,7 @@ pub trait Patches: Send + Sync + 'static {
         within: Option<String>,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
-    /// What a file of the copy says.
+    /// Returns the contents of a file in the copy.
     fn read(
         &self,
         call: &Call,
@@ -38,7 +38,7 @@ pub trait Patches: Send + Sync + 'static {
         path: String,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
-    /// Whether a person must be asked before all that it changed but these files is taken over.
+    /// Returns the approval that a merge of all changes except these files needs.
     fn approval(
         &self,
         call: &Call,
@@ -46,7 +46,7 @@ pub trait Patches: Send + Sync + 'static {
         except: Vec<String>,
     ) -> impl Future<Output = anyhow::Result<Approval>> + Send;
 
-    /// Takes over all that it changed but these files, once for the same `call.key`, or nothing.
+    /// Merges all changes except these files, once for the same `call.key`, or nothing.
     fn merge(
         &self,
         call: &Call,
@@ -54,7 +54,6 @@ pub trait Patches: Send + Sync + 'static {
         except: Vec<String>,
     ) -> impl Future<Output = anyhow::Result<Result<Committed, String>>> + Send;
 
-    /// Gives up what it changed.
     fn discard(
         &self,
         call: &Call,
@@ -95,7 +94,6 @@ enum Action {
     Discard,
 }
 
-/// Takes over what a subagent changed.
 #[derive(Debug)]
 pub struct SessionsMerge<S>(pub Arc<S>);
 
@@ -167,7 +165,7 @@ fn except(named: Vec<String>) -> Result<Vec<String>, ToolError> {
     named.iter().map(|path| file_path(path.trim())).collect()
 }
 
-/// A part of a text by a subagent, and where the next one begins.
+/// Returns a part of a subagent's text, with the offset of the next one.
 fn part(call: &Call, text: &str, offset: usize) -> String {
     let rest = text.char_indices().nth(offset).map_or("", |(at, _)| &text[at..]);
     let end = rest.char_indices().nth(MOST_SAID).map_or(rest.len(), |(at, _)| at);

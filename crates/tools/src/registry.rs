@@ -1,4 +1,4 @@
-//! The tools that an agent has.
+//! Registry of an agent's tools.
 
 use std::{
     borrow::Cow,
@@ -24,24 +24,24 @@ use crate::{
     tool,
 };
 
-/// The most that a tool may tell the model at once, in bytes; the rest is cut off.
+/// Maximum size of a tool's output for the model, in bytes; the rest is cut off.
 pub const MOST_OUTPUT: usize = 64 * 1024;
 
-/// What a model is told of a tool that it may not use here.
+/// Answer to a call of a tool that the caller may not use.
 pub const NOT_YOURS: &str = "this tool is not one of yours; use those that you were given";
 
-/// How alike two names are that may be meant for each other, from 0 to 1.
+/// Minimum similarity of a suggested tool name, from 0 to 1.
 const LIKE: f64 = 0.8;
 
-/// Tools by name. Cloning shares them.
+/// Tools by name. Clones share them.
 #[derive(Clone, Default)]
 pub struct Registry {
     tools: BTreeMap<Cow<'static, str>, Arc<Kept>>,
-    /// Those that the model is told of from the start; `None` is all.
+    /// Names of the tools that the model gets from the start; `None` means all.
     direct: Option<BTreeSet<String>>,
-    /// Whose tools should be here and are not.
+    /// Sources whose tools are unavailable now.
     away: Vec<Away>,
-    /// There may be more tools than are known.
+    /// Whether there may be more tools, because a source was not read yet.
     unseen: bool,
 }
 
@@ -50,17 +50,17 @@ struct Kept {
     tool: Box<dyn Erased>,
 }
 
-/// What a model is told of its tools.
+/// Tools as offered to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
-    /// Those that it sees whole, in the order of their names.
+    /// Tools with their schemas, ordered by name.
     pub tools: Vec<ToolSpec>,
-    /// The names of those that it has besides and finds with `tool_search`.
+    /// Names of the other tools, which the model finds with `tool_search`.
     pub more: Vec<String>,
 }
 
 impl Registry {
-    /// Adds a tool; it takes the place of one with the same name.
+    /// Adds a tool; replaces one with the same name.
     #[must_use]
     pub fn with<T: Tool<A>, A: Into<Output> + Send + 'static>(mut self, tool: T) -> Self {
         let spec = tool::spec::<T::Input>(T::NAME);
@@ -69,8 +69,7 @@ impl Registry {
         self
     }
 
-    /// The same tools, and those that others bring. None of them takes the place of one that is
-    /// here, by any of its names.
+    /// Adds dynamic tools. They never replace a tool, nor take one of its aliases.
     #[must_use]
     pub fn joined_by(&self, brought: Brought) -> Self {
         let mut joined = self.clone();
@@ -89,25 +88,25 @@ impl Registry {
         joined
     }
 
-    /// The same tools, of which the model is told these from the start, and finds the others with
-    /// `tool_search`; [`DIRECT`](crate::DIRECT) is a good choice.
+    /// Offers only these tools from the start; the model finds the others with `tool_search`.
+    /// [`DIRECT`](crate::DIRECT) is a good choice.
     #[must_use]
     pub fn disclosing<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
         self.direct = Some(direct.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// What there is to tell of them all, in the order of their names.
+    /// Returns all specifications, ordered by name.
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.tools.values().map(|kept| kept.spec.clone()).collect()
     }
 
-    /// What a model is told of from the start, in the order of the names: those of the chosen
-    /// tools that it may use, and how to find the others, if there are any.
+    /// Returns the tools that a model gets, ordered by name: the direct ones that it may use, and
+    /// the two lookup tools if there are others.
     ///
-    /// Those that it looked up (`sought`, by any of their names) are told of too: a provider's
-    /// model calls nothing that is not among its request's tools.
+    /// Tools that the agent looked up (`sought`, by any of their names) are included: providers
+    /// reject calls to tools that are missing from the request.
     #[must_use]
     pub fn offered(&self, allowed: &Allowed, sought: &[&str]) -> Offer {
         let sought: Vec<&str> = sought.iter().filter_map(|name| self.canonical(name)).collect();
@@ -133,7 +132,7 @@ impl Registry {
         self.direct.as_ref().is_none_or(|direct| direct.contains(name))
     }
 
-    /// The name under which a tool is known here, by any of its names; `None` if it is not here.
+    /// Returns the canonical name of a tool, by any of its names; `None` if it does not exist.
     #[must_use]
     pub fn canonical(&self, name: &str) -> Option<&str> {
         if let Some((name, _)) = self.tools.get_key_value(name) {
@@ -148,13 +147,13 @@ impl Registry {
         self.tools.get_key_value(alias.of).map(|(name, _)| name.as_ref())
     }
 
-    /// Whether a tool is one that others bring.
+    /// Whether a tool is dynamic.
     #[must_use]
     pub fn is_brought(&self, name: &str) -> bool {
         self.tools.get(name).is_some_and(|kept| kept.tool.is_brought())
     }
 
-    /// What a call of this tool may change; of one that is not here, anything.
+    /// Returns the effect of a tool; of an unknown one, the strongest.
     #[must_use]
     pub fn effect(&self, name: &str) -> Effect {
         match self.canonical(name) {
@@ -164,7 +163,7 @@ impl Registry {
         }
     }
 
-    /// The fields that a tool takes, by any of its names, if it takes no others.
+    /// Returns the fields of a tool's input, by any of its names; `None` if it accepts others too.
     #[must_use]
     pub fn fields(&self, name: &str) -> Option<Vec<&str>> {
         let schema = &self.tools.get(self.canonical(name)?)?.spec.input;
@@ -173,19 +172,18 @@ impl Registry {
         is_closed.then(|| properties.keys().map(String::as_str).collect())
     }
 
-    /// How long a call of this tool may take, if the tool says so itself.
+    /// Returns the timeout of a tool, if it has one of its own.
     #[must_use]
     pub fn timeout(&self, name: &str) -> Option<Duration> {
         self.tools.get(self.canonical(name)?)?.tool.timeout()
     }
 
-    /// Calls a tool by any of its names, with an input as the model wrote it.
+    /// Calls a tool by any of its names, with the input as the model wrote it.
     ///
     /// # Errors
     ///
-    /// `Tell` if there is no such tool, if this call may not use it, if the input is not what it
-    /// takes, if it panicked, or if the tool says so; `Broken` if the tool failed for no fault of
-    /// the model.
+    /// `Tell` if the tool does not exist, may not be used, panicked or refuses, or if the input is
+    /// invalid; `Broken` on an internal failure.
     pub async fn call(&self, call: Call, name: &str, input: &str) -> Result<Output, ToolError> {
         let (known, input) = self.understand(&call.allowed, name, input)?;
         let made = match self.tools.get(known) {
@@ -202,12 +200,11 @@ impl Registry {
         }
     }
 
-    /// Whether a person must be asked before this call is made; what the mesh itself answers
-    /// never needs it.
+    /// Returns the approval that this call needs. The lookup tools never need one.
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call)'s; the call would fail in the same way.
+    /// Those of [`call`](Self::call); the call would fail in the same way.
     pub async fn approval(
         &self,
         call: &Call,
@@ -217,11 +214,11 @@ impl Registry {
         let (known, input) = self.understand(&call.allowed, name, input)?;
         let Some(kept) = self.tools.get(known) else { return Ok(Approval::Never) };
         let asked = AssertUnwindSafe(kept.tool.approval(call, input)).catch_unwind().await;
-        // Nothing was done yet.
+        // The approval check changes nothing, so the call may be repeated.
         asked.unwrap_or_else(|_| Err(panicked(known, Effect::Reads)))
     }
 
-    /// What came of a call that acts and whose maker has died, if its tool can find out.
+    /// Finds the outcome of a call that acts and whose runner crashed, if its tool can.
     pub async fn recall(&self, call: &Call, name: &str, input: &str) -> Option<Output> {
         let (known, input) = self.understand(&call.allowed, name, input).ok()?;
         let kept = self.tools.get(known)?;
@@ -230,7 +227,7 @@ impl Registry {
         Some(Output { for_llm: capped(output.for_llm), ..output })
     }
 
-    /// Which tool is meant, and with which input.
+    /// Finds the tool, and parses the input.
     fn understand<'a>(
         &'a self,
         allowed: &Allowed,
@@ -273,7 +270,7 @@ impl Registry {
             .ok_or_else(|| self.unknown(&name, allowed))
     }
 
-    /// What to tell a model that named a tool which is not here: those it may have meant, or all.
+    /// Error for an unknown tool: names similar tools, or all.
     fn unknown(&self, name: &str, allowed: &Allowed) -> ToolError {
         if let Some(away) = self.away.iter().find(|away| name.starts_with(&away.prefix)) {
             return ToolError::Tell(away.why.clone());
@@ -319,7 +316,7 @@ fn parsed<I: DeserializeOwned>(input: Value) -> Result<I, ToolError> {
         .map_err(|error| ToolError::Tell(format!("the input is not right: {error}")))
 }
 
-/// The longest text of at most `most` bytes that a text begins with.
+/// Longest prefix of at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -338,7 +335,7 @@ fn capped(output: String) -> String {
 type Answer<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 type Found<'a> = Pin<Box<dyn Future<Output = Option<Output>> + Send + 'a>>;
 
-/// A [`Tool`] whose type is forgotten.
+/// Type-erased [`Tool`].
 trait Erased: Send + Sync {
     fn is_brought(&self) -> bool {
         false
@@ -347,14 +344,14 @@ trait Erased: Send + Sync {
     fn timeout(&self) -> Option<Duration>;
     fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval>;
     fn call(&self, call: Call, input: Value) -> Answer<'_>;
-    /// Others' tools know nothing of calls that nobody waits for.
+    /// Dynamic tools cannot find the outcome of earlier calls.
     fn recall<'a>(&'a self, call: &'a Call, input: Value) -> Found<'a> {
         let _: (&Call, Value) = (call, input);
         Box::pin(std::future::ready(None))
     }
 }
 
-/// A tool, and what it answers with.
+/// Tool with its output type.
 struct Typed<T, A>(T, PhantomData<fn() -> A>);
 
 impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
@@ -388,7 +385,7 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
     }
 }
 
-/// A [`Dynamic`] tool.
+/// [`Dynamic`] tool in a registry.
 struct Foreign(Arc<dyn Dynamic>);
 
 impl Erased for Foreign {
@@ -404,7 +401,7 @@ impl Erased for Foreign {
         self.0.timeout()
     }
 
-    /// Others' tools are asked for by the policy alone.
+    /// Only the policy decides about dynamic tools.
     fn approval<'a>(&'a self, _: &'a Call, _: Value) -> Answer<'a, Approval> {
         Box::pin(std::future::ready(Ok(Approval::Never)))
     }

@@ -1,8 +1,8 @@
-//! `scheduler_add`, `scheduler_list`, `scheduler_cancel`: reminders of whoever the agent speaks with
-//! (spec REM-001 to REM-009).
+//! The `scheduler_add`, `scheduler_list` and `scheduler_cancel` tools: reminders for the user of
+//! the conversation (spec REM-001 to REM-009).
 //!
-//! Whose reminder it is and where it is said come from the conversation; what the model writes of
-//! that is not looked at.
+//! The owner and the target of a reminder follow from the conversation. Such fields in the model's
+//! input are ignored.
 
 use std::{future::Future, sync::Arc};
 
@@ -12,23 +12,22 @@ use serde::Deserialize;
 
 use crate::{Call, Tool, ToolError};
 
-/// What the tools here ask of the mesh. An error is a fault of ours: the turn ends and may be tried
-/// again; what the person is to be told is in their language.
+/// Access of the tools to reminders. An error is an internal failure: the turn ends and may be
+/// retried. Texts for the user are in the user's language.
 pub trait Reminders: Send + Sync + 'static {
-    /// Sets a reminder, once for the same `call.key`; or why not.
+    /// Creates a reminder, once for the same `call.key`. The inner error is a reason for the user.
     fn add(
         &self,
         call: &Call,
         wanted: Remind,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
-    /// The reminders of the person.
     fn list(
         &self,
         call: &Call,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
-    /// Takes a reminder away, by its id or the part of it that lists show; or why not.
+    /// Cancels a reminder, by its id or the part of it that lists show.
     fn cancel(
         &self,
         call: &Call,
@@ -36,12 +35,10 @@ pub trait Reminders: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 }
 
-/// A reminder that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remind {
-    /// When, in the person's words.
+    /// Time, in the user's words.
     pub time: String,
-    /// What of.
     pub content: String,
     /// Whether the agent is asked when it fires.
     pub auto_continue: bool,
@@ -58,7 +55,8 @@ pub struct SchedulerAddInput {
     content: String,
     #[serde(default)]
     auto_continue: bool,
-    // As other assistants are told to write it: whose it is, the conversation says.
+    // Fields that models trained on other assistants write; the owner follows from the
+    // conversation.
     #[serde(default, rename = "user_id")]
     #[schemars(skip)]
     _user_id: Option<serde_json::Value>,
@@ -88,15 +86,12 @@ pub struct SchedulerCancelInput {
     _user_id: Option<serde_json::Value>,
 }
 
-/// Sets a reminder.
 #[derive(Debug)]
 pub struct SchedulerAdd<S>(pub Arc<S>);
 
-/// Lists reminders.
 #[derive(Debug)]
 pub struct SchedulerList<S>(pub Arc<S>);
 
-/// Cancels a reminder.
 #[derive(Debug)]
 pub struct SchedulerCancel<S>(pub Arc<S>);
 
@@ -132,7 +127,7 @@ impl<S: Reminders> Tool for SchedulerCancel<S> {
     }
 }
 
-/// Why not says of itself that it is an error, in the person's language.
+/// Refusals are text for the user too, in the user's language.
 fn said(told: Result<String, String>) -> String {
     told.unwrap_or_else(|why| why)
 }

@@ -1,4 +1,4 @@
-//! The `session_status` tool: how does this conversation stand?
+//! The `session_status` tool: state of the conversation.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::{Call, Mesh, Tool, ToolError};
 #[serde(deny_unknown_fields)]
 pub struct SessionStatusInput {}
 
-/// Shows how the session of the call stands.
 #[derive(Debug)]
 pub struct SessionStatus<M>(pub Arc<M>);
 

@@ -1,4 +1,4 @@
-//! The `sessions_history` tool: what was said there?
+//! The `sessions_history` tool: messages of a conversation.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{Call, Mesh, Tool, ToolError, Which};
 
-/// To how many characters each text is shortened.
+/// Maximum length of each shown text, in characters.
 const SHORT: usize = 500;
 
 /// Read the newest messages of a conversation, oldest first; long ones are shortened.
@@ -29,7 +29,6 @@ const fn twenty() -> u32 {
     20
 }
 
-/// Reads what was said in one of the tenant's sessions.
 #[derive(Debug)]
 pub struct SessionsHistory<M>(pub Arc<M>);
 

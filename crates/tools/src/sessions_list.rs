@@ -1,4 +1,4 @@
-//! The `sessions_list` tool: which conversations are there?
+//! The `sessions_list` tool: the tenant's conversations.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -42,7 +42,6 @@ const fn twenty() -> u32 {
     20
 }
 
-/// Lists the tenant's sessions.
 #[derive(Debug)]
 pub struct SessionsList<M>(pub Arc<M>);
 

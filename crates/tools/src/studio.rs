@@ -1,4 +1,4 @@
-//! What the tools of pictures and speech ask of those who see, draw and speak.
+//! Access of the tools to providers of pictures and speech.
 
 use std::future::Future;
 
@@ -6,13 +6,13 @@ use holdfast_types::StoredFile;
 
 use crate::{Call, ToolError};
 
-/// Who sees, draws and speaks for a call's tenant; the runner's own, or a fake.
+/// Providers of pictures and speech for a call's tenant; implemented by agent-runner and by a fake.
 ///
-/// What the model can do something about (no provider is set up, a picture was refused) is
+/// Failures that the model can react to (no provider is set up, a picture was refused) are
 /// [`ToolError::Tell`].
 pub trait Studio: Send + Sync + 'static {
-    /// What a model says of a picture; `None` if the agent's own model sees pictures, and is better
-    /// shown it.
+    /// Describes a picture by a model; `None` if the agent's own model sees pictures, so that it
+    /// should be shown the picture instead.
     fn look(
         &self,
         call: &Call,
@@ -20,7 +20,7 @@ pub trait Studio: Send + Sync + 'static {
         picture: (&StoredFile, Vec<u8>),
     ) -> impl Future<Output = Result<Option<String>, ToolError>> + Send;
 
-    /// A picture of what is described, as large as `size` says: `1024x1024`.
+    /// Draws a picture. `size` is its size in pixels: `1024x1024`.
     fn draw(
         &self,
         call: &Call,
@@ -28,44 +28,38 @@ pub trait Studio: Send + Sync + 'static {
         size: &str,
     ) -> impl Future<Output = Result<Made, ToolError>> + Send;
 
-    /// A text, spoken: an mp3. Where one provider fails the next is asked.
+    /// Converts a text to speech, as mp3. If one provider fails, the next is used.
     fn speak(
         &self,
         call: &Call,
         speech: Speech,
     ) -> impl Future<Output = Result<Made, ToolError>> + Send;
 
-    /// Who can speak, and with which voices; the first is asked first.
+    /// Lists providers of speech with their voices, in order of use.
     fn speakers(&self, call: &Call)
     -> impl Future<Output = Result<Vec<Speaker>, ToolError>> + Send;
 }
 
-/// What is to be spoken.
+/// Text to convert to speech.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speech {
-    /// The text.
     pub text: String,
-    /// With which voice; `None` is the usual one.
+    /// Voice; `None` means the default one.
     pub voice: Option<String>,
-    /// By which provider; `None` is any, and the next if one fails.
+    /// Provider; `None` means any, in order.
     pub provider: Option<String>,
 }
 
-/// Who can speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speaker {
-    /// The provider's name.
     pub provider: String,
-    /// Its voices.
     pub voices: Vec<String>,
 }
 
-/// What was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// By whom, as `provider:model`.
+    /// Model that produced it, as `provider:model`.
     pub by: String,
-    /// The file.
     pub content: Vec<u8>,
 }
 
@@ -73,7 +67,7 @@ pub struct Made {
 pub(crate) mod fake {
     use super::*;
 
-    /// One that answers at once.
+    /// Fake that answers at once.
     #[derive(Debug)]
     pub(crate) struct Fake {
         pub(crate) sees: bool,

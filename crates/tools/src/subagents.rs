@@ -1,10 +1,11 @@
-//! `sessions_spawn` and `sessions_send`: letting others work, and speaking with them.
+//! The `sessions_spawn`, `sessions_send` and `subagents` tools: work with subagents and other
+//! sessions.
 //!
-//! They only store a message under the call's key, so a call that is made again
-//! after a crash does nothing twice: they write, and do not act. One that waits
-//! for a subagent's end waits again, for the same one.
+//! The first two only store a message under the call's key, so a repeated call after a crash does
+//! nothing twice: they write, and do not act. A call that waits for a subagent's end waits again
+//! for the same one.
 //!
-//! `subagents` lists those that a conversation has, and stops them.
+//! `subagents` lists the conversation's subagents, and stops them.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -14,35 +15,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Call, Tool, ToolError, Which, file_path, untrusted};
 
-/// How long a subagent may take if nothing is said (spec SUB-010).
+/// Default timeout of a subagent, in seconds (spec SUB-010).
 const USUAL: u32 = 3_600;
 
-/// The longest that may be asked for, in seconds.
+/// Maximum timeout of a subagent, in seconds.
 const LONGEST: u32 = 86_400;
 
-/// The longest task or message, in bytes.
+/// Maximum length of a task or message, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
 
-/// How long a call waits for a subagent's end; after that it goes on beside.
+/// Maximum time that a call waits for a subagent's end; then the subagent continues in the
+/// background.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// How much of a subagent's answer is told, in characters.
+/// Maximum length of a subagent's answer that the model gets, in characters.
 const MOST_SAID: usize = 50_000;
 
-/// The most paths that a subagent's scope may name.
+/// Maximum number of paths in a subagent's scope.
 const MOST_PATHS: usize = 32;
 
-/// What the tools here ask of the mesh. An error is a fault of ours: the turn ends and may be
-/// tried again.
+/// Access of the tools to subagents. An error is an internal failure: the turn ends and may be
+/// retried.
 pub trait Subagents: Send + Sync + 'static {
-    /// Makes a subagent, once for the same `call.key`; or why there is none, for the model.
+    /// Starts a subagent, once for the same `call.key`. The inner error is a reason for the model.
     fn spawn(
         &self,
         call: &Call,
         wanted: Wanted,
     ) -> impl Future<Output = anyhow::Result<Result<Spawned, String>>> + Send;
 
-    /// How a subagent that was made ended, once it has; `None` if it has not `within` this time.
+    /// Waits for a subagent's end; `None` if it has not ended `within` this time.
     fn wait(
         &self,
         call: &Call,
@@ -50,17 +52,18 @@ pub trait Subagents: Send + Sync + 'static {
         within: Duration,
     ) -> impl Future<Output = anyhow::Result<Option<Ended>>> + Send;
 
-    /// The subagents of the conversation, those made last first.
+    /// Lists the conversation's subagents, newest first.
     fn list(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<SubagentLine>>> + Send;
 
-    /// Ends a subagent of the conversation; or why not, for the model.
+    /// Stops a subagent of the conversation. The inner error is a reason for the model.
     fn stop(
         &self,
         call: &Call,
         which: Which,
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 
-    /// Stores a message in another session, once for the same `call.key`; or why not.
+    /// Stores a message in another session, once for the same `call.key`. The inner error is a
+    /// reason for the model.
     fn say(
         &self,
         call: &Call,
@@ -70,71 +73,60 @@ pub trait Subagents: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 }
 
-/// A subagent to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// What it is to do.
     pub task: String,
-    /// What it is called, if something is said.
+    /// Short name of the task, if given.
     pub label: Option<String>,
-    /// The agent that it is, if not the caller's own.
+    /// Name of the agent, if not the caller's own.
     pub agent: Option<String>,
-    /// The model that it takes, if not its agent's.
+    /// Model, if not the agent's own.
     pub model: Option<String>,
-    /// How long it may take.
+    /// Maximum duration of its work.
     pub wall: Duration,
-    /// How often it may think.
     pub max_steps: Option<u32>,
-    /// How many tokens it may use.
     pub max_tokens: Option<u32>,
-    /// Its session goes once its end was announced.
+    /// Whether to delete its session after its end was announced.
     pub delete: bool,
-    /// The set of tools that it is given, by name.
+    /// Name of a set of tools that it gets.
     pub bundle: Option<String>,
-    /// Tools that it is given besides; without a set, the only ones.
+    /// Additional tools; without a bundle, the only ones.
     pub tools: Option<Vec<String>>,
-    /// Where its file tools may look; `None` is everywhere.
+    /// Paths that its file tools may read; `None` means all.
     pub read: Option<Vec<String>>,
-    /// Where they may change something; `None` is everywhere.
+    /// Paths that its file tools may change; `None` means all.
     pub write: Option<Vec<String>>,
-    /// It works on a copy of the files, of which the conversation takes over what it likes.
+    /// Whether it works on a copy of the files, from which changes can be merged.
     pub patch: bool,
-    /// The call waits for its end.
+    /// Whether the call waits for its end.
     pub wait: bool,
 }
 
-/// How a subagent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// It did its task.
+    /// Whether it completed its task.
     pub ok: bool,
-    /// Its answer; or why there is none.
+    /// Answer, or reason of the failure.
     pub said: String,
-    /// What is to be told of what it changed in its copy of the files, if it had one.
+    /// Summary of its changes to its copy of the files, if it had one.
     pub patch: Option<String>,
 }
 
-/// A subagent, as it is listed.
+/// Subagent, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubagentLine {
-    /// What it is called.
     pub label: String,
-    /// Its session's key.
     pub session: String,
-    /// running, ok, error, timeout or unknown.
+    /// `running`, `ok`, `error`, `timeout` or `unknown`.
     pub status: String,
-    /// How long it took, or has taken so far, in seconds.
+    /// Duration until its end or now, in seconds.
     pub seconds: u64,
 }
 
-/// A subagent that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawned {
-    /// Its session.
     pub session: SessionId,
-    /// Its session's key.
     pub key: String,
-    /// What it is called.
     pub label: String,
 }
 
@@ -213,7 +205,6 @@ const fn usual() -> u32 {
     USUAL
 }
 
-/// Gives a task to a subagent.
 #[derive(Debug)]
 pub struct SessionsSpawn<S>(pub Arc<S>);
 
@@ -293,7 +284,6 @@ pub struct SessionsSendInput {
     deliver: bool,
 }
 
-/// Says something in another session.
 #[derive(Debug)]
 pub struct SessionsSend<S>(pub Arc<S>);
 
@@ -335,7 +325,6 @@ enum SubagentsAction {
     Stop,
 }
 
-/// Lists and stops subagents.
 #[derive(Debug)]
 pub struct SubagentsTool<S>(pub Arc<S>);
 
@@ -369,7 +358,7 @@ impl<S: Subagents> Tool for SubagentsTool<S> {
     }
 }
 
-/// Paths of folders and files, as the tree has them; an empty list is nowhere.
+/// Normalises paths; an empty list permits none.
 fn paths(given: Vec<String>) -> Result<Vec<String>, ToolError> {
     if given.len() > MOST_PATHS {
         return Err(ToolError::Tell(format!("{MOST_PATHS} paths are the most")));

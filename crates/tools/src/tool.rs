@@ -1,4 +1,4 @@
-//! What a tool is.
+//! Interface of a tool.
 
 use std::{future::Future, time::Duration};
 
@@ -10,33 +10,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Allowed, Approval};
 
-/// Something an agent can do besides talk.
+/// Function that a model can call.
 ///
-/// A tool is an input type and a function. The model reads the input's doc
-/// comments: the type's is the tool's description, a field's is the argument's.
-/// Write them for a reader who sees nothing else.
+/// A tool is an input type and a function. The model reads the input's doc comments: the type's is
+/// the tool's description, a field's is the argument's. Write them for a reader who sees nothing
+/// else.
 ///
-/// It answers with a text, or with what is said after its name: `Tool<Output>`
-/// answers with an [`Output`](crate::Output).
+/// A tool returns a text, or the type after its name: `Tool<Output>` returns an
+/// [`Output`](crate::Output).
 pub trait Tool<A: Send = String>: Send + Sync + 'static {
-    /// The name the model calls it by, in `snake_case`.
+    /// Name by which the model calls it, in `snake_case`.
     const NAME: &'static str;
 
-    /// What a call may change.
     const EFFECT: Effect;
 
-    /// How long a call may take, if that is not as long as any other.
+    /// Timeout of a call; `None` means the default one.
     const TIMEOUT: Option<Duration> = None;
 
-    /// What the model must say to use it.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// Whether a person must be asked before this call is made. Asked again right before the call:
-    /// it changes nothing, and says the same of the same call.
+    /// Returns the approval that this call needs. Called again right before the call: it must
+    /// change nothing, and return the same for the same call.
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call)'s; the call is not made then.
+    /// Those of [`call`](Self::call); the call is then not made.
     fn approval(
         &self,
         call: &Call,
@@ -46,54 +44,50 @@ pub trait Tool<A: Send = String>: Send + Sync + 'static {
         std::future::ready(Ok(Approval::Never))
     }
 
-    /// Does it, and answers the model.
+    /// Executes the call; returns the answer for the model.
     fn call(
         &self,
         call: Call,
         input: Self::Input,
     ) -> impl Future<Output = Result<A, ToolError>> + Send;
 
-    /// What came of a call that acts, asked after whoever made it has died: it looks, and does
-    /// nothing. `None` if that cannot be known, as of most.
+    /// Finds the outcome of a call that acts and whose runner crashed. It must only read. `None` if
+    /// the outcome is unknown, as it is for most tools.
     fn recall(&self, call: &Call, input: &Self::Input) -> impl Future<Output = Option<A>> + Send {
         let _: (&Call, &Self::Input) = (call, input);
         std::future::ready(None)
     }
 }
 
-/// In whose name, and for how long, a tool is called.
+/// Context of a tool call.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The tenant. A tool has no other way to learn of one.
+    /// The only source of the tenant for a tool.
     pub tenant: TenantId,
-    /// The agent.
     pub agent: AgentId,
-    /// The agent's name.
     pub agent_name: AgentName,
-    /// The conversation.
     pub session: SessionId,
-    /// The turn.
     pub run: RunId,
-    /// The same for the same call, however often it is made: `session:turn:step:call`.
+    /// Idempotency key, the same for each repetition of the call: `session:turn:step:call`.
     pub key: String,
-    /// Which tools may be used in its place.
+    /// Tools that the caller may use.
     pub allowed: Allowed,
-    /// Cancelled when the answer is no longer wanted.
+    /// Cancelled when the result is no longer wanted.
     pub cancelled: CancellationToken,
 }
 
-/// Why a call has no result. The distinction is who can do something about it.
+/// Reason why a call has no result, divided by who can react.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The model can: it is told this, and may try another way.
+    /// The model can react: it gets this text.
     #[error("{0}")]
     Tell(String),
-    /// Only we can: the turn ends, and the run may be tried again later.
+    /// An internal failure: the turn ends, and the run may be retried later.
     #[error(transparent)]
     Broken(#[from] anyhow::Error),
 }
 
-/// What the model is told of a tool.
+/// Builds the specification that the model gets.
 pub(crate) fn spec<I: JsonSchema>(name: &str) -> ToolSpec {
     let mut input = schemars::schema_for!(I).to_value();
     let mut description = String::new();
@@ -103,15 +97,15 @@ pub(crate) fn spec<I: JsonSchema>(name: &str) -> ToolSpec {
         if let Some(Value::String(text)) = schema.remove("description") {
             description = text;
         }
-        // Some providers refuse an object that does not say which properties it has.
+        // Some providers refuse an object without `properties`.
         schema.entry("properties").or_insert_with(|| json!({}));
     }
     lean(&mut input);
     ToolSpec { name: name.to_owned(), description, input }
 }
 
-/// Takes out of a schema what tells a model nothing: Rust's widths of numbers, and defaults that
-/// are what one leaves out anyway. It is sent with every request.
+/// Removes parts of a schema that are useless to a model: Rust's integer formats, and empty
+/// defaults. The schema is sent with every request.
 fn lean(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.contains("int")) {

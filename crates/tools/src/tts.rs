@@ -1,4 +1,4 @@
-//! The `tts` tool, and the directives by which an answer asks to be spoken.
+//! The `tts` tool, and the directives in an answer that request speech.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{Call, Output, Part, Registry, Speech, Studio, Tool, ToolError};
 
-/// The longest text that is spoken, in characters: what OpenAI takes
+/// Maximum length of a spoken text, in characters: the limit of OpenAI
 /// (<https://platform.openai.com/docs/api-reference/audio/createSpeech>).
 const MOST_TEXT: usize = 4_096;
 
@@ -43,13 +43,12 @@ enum Op {
     Parse,
 }
 
-/// Speaks.
 #[derive(Debug)]
 pub struct Tts<S>(pub Arc<S>);
 
 impl<S: Studio> Tool<Output> for Tts<S> {
     const NAME: &'static str = "tts";
-    // Speaking costs money each time.
+    // Each call costs money.
     const EFFECT: Effect = Effect::Acts;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(150));
     type Input = TtsInput;
@@ -109,23 +108,22 @@ impl<S: Studio> Tts<S> {
 }
 
 impl Registry {
-    /// The same, with the tool that speaks.
     #[must_use]
     pub fn with_speech<S: Studio>(self, studio: Arc<S>) -> Self {
         self.with(Tts(studio))
     }
 }
 
-/// A text, and what of it is to be spoken.
+/// Text with its speech directives extracted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spoken {
-    /// The text without its directives.
+    /// Text that remains without its directives.
     pub text: String,
-    /// What is to be spoken, in order.
+    /// Texts to speak, in order.
     pub said: Vec<Speech>,
 }
 
-/// Reads the directives of a text:
+/// Extracts the directives of a text:
 ///
 /// | directive | meaning |
 /// |---|---|
@@ -133,7 +131,7 @@ pub struct Spoken {
 /// | `[[tts:voice=nova]]` | the same, with this voice |
 /// | `[[tts:some words]]` | these words are spoken, and not shown |
 ///
-/// White space inside is allowed. What is not closed, or within a code block, is text.
+/// White space inside is allowed. A directive that is not closed, or within code, is plain text.
 #[must_use]
 pub fn spoken(text: &str) -> Spoken {
     let (mut shown, mut said) = (String::with_capacity(text.len()), Vec::new());
@@ -195,7 +193,7 @@ fn asked(inner: &str) -> Option<Asked> {
     })
 }
 
-/// Whether a text ends within a code block or a stretch of code.
+/// Whether a text ends within a code block or inline code.
 fn in_code(text: &str) -> bool {
     let fences = text.matches("```").count();
     let line = text.rsplit('\n').next().unwrap_or_default();

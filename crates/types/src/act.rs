@@ -1,76 +1,63 @@
-//! What is done on a channel besides saying something.
+//! Channel actions: everything done on a channel besides sending a text.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{ApprovalId, StoredFile};
 
-/// Something to be done on a channel, on its way as a reply is.
+/// Action on a channel, delivered in the way replies are.
 ///
-/// What belongs to it in words (a question, a caption, an event) is the delivery's text.
+/// The words that belong to an action (a question, a caption, an event) are the delivery's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
 pub enum Act {
-    /// Take a message away.
     Delete {
-        /// Which; `None` is the last one that was sent there from this conversation.
+        /// `None` is the last message that was sent there from this session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Put an emoji on a message; an empty one takes it off again.
+    /// An empty emoji removes the reaction.
     React {
-        /// Which message.
         message: String,
-        /// The emoji.
         emoji: String,
     },
-    /// Pin a message.
     Pin {
-        /// Which.
         message: String,
     },
-    /// Unpin a message.
     Unpin {
-        /// Which.
         message: String,
     },
-    /// Ask people to vote. The question is the text.
+    /// A vote. The question is the delivery's text.
     Poll {
-        /// What they may vote for.
         options: Vec<String>,
     },
-    /// Open a topic.
     Thread {
-        /// What it is called.
         name: String,
     },
-    /// Tell of an event.
     Event,
-    /// Send a file. The caption is the text.
+    /// A file. The caption is the delivery's text.
     Media {
-        /// Which.
         file: StoredFile,
-        /// It is to be heard as speech, where the channel can.
+        /// Sent as a voice message where the channel supports it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         voice: bool,
     },
-    /// Take the buttons off a request that is not to be answered any more.
+    /// Removes the buttons from an approval request that is no longer open.
     Close {
-        /// Which request.
         approval: ApprovalId,
-        /// The message that it was asked with; `None` is found out when it is sent.
+        /// The message with the buttons; `None` is looked up when the action is sent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// A message with something that the channel shows beside it.
+    /// A message with a rich embed beside it.
     Embed {
-        /// As the channel wants it.
+        /// In the channel's own format.
         embed: Value,
     },
 }
 
 impl Act {
-    /// Its name among what a channel can do.
+    /// Name of the action among a channel's capabilities.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

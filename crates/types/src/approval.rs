@@ -1,20 +1,19 @@
-//! A person's word on a call that needs one (spec C-43).
+//! Approval decisions about tool calls, and the state of an approval (spec C-43).
 
 use std::fmt;
 
-/// What a person decides of a call that waits for their word.
+/// Decision of a person about one tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// This call is made, and nothing else.
+    /// Allows this call only.
     Once,
-    /// This call is made, and those like it from now on without asking.
+    /// Allows this call, and similar calls from now on without asking.
     Always,
-    /// It is not made.
     Deny,
 }
 
 impl Verdict {
-    /// The verdict that a word of a command names.
+    /// Parses the argument of a command, in any case.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_str() {
@@ -26,23 +25,17 @@ impl Verdict {
     }
 }
 
-/// How a call that needs a person's word stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalState {
-    /// Nobody has said anything yet.
     Pending,
-    /// It may be made.
     AllowedOnce,
-    /// It may be made, and those like it.
     AllowedAlways,
-    /// It may not.
     Denied,
-    /// Nobody said anything in time, or the turn ended before: it may not.
+    /// Nobody decided before the deadline, or the turn ended first: the call is not made.
     Expired,
 }
 
 impl ApprovalState {
-    /// The word that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,7 +47,6 @@ impl ApprovalState {
         }
     }
 
-    /// The state that a word names.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         let all =
@@ -62,7 +54,6 @@ impl ApprovalState {
         all.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// Whether the call may be made.
     #[must_use]
     pub const fn allows(self) -> bool {
         matches!(self, Self::AllowedOnce | Self::AllowedAlways)

@@ -1,80 +1,73 @@
-//! Chains: who does what after whom (spec RTE-016).
+//! Chains: stages of subagent tasks, one stage after another (spec RTE-016).
 //!
 //! ```text
 //! stage 0      stage 1 (each)          stage 2
-//! plan ──list──┬─▶ work: task 1 ──┬──▶ review ──▶ whoever asked is told
+//! plan ──list──┬─▶ work: task 1 ──┬──▶ review ──▶ the requester is told
 //!              ├─▶ work: task 2 ──┤
 //!              └─▶ work: task 3 ──┘
 //! ```
 //!
-//! The steps of a stage are done at once, each by a subagent; a stage begins when the one before it
-//! has ended. A prompt says where what is known goes: `{{input}}` is what the chain was asked,
-//! `{{results}}` what the stage before came to, `{{task}}` the one of a list that is meant.
-//! Stored as JSON: fields are only ever added, with a default.
+//! The steps of a stage run at the same time, each as a subagent; a stage begins when the one
+//! before it has ended. Prompts have placeholders: `{{input}}` is the request that started the
+//! chain, `{{results}}` the results of the stage before, `{{task}}` the task of a list that the
+//! step is for. Stored as JSON: fields are only ever added, with a default.
 
 use serde::{Deserialize, Serialize};
 
-/// The most stages.
 pub const MOST_STAGES: usize = 8;
 
-/// The most that is done at once in a stage.
+/// Maximum number of subagents that run at the same time in a stage.
 pub const MOST_AT_ONCE: usize = 8;
 
 const LONGEST_PROMPT: usize = 20_000;
 const LONGEST_NAME: usize = 64;
 
-/// Stages, one after another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chain {
-    /// What it is for, in a sentence that agents read.
+    /// One sentence about the chain's purpose, for agents to read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The stages.
     pub stages: Vec<Stage>,
 }
 
-/// What is done at once.
+/// Steps that run at the same time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Who does what.
     pub steps: Vec<ChainStep>,
-    /// The stage before it ends with a list of tasks: a step is done for each of them, the one that
-    /// the task names, else the first.
+    /// The stage before ends with a list of tasks, and a step runs for each task: the step that the
+    /// task names, else the first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub each: bool,
 }
 
-/// What one subagent does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainStep {
-    /// What it is called.
     pub name: String,
-    /// The agent that does it, by name; `None` is the one that was asked.
+    /// Name of the agent that runs the step; `None` is the agent that started the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The model that it takes, if not its agent's.
+    /// `None` is the model of the step's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The set of tools that it is given; `None` is all that its agent has.
+    /// The tool bundle; `None` is all tools of the step's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
-    /// Where its file tools may look; `None` is everywhere.
+    /// Paths that the file tools may read; `None` is all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Vec<String>>,
-    /// Where they may change something; `None` is everywhere.
+    /// Paths that the file tools may change; `None` is all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Vec<String>>,
-    /// How long it may take, in seconds; `None` is an hour.
+    /// Time limit in seconds; `None` is an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
-    /// What it is told.
     pub prompt: String,
 }
 
-/// The name of the chain that is shipped.
+/// Name of the chain that is part of the product.
 pub const SHIPPED_CHAIN: &str = "plan-work-review";
 
 const PLAN: &str = "Split what is asked for below into at most five tasks that can be done at the \
@@ -90,8 +83,7 @@ request, say what is missing or wrong, and put them together into one answer to 
 request:\n{{input}}\n\nThe parts:\n{{results}}";
 
 impl Chain {
-    /// The chain that is there without anybody writing one: a planner, workers at the same time, a
-    /// reviewer.
+    /// Returns the chain that every agent has: a planner, parallel workers, a reviewer.
     #[must_use]
     pub fn shipped() -> Self {
         let step = |name: &str, bundle: Option<&str>, prompt: &str| ChainStep {
@@ -113,11 +105,11 @@ impl Chain {
         }
     }
 
-    /// Checks what could never work.
+    /// Checks the limits, the names and the prompts.
     ///
     /// # Errors
     ///
-    /// With what to change.
+    /// A sentence that says what to change.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=MOST_STAGES).contains(&self.stages.len()) {
             let got = self.stages.len();

@@ -1,4 +1,4 @@
-//! What is said to a model, and what it says back, in no provider's words.
+//! Chat with a model: requests and replies in a form that belongs to no provider.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,102 +6,87 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{ToolCall, Usage};
 
-/// What the model is told of a tool.
+/// Tool as it is described to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name that the model calls it by.
     pub name: String,
-    /// What it does, and when to use it.
+    /// Purpose of the tool, and when to use it.
     pub description: String,
-    /// The JSON Schema of its input.
+    /// JSON Schema of the input.
     pub input: serde_json::Value,
 }
 
-/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum ChatMessage {
-    /// Someone spoke to the agent.
+    /// A message to the agent.
     User {
-        /// What they said.
         text: String,
-        /// What they showed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
     },
-    /// The model spoke.
+    /// A reply of the model.
     Assistant {
-        /// What it said; may be empty if it only asked for tools.
+        /// Empty if the model only called tools.
         text: String,
-        /// The tools that it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
-        /// What its provider wants back with the results; see [`Reply::carry`].
+        /// State that the provider wants back with the tool results; see [`Reply::carry`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         carry: Option<serde_json::Value>,
     },
-    /// A tool answered. It follows the reply that asked for it.
+    /// Result of a tool call. Follows the reply that has the call.
     Tool {
-        /// The id of the call that it answers.
         call: String,
-        /// The answer.
         output: String,
-        /// Whether it failed.
         #[serde(default)]
         failed: bool,
     },
 }
 
 impl ChatMessage {
-    /// Someone said this, and showed nothing.
+    /// Returns a user message without images.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), images: Vec::new() }
     }
 
-    /// The model said this and asked for these tools; nothing of it is carried.
+    /// Returns a reply of the model without carried state.
     #[must_use]
     pub fn assistant(text: impl Into<String>, calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text: text.into(), calls, carry: None }
     }
 }
 
-/// A picture that is shown to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Its kind, as `image/png`.
+    /// As in `image/png`.
     pub media_type: String,
-    /// Where its bytes are.
     pub data: ImageData,
 }
 
-/// Where a picture's bytes are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageData {
-    /// Here, in base64 with padding.
+    /// Base64 with padding.
     Base64(String),
-    /// At a URL that the provider can read. It is the provider that fetches it.
+    /// The provider fetches the URL, not this process.
     Url(String),
 }
 
-/// How much a model is to think before it answers. Each provider has its own words for it.
+/// Reasoning effort of a model. Each provider has its own levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// As little as the model lets us say.
+    /// The least that the model permits; some models always think.
     #[default]
     Off,
-    /// A little.
     Low,
-    /// As much as most tasks are worth.
     Medium,
-    /// Much.
     High,
 }
 
 impl Thinking {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -113,7 +98,7 @@ impl Thinking {
     }
 }
 
-/// A text that names no level of thinking.
+/// A text that is not a level of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no level of thinking: use off, low, medium or high")]
 pub struct InvalidThinking;
@@ -129,67 +114,61 @@ impl FromStr for Thinking {
     }
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// It had said all.
+    /// The reply is complete.
     #[default]
     End,
-    /// It waits for the tools it asked for.
+    /// The model waits for the results of its tool calls.
     ToolUse,
-    /// It was cut short: it had written as much as it may, or can.
+    /// The output limit was reached; the reply is cut off.
     MaxTokens,
-    /// The provider's filter cut it short.
+    /// The provider's content filter cut the reply off.
     Filtered,
-    /// It would not answer, and may have said why.
+    /// The model refused to answer; the text may say why.
     Refusal,
-    /// The provider paused a long turn: asked again with this reply, it goes on.
+    /// The provider paused a long turn: it continues when asked again with this reply.
     PauseTurn,
 }
 
-/// All that a model is given to answer.
+/// Request to a model.
 ///
-/// Providers cache what comes first, so what seldom changes comes first.
+/// Providers cache a request's beginning, so the parts that seldom change come first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chat {
-    /// The instructions: byte-identical from turn to turn while the agent's documents are.
+    /// Instructions: byte-identical from turn to turn while the agent's files are.
     #[serde(with = "shared_text")]
     pub stable: Arc<str>,
-    /// What changes from turn to turn: the clock, where the conversation is held.
+    /// Instructions that change from turn to turn, such as the time.
     pub dynamic: String,
-    /// The conversation. Each call in it has exactly one answer, and each answer a call.
+    /// The conversation. Each tool call in it has exactly one result, and each result a call.
     pub messages: Vec<ChatMessage>,
-    /// The tools on offer.
     pub tools: Vec<ToolSpec>,
 }
 
-/// What a model answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// What it said.
     pub text: String,
-    /// What it thought before, as far as it shows it; for people to see, and never part of a
+    /// Reasoning, as far as the model shows it; for people to read, and never part of a
     /// conversation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thinking: String,
-    /// The tools that it asks for; their ids are unique in this reply, and only in it.
+    /// Tool calls; the ids are unique within this reply only.
     pub calls: Vec<ToolCall>,
-    /// What it cost.
     pub usage: Usage,
-    /// Which model, as `provider:id`.
     pub model: String,
-    /// Why it stopped.
     #[serde(default)]
     pub stop: Stop,
-    /// What its provider wants back, unread and unchanged, when this reply's tools have answered:
-    /// its reasoning, signed or sealed. It says by whom it can be read; others pass it over. There
-    /// is none without calls: a provider wants it within a turn only.
+    /// Opaque provider state, such as signed reasoning, to be returned unchanged with the tool
+    /// results. It names the model that can read it; other models ignore it. `None` without calls:
+    /// a provider wants it within a turn only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<serde_json::Value>,
 }
 
-/// Which model: `provider:id`, as in `openai:gpt-5` and `demo:demo`.
+/// Id of a model: `provider:id`, as in `openai:gpt-5` and `demo:demo`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelId {
     provider: String,
@@ -197,25 +176,24 @@ pub struct ModelId {
 }
 
 impl ModelId {
-    /// The provider's name.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// What the provider calls the model.
+    /// The provider's name for the model.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 }
 
-/// A text that names no model.
+/// A text that is not a model id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a model's id: write `<provider>:<id>`, as in `openai:gpt-5`")]
 pub struct InvalidModelId(String);
 
-/// The longest part of a model's id, in bytes.
+/// Maximum length of each part of a model id, in bytes.
 const LONGEST: usize = 128;
 
 impl FromStr for ModelId {
@@ -223,7 +201,7 @@ impl FromStr for ModelId {
 
     fn from_str(text: &str) -> Result<Self, InvalidModelId> {
         let wrong = || InvalidModelId(text.chars().take(80).collect());
-        // Only the first colon counts: Ollama's ids have one of their own.
+        // Split at the first colon only: Ollama's model ids contain colons.
         let (provider, id) = text.trim().split_once(':').ok_or_else(wrong)?;
         let is_name = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-');
         let named = (1..=LONGEST).contains(&provider.len()) && provider.chars().all(is_name);
@@ -332,7 +310,7 @@ mod tests {
     }
 }
 
-/// A shared text as any text: who reads it has a copy of his own.
+/// Serde format of a shared text: a plain string, which becomes a new copy when it is read.
 mod shared_text {
     use std::sync::Arc;
 

@@ -1,109 +1,86 @@
-//! Commands: what a person says to the mesh rather than to the agent (spec UIC-003).
+//! Commands: messages that the mesh answers itself, without a model (spec UIC-003).
 //!
-//! A command is a message of its own that begins with `/` and a word from the
-//! table below. It goes the way of every message (stored once, answered once, in
-//! order) and is answered without a model. Any other text that begins with `/`
-//! is the agent's to read.
+//! A command is a message that begins with `/` and a word of the table below. It is stored once,
+//! answered once and in order, as every message is. Any other text that begins with `/` goes to the
+//! agent.
 //!
-//! | command | what | in groups |
+//! | command | effect | in groups |
 //! |---|---|---|
-//! | `/help` | what there is | yes |
-//! | `/status`, `/show model`, `/show channel` | how the conversation stands | yes |
-//! | `/stop` | ends what runs, and what waits before it | yes |
-//! | `/new`, `/reset` | the conversation begins anew; what was said stays on record | no |
-//! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
-//! | `/model`, `/switch model to …` | the model of this conversation | no |
-//! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | where its person is | no |
-//! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how one is answered (spec UIC-004, `dial.rs`) | no |
-//! | `/compact`, `/compact <what matters>` | what was said is summarised now | no |
-//! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
-//! | `/approve [id] [once\|always]`, `/deny [id]` | a person's word on a call that waits for it | who may |
-//! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | what the tenant has | no |
+//! | `/help` | lists the commands | yes |
+//! | `/status`, `/show model`, `/show channel` | shows the session's state | yes |
+//! | `/stop` | ends the running turn and the messages that wait before the command | yes |
+//! | `/new`, `/reset` | starts the conversation anew; the old entries stay on record | no |
+//! | `/pause`, `/resume` | pauses and resumes the session | no |
+//! | `/model`, `/switch model to …` | shows or sets the session's model | no |
+//! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | shows or sets the user's time zone | no |
+//! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how messages are answered (spec UIC-004) | no |
+//! | `/compact`, `/compact <what matters>` | summarises the conversation now | no |
+//! | `/chain`, `/chain <name> <text>` | lists the chains, or starts one (spec RTE-016) | no |
+//! | `/approve [id] [once\|always]`, `/deny [id]` | decides an approval | who may |
+//! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | lists what the tenant has | no |
 
 use crate::{Body, Dial, Dials, SessionKind, Verdict};
 
-/// A command, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// What commands there are.
     Help,
-    /// How the conversation stands.
     Status,
-    /// End what runs.
     Stop,
-    /// Begin anew.
     New,
-    /// Hold the conversation.
     Pause,
-    /// Let it go on.
     Resume,
-    /// Show the model, or take another one.
     Model(ModelWish),
-    /// Show on whose clock it goes, or take another one.
     TimeZone(ZoneWish),
-    /// Turn these dials.
+    /// Sets directives for the session.
     Turn(Dials),
-    /// Show how one stands.
+    /// Shows the level of one directive.
     Show(Dial),
-    /// Summarise what was said, with regard to this if it says anything.
+    /// Compaction, with a text that says what matters; may be empty.
     Compact(String),
-    /// Begin a chain, by its name, with what is asked of it; `None` shows those there are.
+    /// Starts a chain, by name and with its input; `None` lists the chains.
     Chain(Option<(String, String)>),
-    /// A person's word on a call that waits for it; which, where that is not plain.
     Decide {
-        /// The call, as the request names it.
+        /// Id of the approval as its request shows it; `None` if there is only one.
         id: Option<String>,
-        /// The word.
         verdict: Verdict,
     },
-    /// Show what the tenant has.
     List(Listed),
-    /// It is a command, and what follows it is not right: how it is used.
+    /// Malformed command; holds its usage.
     Wrong(&'static str),
 }
 
-/// What somebody wants of a conversation's model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelWish {
-    /// To know which it is.
     Show,
-    /// The agent's own.
     Default,
-    /// This one.
     Use(String),
 }
 
-/// What somebody wants of a conversation's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZoneWish {
-    /// To know which it is.
     Show,
-    /// The agent's.
     Default,
-    /// That of this zone, of which it is not known whether there is one.
+    /// Name of a time zone, not validated.
     Use(String),
 }
 
-/// What can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listed {
-    /// The tenant's agents.
     Agents,
-    /// The models of its providers.
+    /// The models of the tenant's providers.
     Models,
-    /// Its accounts on channels.
     Channels,
     /// The skills of the agent that people may call.
     Skills,
 }
 
 impl Command {
-    /// Reads a command out of a text; `None` if it is none.
+    /// Parses a command; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let said = text.trim().strip_prefix('/')?;
         let mut words = said.split_whitespace().filter(|_| !said.starts_with(char::is_whitespace));
-        // In a group a platform appends whom it is for: `/status@our_bot`.
+        // In a group a platform appends the addressee: `/status@our_bot`.
         let name = words.next()?.split('@').next().unwrap_or_default().to_ascii_lowercase();
         let rest: Vec<&str> = words.collect();
         let plain = |command: Self, usage: &'static str| match rest.as_slice() {
@@ -151,7 +128,7 @@ impl Command {
         })
     }
 
-    /// A dial that is shown or turned; `None` where something else is said with it.
+    /// Returns a directive to show or to set; `None` if the message has other text too.
     fn dial(name: &str, text: &str, rest: &[&str]) -> Option<Self> {
         let dial = Dial::named(name)?;
         match (Dials::split(text), rest) {
@@ -207,13 +184,13 @@ impl Command {
         }
     }
 
-    /// Whether everybody in a conversation of this kind may say it. What changes the conversation
-    /// for all, or tells of the tenant, is not for a whole group.
+    /// Whether everybody in a session of this kind may use the command. Groups may not use commands
+    /// that change the session for all or list the tenant's resources.
     #[must_use]
     pub const fn is_for(&self, kind: SessionKind) -> bool {
         match (self, kind) {
             (Self::Help | Self::Status | Self::Stop | Self::Wrong(_), _) => true,
-            // Who in a group may is looked at when it is carried out.
+            // The right to decide in a group is checked when the command is carried out.
             (Self::Decide { .. }, _) => true,
             (_, SessionKind::Group | SessionKind::Topic) => false,
             _ => true,
@@ -222,12 +199,11 @@ impl Command {
 }
 
 const APPROVE: &str = "/approve, /approve <id>, or /approve <id> always";
-/// What follows a command's name.
 fn after_name(said: &str) -> &str {
     said.trim_start_matches(|c: char| !c.is_whitespace()).trim()
 }
 
-/// Whether what is left begins with a dial that has no level.
+/// Whether the rest begins with the same directive, but without a valid level.
 fn begins_with(said: &str, dial: Dial) -> bool {
     let first = said.split_whitespace().next().and_then(|word| word.strip_prefix('/'));
     first.and_then(Dial::named) == Some(dial)
@@ -236,8 +212,8 @@ fn begins_with(said: &str, dial: Dial) -> bool {
 const SWITCH: &str = "/switch model to <provider>:<model>";
 
 impl Body {
-    /// The command that this message is, if it is one. Only what a person or a program says for
-    /// themselves can be: no event of the mesh, nothing that was overheard or is of a history.
+    /// Returns the command in this message. Events, silent messages and messages of a seeded
+    /// history are never commands.
     #[must_use]
     pub fn command(&self) -> Option<Command> {
         if self.silent || self.event.is_some() || self.role.is_some() {

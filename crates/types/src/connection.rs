@@ -1,6 +1,6 @@
-//! Accounts at outside services that agents may use: what there is to say of each beside its secret.
+//! Connections: accounts at other services that agents may use. Their secrets are not part of them.
 //!
-//! Who may set one up, who uses it and who keeps its secret must agree on what it is, so it is
+//! Services that create, use and store connections must agree on the settings, so the settings are
 //! checked here, once.
 
 use std::{fmt, str::FromStr};
@@ -11,23 +11,18 @@ use serde_json::Value;
 const LONGEST: usize = 2_000;
 const MOST_RECIPIENTS: usize = 200;
 
-/// What kind of service a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionKind {
-    /// A calendar (RFC 4791).
     Caldav,
-    /// A server that sends mail (RFC 6409).
+    /// Mail submission server (RFC 6409).
     Smtp,
-    /// Notion.
     Notion,
 }
 
 impl ConnectionKind {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Caldav, Self::Smtp, Self::Notion];
 
-    /// The word that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +32,7 @@ impl ConnectionKind {
         }
     }
 
-    /// The tool that uses such connections, and is not offered without one.
+    /// Name of the tool that uses such connections; not offered to the model without one.
     #[must_use]
     pub const fn tool(self) -> &'static str {
         match self {
@@ -47,7 +42,6 @@ impl ConnectionKind {
         }
     }
 
-    /// The kind that a tool uses, if it uses one.
     #[must_use]
     pub fn of_tool(tool: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.tool() == tool)
@@ -67,19 +61,18 @@ impl FromStr for ConnectionKind {
     }
 }
 
-/// What is wrong with a connection, and what to write instead.
+/// Message that says what is wrong with a connection and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidConnection(String);
 
-/// In whose conversations a connection is used.
+/// Sessions in which a connection is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UsedBy {
-    /// In those with the agent's owner, and where the agent works by itself.
+    /// Sessions with the agent's owner, and those in which the agent works by itself.
     Owner,
-    /// In one person's: what their session's key ends with, as `telegram:42` or `api:anna`.
+    /// Sessions of one person: the end of their session keys, such as `telegram:42` or `api:anna`.
     Person(String),
-    /// In all.
     Everyone,
 }
 
@@ -119,44 +112,38 @@ impl FromStr for UsedBy {
     }
 }
 
-/// A calendar.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Caldav {
-    /// The calendar itself, as `https://dav.example.com/calendars/anna/home/`.
+    /// URL of the calendar itself, as `https://dav.example.com/calendars/anna/home/`.
     pub url: String,
-    /// The user's name there; the secret is the password. Without a name it is a bearer token.
+    /// User name; the secret is the password. If empty, the secret is a bearer token.
     pub user: String,
 }
 
-/// How a connection to a mail server is protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SmtpSecurity {
-    /// By TLS, once the server was greeted; without it nothing is sent.
+    /// STARTTLS; nothing is sent if the server does not support it.
     #[default]
     Starttls,
-    /// By TLS from the start.
+    /// TLS from the start.
     Tls,
-    /// Not at all: only where the operator listed the server.
+    /// No protection: only for servers that the operator listed.
     None,
 }
 
-/// A server that sends mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SmtpServer {
-    /// Its host.
     pub host: String,
-    /// Its port.
     pub port: u16,
-    /// How the connection is protected.
     pub security: SmtpSecurity,
-    /// The user's name there; the secret is the password. Without a name nobody logs in.
+    /// User name; the secret is the password. If empty, there is no login.
     pub user: String,
-    /// Whom mail is from, as `Anna <anna@example.com>`.
+    /// Sender of the mail, as `Anna <anna@example.com>`.
     pub from: String,
-    /// Whom mail may go to: addresses, and `@example.com` for all of a domain; empty is anybody.
+    /// Allowed recipients: addresses, and `@example.com` for a whole domain; empty allows all.
     pub to: Vec<String>,
 }
 
@@ -186,13 +173,10 @@ impl SmtpServer {
     }
 }
 
-/// Notion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Notion {
-    /// Where its API is.
     pub url: String,
-    /// Which version of it is spoken.
     pub version: String,
 }
 
@@ -202,23 +186,19 @@ impl Default for Notion {
     }
 }
 
-/// What a connection leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Connected {
-    /// A calendar.
     Caldav(Caldav),
-    /// A mail server.
     Smtp(SmtpServer),
-    /// Notion.
     Notion(Notion),
 }
 
 impl Connected {
-    /// What these settings of a connection say.
+    /// Parses and checks the settings of a connection.
     ///
     /// # Errors
     ///
-    /// If they are not such settings, or could never work.
+    /// If the settings have the wrong form or could never work.
     pub fn read(kind: ConnectionKind, settings: Value) -> Result<Self, InvalidConnection> {
         let read = match kind {
             ConnectionKind::Caldav => Self::Caldav(parse(kind, settings)?),
@@ -239,7 +219,6 @@ impl Connected {
         Ok(read)
     }
 
-    /// What kind of connection it is.
     #[must_use]
     pub const fn kind(&self) -> ConnectionKind {
         match self {
@@ -249,7 +228,6 @@ impl Connected {
         }
     }
 
-    /// The settings that say the same.
     #[must_use]
     pub fn settings(&self) -> Value {
         let settings = match self {
@@ -257,11 +235,11 @@ impl Connected {
             Self::Smtp(server) => serde_json::to_value(server),
             Self::Notion(notion) => serde_json::to_value(notion),
         };
-        // Texts, numbers and lists of texts are always JSON.
+        // Strings, numbers and lists of strings always convert to JSON.
         settings.unwrap_or_default()
     }
 
-    /// Where the secret goes: with another place it must be given again.
+    /// The endpoint that gets the secret: if it changes, the secret must be given again.
     #[must_use]
     pub fn place(&self) -> String {
         match self {

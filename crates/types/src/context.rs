@@ -1,8 +1,8 @@
-//! What may be chosen about a prompt (spec CTX-001, CTX-002).
+//! Prompt options (spec CTX-001, CTX-002).
 
 use serde::{Deserialize, Serialize};
 
-/// How much a prompt holds.
+/// Set of sections that a prompt has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
@@ -11,12 +11,11 @@ pub enum Strategy {
     Full,
     /// Identity, time and session: for a short question to a small model.
     Lite,
-    /// What [`Self::Full`] holds, as far as the options say.
+    /// The sections of [`Self::Full`], changed by the options.
     Custom,
 }
 
 impl Strategy {
-    /// The word in settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,60 +25,53 @@ impl Strategy {
         }
     }
 
-    /// The strategy that a word of the settings means.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         [Self::Full, Self::Lite, Self::Custom].into_iter().find(|known| known.as_str() == word)
     }
 }
 
-/// What to put into a prompt. Absent means that the strategy decides; what is said is done, under
-/// every strategy (C-33).
+/// Options for the contents of a prompt. Absent means that the strategy decides; an option that is
+/// set applies under every strategy (C-33).
 ///
-/// An absent list is all, and an empty one is none (C-56). Where an API of its own says that an
-/// empty list is all, its edge calls [`Self::with_empty_as_all`].
+/// An absent list means all and an empty one none (C-56). For an API whose empty lists mean all,
+/// the edge calls [`Self::with_empty_as_all`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextOptions {
-    /// How much.
     pub strategy: Strategy,
-    /// The only tools to offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_tools: Option<Vec<String>>,
-    /// Tools not to offer, whatever else is said.
+    /// Tools that are left out even if another option includes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_tools: Option<Vec<String>>,
-    /// The only skills to tell of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_skills: Option<Vec<String>>,
-    /// Skills not to tell of, whatever else is said.
+    /// Skills that are left out even if another option includes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_skills: Option<Vec<String>>,
-    /// That skills are recommended for each message; absent is not (CTX-013).
+    /// Skill recommendations for each message; absent turns them off (CTX-013).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommend_skills: Option<RecommendSkills>,
-    /// Whether the memory block is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_memory: Option<bool>,
-    /// Whether the runtime block is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_runtime: Option<bool>,
 }
 
-/// How skills are recommended for a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecommendSkills {
-    /// The model that chooses where several could fit, by id or alias; absent asks none.
+    /// Model that chooses between several candidates, by id or alias; absent asks none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What channel, keywords, history and recency weigh, in hundredths; absent is 40, 30, 20, 10.
+    /// Weights of channel, keywords, history and recency, in hundredths; absent is 40, 30, 20, 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<[u8; 4]>,
 }
 
 impl ContextOptions {
-    /// The same, where an empty list meant all: as PicoClaw's lists do (CTX-007).
+    /// Turns empty include lists into absent ones: PicoClaw's empty lists mean all (CTX-007).
     #[must_use]
     pub fn with_empty_as_all(mut self) -> Self {
         for list in [&mut self.include_tools, &mut self.include_skills] {

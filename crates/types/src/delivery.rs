@@ -1,37 +1,36 @@
-//! What becomes of a reply on its way to a channel.
+//! Delivery of replies to channels.
 
 use serde::{Deserialize, Serialize};
 
-/// What a channel's platform can promise about a message sent twice.
+/// Guarantee of a channel's platform about messages that are sent twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryClass {
-    /// It takes an idempotency key: sending again is safe, so delivery is exactly once.
+    /// The platform takes an idempotency key: sending again is safe, so delivery is exactly once.
     Keyed,
-    /// It can be asked whether a message arrived.
+    /// The platform can be asked whether a message arrived.
     Reconcilable,
-    /// Neither: an ambiguous send is flagged `unknown` and never resent; at most once.
+    /// Neither: a send with an unknown outcome becomes `unknown` and is never repeated; at most
+    /// once.
     Plain,
 }
 
-/// Where one part of a reply stands.
+/// State of one part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// Waiting for a bridge, or for its next try.
+    /// Waiting for a bridge, or for the next attempt.
     Pending,
-    /// A bridge has said that it is about to call the platform.
+    /// A bridge has recorded that it is about to call the platform.
     Sending,
-    /// The platform has it.
     Sent,
-    /// A fault hid whether the platform has it.
+    /// The outcome cannot be determined.
     Unknown,
-    /// The platform refused it, or it was given up; the reason is kept.
+    /// The platform refused the message, or it was given up; the reason is kept.
     Dead,
 }
 
 impl DeliveryState {
-    /// The word the database stores.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

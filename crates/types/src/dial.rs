@@ -1,15 +1,15 @@
-//! Directives: what a person says of how they are answered (spec UIC-004).
+//! Directives: the user's settings for how messages are answered (spec UIC-004).
 //!
-//! | directive | what |
+//! | directive | sets |
 //! |---|---|
 //! | `/think off\|low\|medium\|high` | how much the model thinks before it answers |
-//! | `/verbose off\|on\|full` | whether calls of tools are told as they happen |
-//! | `/reasoning off\|on\|stream` | whether the model's thinking is shown |
-//! | `/elevated off\|on\|ask\|full` | what becomes of commands that need a person's word |
+//! | `/verbose off\|on\|full` | whether tool calls are reported as they happen |
+//! | `/reasoning off\|on\|stream` | whether the model's reasoning is shown |
+//! | `/elevated off\|on\|ask\|full` | how commands that need an approval are treated |
 //!
-//! A message of directives and nothing else sets the conversation. Before or after other words they
-//! hold for that message, and the model does not read them. Only there: a text that somebody pasted
-//! may have such a word in its midst, and `/elevated` counts at the beginning alone.
+//! A message that consists of directives sets them for the session. Directives before or after
+//! other text apply to that message, and the model does not see them. Elsewhere in a text they have
+//! no effect: pasted text may contain such words. `/elevated` counts only at the beginning.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Body, SessionSettings, Thinking};
 
-/// A word that is none of a dial's.
+/// A text that is not a level of the directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no such level: use {0}")]
 pub struct InvalidLevel(&'static str);
@@ -32,10 +32,9 @@ macro_rules! levels {
         }
 
         impl $name {
-            /// All of them, the least first.
+            /// All levels, in ascending order.
             pub const ALL: &[Self] = &[$(Self::$level),+];
 
-            /// The word for it.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -62,94 +61,87 @@ macro_rules! levels {
 }
 
 levels!(
-    /// Whether a person is told of calls of tools as they happen.
+    /// Whether the user is told of tool calls as they happen.
     Verbose,
     "off, on or full",
     (
-        /// They are not.
         #[default]
         Off,
         "off"
     ),
     (
-        /// That they are made, and whether they went well.
+        /// Start of each call, and whether it succeeded.
         On,
         "on"
     ),
     (
-        /// With what came of them, shortened.
+        /// Same, with the shortened result.
         Full,
         "full"
     )
 );
 
 levels!(
-    /// Whether a person is shown what the model thinks before it answers.
+    /// Whether the user is shown the model's reasoning.
     Reasoning,
     "off, on or stream",
     (
-        /// They are not.
         #[default]
         Off,
         "off"
     ),
     (
-        /// By itself, once a thought is whole.
+        /// Each complete thought as a separate message.
         On,
         "on"
     ),
     (
-        /// To those who watch, piece by piece as well.
+        /// Same, and also piece by piece to those who watch the session.
         Stream,
         "stream"
     )
 );
 
 levels!(
-    /// What becomes of commands that need a person's word (decision 0022).
+    /// Treatment of commands that need an approval (decision 0022).
     Elevated,
     "off, on, ask or full",
     (
-        /// They are not run, and nobody is asked.
+        /// Refused without asking.
         Off,
         "off"
     ),
     (
-        /// Another word for [`Ask`](Self::Ask): there is no place outside the sandbox to go to.
+        /// Synonym of [`Ask`](Self::Ask): commands cannot leave the sandbox.
         On,
         "on"
     ),
     (
-        /// A person is asked.
+        /// An approval is requested.
         #[default]
         Ask,
         "ask"
     ),
     (
-        /// Within a sandbox, and in turns of the agent's owner alone, the word is given beforehand.
+        /// Pre-approved, but only in a sandbox and in turns of the agent's owner.
         Full,
         "full"
     )
 );
 
-/// What can be turned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dial {
-    /// How much the model thinks.
     Think,
-    /// Whether calls are told.
     Verbose,
-    /// Whether thinking is shown.
     Reasoning,
-    /// What becomes of commands that need a word.
     Elevated,
 }
 
 impl Dial {
-    /// The dial of that name, without its slash.
+    /// Parses a name without its slash, in any case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        // In a group a platform appends whom it is for: `/think@our_bot`.
+        // In a group a platform appends the addressee: `/think@our_bot`.
         Some(match name.split('@').next().unwrap_or_default().to_ascii_lowercase().as_str() {
             "think" | "thinking" => Self::Think,
             "verbose" => Self::Verbose,
@@ -159,7 +151,6 @@ impl Dial {
         })
     }
 
-    /// How it is used.
     #[must_use]
     pub const fn usage(self) -> &'static str {
         match self {
@@ -171,22 +162,18 @@ impl Dial {
     }
 }
 
-/// How dials are to stand; `None` leaves one as it is.
+/// Levels of all directives; `None` leaves one unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dials {
-    /// How much the model thinks.
     pub thinking: Option<Thinking>,
-    /// Whether calls are told.
     pub verbose: Option<Verbose>,
-    /// Whether thinking is shown.
     pub reasoning: Option<Reasoning>,
-    /// What becomes of commands that need a word.
     pub elevated: Option<Elevated>,
 }
 
 impl Dials {
-    /// Takes the directives off a text's ends; what is left is what is said. `None` if there are
-    /// none.
+    /// Splits off the directives at both ends of a text and returns the text between them. `None`
+    /// if there are no directives.
     #[must_use]
     pub fn split(text: &str) -> Option<(Self, &str)> {
         let (mut dials, mut rest) = (Self::default(), text.trim());
@@ -196,7 +183,7 @@ impl Dials {
         {
             rest = after.trim_start();
         }
-        // From behind, without a word over what was said in front.
+        // Directives at the end, without `/elevated`; they override those at the beginning.
         let mut behind = Self::default();
         while let Some((before, level)) = last_word(rest)
             && let Some((before, last)) = last_word(before)
@@ -208,7 +195,7 @@ impl Dials {
         (dials != Self::default()).then_some((dials, rest))
     }
 
-    /// Whether these were a directive, which is then taken.
+    /// Stores the level and returns whether the two words were a directive.
     fn turn(&mut self, word: &str, level: &str, at: AtEnd) -> bool {
         let Some(dial) = word.strip_prefix('/').and_then(Dial::named) else { return false };
         let level = level.to_ascii_lowercase();
@@ -220,7 +207,7 @@ impl Dials {
         }
     }
 
-    /// These, where they say something; the others, where they do not.
+    /// Returns these levels, with `others` where this has none.
     #[must_use]
     pub fn over(self, others: Self) -> Self {
         Self {
@@ -238,7 +225,7 @@ enum AtEnd {
     No,
 }
 
-/// Takes a level, if it is one; what was said last counts.
+/// Parses and stores a level, replacing an earlier one; returns whether it was valid.
 fn take<L: FromStr>(place: &mut Option<L>, level: &str) -> bool {
     let level = level.parse().ok();
     let is_one = level.is_some();
@@ -261,7 +248,6 @@ fn last_word(text: &str) -> Option<(&str, &str)> {
 }
 
 impl SessionSettings {
-    /// How the conversation's dials stand.
     #[must_use]
     pub const fn dials(&self) -> Dials {
         Dials {
@@ -272,7 +258,7 @@ impl SessionSettings {
         }
     }
 
-    /// Turns those that are said.
+    /// Changes the levels that are set in `dials`.
     pub fn turn(&mut self, dials: Dials) {
         let Dials { thinking, verbose, reasoning, elevated } = dials.over(self.dials());
         (self.thinking, self.verbose) = (thinking, verbose);
@@ -281,7 +267,7 @@ impl SessionSettings {
 }
 
 impl Body {
-    /// What it says of how it is to be answered, besides what it says.
+    /// Returns the directives in this message.
     #[must_use]
     pub fn dials(&self) -> Dials {
         match self.silent || self.command().is_some() {
@@ -290,14 +276,14 @@ impl Body {
         }
     }
 
-    /// What is said, without directives: what the model reads.
+    /// Returns the text without directives, as the model reads it.
     #[must_use]
     pub fn said(&self) -> &str {
         self.directed().map_or(self.text.as_str(), |(_, said)| said)
     }
 
     fn directed(&self) -> Option<(Dials, &str)> {
-        // Only what a person or a program says for themselves.
+        // Only a user's or a program's own messages have directives: no events, no seeded history.
         let is_own = self.event.is_none() && self.role.is_none();
         is_own.then(|| Dials::split(&self.text)).flatten()
     }

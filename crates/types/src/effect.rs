@@ -1,16 +1,16 @@
-//! What a tool's call may change.
+//! Effects of tool calls.
 
 use serde::{Deserialize, Serialize};
 
-/// What a call may change; it decides what may run at once, what may run again
-/// after a crash, and what is reported as unknown instead.
+/// Effect of a tool call. It decides which calls may run concurrently, which are repeated after a
+/// crash, and which are reported as having an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing. Runs beside other calls, and again after a crash.
+    /// No effect. Runs beside other calls, and again after a crash.
     Reads,
-    /// Only what belongs to this agent. Runs alone, and again after a crash with the same key.
+    /// Changes only the agent's own data. Runs alone, and again after a crash with the same key.
     Writes,
-    /// The world outside the mesh. Runs alone and at most once.
+    /// Changes the world outside the mesh. Runs alone and at most once.
     Acts,
 }

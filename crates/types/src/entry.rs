@@ -1,33 +1,30 @@
-//! The journal of a session, which is its transcript too.
+//! The journal of a session, which is also its transcript.
 //!
-//! Whatever happens is appended before anyone acts on it; what to do next is a
-//! function of the entries. Stored as JSON: fields are only ever added, with a
-//! default, so that any version of a runner reads what any other wrote.
+//! An event is appended before anyone acts on it; the next step is a function of the entries.
+//! Stored as JSON: fields are only ever added, with a default, so that any version of a runner
+//! reads the entries of any other.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Body, Effect, Media};
 
-/// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// What the model calls this call; unique within one reply.
+    /// The model's id for the call; unique within one reply.
     pub id: String,
-    /// The tool's name, as the model said it.
+    /// Name as the model wrote it; the tool may not exist.
     pub tool: String,
-    /// The tool's input, as the model wrote it: JSON if all went well.
+    /// Input as the model wrote it: should be JSON, but may be malformed.
     pub input: String,
 }
 
-/// Tokens, as the provider counted them.
+/// Token counts as the provider reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens read.
     pub input: u64,
-    /// Of those, tokens that came from the provider's cache.
+    /// Part of `input` that came from the provider's cache.
     pub cached: u64,
-    /// Tokens written.
     pub output: u64,
 }
 
@@ -39,107 +36,89 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Why a note stands in the journal.
+/// Kind of a note in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Note {
-    /// The turn was ended by newer input.
+    /// Newer input ended the turn.
     Interrupted,
-    /// The turn was cancelled by its user.
+    /// The user cancelled the turn.
     Cancelled,
-    /// The turn was given up; the text says why.
+    /// The turn failed; the text says why.
     Failed,
-    /// A wait ran past its deadline.
     DeadlinePassed,
-    /// A summary that stands for what came before it, the entries that it keeps apart.
+    /// A summary that replaces the entries before it, except those that it keeps.
     Summary,
-    /// The model begins to write down what should outlive a compaction; the text is what it is told.
-    /// What it thinks and calls from here on is no part of the conversation. Like a summary's,
-    /// `keeps` says how many of the entries right before it are not looked at.
+    /// Start of a memory flush: the model saves what should outlive a compaction; the text is its
+    /// instruction. Entries from here to [`Self::Flushed`] are not part of the conversation. As in
+    /// a summary, `keeps` is the number of entries right before the note that are left out.
     Flush,
-    /// It has written it down, and the conversation goes on.
+    /// End of a memory flush.
     Flushed,
-    /// A command was answered, and the turn ends with it; the text is the answer. Neither is part
-    /// of the conversation.
+    /// A command was answered, which ends the turn; the text is the answer. Neither is part of the
+    /// conversation.
     Command,
-    /// The conversation begins anew, and the turn ends with it; the text is what its user was told.
+    /// The conversation starts anew, which ends the turn; the text is the user's confirmation.
     Reset,
-    /// A call waits for a person's word; the text is the call's id.
+    /// A call waits for an approval; the text is the call's id.
     Asked,
-    /// A person allowed a call; the text is the call's id.
+    /// A call was approved; the text is the call's id.
     Allowed,
-    /// Who answers the turn was chosen; the text is the choice, see [`Choice`](crate::Choice).
+    /// An agent was chosen for the turn; the text is a [`Choice`](crate::Choice) as JSON.
     Routed,
-    /// The turn was told of system events; the text is what they are, see
-    /// [`SystemEvent`](crate::SystemEvent).
+    /// The turn was given system events; the text is a list of [`SystemEvent`](crate::SystemEvent)
+    /// as JSON.
     Told,
-    /// Another conversation is told something with its next turn; the text is what, see
-    /// [`Posted`](crate::Posted).
+    /// Text for the next turn of another session; the text is a [`Posted`](crate::Posted) as JSON.
     Posted,
-    /// The turn's message is a command that goes to a tool as it was typed: the thought that follows
-    /// is no model's, and what comes of its call is the answer. The text is the skill's name.
+    /// The turn's message is a command that is passed unchanged to a tool: the thought that follows
+    /// is not a model's, and the call's result is the answer. The text is the skill's name.
     Dispatched,
 }
 
-/// Something that happened in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
-    /// Someone spoke to the agent.
+    /// A message to the agent.
     Heard {
-        /// The message's place in the inbox.
+        /// Position of the message in the inbox.
         seq: i64,
-        /// What was said.
         body: Body,
     },
-    /// The model spoke, and may have asked for tools.
+    /// A reply of the model.
     Thought {
-        /// What it said.
         text: String,
-        /// What it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
-        /// What it cost.
         #[serde(default)]
         usage: Usage,
-        /// Which model, as `provider:id`.
         #[serde(default)]
         model: String,
-        /// What the model's provider wants back with the results; see [`Reply::carry`].
+        /// Provider state to return with the results; see [`Reply::carry`].
         ///
         /// [`Reply::carry`]: crate::Reply::carry
         #[serde(default, skip_serializing_if = "Option::is_none")]
         carry: Option<serde_json::Value>,
     },
-    /// A call was begun.
-    Called {
-        /// Which.
-        call: String,
-        /// What it may change.
-        effect: Effect,
-    },
-    /// A call ended.
+    /// A tool call was started.
+    Called { call: String, effect: Effect },
     Returned {
-        /// Which.
         call: String,
-        /// What the model is told.
         output: String,
-        /// Whether it failed, so far as the model is concerned.
         #[serde(default)]
         failed: bool,
-        /// Files that came of it.
+        /// Files that the call produced.
         #[serde(default, skip_serializing_if = "Media::is_empty")]
         media: Media,
     },
-    /// Something that only the record needs.
+    /// An entry for the record, not for the model.
     Noted {
-        /// What kind.
         note: Note,
-        /// In words; of `Asked` and `Allowed`, the id of the call.
+        /// Depends on the kind; of `Asked` and `Allowed`, the id of the call.
         text: String,
-        /// How many of the entries right before it a summary does not stand for: the newest ones,
-        /// which are still seen as they were said. Counted back from the note, so that it holds in
-        /// any stretch of a journal. 0 in other notes but [`Note::Flush`].
+        /// Number of entries right before the note that a summary does not replace. Counted back
+        /// from the note, so that it holds in any part of a journal. 0 in notes other than
+        /// [`Note::Summary`] and [`Note::Flush`].
         #[serde(default, skip_serializing_if = "is_zero")]
         keeps: u32,
     },
@@ -151,25 +130,24 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl Entry {
-    /// A call that ended, with no more than a text.
+    /// Returns a `Returned` entry without files.
     #[must_use]
     pub fn returned(call: impl Into<String>, output: impl Into<String>, failed: bool) -> Self {
         Self::Returned { call: call.into(), output: output.into(), failed, media: Media::default() }
     }
 
-    /// A note.
     #[must_use]
     pub fn noted(note: Note, text: impl Into<String>) -> Self {
         Self::Noted { note, text: text.into(), keeps: 0 }
     }
 
-    /// A summary that stands for all that came before it but the `keeps` entries right before it.
+    /// Returns a summary of all earlier entries except the `keeps` entries right before it.
     #[must_use]
     pub fn summary(text: impl Into<String>, keeps: u32) -> Self {
         Self::Noted { note: Note::Summary, text: text.into(), keeps }
     }
 
-    /// The word that the database's `kind` column stores.
+    /// Value of the database's `kind` column.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -181,7 +159,7 @@ impl Entry {
         }
     }
 
-    /// Whether the journal got further by it: such an entry clears the count of attempts.
+    /// Whether the entry is progress: such an entry resets the count of attempts.
     #[must_use]
     pub const fn is_progress(&self) -> bool {
         matches!(self, Self::Thought { .. } | Self::Returned { .. })

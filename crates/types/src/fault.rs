@@ -1,39 +1,37 @@
-//! What went wrong, in the few kinds that callers act on differently.
+//! Kinds of failure.
 
-/// The kinds of failure, and the only vocabulary that crosses a service's edge.
+/// Kind of a failure, chosen by how the caller reacts; nothing else about an error crosses a
+/// service's edge.
 ///
-/// A new kind is worth its place only if some caller would do something new on
-/// seeing it. Everything else is detail, and detail goes to the log.
+/// Add a kind only if a caller would react to it in a new way. Details go to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The request can never succeed as written.
     Invalid,
-    /// The caller is not known.
+    /// The caller is unknown.
     Unauthenticated,
-    /// The caller is known, and may not.
+    /// The caller is known but has no permission.
     Forbidden,
-    /// There is no such thing, or none that this tenant may see.
+    /// The resource does not exist, or this tenant may not see it.
     NotFound,
-    /// Someone else got there first: re-read, then decide again.
+    /// Another change came first: read again, then decide again.
     Conflict,
     /// A quota or a rate limit is used up.
     Exhausted,
-    /// Not now. The same request may succeed later.
+    /// Temporary: the same request may succeed later.
     Unavailable,
-    /// A defect here. Retrying will not help; a person should look.
+    /// A defect on this side. Retrying will not help; a person should investigate.
     Internal,
 }
 
 impl Kind {
-    /// Whether sending the same request again, later, is worth it.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Exhausted | Self::Unavailable)
     }
 }
 
-/// An error that knows its [`Kind`].
 pub trait Fault: std::error::Error + Send + Sync + 'static {
-    /// The kind of this error.
     fn kind(&self) -> Kind;
 }

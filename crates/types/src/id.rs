@@ -1,14 +1,14 @@
-//! Ids: a UUIDv7 with a prefix that says what it names.
+//! Ids: a UUIDv7 with a prefix that names the kind.
 //!
-//! Version 7 sorts by time, so new rows land at the end of an index. The prefix
-//! is only for people and for the wire; the database stores the UUID.
+//! Version 7 sorts by time, so new rows are added at the end of an index. The prefix is only for
+//! people and for the wire; the database stores the UUID.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-/// A text that is not an id of the kind that was asked for.
+/// A text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not {what}: write `{prefix}_` and a UUID")]
 pub struct InvalidId {
@@ -17,7 +17,7 @@ pub struct InvalidId {
     prefix: &'static str,
 }
 
-/// The most of a bad id that an error repeats.
+/// Maximum length of a bad id in an error, in characters.
 const SHOWN: usize = 80;
 
 macro_rules! id {
@@ -27,13 +27,11 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Makes a new id.
             #[must_use]
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// The UUID, for a query.
             #[must_use]
             pub const fn as_uuid(self) -> Uuid {
                 self.0
@@ -87,36 +85,36 @@ macro_rules! id {
     };
 }
 
-id!(/// A customer of the mesh; the wall that nothing crosses.
+id!(/// Tenant: an isolated customer of the installation.
     TenantId, "ten", "a tenant's id");
 id!(/// An assistant of a tenant.
     AgentId, "agt", "an agent's id");
 id!(/// A conversation.
     SessionId, "ses", "a session's id");
-id!(/// A message that was accepted.
+id!(/// Accepted message.
     MessageId, "msg", "a message's id");
-id!(/// One turn of an agent; it carries the UUID of the message that began it.
+id!(/// Run of one turn; has the UUID of the message that began it.
     RunId, "run", "a run's id");
-id!(/// An API key, by its public half.
+id!(/// API key (its public part).
     KeyId, "key", "a key's id");
 id!(/// An account on a channel: a bot, a webhook.
     AccountId, "acc", "a channel account's id");
 id!(/// One part of one reply on its way to a channel.
     DeliveryId, "dlv", "a delivery's id");
-id!(/// A call that needs a person's word.
+id!(/// Approval of one tool call.
     ApprovalId, "apr", "an approval's id");
 id!(/// A person's own machine.
     NodeId, "nod", "a node's id");
-id!(/// Something that is to be done at its time.
+id!(/// Scheduled job.
     JobId, "job", "a job's id");
 id!(/// One process that runs agents.
     RunnerId, "rnr", "a runner's id");
 
 impl ApprovalId {
-    /// The eight letters and digits by which people call it.
+    /// The last eight characters, by which people refer to the approval.
     #[must_use]
     pub fn slug(self) -> String {
-        // The end of a UUIDv7 is random, its beginning the time.
+        // The end of a UUIDv7 is random, the beginning a timestamp.
         let digits = self.0.simple().to_string();
         digits[digits.len() - 8..].to_owned()
     }

@@ -1,7 +1,7 @@
-//! The words that every part of Holdfast shares.
+//! Types that all parts of Holdfast share.
 //!
-//! Nothing here does I/O or reads a clock (ids apart, which carry the moment of
-//! their making). A type is here only if at least three crates need it.
+//! No type does I/O or reads a clock, except that new ids contain the time. A type belongs here
+//! only if at least three crates need it.
 
 mod act;
 mod approval;

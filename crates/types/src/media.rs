@@ -1,58 +1,55 @@
-//! Files that a conversation refers to: what is stored of one is where it is, never its bytes.
+//! References to files. Their bytes are stored elsewhere.
 
 use serde::{Deserialize, Serialize};
 
-/// A file that an agent's tree holds, as it was when it was named.
+/// A file of an agent's workspace, as it was when it was referred to.
 ///
-/// It is found by its hash, so that what is shown or sent is what was meant, whatever the path
-/// says by then.
+/// The content is found by its hash, so that a later change of the path's file has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
-    /// Where in the tree it is.
     pub path: String,
-    /// Its media type, as in `image/png`.
+    /// As in `image/png`.
     pub media_type: String,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub size: u64,
-    /// SHA-256 of its content, in 64 hexadecimal digits.
+    /// SHA-256 of the content, in 64 hexadecimal digits.
     pub hash: String,
 }
 
 impl StoredFile {
-    /// Its name, without the folders.
+    /// Returns the file name without its folders.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether it is a picture of a kind that models read.
+    /// Whether models can read this kind of image.
     #[must_use]
     pub fn is_picture(&self) -> bool {
         matches!(self.media_type.as_str(), "image/png" | "image/jpeg" | "image/webp" | "image/gif")
     }
 }
 
-/// Files that came of a call, besides its text.
+/// Files that a tool call produced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
-    /// Pictures that the model is shown.
+    /// Images for the model to see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<StoredFile>,
-    /// Files that go with the turn's answer.
+    /// Files to send with the turn's answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<StoredFile>,
 }
 
 impl Media {
-    /// Whether there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.shown.is_empty() && self.attached.is_empty()
     }
 }
 
-/// What a file is, as its first bytes and then its name tell; `application/octet-stream` if
-/// neither does.
+/// Detects a media type by the first bytes, then by the file name; `application/octet-stream` if
+/// neither is known.
 #[must_use]
 pub fn media_type(name: &str, content: &[u8]) -> &'static str {
     let begins = |magic: &[u8]| content.starts_with(magic);
@@ -91,8 +88,8 @@ pub fn media_type(name: &str, content: &[u8]) -> &'static str {
     by_name(name)
 }
 
-/// What a file's name says of it. None of these is believed to be a picture or a sound: those say
-/// so themselves.
+/// Returns a media type by the file name. Never an image or audio type: those are recognised by
+/// their content only.
 fn by_name(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending.to_ascii_lowercase().as_str() {
@@ -110,7 +107,7 @@ fn by_name(name: &str) -> &'static str {
     }
 }
 
-/// The ending that a file of this type has.
+/// Returns the usual file extension of a media type, without a dot.
 #[must_use]
 pub fn extension(media_type: &str) -> &'static str {
     match media_type {
@@ -143,7 +140,7 @@ mod tests {
         assert_eq!(media_type("a", b"RIFF....WEBPVP8 "), "image/webp");
         assert_eq!(media_type("a.PDF", b"%PDF-1.7"), "application/pdf");
         assert_eq!(media_type("a.CSV", b"1,2"), "text/csv");
-        // A name makes no picture.
+        // The file name alone does not make a file an image.
         assert_eq!(media_type("a.png", b"<script>"), "application/octet-stream");
         assert_eq!(media_type("", b""), "application/octet-stream");
     }

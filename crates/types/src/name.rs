@@ -1,4 +1,4 @@
-//! Names of agents and of channel accounts, made safe (spec RTE-005).
+//! Normalised names of agents and channel accounts (spec RTE-005).
 
 use std::{fmt, str::FromStr};
 
@@ -6,22 +6,21 @@ use serde::{Deserialize, Serialize};
 
 const LONGEST: usize = 64;
 
-/// An agent's name: `[a-z0-9][a-z0-9_-]{0,63}`.
+/// Name of an agent: `[a-z0-9][a-z0-9_-]{0,63}`.
 ///
-/// Any text becomes one: it is lower-cased, every run of other characters
-/// becomes a dash, dashes at the ends go, and what is left empty is `main`.
+/// Any text can be converted: it is lower-cased, every run of other characters becomes a dash,
+/// dashes at the ends are removed, and an empty result becomes `main`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct AgentName(String);
 
 impl AgentName {
-    /// Makes a name of any text.
+    /// Normalises any text to a name.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(normalise(text, "main"))
     }
 
-    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -54,7 +53,7 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// Makes a channel account's name of any text; what is left empty is `default`.
+/// Normalises any text to a channel account's name; an empty result becomes `default`.
 #[must_use]
 pub fn account_name(text: &str) -> String {
     normalise(text, "default")
@@ -69,9 +68,9 @@ fn normalise(text: &str, empty: &str) -> String {
             _ => name.push('-'),
         }
     }
-    // The first character must be a letter or a digit, so underscores go too.
+    // The first character must be a letter or a digit, so leading underscores are removed too.
     let trimmed = name.trim_start_matches(['-', '_']);
-    // Only ASCII is left, so a cut anywhere falls between characters.
+    // Only ASCII is left, so any cut falls on a character boundary.
     let cut = &trimmed[..trimmed.len().min(LONGEST)];
     match cut.trim_end_matches('-') {
         "" => empty.to_owned(),

@@ -1,109 +1,103 @@
-//! Nodes: people's own machines. What one is asked, and what it answers.
+//! Nodes: requests to people's own machines, and their answers.
 //!
-//! Runners ask, gateways pass on, nodes answer; the three may be of different versions, so names
-//! here only grow.
+//! Runners send requests, gateways forward them, nodes answer. The three may have different
+//! versions, so variants are only ever added.
 
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of each stream of a command that travel.
+/// Maximum bytes that are sent of each output stream of a command.
 pub const MOST_NODE_OUTPUT: usize = 30_000;
 
-/// The longest command for a node, in bytes.
+/// Maximum length of a node's command, in bytes.
 pub const MOST_NODE_COMMAND: usize = 16_000;
 
-/// What a node is asked, or whoever holds its connection.
+/// Request to a node, or to the gateway that holds its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeWish {
-    /// Is it connected? Its gateway answers.
+    /// Whether the node is connected. Answered by its gateway.
     Here,
-    /// Something about it has changed in the directory: does its connection still count?
+    /// The node's directory entry has changed: the gateway checks whether the connection is still
+    /// allowed.
     Look,
-    /// Does it answer, and how fast?
+    /// Measures the round trip to the node.
     Ping,
-    /// Run a command, once for the same key.
+    /// Runs a command, once for the same key.
     Run {
-        /// The command.
         command: NodeCommand,
-        /// How long to wait for its end before it is said how it stands.
+        /// How long to wait for the command's end before its state is returned, in milliseconds.
         wait_ms: u64,
     },
-    /// How does the command of this key stand? Nothing is begun.
+    /// Asks for the state of the command with this key. Starts nothing.
     Recall {
-        /// Its key.
         key: String,
-        /// How long to wait for its end.
+        /// How long to wait for the command's end, in milliseconds.
         wait_ms: u64,
     },
 }
 
-/// A command for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCommand {
-    /// The same for the same command of the same call, however often it is asked for.
+    /// Idempotency key: the same for every request of one call's command.
     pub key: String,
-    /// What its shell runs.
     pub script: String,
-    /// Where it starts, within the folder that the node offers.
+    /// Working directory, within the folder that the node offers.
     pub workdir: String,
-    /// How long it may take, in seconds.
+    /// Time limit in seconds.
     pub timeout_s: u32,
 }
 
-/// What came of asking.
+/// Outcome of a request to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeReached {
-    /// Nobody holds its connection: it was surely not asked.
+    /// No gateway holds a connection: the request was certainly not delivered.
     Nobody,
-    /// Nobody can be asked now: the mesh's bus is away. It was surely not asked.
+    /// The message bus is unavailable: the request was certainly not delivered.
     Away,
-    /// It may have been asked, and there is no answer.
+    /// No answer: the request may have been delivered.
     Silent,
-    /// This was answered.
     Said(NodeSaid),
 }
 
-/// What a node answers, or whoever holds its connection.
+/// Answer of a node, or of the gateway that holds its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeSaid {
-    /// It is connected.
     Here {
-        /// Since when, as a text.
+        /// Start of the connection, as a text.
         since: String,
     },
-    /// It answered.
     Pong {
-        /// After so many milliseconds.
+        /// Round-trip time in milliseconds.
         millis: u64,
     },
-    /// A command runs, or has ended.
     Ran(NodeRan),
-    /// It does not do this, and why; nothing was begun.
+    /// The node refuses, with a reason; nothing was started.
     Refused(String),
-    /// It knows of no such command.
+    /// The node does not know the command.
     NotKnown,
-    /// Its connection ended before it answered.
+    /// The connection ended before the node answered.
     Gone,
 }
 
-/// A command of a node's, as far as it went.
+/// State of a command on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRan {
-    /// How it ended, in words, as `exited with code 0`; `None` while it runs.
+    /// Text such as `exited with code 0`; `None` while the command runs.
     pub ended: Option<String>,
-    /// What it wrote to its standard output, the newest of it.
+    /// Newest part of the standard output.
     pub out: String,
-    /// The same of its standard error.
+    /// Newest part of the standard error.
     pub err: String,
-    /// How many bytes of both are not shown.
+    /// Number of bytes of both streams that are left out.
     pub skipped: u64,
-    /// For how long it has run, in milliseconds.
+    /// Running time so far, in milliseconds.
     pub took_ms: u64,
 }
 
 impl NodeRan {
-    /// The same, with no more of each stream than may travel: a node is not trusted to cut.
+    /// Returns the state with each stream cut to [`MOST_NODE_OUTPUT`] bytes: a node is not trusted
+    /// to do so.
     #[must_use]
     pub fn cut(mut self) -> Self {
         for stream in [&mut self.out, &mut self.err] {

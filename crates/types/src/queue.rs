@@ -1,26 +1,25 @@
-//! What becomes of a message that arrives while its session is busy.
+//! Queue modes: treatment of messages that arrive while a turn runs.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How a session takes input while it runs.
+/// Treatment of new input while a turn runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
-    /// New input is seen at the next step; one run answers all that it has seen.
+    /// The next step sees new input; one run answers all that it has seen.
     #[default]
     Steer,
     /// One run for each message, in order.
     Followup,
-    /// Messages gather until there is a pause, then one run answers them all.
+    /// Messages are collected until there is a pause, then one run answers them all.
     Collect,
     /// New input ends the running turn at once.
     Interrupt,
 }
 
 impl QueueMode {
-    /// The word the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

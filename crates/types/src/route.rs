@@ -1,25 +1,23 @@
-//! That a model says who answers: what a tenant asks of it, and what came of it.
+//! Model routing: a model chooses the agent that answers.
 //!
-//! What is asked for is stored with the message, so that whoever takes it up goes by what held when
-//! it was accepted; what came of it stands in the journal, so that nobody asks twice.
+//! The settings are stored with the message, so that those apply that were valid when it was
+//! accepted. The choice is stored in the journal, so that no model is asked twice.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, Entry, Note};
 
-/// How long a choice holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteEach {
-    /// For the turn of the message that it was made for.
+    /// The turn of one message.
     #[default]
     Message,
-    /// Until the conversation begins anew.
+    /// Until the conversation starts anew.
     Session,
 }
 
 impl RouteEach {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,34 +27,31 @@ impl RouteEach {
     }
 }
 
-/// That a model chooses among agents. Stored as JSON: fields are only ever added, with a default.
+/// Settings for the choice of an agent by a model. Stored as JSON: fields are only ever added, with
+/// a default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelRoute {
-    /// Who may be chosen, besides the session's own agent; empty is everybody.
+    /// Agents that may be chosen besides the session's own; empty allows all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub among: Vec<AgentId>,
-    /// How long the choice holds.
     pub each: RouteEach,
-    /// The model that chooses, as `provider:id`; `None` is that of the session's agent.
+    /// Model that chooses, as `provider:id`; `None` is the model of the session's agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
-/// Who made a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
-    /// The model did.
     Model,
-    /// It was made for an earlier message of the conversation.
+    /// Reused from an earlier message of the conversation.
     Kept,
-    /// Nobody did, and the session's own agent answers; the reason says why.
+    /// No choice was made, so the session's own agent answers; the reason says why.
     Fallback,
 }
 
 impl ChosenBy {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -67,42 +62,37 @@ impl ChosenBy {
     }
 }
 
-/// Who answers a turn, and why. Stored as JSON in a note: fields are only ever added, with a
-/// default.
+/// Agent chosen for a turn. Stored as JSON in a note: fields are only ever added, with a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Who answers.
     pub agent: AgentId,
-    /// Its name, when it was chosen.
+    /// Agent's name at the time of the choice.
     pub name: String,
-    /// Who chose it.
     pub by: ChosenBy,
-    /// Why, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What kind of task it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub task: String,
-    /// How hard it seems: `simple`, `moderate` or `complex`.
+    /// `simple`, `moderate` or `complex`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub complexity: String,
-    /// What the agent is told besides, for this turn.
+    /// Additional instructions for this turn.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// The tools that it gets of those that it may use; `None` is all of them.
+    /// The subset of the agent's tools for this turn; `None` is all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
 }
 
 impl Choice {
-    /// The note that it is stored as.
+    /// Returns the note that stores the choice.
     #[must_use]
     pub fn entry(&self) -> Entry {
-        // Nothing in it can fail to be written as JSON.
+        // A choice always converts to JSON.
         Entry::noted(Note::Routed, serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// The choice that an entry stores, if it does.
+    /// Returns the choice that an entry stores, if any.
     #[must_use]
     pub fn of(entry: &Entry) -> Option<Self> {
         match entry {

@@ -1,33 +1,31 @@
-//! What a schedule says to a conversation: the firing that a message is, and the system events that
-//! a turn is told of.
+//! Messages from schedules: firings, system events, and texts for other sessions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Entry, JobId, Note, SessionKey};
 
-/// The source of messages that are firings of jobs.
+/// Source of messages that are firings of jobs.
 pub const SCHEDULE: &str = "schedule";
 
-/// What a message is besides its text, if a job's firing is what it is.
+/// Firing that a message carries.
 ///
-/// Only the mesh makes one: no door takes it from outside. Stored as JSON: fields are only ever
-/// added, with a default.
+/// Only the mesh creates one; no edge accepts one from outside. Stored as JSON: fields are only
+/// ever added, with a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fired {
-    /// The job.
     pub job: JobId,
-    /// The time that it was due at, in milliseconds since 1970.
+    /// Slot, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The text is the answer: it is said as it is, and no model is asked.
+    /// The text is sent as the answer, without asking a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_is: bool,
-    /// Whose reminder it is, if it is one.
+    /// Owner of the reminder; `None` if the job is not a reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// How many reminders led to it, one after the other, without a word from their owner.
+    /// Number of consecutive reminders that led to this one without a message from their owner.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chain: u32,
-    /// Whom else the answer is told to.
+    /// Set if the answer is also posted to the agent's main session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<Post>,
 }
@@ -38,47 +36,43 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl Fired {
-    /// A firing of which nothing else is said.
     #[must_use]
     pub const fn new(job: JobId, at_ms: i64) -> Self {
         Self { job, at_ms, as_is: false, owner: None, chain: 0, post: None }
     }
 }
 
-/// That the answer of an isolated turn is told to its agent's main conversation, with that one's
-/// next turn (spec CRN-009).
+/// How the answer of an isolated turn is posted to the agent's main session, where the next turn
+/// sees it (spec CRN-009).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Post {
-    /// What it begins with.
     pub prefix: String,
-    /// All of it, and not its first paragraph only.
+    /// Posts the whole answer instead of its first paragraph.
     pub full: bool,
-    /// The most of it, in characters.
+    /// Maximum length of the posted text, in characters.
     pub max_chars: usize,
 }
 
-/// A short text that waits for a conversation's next turn (spec CRN-022).
+/// A short text that waits for a session's next turn (spec CRN-022).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemEvent {
-    /// Its number; it grows.
     pub id: i64,
-    /// What is told.
     pub text: String,
-    /// When it came, in seconds since 1970.
+    /// Time of arrival, in seconds since 1970.
     #[serde(default)]
     pub at: i64,
 }
 
 impl SystemEvent {
-    /// The note that says that a turn was told of these.
+    /// Returns the note that records the events a turn was given.
     #[must_use]
     pub fn entry(events: &[Self]) -> Entry {
-        // Nothing in them can fail to be written as JSON.
+        // Events always convert to JSON.
         Entry::noted(Note::Told, serde_json::to_string(events).unwrap_or_default())
     }
 
-    /// The events that an entry says were told.
+    /// Returns the events that an entry records.
     #[must_use]
     pub fn of(entry: &Entry) -> Vec<Self> {
         match entry {
@@ -94,12 +88,11 @@ impl SystemEvent {
     }
 }
 
-/// That another conversation is told something with its next turn.
+/// A text for the next turn of another session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posted {
-    /// The conversation.
+    /// Session that gets the text.
     pub key: SessionKey,
-    /// What is told.
     pub text: String,
 }
 
@@ -110,14 +103,14 @@ struct StoredPost {
 }
 
 impl Posted {
-    /// The note that tells it: the transaction that stores the note does.
+    /// Returns the note; the transaction that stores it also posts the text.
     #[must_use]
     pub fn entry(&self) -> Entry {
         let stored = StoredPost { key: self.key.to_string(), text: self.text.clone() };
         Entry::noted(Note::Posted, serde_json::to_string(&stored).unwrap_or_default())
     }
 
-    /// What an entry tells another conversation, if it does.
+    /// Returns the posted text of an entry, if any.
     #[must_use]
     pub fn of(entry: &Entry) -> Option<Self> {
         match entry {

@@ -23,37 +23,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::AgentName;
 
-/// The longest key that is accepted, in bytes.
+/// Maximum length of a key, in bytes.
 const LONGEST: usize = 512;
 
-/// What kind of conversation a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
-    /// The owner's own.
     Main,
-    /// One other person's.
+    /// Direct messages of one other person.
     Dm,
-    /// A group's.
     Group,
-    /// A topic's or a thread's.
+    /// Topic or thread of a group.
     Topic,
-    /// A subagent's.
     Subagent,
     /// One run of a job.
     Cron,
-    /// The heartbeat's.
     Heartbeat,
-    /// A piece of work's.
     Work,
-    /// A program's, through an API.
+    /// Session of a program, through an API.
     Api,
-    /// The tenant's one session without an agent of its own.
+    /// The tenant's one session that belongs to no agent.
     Global,
 }
 
 impl SessionKind {
-    /// The word that keys and the database use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -71,33 +64,32 @@ impl SessionKind {
     }
 }
 
-/// How finely direct messages are told apart (spec SES-006).
+/// Sharing of a session by direct messages (spec SES-006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DmScope {
-    /// All in the agent's main session. Only for an assistant with one owner.
+    /// All share the agent's main session. Only for an assistant with one owner.
     Main,
-    /// One for each person, whatever channel they write on.
+    /// One session for each person, on all channels.
     PerPeer,
-    /// One for each person and channel.
+    /// One session for each person and channel.
     #[default]
     PerChannelPeer,
-    /// One for each person, channel and account.
+    /// One session for each person, channel and account.
     PerAccountChannelPeer,
 }
 
-/// Who shares a group's session (C-03).
+/// Sharing of a session by the members of a group (C-03).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupScope {
-    /// Everybody in it.
+    /// All members share one session.
     #[default]
     Group,
-    /// Each person has their own.
+    /// Each member has a separate session.
     GroupUser,
 }
 
-/// A session's key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     kind: SessionKind,
@@ -105,40 +97,38 @@ pub struct SessionKey {
     text: String,
 }
 
-/// A text that is no session key.
+/// A text that is not a session key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// It has a form that no source knows.
     #[error(
         "`{0}` is not a session key: write `agent:<agent>:main`, or another of the documented forms"
     )]
     Form(String),
-    /// It is too long.
     #[error("a session key of {0} bytes is too long: {LONGEST} is the most")]
     TooLong(usize),
-    /// A part is empty.
     #[error("a session key's {0} is empty")]
     Empty(&'static str),
 }
 
 impl SessionKey {
-    /// The agent's main session.
+    /// Main session of an agent.
     #[must_use]
     pub fn main(agent: &AgentName) -> Self {
         Self::simple(agent, SessionKind::Main)
     }
 
-    /// The agent's heartbeat.
+    /// Heartbeat session of an agent.
     #[must_use]
     pub fn heartbeat(agent: &AgentName) -> Self {
         Self::simple(agent, SessionKind::Heartbeat)
     }
 
-    /// A person's direct messages, as finely as `scope` asks.
+    /// Session of a person's direct messages.
     ///
     /// # Errors
     ///
-    /// If a part is empty (an empty peer falls back to the main session instead) or all is too long.
+    /// If a part is empty or the key too long. An empty peer falls back to the main session
+    /// instead.
     pub fn direct(
         agent: &AgentName,
         scope: DmScope,
@@ -160,11 +150,11 @@ impl SessionKey {
         }
     }
 
-    /// A group's, or one person's within it.
+    /// Session of a group, or of one `user` in it.
     ///
     /// # Errors
     ///
-    /// If a part is empty or all is too long.
+    /// If a part is empty or the key too long.
     pub fn group(
         agent: &AgentName,
         channel: &str,
@@ -178,11 +168,11 @@ impl SessionKey {
         }
     }
 
-    /// A topic's.
+    /// Session of a topic in a group.
     ///
     /// # Errors
     ///
-    /// If a part is empty or all is too long.
+    /// If a part is empty or the key too long.
     pub fn topic(
         agent: &AgentName,
         channel: &str,
@@ -192,7 +182,7 @@ impl SessionKey {
         Self::build(agent, SessionKind::Topic, &[&lower(channel), group, thread])
     }
 
-    /// A session that a program names.
+    /// Session that a program names.
     ///
     /// # Errors
     ///
@@ -201,7 +191,7 @@ impl SessionKey {
         Self::build(agent, SessionKind::Api, &[user])
     }
 
-    /// A subagent's.
+    /// Session of a subagent.
     ///
     /// # Errors
     ///
@@ -210,28 +200,27 @@ impl SessionKey {
         Self::build(agent, SessionKind::Subagent, &[id])
     }
 
-    /// One run of a job.
+    /// Session of one run of a job.
     ///
     /// # Errors
     ///
-    /// If a part is empty or all is too long.
+    /// If a part is empty or the key too long.
     pub fn cron(agent: &AgentName, job: &str, run: &str) -> Result<Self, InvalidKey> {
         Self::build(agent, SessionKind::Cron, &[job, run])
     }
 
-    /// What kind of conversation it is.
     #[must_use]
     pub const fn kind(&self) -> SessionKind {
         self.kind
     }
 
-    /// The agent; `global` has none.
+    /// `None` for `global`.
     #[must_use]
     pub const fn agent(&self) -> Option<&AgentName> {
         self.agent.as_ref()
     }
 
-    /// The key, canonical.
+    /// Canonical text of the key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -264,7 +253,7 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Reads every form that a source of the specification has; the result is canonical.
+/// Parses every form in the specification's sources; the result is canonical.
 impl FromStr for SessionKey {
     type Err = InvalidKey;
 
@@ -283,7 +272,7 @@ impl FromStr for SessionKey {
             ["agent", agent, rest @ ..] if !agent.is_empty() => {
                 Self::of_agent(&AgentName::new(agent), rest).unwrap_or_else(|| Err(wrong()))
             }
-            // Personal Agent Hub's: without an agent, so it is the default one's.
+            // Personal Agent Hub's keys name no agent: use the default one.
             [channel, "group", group, "user", user] => {
                 Self::group(&main, channel, group, Some(user))
             }
@@ -298,7 +287,7 @@ impl FromStr for SessionKey {
 }
 
 impl SessionKey {
-    /// The forms that begin with `agent:{agent}:`; `None` if it is none of them.
+    /// Parses the forms that begin with `agent:{agent}:`; `None` for unknown forms.
     fn of_agent(agent: &AgentName, rest: &[&str]) -> Option<Result<Self, InvalidKey>> {
         use SessionKind as K;
         Some(match rest {
@@ -317,7 +306,7 @@ impl SessionKey {
             ["cron", job, run] => Self::build(agent, K::Cron, &[job, run]),
             ["work", id] => Self::build(agent, K::Work, &[id]),
             ["api", user] => Self::api(agent, user),
-            // PicoClaw's.
+            // PicoClaw's forms.
             ["direct", peer] => Self::direct(agent, DmScope::PerPeer, "", "", peer),
             [channel, "direct", peer] => {
                 Self::direct(agent, DmScope::PerChannelPeer, channel, "", peer)

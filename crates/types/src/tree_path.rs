@@ -1,28 +1,28 @@
-//! Paths in an agent's tree of files.
+//! Paths of workspace files.
 //!
-//! They come from models, people and archives, and become names on a disk: so what could leave a
-//! folder, hide, or mean something else on another system is refused here, once.
+//! Paths come from models, people and archives, and become names on a disk. Those that could leave
+//! a folder, hide a file or mean something else on another system are refused here.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The most bytes of a path.
+/// Maximum length of a path, in bytes.
 const LONGEST: usize = 512;
-/// The most bytes between two slashes: what file systems take.
+/// Maximum length between two slashes, in bytes: the limit of file systems.
 const LONGEST_PART: usize = 255;
-/// The most of a bad path that an error repeats.
+/// Maximum length of a bad path in an error, in characters.
 const SHOWN: usize = 80;
 
-/// A path of a file or folder in a tree: relative, parted by `/`, as in `memory/2026-11-22.md`.
+/// Relative path of a file or folder, separated by `/`, as in `memory/2026-11-22.md`.
 ///
-/// It has 1 to 512 bytes; each part has 1 to 255, is not `.` or `..`, and has no backslash and no
-/// control character in it. It says where a file is and is compared byte by byte: letters of
-/// either case differ, and so do two ways to write `é`.
+/// A path has 1 to 512 bytes; each part has 1 to 255, is not `.` or `..`, and has no backslash and
+/// no control character. Paths are compared byte by byte: upper and lower case differ, and so do
+/// two encodings of `é`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreePath(String);
 
-/// A text that is not a path in a tree.
+/// A text that is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a path of a file: {problem}")]
 pub struct InvalidPath {
@@ -31,35 +31,33 @@ pub struct InvalidPath {
 }
 
 impl TreePath {
-    /// The path.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last part: what the file is called.
+    /// Returns the last part, the file name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.rsplit_once('/').map_or(&self.0, |(_folder, name)| name)
     }
 
-    /// The folder that it is in; `None` at the root.
+    /// Returns the parent folder; `None` at the root.
     #[must_use]
     pub fn folder(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _name)| Self(folder.to_owned()))
     }
 
-    /// The folders that it is in, the outermost first.
+    /// Returns the parent folders, outermost first.
     pub fn folders(&self) -> impl Iterator<Item = &str> {
         self.0.match_indices('/').map(|(at, _slash)| &self.0[..at])
     }
 
-    /// The parts between the slashes.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.split('/')
     }
 
-    /// Whether it is that folder's, at any depth, or is that path itself.
+    /// Whether the path is `folder` or inside it at any depth.
     #[must_use]
     pub fn is_within(&self, folder: &Self) -> bool {
         self.0.strip_prefix(&folder.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -98,7 +96,7 @@ impl FromStr for TreePath {
     fn from_str(path: &str) -> Result<Self, InvalidPath> {
         match problem(path) {
             None => Ok(Self(path.to_owned())),
-            // What is shown must not itself be a control sequence.
+            // The error's text must not contain control sequences.
             Some(problem) => Err(InvalidPath {
                 given: path
                     .chars()

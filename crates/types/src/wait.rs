@@ -1,33 +1,31 @@
-//! What a resting session waits for, and what wakes it.
+//! Waits of idle sessions, and the messages that end them.
 //!
-//! One function, [`wakes`], decides; ingest, complete and resume all ask it
-//! under the session's row lock, so that they cannot disagree.
+//! Only [`wakes`] decides. Ingest, complete and resume call it under the session's row lock, so
+//! they cannot disagree.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Body, Command};
 
-/// The event that a session waits for whose turn needs a person's word.
+/// Event that ends the wait for an approval.
 pub const APPROVAL_RESOLVED: &str = "approval.resolved";
 
-/// The states of a session (spec STM-001; `PAUSE` is an overlay and `SLEEP` is derived).
+/// State of a session (spec STM-001; `PAUSE` is an overlay and `SLEEP` is derived).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum State {
-    /// At rest; any message wakes it.
+    /// Idle; any message wakes the session.
     Wait,
-    /// At rest until a message that matches, or a deadline.
+    /// Idle until a matching message or a deadline.
     WaitForMsg,
-    /// At rest until an event that matches, or a deadline.
+    /// Idle until a matching event or a deadline.
     WaitForEvent,
-    /// Has something to do, and waits for a runner.
+    /// Has work and waits for a runner.
     Ready,
-    /// A runner has it.
     Running,
 }
 
 impl State {
-    /// The word the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +37,6 @@ impl State {
         }
     }
 
-    /// The state that a word names.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -53,65 +50,54 @@ impl State {
     }
 }
 
-/// Which messages a waiting session wants. Every field that is given must match.
+/// Conditions for the message that ends a wait. Every field that is set must match.
 ///
 /// | field | matches |
 /// |---|---|
 /// | `sender` | the sender's id, exactly |
 /// | `event` | the event's name: exactly, or by prefix if it ends in `*` |
-/// | `contains` | a part of the text, whatever its case |
+/// | `contains` | a part of the text, in any case |
 /// | `reply_to` | the platform's id of the message that is answered |
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// The sender's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// The event's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
-    /// A part of the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// The message that is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
 }
 
-/// What a session waits for.
+/// Condition under which an idle session continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum Wait {
-    /// Anything.
     Anything,
-    /// A message that matches.
     Message {
-        /// Which.
         #[serde(default)]
         filter: Filter,
-        /// After how many milliseconds it goes on without one.
+        /// Timeout in milliseconds; `None` waits forever.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<u64>,
-        /// Why, for people.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
     },
-    /// An event that matches.
     Event {
-        /// Which.
         #[serde(default)]
         filter: Filter,
-        /// After how many milliseconds it goes on without one.
+        /// Timeout in milliseconds; `None` waits forever.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<u64>,
-        /// Why, for people.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
     },
 }
 
 impl Wait {
-    /// For a person's word on a call.
+    /// Returns the wait for an approval decision.
     #[must_use]
     pub fn for_approval(deadline_ms: u64) -> Self {
         let filter = Filter { event: Some(APPROVAL_RESOLVED.to_owned()), ..Filter::default() };
@@ -119,14 +105,13 @@ impl Wait {
         Self::Event { filter, deadline_ms: Some(deadline_ms), note }
     }
 
-    /// Whether it is a person's word that is waited for.
     #[must_use]
     pub fn is_for_approval(&self) -> bool {
         matches!(self, Self::Event { filter, .. }
             if filter.event.as_deref() == Some(APPROVAL_RESOLVED))
     }
 
-    /// The state of a session that waits so.
+    /// State of a session with this wait.
     #[must_use]
     pub const fn state(&self) -> State {
         match self {
@@ -136,7 +121,7 @@ impl Wait {
         }
     }
 
-    /// After how many milliseconds it goes on regardless.
+    /// Timeout in milliseconds; `None` waits forever.
     #[must_use]
     pub const fn deadline_ms(&self) -> Option<u64> {
         match self {
@@ -146,10 +131,11 @@ impl Wait {
     }
 }
 
-/// Whether a message wakes a session that waits so.
+/// Whether a message ends a wait.
 ///
-/// A silent message wakes nobody; it is part of the record when the next one does. A silent event
-/// wakes only who waits for it: so a timer disturbs nobody who did not ask. `/stop` ends any wait, and `/approve` and `/deny` are what a wait for a person's word is for.
+/// A silent message ends none; the next turn sees it in the record. A silent event ends only a wait
+/// for a matching event, so timers do not disturb other sessions. `/stop` ends every wait;
+/// `/approve` and `/deny` end a wait for an approval.
 #[must_use]
 pub fn wakes(wait: &Wait, message: &Body) -> bool {
     if message.silent && !(message.event.is_some() && matches!(wait, Wait::Event { .. })) {

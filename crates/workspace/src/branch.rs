@@ -1,21 +1,21 @@
-//! A copy of a tree, on which a subagent works apart from everybody else (spec SUB-021).
+//! Branches: copies of an agent's tree on which a subagent works in isolation (spec SUB-021).
 //!
-//! A branch is a tree like any other, with an id of its own and a history that begins with what its
-//! agent's tree was: its first revision. All verbs work on it. What differs from that revision is
-//! its patch, which whoever asked for it takes over once ([`merge`](Workspaces::merge)) or gives up.
+//! A branch is a tree with an id of its own. Its first revision is a copy of the agent's tree, and
+//! all operations on trees work on it. Its patch is the difference from that revision. The
+//! requester [merges](Workspaces::merge) the patch once, or discards it.
 //!
-//! | | files change | until |
+//! | state | files can change | until |
 //! |---|---|---|
-//! | open | yes | it is merged, discarded, or eight days old |
-//! | merged, discarded | no | an hour later; what it says can be read till then |
-//! | gone | no | only its row is there, for a week |
+//! | open | yes | merged, discarded, or eight days old |
+//! | merged, discarded | no | an hour later; the files can be read until then |
+//! | gone | no | a week later; only the row is left |
 //!
 //! ## What can go wrong
 //!
-//! A command of the subagent may outlive it, and write while its patch is merged: both lock the
-//! branch's row, so what it writes is either part of the patch or refused. A merge whose answer was
-//! lost is made again with its key, and is found in the agent's own history, whatever became of the
-//! branch.
+//! A command of the subagent may outlive it and write while the patch is merged. Both lock the
+//! branch's row, so the write is either part of the patch or refused. A merge whose answer was lost
+//! is repeated with its key. The key is looked up in the agent's own history, so the branch's state
+//! does not matter.
 
 use std::collections::BTreeSet;
 
@@ -31,25 +31,22 @@ use crate::{
     workspaces::{CONTENTS_LOCK, Keeps, head, lock},
 };
 
-/// The most branches of an agent's tree whose patches wait to be merged.
+/// Maximum number of open branches of one agent's tree.
 pub const MOST_BRANCHES: i64 = 64;
 
-/// What a branch begins with: its agent's tree as it was.
+/// Revision of a branch that is the copy of its agent's tree.
 const FIRST: Revision = Revision::from_number(1);
 
-/// The most paths that an error names.
+/// Maximum number of paths that an error lists.
 const MOST_NAMED: usize = 20;
 
-/// What became of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BranchState {
-    /// It is worked on, or its patch waits.
+    /// The subagent works on it, or its patch waits to be merged.
     Open,
-    /// Its patch was taken over.
     Merged,
-    /// Its patch was given up.
     Discarded,
-    /// Its files are there no more.
+    /// The files are deleted; only the row is left.
     Gone,
 }
 
@@ -65,25 +62,24 @@ impl BranchState {
     }
 }
 
-/// What was changed in a branch.
+/// Changes made in a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// The revision of its agent's tree that it is a copy of.
+    /// Revision of the agent's tree from which the branch was copied.
     pub base: Revision,
-    /// What became of it.
     pub state: BranchState,
-    /// What differs from that; nothing once its files are gone.
+    /// Difference from the base; empty in state [`BranchState::Gone`].
     pub diff: Diff,
 }
 
 impl Workspaces {
-    /// Makes a branch of an agent's tree as it is now; the same one again is left as it is.
+    /// Makes a branch of an agent's current tree. A branch that exists is left as it is.
     ///
-    /// It is as much work as the tree has files; what they say is not copied.
+    /// The cost grows with the number of files; contents are not copied.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyBranches`]; else if the database does not answer.
+    /// [`Error::TooManyBranches`].
     pub async fn branch(
         &self,
         tenant: TenantId,
@@ -95,7 +91,7 @@ impl Workspaces {
             select count(*) filter (where closed is null),
                    coalesce(bool_or(agent_id = $3), false)
             from workspace.trees where tenant_id = $1 and branch_of = $2";
-        // With the contents' lock, since it will rely on what they say: see `forget`.
+        // The lock keeps `clear` from deleting contents that the new branch refers to.
         const ALONE: &str = "select pg_advisory_xact_lock_shared(hashtextextended($1::text, $2))";
         const SQL: &str = "
             with source as (
@@ -155,12 +151,11 @@ impl Workspaces {
         Ok(())
     }
 
-    /// What was changed in a branch so far, or in a file or folder of it.
+    /// Changes made in a branch so far, or in one file or folder of it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such branch of that agent's tree; else if the database
-    /// does not answer.
+    /// [`Error::NotFound`] if the agent's tree has no such branch.
     pub async fn patch(
         &self,
         tenant: TenantId,
@@ -191,12 +186,12 @@ impl Workspaces {
         Ok(Patch { base, state, diff })
     }
 
-    /// The files that were changed in an open branch, by their paths.
+    /// Files that were changed in an open branch, ordered by path.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such branch of that agent's tree, [`Error::Closed`]; else
-    /// if the database does not answer.
+    /// [`Error::NotFound`] if the agent's tree has no such branch, [`Error::Closed`] if it is not
+    /// open.
     pub async fn patched(
         &self,
         tenant: TenantId,
@@ -210,18 +205,18 @@ impl Workspaces {
         Ok(files)
     }
 
-    /// Takes a branch's patch over into its agent's tree, as one revision, and closes the branch:
-    /// all of it but the files in `except`, or nothing.
+    /// Applies a branch's patch to its agent's tree as one revision and closes the branch. The
+    /// files in `except` are left out; the others are applied all or none.
     ///
-    /// Each file is compared three ways. One that only the branch changed becomes what the branch
-    /// says, one that both changed alike stays, and one that both changed otherwise is a conflict.
-    /// `by` must have a key. `refuse` says why a file may not be changed.
+    /// The merge is three-way per file: a file changed only in the branch gets the branch's
+    /// content, a file changed equally on both sides stays, and a file changed differently is a
+    /// conflict. `by` must have a key. `refuse` returns the reason why a file may not be changed.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflicts`], [`Error::Closed`], what `refuse` says, [`Error::NotFound`], a limit, or
-    /// [`Error::KeyReused`]; nothing was changed then. Any other error means that nobody knows
-    /// whether it was: do it again with the same key.
+    /// [`Error::Conflicts`], [`Error::Closed`], [`Error::Invalid`] with the reason of `refuse`,
+    /// [`Error::NotFound`], an exceeded limit, or [`Error::KeyReused`]; nothing was changed then.
+    /// After any other error it is unknown whether the merge was made: repeat it with the same key.
     pub async fn merge(
         &self,
         tenant: TenantId,
@@ -239,7 +234,7 @@ impl Workspaces {
         let request = request(branch, &except);
 
         let mut tx = self.pools.tenant(tenant).await?;
-        // The agent's tree first, in all that lock two.
+        // Lock order, to avoid deadlocks: the agent's tree before the branch.
         let tree = lock(&mut tx, agent).await?;
         if let Some(known) = known(&mut tx, agent, by, &request).await? {
             tx.finish_reading();
@@ -256,16 +251,17 @@ impl Workspaces {
         }
         let ops = merged(&mut tx, agent, patch).await?;
         close(&mut tx, branch, "merged").await?;
-        // Their contents are there: the branch has them.
+        // The contents are stored already: the branch refers to them.
         let wanted = Wanted { ops, contents: std::collections::BTreeMap::new() };
         self.write(tx, tree, by, request, wanted).await
     }
 
-    /// Gives a branch's patch up, and closes the branch; one that was given up stays so.
+    /// Closes a branch without merging it. Discarding it again changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if it was merged; [`Error::NotFound`]; else if the database does not answer.
+    /// [`Error::Closed`] if it was merged; [`Error::NotFound`] if the agent's tree has no such
+    /// branch.
     pub async fn discard_branch(
         &self,
         tenant: TenantId,
@@ -286,12 +282,9 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Removes the files of branches that are closed since an hour, or that nobody merged in eight
-    /// days, of all tenants; says of how many. A few at a time.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Deletes the files of branches that were closed an hour ago or opened eight days ago, and the
+    /// rows of branches that are gone for a week, of all tenants. Returns how many branches, at
+    /// most 100 per call.
     pub async fn sweep_branches(&self) -> Result<usize, Error> {
         const OLD: &str = "
             select tenant_id, agent_id, coalesce(closed = 'gone', false) from workspace.trees
@@ -311,7 +304,7 @@ impl Workspaces {
     }
 }
 
-/// What a patch comes to in a tree; or the files that were changed otherwise there since.
+/// Changes that a patch makes in a tree, or the files in conflict.
 async fn merged(
     tx: &mut TenantTx,
     agent: AgentId,
@@ -341,7 +334,7 @@ async fn merged(
     Err(Error::Conflicts { paths: conflicts, more })
 }
 
-/// Locks the row of an open branch, and says which its newest revision is.
+/// Locks the row of an open branch and returns its newest revision.
 async fn lock_branch(
     tx: &mut TenantTx,
     agent: AgentId,
@@ -385,7 +378,7 @@ fn no_branch() -> Error {
 
 fn request(branch: AgentId, except: &BTreeSet<&TreePath>) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    // No path begins with a NUL, so this is no change's request.
+    // No path begins with a NUL, so this cannot equal the digest of a commit.
     hasher.update(b"\0merge");
     hasher.update(branch.as_uuid().as_bytes());
     for path in except {

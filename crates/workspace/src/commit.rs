@@ -1,13 +1,13 @@
-//! Changing a tree: all of a change or nothing of it, once.
+//! Commits: changes of a tree that are applied whole or not at all, and once per key.
 //!
-//! A tree's row is locked from the first look to the commit, so that what is compared is what is
-//! changed. Edits say what they were made for ([`Base`]); where that is not what is there, the
-//! editor is told who was faster, and nothing of the change is made.
+//! The tree's row is locked from the first read to the commit, so that the state that is compared
+//! is the state that is changed. An edit names the content it is based on ([`Base`]). If the file
+//! has another content, nothing is changed, and the error says who changed it.
 //!
 //! ## What can go wrong
 //!
-//! Two trees of a tenant may get the same new contents at once, each in its own order, and then
-//! wait for each other. So contents are always inserted in the order of their hashes.
+//! Two trees of a tenant may insert the same new contents at once and deadlock. So contents are
+//! always inserted in the order of their hashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,20 +23,20 @@ use crate::{
     workspaces::{Tree, lock},
 };
 
-/// Hashing less than this is not worth another thread.
+/// Up to this many bytes are hashed on the calling thread, more on a blocking one.
 const FEW_BYTES: usize = 256 << 10;
 
 impl Workspaces {
     /// Changes files, all of them or none.
     ///
-    /// An edit that changes nothing (the file says so already) is not recorded, and a change of
-    /// which nothing is left makes no revision, unless it has a key to be remembered.
+    /// An edit that leaves a file's content as it is is not recorded. A change without any recorded
+    /// edit makes no revision, unless it has a key, which must be stored.
     ///
     /// # Errors
     ///
-    /// [`Error::Clash`] if a file is not as an edit's base says, [`Error::KeyReused`], a limit that
-    /// would be passed, or what is wrong with the edits; nothing was changed then. Any other error
-    /// means that nobody knows whether it was: send it again with the same key.
+    /// [`Error::Clash`] if a file differs from an edit's base, [`Error::KeyReused`], an exceeded
+    /// limit, or an invalid edit; nothing was changed then. After any other error it is unknown
+    /// whether the change was made: send it again with the same key.
     pub async fn commit(
         &self,
         tenant: TenantId,
@@ -57,14 +57,10 @@ impl Workspaces {
         self.write(tx, tree, by, request, wanted).await
     }
 
-    /// What came of the change with that key; `None` if there was none.
+    /// Outcome of the change with this key; `None` if there was none.
     ///
-    /// For a step that is done again after a crash: with the first one's outcome there is nothing
-    /// to read and to decide anew.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// A step that is repeated after a crash uses the first outcome, and reads and decides nothing
+    /// again.
     pub async fn committed(
         &self,
         tenant: TenantId,
@@ -77,7 +73,7 @@ impl Workspaces {
         Ok(found.map(|(known, _request)| known))
     }
 
-    /// Checks edits one by one and hashes what they say.
+    /// Checks the edits' sizes and hashes their contents.
     pub(crate) async fn prepare(&self, edits: Vec<Edit>) -> Result<Wanted, Error> {
         if edits.is_empty() {
             return Err(Error::Invalid("a change has one edit at least: say which".to_owned()));
@@ -97,7 +93,7 @@ impl Workspaces {
         }
     }
 
-    /// Compares with what is there, checks the limits, writes, and commits.
+    /// Compares the edits' bases with the tree, checks the limits, writes, and commits.
     pub(crate) async fn write(
         &self,
         mut tx: TenantTx,
@@ -124,7 +120,7 @@ impl Workspaces {
 
         let needed: BTreeSet<ContentHash> =
             steps.iter().filter_map(|step| step.after.map(|after| after.hash)).collect();
-        // A map's order is that of the hashes.
+        // The map is ordered by hash: see "What can go wrong".
         let new: Vec<(ContentHash, Vec<u8>)> =
             wanted.contents.into_iter().filter(|(hash, _)| needed.contains(hash)).collect();
         for part in batches(&new, |(_, content)| content.len() as u64) {
@@ -146,17 +142,17 @@ fn content_len(edit: &Edit) -> usize {
     }
 }
 
-/// Edits, with what they say apart from where.
+/// Edits in the order of their paths, with their new contents by hash.
 pub(crate) struct Wanted {
     pub ops: Vec<Op>,
-    /// What is to be stored; what the tenant has already need not be here.
+    /// New contents by hash. Contents that the tenant has already may be left out.
     pub contents: BTreeMap<ContentHash, Vec<u8>>,
 }
 
-/// What a file is to become.
+/// Change of one file: its new content (`None` deletes the file) and the content that it must have
+/// before.
 pub(crate) struct Op {
     pub path: TreePath,
-    /// `None` deletes it.
     pub after: Option<Said>,
     pub base: Base,
 }
@@ -188,10 +184,9 @@ impl Wanted {
     }
 }
 
-/// What tells two changes with one key apart: which files they make say what.
+/// Digest of the paths and new contents, by which two changes under one key are told apart.
 ///
-/// Not what they were made for: one that is made again after a crash has read what it wrote
-/// itself the first time.
+/// Bases are left out: a change that is repeated after a crash has read its own first write.
 pub(crate) fn request(ops: &[Op]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for op in ops {
@@ -205,7 +200,7 @@ pub(crate) fn request(ops: &[Op]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// What came of a change the first time, if its key is known.
+/// Returns the first outcome of a change whose key is known.
 pub(crate) async fn known(
     tx: &mut TenantTx,
     agent: AgentId,
@@ -241,7 +236,7 @@ async fn by_key(
     }))
 }
 
-/// What the files that a change is about say now.
+/// Loads the current contents of the files that a change names.
 pub(crate) async fn current(
     tx: &mut TenantTx,
     agent: AgentId,
@@ -285,12 +280,12 @@ async fn check_base(
         Some((author, revision)) => {
             Err(Error::Clash { path: op.path.clone(), clash, author, revision })
         }
-        // It never was there: nobody deleted what the editor believes to have read.
+        // The path has no history: the file that the author claims to have read never existed.
         None => Err(Error::not_found("file", &op.path)),
     }
 }
 
-/// Who changed a file last, and when.
+/// Author and revision of a file's last change.
 async fn last_change(
     tx: &mut TenantTx,
     agent: AgentId,

@@ -1,4 +1,4 @@
-//! What is different between two revisions, as a person reads it.
+//! Differences between two revisions, for people to read.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -13,61 +13,55 @@ use crate::{
     workspaces::{check_revision, head},
 };
 
-/// The most files of one answer; the rest are counted.
+/// Maximum number of files in a diff; the rest are counted.
 const MOST_FILES: usize = 100;
-/// The most lines that are shown of one file; the rest are counted.
+/// Maximum number of diff lines per file; the rest are counted.
 const MOST_LINES: usize = 1_000;
-/// The most bytes on either side of a file whose lines are compared.
+/// Maximum size of either version of a file, in bytes, for its lines to be compared.
 const MOST_BYTES: u64 = 512 << 10;
-/// The most bytes of both sides of all files together, before the rest are only named.
+/// Maximum number of bytes that are loaded for one diff; further files are only named.
 const MOST_BYTES_OF_ALL: u64 = 16 << 20;
-/// How long one file's lines may be compared before the answer gets rougher.
+/// Time to compare one file's lines; after it the diff gets coarser.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is different between two revisions.
+/// Differences between two revisions.
 ///
-/// Written out it is a unified diff, as `diff -u` and `git` write it, with a line in brackets
-/// where something is not shown.
+/// `Display` writes a unified diff like `diff -u` and `git`, with a line in brackets where
+/// something is not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diff {
-    /// Files that differ, in the order of their paths.
+    /// Files that differ, ordered by path; at most 100.
     pub files: Vec<FileDiff>,
-    /// How many more there are than fit in one answer.
+    /// Number of further files that differ.
     pub more: usize,
 }
 
-/// What is different in a file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileDiff {
-    /// Which file, and what it said on either side.
+    /// Path and both versions of the file.
     pub file: FileChange,
-    /// How its text differs.
     pub body: DiffBody,
 }
 
-/// How a file's text differs.
+/// Difference of a file's contents.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DiffBody {
-    /// By these lines.
     Text {
-        /// Hunks, each under its `@@` line.
         hunks: String,
-        /// Lines that are new.
         added: usize,
-        /// Lines that are gone.
         removed: usize,
-        /// Lines of the hunks that are not shown.
+        /// Number of lines that were cut from `hunks`.
         hidden: usize,
     },
-    /// One side is no text.
+    /// A version is not UTF-8 or has a NUL.
     Binary,
-    /// There is too much of it to be compared.
+    /// Too large to be compared.
     Large,
 }
 
 impl fmt::Debug for FileDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a file says is nobody's business in a log.
+        // Contents must not appear in logs.
         f.debug_struct("FileDiff").field("file", &self.file).finish_non_exhaustive()
     }
 }
@@ -83,12 +77,12 @@ impl fmt::Debug for DiffBody {
 }
 
 impl Workspaces {
-    /// What changed from one revision to another, either of which may be the newer; all of it, or
-    /// what is within a file or folder.
+    /// Differences from one revision to another, either of which may be the newer; of the whole
+    /// tree, or within a file or folder.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    /// [`Error::NoRevision`] if the tree has no such revision.
     pub async fn diff(
         &self,
         tenant: TenantId,
@@ -117,7 +111,7 @@ impl Workspaces {
 
 type SidesRow = (String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
 
-/// The files that are not the same on both sides.
+/// Files whose contents differ between two revisions, ordered by path.
 pub(crate) async fn differing(
     tx: &mut TenantTx,
     agent: AgentId,
@@ -125,8 +119,8 @@ pub(crate) async fn differing(
     to: Revision,
     within: Option<&TreePath>,
 ) -> Result<Vec<FileChange>, Error> {
-    // Only a file that changed in between can differ. Which folder it is in is asked below: with
-    // it, the whole history might be read instead of what is between.
+    // Only a file that changed in between can differ. The folder is filtered below: with it in the
+    // query, the planner might read the whole history instead of the revisions in between.
     const SQL: &str = "
         with touched as materialized (
             select distinct path from workspace.changes
@@ -165,7 +159,7 @@ pub(crate) async fn differing(
     Ok(files)
 }
 
-/// What the files say, as far as they are compared.
+/// Loads the contents of the files that are small enough to be compared.
 async fn texts(
     tx: &mut TenantTx,
     files: &[FileChange],

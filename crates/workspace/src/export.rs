@@ -1,7 +1,7 @@
-//! A tree as an archive, in the layout that it has (spec BST-011, WSP-007).
+//! Export of a tree as an archive with the same layout (spec BST-011, WSP-007).
 //!
-//! The same tree gives the same bytes, whoever asks and whenever: files stand in the order of
-//! their paths, belong to nobody, and are of no time.
+//! Archives are reproducible: the same tree gives the same bytes. Files are ordered by path and
+//! have no owner and no time.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::{
 type Archive = tar::Builder<GzEncoder<Vec<u8>>>;
 
 impl Workspaces {
-    /// A tree as a `.tar.gz`, and the revision that it is.
+    /// Exports a tree as a `.tar.gz`; also returns its revision.
     ///
-    /// The whole archive is in memory: it is never larger than a tree may be.
+    /// The whole archive is held in memory; the tree's limits bound it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    /// [`Error::NoRevision`] if the tree has no such revision.
     pub async fn export(
         &self,
         tenant: TenantId,
@@ -35,7 +35,8 @@ impl Workspaces {
             Some(at) => at,
             None => head(&mut tx, agent).await?,
         };
-        // By its number and not as it stands, so that a change meanwhile is not half in it.
+        // By revision rather than the current files, so that a concurrent change is not half
+        // included.
         let files = list_at(&mut tx, agent, at, None).await?;
         let gz = GzBuilder::new().mtime(0).operating_system(255);
         let mut archive = tar::Builder::new(gz.write(Vec::new(), Compression::default()));
@@ -78,7 +79,7 @@ fn add_file(archive: &mut Archive, path: &TreePath, content: &[u8]) -> std::io::
     archive.append_data(&mut header, path.as_str(), content)
 }
 
-/// Does work that takes a while on a thread of its own.
+/// Runs blocking work on a thread of the blocking pool.
 pub(crate) async fn blocking<T, F>(work: F) -> Result<T, Error>
 where
     T: Send + 'static,

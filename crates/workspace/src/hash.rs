@@ -1,4 +1,4 @@
-//! What a file says, in 32 bytes.
+//! SHA-256 of a content.
 
 use std::{fmt, str::FromStr};
 
@@ -7,18 +7,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 
-/// The SHA-256 of a content; written as 64 hexadecimal digits.
+/// SHA-256 of a content; written as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of a content.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
     }
 
-    /// Its bytes, for a query.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -77,7 +75,7 @@ mod tests {
     fn a_hash_is_sha_256_and_reads_back() {
         let empty = ContentHash::of(b"");
 
-        // FIPS 180-4's digest of nothing.
+        // The SHA-256 of the empty string.
         let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(empty.to_string(), known);
         assert_eq!(known.parse::<ContentHash>().unwrap(), empty);

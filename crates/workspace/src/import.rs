@@ -1,9 +1,9 @@
-//! An archive as a tree.
+//! Import of an archive into a tree.
 //!
-//! An archive comes from outside, so nothing in it is believed: it is read as a stream, unpacked
-//! to nowhere, and each entry is looked at before its content is read. What is not a plain file
-//! with a plain path is refused by its name, and so is more than a tree may hold, whether an entry
-//! says so or only turns out so.
+//! Archives are untrusted. They are read as a stream and never unpacked to disk, and each entry is
+//! checked before its content is read. Entries other than regular files and folders are refused,
+//! and so are invalid paths. The tree's limits are checked against both the declared and the actual
+//! sizes.
 
 use std::{
     collections::BTreeMap,
@@ -22,45 +22,39 @@ use crate::{
     workspaces::lock,
 };
 
-/// What becomes of files that are there and not in the archive.
+/// Treatment of existing files that are not in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Import {
-    /// They stay.
     Merge,
-    /// They go.
     Replace,
 }
 
-/// What an import came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Imported {
-    /// The change that it made.
     pub committed: Committed,
-    /// Files that the archive had.
+    /// Number of files in the archive.
     pub files: usize,
-    /// Their bytes.
+    /// Total size of those files.
     pub bytes: u64,
 }
 
-/// What an entry may add to a stream beside its content: its own header, another one for a long
-/// name, and padding.
+/// Bytes of an entry beside its content: its header, another one for a long name, padding.
 const ENTRY_OVERHEAD: u64 = 4 << 10;
-/// What a stream may have beside its entries: comments, and the end.
+/// Bytes of a stream beside its entries: comments, end marker.
 const STREAM_OVERHEAD: u64 = 1 << 20;
-/// The most of a bad entry's path that an error repeats.
+/// Maximum number of characters of a refused entry's path in an error.
 const SHOWN: usize = 80;
 
 impl Workspaces {
-    /// Takes the files of a `.tar` or `.tar.gz` into a tree, as one change: all of them or none.
+    /// Imports the files of a `.tar` or `.tar.gz` into a tree as one change, all or none.
     ///
-    /// Folders are implied by their files; permissions, owners and times are not kept. The table
-    /// of things is taken under both of its names (spec C-55): `memory/things.sqlite` becomes
-    /// `memory/things.db`.
+    /// Folders are implied by their files; permissions, owners and times are not kept.
+    /// `memory/things.sqlite` is stored as `memory/things.db` (spec C-55).
     ///
     /// # Errors
     ///
-    /// [`Error::Archive`] names the entry that cannot be taken, [`Error::Unreadable`] says that it
-    /// is no archive or not a whole one; as [`commit`](Self::commit) besides.
+    /// [`Error::Archive`] names an entry that is refused, [`Error::Unreadable`] if the archive is
+    /// damaged or of another format; also those of [`commit`](Self::commit).
     pub async fn import(
         &self,
         tenant: TenantId,
@@ -117,7 +111,7 @@ fn request_of(mode: Import, files: [u8; 32]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Reads an archive, packed or not.
+/// Reads an archive, compressed or not.
 fn read(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
     let mut archive = BufReader::new(archive);
     let is_gzip =
@@ -126,7 +120,7 @@ fn read(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8
 }
 
 fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
-    // However little it was packed to: no more than a tree and what goes with it is unpacked.
+    // Bounds the uncompressed size, whatever the compressed size is.
     let most = limits.tree + u64::from(limits.files) * ENTRY_OVERHEAD + STREAM_OVERHEAD;
     let mut archive = tar::Archive::new(Capped { stream, left: most });
     let mut found = BTreeMap::new();
@@ -137,7 +131,7 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
         let refuse = |problem: String| Error::Archive { entry: shown(&named), problem };
         match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => {}
-            // Comments that concern the whole archive, as `git archive` writes them.
+            // Comments on the whole archive, as written by `git archive`.
             tar::EntryType::XGlobalHeader => continue,
             tar::EntryType::Directory => {
                 tree_path(&named, true).map_err(refuse)?;
@@ -171,7 +165,7 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
             )));
         }
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        // What it turns out to have, whatever it said.
+        // Read the actual content: its size may differ from the declared one.
         entry.by_ref().take(limits.file + 1).read_to_end(&mut content).map_err(unreadable)?;
         if content.len() as u64 != size {
             return Err(refuse(format!(
@@ -183,17 +177,17 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
             return Err(refuse("is there twice: leave one out".to_owned()));
         }
     }
-    // To the end, where a packed stream says whether it came whole.
+    // Read to the end: only there a gzip stream shows whether it is complete.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(unreadable)?;
     Ok(found)
 }
 
-/// The path of an entry in a tree; `None` for the tree's own folder.
+/// Path of an entry in the tree; `None` for the root folder.
 fn tree_path(named: &[u8], is_folder: bool) -> Result<Option<TreePath>, String> {
     let Ok(mut path) = std::str::from_utf8(named) else {
         return Err("has a name that is not UTF-8: rename it".to_owned());
     };
-    // As `tar -C folder .` names them.
+    // `tar -C folder .` writes such names.
     while let Some(rest) = path.strip_prefix("./") {
         path = rest;
     }
@@ -221,7 +215,7 @@ fn shown(named: &[u8]) -> String {
 }
 
 fn unreadable(error: io::Error) -> Error {
-    // tar wraps what its stream said.
+    // `tar` wraps the errors of the stream.
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(inner) = cause {
         if inner.downcast_ref::<TooMuch>().is_some() {
@@ -238,7 +232,7 @@ fn unreadable(error: io::Error) -> Error {
     Error::Unreadable(error)
 }
 
-/// A stream that ends with an error once more came out of it than may.
+/// Reader that fails after a number of bytes.
 struct Capped<R> {
     stream: R,
     left: u64,

@@ -1,39 +1,40 @@
-//! An agent's files: a versioned tree, kept in Postgres.
+//! Agent workspaces: versioned file trees in Postgres.
 //!
-//! A tree is paths and what they say. Every change makes a new revision with its author, run,
-//! reason and time; none is ever taken back, so every one can be undone by another. What files
-//! say is stored once in a tenant, by its SHA-256, and never shared between two tenants.
+//! A tree maps paths to contents. Every change makes a new revision with its author, run, reason
+//! and time. Revisions are never removed, so each can be undone by another. A content is stored
+//! once per tenant under its SHA-256; tenants share no contents.
 //!
-//! [`Workspaces`] owns the Postgres schema `workspace` and is the only way to it:
+//! [`Workspaces`] owns the Postgres schema `workspace`; no other code accesses it:
 //!
-//! | verb | what | file |
+//! | methods | purpose | file |
 //! |---|---|---|
-//! | head, forget | the newest revision; the end of an agent | `workspaces.rs` |
-//! | list, read, read_many | what is there, now or then | `read.rs` |
+//! | head, forget | the newest revision; deletion with an agent | `workspaces.rs` |
+//! | list, read, read_many | files at the newest or an earlier revision | `read.rs` |
 //! | commit | change files, all or none | `commit.rs`, `record.rs` |
-//! | restore | what was, again | `restore.rs` |
-//! | log, diff | who changed what | `log.rs`, `diff.rs` |
-//! | branch, patch, merge | a copy to work on, and what was changed in it | `branch.rs` |
+//! | restore | return to an earlier revision | `restore.rs` |
+//! | log, diff | history, differences between revisions | `log.rs`, `diff.rs` |
+//! | branch, patch, merge | a copy to work on, and its changes | `branch.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
-//! | keep_media, content | pictures and files from elsewhere | `media.rs` |
-//! | to_index, claim_index, indexed | notes that are to be found by a search | `noted.rs` |
+//! | keep_media, content | media files that were received or generated | `media.rs` |
+//! | to_index, claim_index, indexed | notes to index for search | `noted.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
-//! | briefing, change_skill, skill_used | which skills there are; who changed and used them | `skills.rs` |
+//! | briefing, change_skill, skill_used | skills, their changes and uses | `skills.rs` |
 //!
-//! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
-//! through afterwards for what they changed; [`Cache`] keeps what was fetched for it
-//! (`scratch.rs`, `scratch/`).
+//! [`Scratch`] is a scratch folder: a copy of a tree on a runner's disk in which commands run.
+//! [`Scratch::bring`] brings it to a revision, [`Scratch::changes`] finds what a command changed.
+//! [`Cache`] keeps fetched contents on disk (`scratch.rs`, `scratch/`).
 //!
-//! ## What is kept
+//! ## Retention
 //!
-//! History, until the agent is forgotten: revisions, changes, and every content that one of them
-//! names. [`Limits`] bound what a tree holds now, and not its history.
+//! History is kept until the agent's tree is forgotten: revisions, changes, and every content that
+//! they name. [`Limits`] bound the current tree, not its history.
 //!
 //! ## What can go wrong
 //!
-//! Two sessions of one agent work on one tree. A change says what each file was when its editor
-//! read it, and is refused whole if one is not so any more; the editor is told which and by whom.
-//! A change whose answer was lost is sent again with its key, and is made once.
+//! Two sessions of one agent work on one tree. An edit names the content that its author read
+//! ([`Base`]). If a file has changed since, the whole change is refused, and the error says who
+//! changed which file. A change whose answer was lost is sent again with its idempotency key, and
+//! is made once.
 
 mod branch;
 mod commit;

@@ -1,20 +1,20 @@
-//! How much a tree may hold.
+//! Size limits of a tree.
 
 use holdfast_types::TreePath;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How much one agent's tree may hold. It is an agent's notes, skills and work products; what is
-/// larger belongs elsewhere.
+/// Size limits of one agent's tree. It is meant for notes, skills and work products, not for large
+/// files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// The most bytes of one file.
+    /// Maximum size of one file, in bytes.
     pub file: u64,
-    /// The most bytes of all of a tree's files together, as it is now; history is not counted.
+    /// Maximum size of all current files together, in bytes; history is not counted.
     pub tree: u64,
-    /// The most files of a tree, as it is now.
+    /// Maximum number of current files.
     pub files: u32,
 }
 
@@ -33,7 +33,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Refuses a tree that would grow past what it may hold; one that shrinks is never refused.
+    /// Refuses a tree that grows beyond a limit. A tree that shrinks is never refused.
     pub(crate) fn check_tree(&self, before: Size, after: Size) -> Result<(), Error> {
         if after.files > before.files && after.files > i64::from(self.files) {
             return Err(Error::TooManyFiles { files: after.files, limit: self.files });
@@ -47,7 +47,6 @@ impl Limits {
     }
 }
 
-/// What a tree holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub files: i64,

@@ -1,4 +1,4 @@
-//! The history: who changed what, when and why.
+//! History of a tree: author, time, reason and files of each change.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,32 @@ use uuid::Uuid;
 
 use crate::{Error, FileChange, Revision, Said, Workspaces, model::stored_path};
 
-/// The most revisions of one answer.
+/// Maximum number of revisions per query.
 const MOST: i64 = 500;
-/// The most files that one revision of an answer names; the rest are counted.
+/// Maximum number of files that are listed per revision; the rest are counted.
 const MOST_FILES: i64 = 50;
 
-/// Which part of a history.
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
-    /// Only what changed this file.
+    /// Only revisions that changed this file.
     pub path: Option<TreePath>,
-    /// Only what came before this revision.
+    /// Only revisions before this one.
     pub before: Option<Revision>,
-    /// At most so many revisions; 500 is the most of one answer.
+    /// Maximum number of revisions, 0 to 500.
     pub limit: i64,
 }
 
-/// A change that was made.
+/// Entry of a tree's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
-    /// What it made.
     pub revision: Revision,
-    /// Who made it.
     pub author: String,
-    /// In which turn.
+    /// Run of the turn that made it; `None` outside of turns.
     pub run: Option<RunId>,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: Timestamp,
-    /// How many files it changed.
     pub changed: u32,
-    /// The first 50 of them in their paths' order; only the one that was asked for, if one was.
+    /// The first 50 changed files, ordered by path; only the filter's file if it names one.
     pub files: Vec<FileChange>,
 }
 
@@ -55,11 +49,7 @@ struct Row {
 }
 
 impl Workspaces {
-    /// A tree's history, newest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// History of a tree, newest first.
     pub async fn log(
         &self,
         tenant: TenantId,

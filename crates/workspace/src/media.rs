@@ -1,8 +1,7 @@
-//! Pictures, sounds and files that came from elsewhere, kept among the agent's own.
+//! Media files that were received or generated, stored in the agent's tree.
 //!
-//! They lie in one folder under names that are made of their contents, so that
-//! the same one again is no change. What came longest ago makes room for what
-//! comes; history keeps it, as it keeps all else.
+//! They are stored in one folder under names made of their hashes, so that storing a file again
+//! changes nothing. The oldest files are deleted to make room for new ones; history keeps them.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +9,36 @@ use holdfast_types::{AgentId, StoredFile, TenantId, TreePath, extension, media_t
 
 use crate::{Base, By, ContentHash, Edit, Error, Limits, Listed, Revision, Workspaces};
 
-/// The folder.
 const FOLDER: &str = "media";
 
-/// How many digits of its hash name a file.
+/// Digits of the hash in a file's name.
 const DIGITS: usize = 16;
 
-/// The largest file that is kept, in bytes: more than a note's, less than what a row should hold.
+/// Maximum size of a media file, in bytes: larger than for other files, small enough for a database
+/// row.
 pub const MOST_MEDIA: u64 = 10 << 20;
 
-/// How much of what came from elsewhere a tree holds at once, in bytes.
+/// Maximum size of all media files of a tree together, in bytes.
 const MOST_KEPT: u64 = 32 << 20;
 
-/// How often it is tried again when others change the folder at the same time.
+/// Retries after concurrent changes of the folder.
 const TRIES: u32 = 5;
 
-/// A file that came from elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMedia {
-    /// What it is called there; may be empty. Only its ending is believed.
+    /// Original file name; may be empty. Only its extension is used, where the content tells no
+    /// type.
     pub name: String,
-    /// What it says.
     pub content: Vec<u8>,
 }
 
 impl Workspaces {
-    /// Keeps files that came from elsewhere, and says where: all of them or none. Doing it again
-    /// changes nothing, so `by` needs no key.
+    /// Stores media files, all or none, and returns their paths. Storing them again changes
+    /// nothing, so `by` needs no key.
     ///
     /// # Errors
     ///
-    /// If one of them is too large, or the tree is full, or the database does not answer.
+    /// [`Error::FileTooLarge`] if a file is larger than [`MOST_MEDIA`], or if the tree is full.
     pub async fn keep_media(
         &self,
         tenant: TenantId,
@@ -52,7 +50,7 @@ impl Workspaces {
         let roomy = self.clone().with_limits(Limits { file: MOST_MEDIA, ..self.limits });
         let stored = new.iter().map(stored).collect::<Result<Vec<StoredFile>, Error>>()?;
         if self.head(tenant, agent).await? == Revision::EMPTY {
-            // Else the agent would be taken for one that has had its first files.
+            // Seed first: a tree at revision 1 or later never gets the bootstrap files.
             self.seed(tenant, agent).await?;
         }
         let mut tries = 0;
@@ -66,7 +64,7 @@ impl Workspaces {
                 edits.push(Edit::Put { path, content, base: Base::Any });
             }
             match roomy.commit(tenant, agent, by, edits).await {
-                // What was to make room has gone already.
+                // Another call has deleted a file that this one was to delete.
                 Err(Error::Clash { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
                 Ok(_) => return Ok(stored),
@@ -74,11 +72,7 @@ impl Workspaces {
         }
     }
 
-    /// What a content of the tenant's trees says, now or then; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Loads a content of the tenant's trees, current or historic; `None` if there is none.
     pub async fn content(
         &self,
         tenant: TenantId,
@@ -105,7 +99,7 @@ fn stored(media: &NewMedia) -> Result<StoredFile, Error> {
     let hash = ContentHash::of(&media.content).to_string();
     let size = u64::try_from(media.content.len()).unwrap_or(u64::MAX);
     let media_type = media_type(&media.name, &media.content);
-    // What it is says more than what it is called, if it says anything.
+    // The type detected from the content takes precedence over the name.
     let ending = match extension(media_type) {
         "bin" => given_ending(&media.name),
         known => known,
@@ -130,7 +124,7 @@ fn given_ending(name: &str) -> &str {
     if is_plain { ending } else { "bin" }
 }
 
-/// Whether the file was named here; what an agent put into the folder itself is its own.
+/// Whether this module named the file. Files that an agent put into the folder are left alone.
 fn is_kept_here(path: &str) -> bool {
     let name = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/'));
     name.and_then(|name| name.split_once('.')).is_some_and(|(stem, _)| {
@@ -138,7 +132,7 @@ fn is_kept_here(path: &str) -> bool {
     })
 }
 
-/// What makes room for the new files: those that came longest ago.
+/// Deletions that make room for the new files, the oldest files first.
 fn surplus(there: &[Listed], new: &[StoredFile]) -> Vec<Edit> {
     let is_new = |path: &str| new.iter().any(|file| file.path == path);
     let mut old: Vec<&Listed> = there

@@ -1,4 +1,4 @@
-//! What goes in and out of a tree.
+//! Arguments and results of the operations on a tree: revisions, files, edits, authors.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContentHash, Error};
 
-/// The most bytes of an idempotency key.
+/// In bytes.
 const LONGEST_KEY: usize = 256;
 const LONGEST_AUTHOR: usize = 200;
 const LONGEST_REASON: usize = 2_000;
 
-/// A state of a tree. Each change makes the next one, from 1 up; 0 is the empty tree before the
-/// first.
+/// Number of a state of a tree. Each change makes the next one, from 1 up; 0 is the empty tree
+/// before the first.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -22,10 +22,8 @@ const LONGEST_REASON: usize = 2_000;
 pub struct Revision(i64);
 
 impl Revision {
-    /// The empty tree before the first change.
     pub const EMPTY: Self = Self(0);
 
-    /// Its number.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.0
@@ -52,34 +50,29 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A file as a list shows it.
+/// Entry of a file list, without the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Where it is.
     pub path: TreePath,
-    /// Its bytes.
+    /// Size of the content, in bytes.
     pub size: u64,
-    /// What it says.
     pub hash: ContentHash,
-    /// The revision that changed it last.
+    /// Revision that last changed the file.
     pub revision: Revision,
-    /// When that was.
     pub changed_at: Timestamp,
 }
 
-/// A file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct File {
-    /// What it says.
     pub content: Vec<u8>,
-    /// The same in 32 bytes: what an edit of it gives as its [`Base`].
+    /// Hash of the content; the [`Base`] of an edit of this version.
     pub hash: ContentHash,
-    /// The revision that changed it last.
+    /// Revision that last changed the file.
     pub revision: Revision,
 }
 
 impl File {
-    /// Its text; `None` if it is not UTF-8.
+    /// Content as text; `None` if it is not UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.content).ok()
@@ -88,33 +81,32 @@ impl File {
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a file says is nobody's business in a log.
+        // Contents must not appear in logs.
         write!(f, "File({}, {} bytes, {})", self.revision, self.content.len(), self.hash)
     }
 }
 
-/// Who changes a tree, and why.
+/// Author, reason and idempotency key of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct By {
-    /// Who: a person's id, an agent's name, `holdfast`. 1 to 200 characters.
+    /// A person's id, an agent's name, or `holdfast`. 1 to 200 characters.
     pub author: String,
-    /// In which turn, if it was an agent.
+    /// Run of the turn, if an agent makes the change.
     pub run: Option<RunId>,
-    /// Why, in a line, for whoever reads the history. Up to 2,000 characters.
+    /// One line for the history, up to 2,000 characters.
     pub reason: String,
-    /// The idempotency key: the same one again changes nothing and answers with the first
-    /// revision. 1 to 256 bytes; it counts within the agent's tree, for as long as its history.
+    /// Idempotency key, 1 to 256 bytes. A repeated key changes nothing and returns the first
+    /// outcome. Unique within the agent's tree, for as long as its history.
     pub key: Option<String>,
 }
 
 impl By {
-    /// Somebody who changes it once, outside of a turn.
+    /// Author of a change outside of a turn, without a key.
     #[must_use]
     pub fn author(author: &str, reason: &str) -> Self {
         Self { author: author.to_owned(), run: None, reason: reason.to_owned(), key: None }
     }
 
-    /// The same with an idempotency key.
     #[must_use]
     pub fn with_key(self, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..self }
@@ -146,40 +138,31 @@ impl By {
     }
 }
 
-/// What a file must be for an edit to be made.
+/// Required state of a file before an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
-    /// Whatever it is.
     Any,
-    /// There must be none.
+    /// There must be no such file.
     Absent,
-    /// It must say this: what the editor read.
+    /// The file must have this content, which the edit's author read.
     Hash(ContentHash),
 }
 
-/// One file's part of a change.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// The file is to say this.
     Put {
-        /// Which file.
         path: TreePath,
-        /// What it is to say: any bytes, or none.
         content: Vec<u8>,
-        /// What it must be before.
         base: Base,
     },
-    /// The file is to go.
     Delete {
-        /// Which file.
         path: TreePath,
-        /// What it must be before; with [`Base::Any`] it must only be there.
+        /// With [`Base::Any`] the file must exist.
         base: Base,
     },
 }
 
 impl Edit {
-    /// Which file.
     #[must_use]
     pub const fn path(&self) -> &TreePath {
         match self {
@@ -199,34 +182,33 @@ impl fmt::Debug for Edit {
     }
 }
 
-/// What a change came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The tree as it is after the change; the newest one if there was nothing to change.
+    /// Revision that the change made; the newest one if there was nothing to change.
     pub revision: Revision,
-    /// How many files it changed.
     pub changed: u32,
-    /// Its key was known, and this is what came of it the first time.
+    /// Whether the change was made before: this is the first outcome of its key, or [`seed`] found
+    /// a tree that was written to.
+    ///
+    /// [`seed`]: crate::Workspaces::seed
     pub repeated: bool,
 }
 
-/// What a revision did to a file.
+/// Change of a file by a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// Which file.
     pub path: TreePath,
-    /// What it said before; `None` if it was not there.
+    /// `None` if the revision created the file.
     pub before: Option<Said>,
-    /// What it said after; `None` if it was deleted.
+    /// `None` if the revision deleted the file.
     pub after: Option<Said>,
 }
 
-/// What a file says, in short.
+/// Hash and size of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
-    /// Its content.
     pub hash: ContentHash,
-    /// Its bytes.
+    /// Size of the content, in bytes.
     pub size: u64,
 }
 
@@ -237,12 +219,12 @@ impl Said {
     }
 }
 
-/// A number of bytes as the database keeps it; a check constraint keeps it from being negative.
+/// Converts a byte count from the database, where a check constraint excludes negative values.
 pub(crate) fn unsigned(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or(0)
 }
 
-/// A number of bytes for the database. No content in memory has more than it takes.
+/// Converts a byte count for the database; contents in memory always fit.
 pub(crate) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

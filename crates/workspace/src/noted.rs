@@ -1,8 +1,9 @@
-//! Which agents' notes are to be indexed, so that they are found by a search.
+//! Index queue of notes: the trees whose notes must be indexed for search.
 //!
-//! Notes are `MEMORY.md` and what is under `memory/`. A change of one marks its tree in the same
-//! statement; whoever indexes claims the tree for a while, and says how far it came. What is lost in
-//! between is claimed again, and a change that is made meanwhile leaves the tree marked.
+//! Notes are `MEMORY.md` and the files below `memory/`. A change of a note marks its tree in the
+//! same statement. An indexer claims the tree for a limited time and reports the revision it
+//! indexed. If it crashes, the claim expires and the tree is claimed again. A change made meanwhile
+//! leaves the tree marked.
 
 use std::time::Duration;
 
@@ -11,28 +12,26 @@ use uuid::Uuid;
 
 use crate::{ContentHash, Error, Revision, TEMPLATES, Workspaces, record::Step};
 
-/// What an agent knows for good.
+/// File of an agent's long-term notes.
 pub const LONG_TERM: &str = "MEMORY.md";
 
-/// Where its notes are.
+/// Folder of an agent's notes.
 pub const NOTES: &str = "memory";
 
-/// Whether a file is one of an agent's notes.
 #[must_use]
 pub fn is_note(path: &TreePath) -> bool {
     path.as_str() == LONG_TERM
         || path.as_str().strip_prefix(NOTES).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether a file says only what every agent begins with.
+/// Whether a file is an unchanged bootstrap file.
 #[must_use]
 pub fn is_template(path: &TreePath, hash: ContentHash) -> bool {
     let template = TEMPLATES.iter().find(|(name, _)| *name == path.as_str());
     template.is_some_and(|(_, text)| hash == ContentHash::of(text.as_bytes()))
 }
 
-/// Whether a change makes something to index: a note that is only the one that every agent begins
-/// with says nothing yet.
+/// Whether a change makes something to index. The creation of an unchanged bootstrap file does not.
 pub(crate) fn marks(steps: &[Step]) -> bool {
     steps.iter().filter(|step| is_note(&step.path)).any(|step| {
         let is_first = step.after.is_some_and(|after| is_template(&step.path, after.hash));
@@ -41,11 +40,7 @@ pub(crate) fn marks(steps: &[Step]) -> bool {
 }
 
 impl Workspaces {
-    /// Some agents whose notes are to be indexed and that nobody is at.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Agents whose notes must be indexed and are not claimed, at most `limit`.
     pub async fn to_index(&self, limit: i64) -> Result<Vec<(TenantId, AgentId)>, Error> {
         const SQL: &str = "
             select tenant_id, agent_id from workspace.trees
@@ -59,12 +54,8 @@ impl Workspaces {
         Ok(rows.into_iter().map(|(tenant, agent)| (tenant.into(), agent.into())).collect())
     }
 
-    /// Takes an agent's notes to index them, for so long; up to which revision. `None` if there is
-    /// nothing to do, or somebody else is at it.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Claims an agent's notes for `lease` and returns the revision to index up to. `None` if there
+    /// is nothing to index, or another indexer has the claim.
     pub async fn claim_index(
         &self,
         tenant: TenantId,
@@ -88,11 +79,11 @@ impl Workspaces {
         Ok(noted.map(Revision::from))
     }
 
-    /// Says that an agent's notes are indexed up to a revision.
+    /// Records that an agent's notes are indexed up to a revision, and ends the claim.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; then they are indexed again.
+    /// If the database fails; the notes are indexed again then.
     pub async fn indexed(
         &self,
         tenant: TenantId,

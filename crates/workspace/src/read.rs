@@ -1,4 +1,4 @@
-//! Reading: what is there, and what it says, now or at an earlier revision.
+//! Reads of a tree: file lists and contents, at the newest or an earlier revision.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::{
 };
 
 impl Workspaces {
-    /// The files of a tree in the order of their paths' bytes: all, or those within a folder (a
-    /// file is within itself).
+    /// Files of a tree in the byte order of their paths: all, or those within a folder (a file is
+    /// within itself).
     ///
-    /// The newest state is read as it stands; an earlier one is put together from the history,
-    /// which costs as much as the tree has had changes until then.
+    /// An earlier revision is computed from the history; the cost grows with the number of changes
+    /// up to it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    /// [`Error::NoRevision`] if the tree has no such revision.
     pub async fn list(
         &self,
         tenant: TenantId,
@@ -37,11 +37,11 @@ impl Workspaces {
         Ok(listed)
     }
 
-    /// One file; `None` if it is not there.
+    /// Reads one file; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    /// [`Error::NoRevision`] if the tree has no such revision.
     pub async fn read(
         &self,
         tenant: TenantId,
@@ -73,12 +73,8 @@ impl Workspaces {
         row.map(|(content, hash, revision)| file(content, &hash, revision)).transpose()
     }
 
-    /// Several files as they are now, all of one moment, in one statement. What is not there is
-    /// not in the answer.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Reads the newest version of several files in one statement, so that all are of one revision.
+    /// Paths without a file are left out.
     pub async fn read_many(
         &self,
         tenant: TenantId,
@@ -112,12 +108,13 @@ pub(crate) fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File,
     Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into() })
 }
 
-/// The paths from the first to before the second are those within a folder, and few others: names
-/// that go on after the folder's own, as `a-b` after `a`. `0` is what comes after `/`.
+/// Lower (inclusive) and upper (exclusive) bound of the paths within a folder. The range also holds
+/// a few others, whose names continue the folder's, such as `a-b` after `a`: filter them. `0` is
+/// the character after `/`.
 fn bounds(within: Option<&TreePath>) -> (String, String) {
     match within {
         Some(folder) => (folder.to_string(), format!("{folder}0")),
-        // More bytes than a path has, of the greatest character there is.
+        // Greater than any path: the greatest character, more bytes than a path can have.
         None => (String::new(), char::MAX.to_string().repeat(129)),
     }
 }
@@ -168,8 +165,8 @@ pub(crate) async fn list_at(
     at: Revision,
     within: Option<&TreePath>,
 ) -> Result<Vec<Listed>, Error> {
-    // `lateral … limit` rather than a join, here and elsewhere: a join may be planned as reading
-    // all of the agent's revisions for each row.
+    // `lateral … limit` rather than a join, here and elsewhere: the planner may execute a join by
+    // reading all of the agent's revisions for each row.
     const SQL: &str = "
         select h.path, h.new_size, h.new_hash, h.revision, r.created_at
         from (select distinct on (path) path, new_size, new_hash, revision
@@ -196,7 +193,7 @@ pub(crate) async fn list_at(
     listed(rows, within)
 }
 
-/// What these hashes stand for, in no order. The caller has them from a tree of this tenant.
+/// Loads contents by hash, in no order. The hashes must come from a tree of this tenant.
 pub(crate) async fn contents(
     tx: &mut TenantTx,
     hashes: &[ContentHash],
@@ -210,7 +207,8 @@ pub(crate) async fn contents(
     rows.into_iter().map(|(hash, content)| Ok((ContentHash::stored(&hash)?, content))).collect()
 }
 
-/// Parts a list of contents so that one part is about 8 MiB in memory.
+/// Splits a list of contents into batches of at most 1,000 items and 8 MiB; a larger item gets a
+/// batch of its own.
 pub(crate) fn batches<T>(items: &[T], size: impl Fn(&T) -> u64) -> Vec<&[T]> {
     const BYTES: u64 = 8 << 20;
     const MOST: usize = 1_000;

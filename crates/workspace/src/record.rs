@@ -1,4 +1,4 @@
-//! Writing a change down: contents, the revision, the tree as it is now.
+//! Storage of a change: contents, the revision, the current files.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,13 @@ use crate::{
     By, ContentHash, Error, Said, limits::Size, model::signed, noted::marks, workspaces::Tree,
 };
 
-/// What becomes of a file.
+/// Change of one file; `None` means that there is no file.
 pub(crate) struct Step {
     pub path: TreePath,
     pub before: Option<Said>,
     pub after: Option<Said>,
 }
 
-/// What a tree holds after these steps.
 pub(crate) fn size_after(size: Size, steps: &[Step]) -> Size {
     let files = |said: Option<Said>| i64::from(said.is_some());
     let bytes = |said: Option<Said>| said.map_or(0, |said| signed(said.size));
@@ -26,7 +25,8 @@ pub(crate) fn size_after(size: Size, steps: &[Step]) -> Size {
     })
 }
 
-/// Stores contents that the tenant has not yet, in the order of their hashes.
+/// Stores contents that the tenant does not have yet. The caller orders them by hash, to avoid
+/// deadlocks.
 pub(crate) async fn store(
     tx: &mut TenantTx,
     contents: &[(ContentHash, Vec<u8>)],
@@ -47,7 +47,7 @@ pub(crate) async fn store(
     Ok(())
 }
 
-/// Writes a revision: what it did, the tree as it is now, and what that holds. One statement.
+/// Writes a revision, its changes, the current files and the tree's size, in one statement.
 pub(crate) async fn record(
     tx: &mut TenantTx,
     tree: &Tree,
@@ -112,7 +112,7 @@ pub(crate) async fn record(
     Ok(())
 }
 
-/// Refuses a tree in which a new file is a folder too, or is in what is a file.
+/// Refuses a tree in which a new file's path is also a folder, or one of its folders is a file.
 pub(crate) async fn check_folders(
     tx: &mut TenantTx,
     agent: AgentId,

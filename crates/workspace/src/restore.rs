@@ -1,4 +1,4 @@
-//! Going back: what was so at a revision becomes so again, by a new one. Nothing is unwritten.
+//! Restoration of an earlier state by a new revision. History is never rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,15 @@ use crate::{
 };
 
 impl Workspaces {
-    /// Makes a tree what it was at a revision, or only the file or folder that is named.
+    /// Restores a tree to a revision, or only one file or folder.
     ///
-    /// Nobody's work is compared: what came after that revision is what is to go. It stays in the
-    /// history, so a restoration can be undone by another.
+    /// Later changes are overwritten without a comparison. They stay in the history, so a
+    /// restoration can be undone by another.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if there is none of that number, [`Error::NotFound`] if there is nothing
-    /// of that name then or now; [`Error::KeyReused`]; a limit, if it was lowered since; else if the database does not
-    /// answer.
+    /// [`Error::NoRevision`] if there is no such revision, [`Error::NotFound`] if `within` exists
+    /// neither then nor now, [`Error::KeyReused`], or an exceeded limit, if it was lowered since.
     pub async fn restore(
         &self,
         tenant: TenantId,
@@ -54,7 +53,7 @@ impl Workspaces {
             .filter(|path| then.get(path) != now.get(path))
             .map(|path| Op { path: path.clone(), after: then.get(path).copied(), base: Base::Any })
             .collect();
-        // Their contents are there: history keeps them.
+        // The contents are stored already: history keeps them.
         self.write(tx, tree, by, request, Wanted { ops, contents: BTreeMap::new() }).await
     }
 }
@@ -65,7 +64,7 @@ fn said(files: Vec<Listed>) -> BTreeMap<TreePath, Said> {
 
 fn request(within: Option<&TreePath>, to: Revision) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    // No path begins with a NUL, so this is no change's request.
+    // No path begins with a NUL, so this cannot equal the digest of a commit.
     hasher.update(b"\0restore");
     hasher.update(to.number().to_be_bytes());
     if let Some(within) = within {

@@ -1,19 +1,19 @@
-//! A tree on a runner's disk, for the time of a command.
+//! Scratch folders: copies of trees on a runner's disk in which commands run.
 //!
 //! ```text
-//! <root>/tree        what the command sees and changes
-//! <root>/manifest    what the runner put there, with stamps
-//! <root>/trash       where things are made and end
+//! <root>/tree        the files, visible to commands
+//! <root>/manifest    the files that the runner wrote, with their stamps
+//! <root>/trash       new files before they are moved into place, removed ones before deletion
 //! ```
 //!
-//! Only `tree` is shown to a command. [`Scratch::bring`] makes it a revision, and writes only what
-//! is not so already; [`Scratch::changes`] finds what a command did, and reads only what was
-//! touched.
+//! Commands see only `tree`. [`Scratch::bring`] brings it to a revision and writes only files that
+//! differ. [`Scratch::changes`] finds what a command changed and reads only files whose stamp
+//! changed.
 //!
 //! ## What can go wrong
 //!
-//! A command that is still running while these work can make them see half of what it does. It
-//! cannot lead them out of `tree` (see `folder`). End it first.
+//! If a command still runs during these operations, they can see half of its changes: end it first.
+//! It cannot lead them out of `tree` (see `folder`).
 
 mod cache;
 mod changes;
@@ -48,7 +48,7 @@ use crate::{
     workspaces::head,
 };
 
-/// A tree on a runner's disk. One turn has it at a time.
+/// Scratch folder of one tree. Used by one turn at a time.
 #[derive(Debug)]
 pub struct Scratch {
     place: Arc<Place>,
@@ -57,33 +57,31 @@ pub struct Scratch {
     tenant: TenantId,
     agent: AgentId,
     manifest: Manifest,
-    /// What of the tree is not brought.
+    /// Files that are not copied.
     hidden: Hidden,
-    /// What the last look found changed, until it is committed.
+    /// Changes found by the last [`Scratch::changes`] and not committed yet; `None` is a deletion.
     found: BTreeMap<TreePath, Option<Held>>,
 }
 
-/// What bringing a tree took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Brought {
-    /// What it is now.
     pub revision: Revision,
-    /// Files that were written.
     pub written: usize,
-    /// Files, links and others that were removed.
+    /// Number of removed files, links and special files.
     pub removed: usize,
-    /// Files of which the content came from the database and not from the cache.
+    /// Number of contents that came from the database rather than the cache.
     pub fetched: usize,
 }
 
 impl Scratch {
-    /// Opens or makes the scratch folder of a tree under `root`, which no command sees.
+    /// Opens or makes the scratch folder of a tree under `root`. Commands must not see `root`
+    /// itself.
     ///
-    /// What is there of another tree is not used, and goes when the tree is brought.
+    /// Files of another tree in it are removed by the next [`bring`](Self::bring).
     ///
     /// # Errors
     ///
-    /// If the folders cannot be made or read.
+    /// [`Error::Disk`] if the folders cannot be made or read.
     pub async fn open(
         workspaces: Workspaces,
         cache: Cache,
@@ -105,46 +103,45 @@ impl Scratch {
         Ok(Self { place, workspaces, cache, tenant, agent, manifest, hidden, found })
     }
 
-    /// The same folder without the files of which a rule says so: they are not brought, and a
-    /// command does not learn of them.
+    /// Hides the files for which `rule` is true: they are not copied, and commands do not see them.
     ///
-    /// Another rule wants another folder: what is here already is not looked at again.
+    /// Use another folder for another rule: files that are already there are not checked again.
     #[must_use]
     pub fn hiding(self, rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
         Self { hidden: Hidden::by(rule), ..self }
     }
 
-    /// Removes a scratch folder with all that a command left in it; nobody may have it open.
+    /// Deletes a scratch folder with all its files. It must not be open.
     ///
     /// # Errors
     ///
-    /// If the disk does not do what is asked.
+    /// [`Error::Disk`].
     pub async fn discard(root: impl Into<PathBuf>) -> Result<(), Error> {
         let root = root.into();
         blocking(move || place::discard(&root).map_err(Error::disk("remove a scratch folder")))
             .await
     }
 
-    /// The folder for the command.
+    /// Folder in which commands run.
     #[must_use]
     pub fn tree(&self) -> &Path {
         &self.place.tree
     }
 
-    /// Makes the folder what the tree is at a revision, or at the newest. What a command left there
-    /// and nobody committed is undone.
+    /// Brings the folder to a revision, by default the newest. Uncommitted changes of commands are
+    /// undone.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRevision`] if there is none of that number; else if the disk or the database does not
-    /// do what is asked. Bring it again then.
+    /// [`Error::NoRevision`] if there is no such revision; [`Error::Disk`] or [`Error::Store`],
+    /// after which the call can be repeated.
     pub async fn bring(&mut self, at: Option<Revision>) -> Result<Brought, Error> {
         let (revision, listed) = self.wanted(at).await?;
         let was_here = listed.is_none();
         self.found.clear();
         let place = Arc::clone(&self.place);
         let held = std::mem::take(&mut self.manifest.files);
-        // If this ends half-way, the next one takes nothing for granted.
+        // If this fails half-way, the next call compares every file.
         self.manifest.revision = None;
         let cleaned = blocking(move || place.clean(held, listed)).await?;
         let Cleaned { kept, missing, removed } = cleaned;
@@ -162,13 +159,12 @@ impl Scratch {
         Ok(Brought { revision, written, removed, fetched })
     }
 
-    /// What a command changed since the tree was brought, or since its changes were
+    /// Changes since the last [`bring`](Self::bring), without those that were
     /// [committed](Self::commit).
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if it left too many files to be looked through; else if the disk does
-    /// not do what is asked.
+    /// [`Error::Invalid`] if the command left too many files, [`Error::Disk`].
     pub async fn changes(&mut self) -> Result<Changes, Error> {
         let place = Arc::clone(&self.place);
         let held = std::mem::take(&mut self.manifest.files);
@@ -188,13 +184,13 @@ impl Scratch {
         Ok(looked.changes)
     }
 
-    /// Commits what the last [`changes`](Self::changes) found, or a part of it: as
-    /// [`Workspaces::commit`], and it is not found again.
+    /// Commits edits of the last [`changes`](Self::changes), all or some, with
+    /// [`Workspaces::commit`]. They are not found again.
     ///
     /// # Errors
     ///
-    /// As [`Workspaces::commit`]. After a clash the folder is as the command left it: bring it to
-    /// have what others did, and lose what it did.
+    /// Those of [`Workspaces::commit`]. After a clash the folder is unchanged. To get the others'
+    /// changes, and lose the command's, call [`bring`](Self::bring).
     pub async fn commit(&mut self, by: &By, edits: Vec<Edit>) -> Result<Committed, Error> {
         let paths: Vec<TreePath> = edits.iter().map(|edit| edit.path().clone()).collect();
         let committed = self.workspaces.commit(self.tenant, self.agent, by, edits).await?;
@@ -206,7 +202,7 @@ impl Scratch {
                 None => all_known = false,
             }
         }
-        // Another's change may be in between, which is not here yet.
+        // A change of another session may have been made in between: it is not in the folder yet.
         self.manifest.revision = match self.manifest.revision {
             Some(before) if all_known && before.next() == committed.revision => {
                 Some(committed.revision)
@@ -217,7 +213,7 @@ impl Scratch {
         Ok(committed)
     }
 
-    /// What is to be there. Nothing is asked but the newest revision, if that is here already.
+    /// Revision to bring, and its files; `None` for the files if the folder is at that revision.
     async fn wanted(&self, at: Option<Revision>) -> Result<(Revision, Option<Vec<Listed>>), Error> {
         let mut tx = self.workspaces.pools.tenant(self.tenant).await?;
         let at = match at {
@@ -232,7 +228,7 @@ impl Scratch {
         Ok((at, listed))
     }
 
-    /// Writes files whose content is in the cache or the database; says how many were not in the
+    /// Writes files from the cache or the database. Returns how many contents were not in the
     /// cache.
     async fn fill(&mut self, files: &[Missing]) -> Result<usize, Error> {
         let (cache, tenant) = (self.cache.clone(), self.tenant);

@@ -1,8 +1,8 @@
-//! Skills, as far as they are rows: which there are, who changed one, which were used.
+//! Database rows about skills: lists, the audit of changes, the policy, uses.
 //!
-//! The skills themselves are files below `skills/`: an agent's in its own tree, its tenant's in a
-//! tree that has the tenant's id for an agent's ([`Workspaces::shared`]), so that what holds for
-//! trees (whole changes, history, limits) holds for both (decision 0034).
+//! Skills are files below `skills/`: an agent's in its own tree, the tenant's in a tree whose agent
+//! id is the tenant's id ([`Workspaces::shared`]). So atomic changes, history and limits apply to
+//! both (decision 0034).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,50 +18,41 @@ use crate::{
     workspaces::lock,
 };
 
-/// How many skills of a tree are looked at.
+/// Maximum number of skills that are listed per tree.
 const MOST_SKILLS: i64 = 200;
 
-/// How much of a skill is read to see what it is for, in bytes: some hundred of these are held at
-/// once.
+/// Bytes of a `SKILL.md` that are loaded to read its front matter. A runner holds some hundred of
+/// these in memory.
 const LONGEST_HEAD: i32 = 16 << 10;
 
-/// The most uses that are asked for at once.
 const MOST_USES: i64 = 500;
 
-/// What a turn needs of an agent's files, read at one moment.
+/// Files and skills that a turn needs, read in one statement.
 #[derive(Debug)]
 pub struct Briefing {
-    /// The files that were asked for, as far as they are there.
+    /// Those of the requested files that exist.
     pub files: BTreeMap<TreePath, File>,
-    /// The `SKILL.md`s of the agent and of its tenant, in the order of whose they are and of their
-    /// paths.
+    /// The agent's skills, then its tenant's, each ordered by path.
     pub skills: Vec<SkillHead>,
 }
 
-/// A `SKILL.md`, not yet read.
+/// Path (`skills/<folder>/SKILL.md`) and hash of a skill's main file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillHead {
-    /// Whether it is the tenant's, and not the agent's own.
+    /// Whether it belongs to the tenant rather than the agent.
     pub is_shared: bool,
-    /// Where it is: `skills/<folder>/SKILL.md`.
     pub path: TreePath,
-    /// What it says.
     pub hash: ContentHash,
 }
 
-/// What somebody did to a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkillAction {
-    /// It came from a registry.
     Install,
-    /// It was handed in.
     Put,
-    /// It was removed.
     Remove,
 }
 
 impl SkillAction {
-    /// Its word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,48 +71,42 @@ impl SkillAction {
     }
 }
 
-/// A change of a skill, for the audit (spec SKL-012).
+/// Change of a skill, as recorded in the audit (spec SKL-012).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillChange {
-    /// What was done.
     pub action: SkillAction,
-    /// To which.
     pub skill: String,
-    /// The registry that it came from; empty if from none.
+    /// Registry that it was installed from; empty if from none.
     pub registry: String,
-    /// Its version; empty if it has none.
+    /// Empty if it has none.
     pub version: String,
-    /// The SHA-256 over paths and contents, in hexadecimal; empty if it was removed.
+    /// SHA-256 over paths and contents, in hexadecimal; empty if the skill was removed.
     pub sha256: String,
-    /// What the registry warned of; empty if of nothing.
+    /// Warning given at the installation; empty if none.
     pub warning: String,
 }
 
-/// A change of a skill that was made.
+/// Row of the audit of skill changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillChanged {
-    /// Its id, which sorts by time.
+    /// Id of the change (UUIDv7, sorts by time).
     pub id: Uuid,
-    /// Whose tree was changed: an agent's, or the [shared](Workspaces::shared) one.
+    /// The changed tree: an agent's or the [shared](Workspaces::shared) one.
     pub tree: AgentId,
-    /// What was done.
     pub change: SkillChange,
-    /// Who did it.
     pub actor: String,
-    /// The revision that it made.
+    /// Revision of the tree that the change made.
     pub revision: i64,
-    /// When.
     pub at: Timestamp,
 }
 
-/// That a skill was used.
+/// Use of a skill by an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillUse {
-    /// Which.
     pub skill: String,
-    /// How long ago, by the database's clock.
+    /// Time since the last use, by the database's clock.
     pub age: Duration,
-    /// How often, in all of the agent's sessions.
+    /// Number of uses in all of the agent's sessions.
     pub uses: i64,
 }
 
@@ -139,17 +124,14 @@ fn changed(row: ChangedRow) -> SkillChanged {
 }
 
 impl Workspaces {
-    /// The tree of what a tenant shares among its agents.
+    /// Id of the tree that a tenant shares among its agents.
     #[must_use]
     pub fn shared(tenant: TenantId) -> AgentId {
         tenant.as_uuid().into()
     }
 
-    /// Several files of an agent, and which skills it and its tenant have, in one statement.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Reads several files of an agent and lists the skills of the agent and its tenant, in one
+    /// statement.
     pub async fn briefing(
         &self,
         tenant: TenantId,
@@ -201,12 +183,7 @@ impl Workspaces {
         Ok(briefing)
     }
 
-    /// How contents of this tenant begin: the first 16 KiB of each. One that it has not is not in
-    /// the answer.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Loads the first 16 KiB of each of this tenant's contents. Unknown hashes are left out.
     pub async fn beginnings(
         &self,
         tenant: TenantId,
@@ -227,8 +204,8 @@ impl Workspaces {
         rows.into_iter().map(|(hash, text)| Ok((ContentHash::stored(&hash)?, text))).collect()
     }
 
-    /// Changes a skill in a tree, as [`commit`](Self::commit) does, and writes it down for the
-    /// audit, both or neither. `by` has a key.
+    /// Changes a skill in a tree like [`commit`](Self::commit) and records it in the audit, in one
+    /// transaction. `by` must have a key.
     ///
     /// # Errors
     ///
@@ -278,11 +255,7 @@ impl Workspaces {
         self.write(tx, locked, by, request, wanted).await
     }
 
-    /// What came of the change of a skill with that key; `None` if there was none.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Outcome of the skill change with this key; `None` if there was none.
     pub async fn skill_changed(
         &self,
         tenant: TenantId,
@@ -304,11 +277,8 @@ impl Workspaces {
         Ok(row.map(changed))
     }
 
-    /// The changes of a tenant's skills, the newest first: `most` of those before one of them.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Changes of a tenant's skills, newest first, at most `most`; only those before the change
+    /// `before` if one is given.
     pub async fn skill_changes(
         &self,
         tenant: TenantId,
@@ -331,11 +301,7 @@ impl Workspaces {
         Ok(rows.into_iter().map(changed).collect())
     }
 
-    /// What a tenant allows of installations, as it was stored; `None` if it said nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// A tenant's stored policy for installations; `None` if none was stored.
     pub async fn skill_policy(&self, tenant: TenantId) -> Result<Option<serde_json::Value>, Error> {
         const SQL: &str = "select document from workspace.skill_policies where tenant_id = $1";
         let mut tx = self.pools.tenant(tenant).await?;
@@ -345,11 +311,7 @@ impl Workspaces {
         Ok(row.map(|document| document.0))
     }
 
-    /// Stores what a tenant allows.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Stores a tenant's policy for installations.
     pub async fn set_skill_policy(
         &self,
         tenant: TenantId,
@@ -372,11 +334,7 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Notes that a skill was read by a call, once however often the call is made.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Counts a use of a skill by a tool call; a repeated call with the same key counts once.
     pub async fn skill_used(
         &self,
         tenant: TenantId,
@@ -404,11 +362,7 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Which skills an agent has used, that used last first.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Skills that an agent has used, the most recent first; at most 500.
     pub async fn skill_uses(
         &self,
         tenant: TenantId,

@@ -1,7 +1,7 @@
-//! The files that a new agent begins with: who it is, whom it is for, how it works.
+//! Bootstrap files of a new agent: its identity, its user, its way of working.
 //!
-//! They are an agent's own from then on. Whoever has a better idea of their agent changes them;
-//! a later version of this binary does not.
+//! They are copied into the agent's tree once and belong to the agent from then on: a later version
+//! of this binary does not change them.
 
 use holdfast_types::{AgentId, TenantId, TreePath};
 
@@ -9,7 +9,7 @@ use crate::{
     Base, By, Committed, Edit, Error, Revision, Workspaces, commit::request, workspaces::lock,
 };
 
-/// The bootstrap files by their names (spec BST-001), in the order in which they are best read.
+/// Names and contents of the bootstrap files (spec BST-001), in reading order.
 pub const TEMPLATES: [(&str, &str); 8] = [
     ("SOUL.md", include_str!("../templates/SOUL.md")),
     ("IDENTITY.md", include_str!("../templates/IDENTITY.md")),
@@ -21,18 +21,13 @@ pub const TEMPLATES: [(&str, &str); 8] = [
     ("BOOTSTRAP.md", include_str!("../templates/BOOTSTRAP.md")),
 ];
 
-/// Who wrote them.
 const AUTHOR: &str = "holdfast";
 
 impl Workspaces {
-    /// Gives a new agent its first files, as revision 1.
+    /// Writes a new agent's bootstrap files as revision 1.
     ///
-    /// A tree that anybody has written to stays as it is, so this may be done again at any time:
-    /// a file that its agent deleted does not come back.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// A tree that was ever written to stays as it is, so the call can be repeated at any time: a
+    /// file that the agent deleted does not come back.
     pub async fn seed(&self, tenant: TenantId, agent: AgentId) -> Result<Committed, Error> {
         let mut edits = Vec::with_capacity(TEMPLATES.len());
         for (name, text) in TEMPLATES {
@@ -57,7 +52,7 @@ impl Workspaces {
 mod tests {
     use super::*;
 
-    /// What one file may say in a prompt before it is cut (spec BST-002).
+    /// Characters of one file in a prompt before it is cut (spec BST-002).
     const PROMPT_LIMIT: usize = 20_000;
 
     #[test]

@@ -1,4 +1,4 @@
-//! The agents' trees: one value over the database, with a method for each verb.
+//! Entry point of the crate, and the locks of a tree.
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, TenantId};
@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use crate::{BranchState, Error, Limits, Revision, limits::Size};
 
-/// The trees of all agents. Cloning shares it.
+/// Trees of all agents. Cheap to clone: clones share the pools.
 ///
-/// A tree begins with its first change: one that was never written to is empty, at
-/// [`Revision::EMPTY`]. Whether there is such an agent is for the caller to know.
+/// A tree that was never written to is empty, at [`Revision::EMPTY`]. The caller checks whether the
+/// agent exists.
 #[derive(Debug, Clone)]
 pub struct Workspaces {
     pub(crate) pools: Pools,
@@ -17,29 +17,22 @@ pub struct Workspaces {
 }
 
 impl Workspaces {
-    /// Over these pools, with the usual limits.
     #[must_use]
     pub fn new(pools: Pools) -> Self {
         Self { pools, limits: Limits::default() }
     }
 
-    /// The same with other limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// How much a tree may hold.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The newest revision of a tree.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Newest revision of a tree.
     pub async fn head(&self, tenant: TenantId, agent: AgentId) -> Result<Revision, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let head = head(&mut tx, agent).await?;
@@ -47,25 +40,25 @@ impl Workspaces {
         Ok(head)
     }
 
-    /// Forgets a tree with all of its history and its branches, and the contents that no other tree
-    /// of the tenant has ever had. For an agent that is deleted; it cannot be undone.
+    /// Deletes a tree with its history and its branches, and the contents that no other tree of the
+    /// tenant has ever had. For an agent that is deleted; cannot be undone.
     ///
     /// # Errors
     ///
-    /// If the database does not answer; then all of it is still there.
+    /// If the database fails; nothing was deleted then.
     pub async fn forget(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
         self.clear(tenant, agent, Keeps::Nothing).await
     }
 
-    /// Removes what is in a tree and in its branches.
+    /// Deletes the files and the history of a tree and of its branches.
     pub(crate) async fn clear(
         &self,
         tenant: TenantId,
         agent: AgentId,
         keeps: Keeps,
     ) -> Result<(), Error> {
-        // Waits for the tenant's changes under way, and keeps new ones waiting: a change may rely
-        // on a content that this is about to delete.
+        // Waits for the tenant's running changes and blocks new ones: a change may refer to a
+        // content that is deleted here.
         const ALONE: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
         const TREES: &str = "
             select agent_id from workspace.trees
@@ -89,7 +82,7 @@ impl Workspaces {
             .fetch_all(tx.conn())
             .await?;
         if !trees.contains(&agent.as_uuid()) {
-            // One without a file may have read skills.
+            // An agent without a tree may have rows in `skill_uses`.
             trees.push(agent.as_uuid());
         }
         let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
@@ -114,25 +107,24 @@ impl Workspaces {
         ] {
             sqlx::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
         }
-        // A statement of its own, so that it sees the deletions of the first.
+        // A separate statement, so that it sees the deletions of the first.
         sqlx::query(UNUSED).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
         tx.commit().await?;
         Ok(())
     }
 }
 
-/// What stays of a tree that is cleared.
+/// Extent of a tree's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeps {
     Nothing,
-    /// Its row, so that it is not made anew.
+    /// The row stays, so that the same branch cannot be made again.
     Row,
 }
 
-/// What the advisory lock of a tenant's contents is called by; any number that no other has.
+/// Seed of the advisory lock on a tenant's contents; unique among the locks of this database.
 pub(crate) const CONTENTS_LOCK: i64 = 0x776f_726b_0001;
 
-/// The newest revision.
 pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revision> {
     const SQL: &str = "select head from workspace.trees where tenant_id = $1 and agent_id = $2";
     let tenant = tx.tenant();
@@ -144,7 +136,7 @@ pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revi
     Ok(head.map_or(Revision::EMPTY, Revision::from))
 }
 
-/// Refuses a revision that a tree has not.
+/// Refuses a revision above the newest.
 pub(crate) fn check_revision(revision: Revision, head: Revision) -> Result<(), Error> {
     if (Revision::EMPTY..=head).contains(&revision) {
         return Ok(());
@@ -152,16 +144,17 @@ pub(crate) fn check_revision(revision: Revision, head: Revision) -> Result<(), E
     Err(Error::NoRevision { revision, head })
 }
 
-/// A tree whose row is locked: until the transaction ends, nobody else changes it.
+/// Tree whose row is locked until the transaction ends.
 pub(crate) struct Tree {
     pub agent: AgentId,
     pub head: Revision,
     pub size: Size,
 }
 
-/// Locks a tree's row, or makes it. Nothing is changed in a branch that is closed.
+/// Locks a tree's row; inserts it if there is none. [`Error::Closed`] for a closed branch.
 pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> Result<Tree, Error> {
-    // First of all locks, and in the same order everywhere: see `forget`.
+    // Lock order, to avoid deadlocks: contents, then trees. `clear` takes the contents' lock
+    // exclusively.
     const SQL: &str = "
         with contents as materialized (
             select pg_advisory_xact_lock_shared(hashtextextended($1::text, $3)))
@@ -186,7 +179,7 @@ pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> Result<Tree, Erro
             }
             return Ok(Tree { agent, head: head.into(), size: Size { files, bytes } });
         }
-        // If another makes it at the same moment, this waits for that one.
+        // If another transaction inserts the row at the same time, this waits for it.
         sqlx::query(CREATE).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
     }
 }

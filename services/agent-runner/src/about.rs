@@ -1,4 +1,4 @@
-//! Answering what this runner is asked about itself: where commands run here, or why none do.
+//! Answers to operators' questions about this runner: its sandbox, or why it runs no commands.
 
 use std::time::Duration;
 
@@ -6,10 +6,9 @@ use holdfast_bus::{Bus, RunnerAbout, Subject};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How soon it listens again if it could not.
+/// Delay before subscribing again after a failed subscription.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Answers until `stop`.
 pub(crate) async fn answer(bus: Bus, about: RunnerAbout, stop: CancellationToken) {
     while !stop.is_cancelled() {
         if let Ok(mut questions) = bus.questions(&Subject::about_runners()).await {

@@ -1,4 +1,4 @@
-//! What an agent is told to be, and how its model is reached.
+//! Agent snapshots: loaded from the directory and the workspace, and cached for a second.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -41,74 +41,68 @@ use crate::{
     skills::{Known, Shelves},
 };
 
-/// How long a connection to a provider may take.
+/// Time limit for connecting to a provider.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The most providers whose models are kept ready; beyond them all are made anew.
+/// Providers whose clients are cached. When the cache is full, all of it is cleared.
 const MOST_MODELS: usize = 2_000;
 
-/// For how long an agent is believed to be what it was: a change counts after so long.
+/// Time for which a cached snapshot is used: a change takes effect after at most this long.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// From when on one who is spoken to is looked up again beside the turn, so that none waits for it.
+/// Age from which a snapshot in use is refreshed in the background, so that no turn waits for it.
 const AGING: Duration = Duration::from_millis(600);
 
-/// The most agents that are kept.
+/// Snapshots that are cached. When the cache is full, all of it is cleared.
 const MOST_KEPT: usize = 10_000;
 
-/// What a turn needs to know of its agent.
+/// The settings of an agent as one turn uses them.
 #[derive(Debug, Clone)]
 pub(crate) struct Brief {
     pub(crate) agent: AgentId,
     pub(crate) name: AgentName,
     pub(crate) instructions: String,
-    /// The files that make it what it is, as they are now.
+    /// Bootstrap files with their current contents.
     pub(crate) files: Vec<BootstrapFile>,
-    /// What it noted in the last days, newest first.
+    /// Notes of the last days, newest first.
     pub(crate) notes: Vec<DailyNote>,
-    /// Tools that it may use; `None` is all.
+    /// Names of the tools that the agent may use; `None` means all.
     pub(crate) tools: Option<Vec<String>>,
-    /// The connections that it may use, in the conversations that they are for.
+    /// Connections that the agent may use, each in the conversations it is meant for.
     pub(crate) connections: Vec<Connection>,
-    /// Its skills.
     pub(crate) skills: Arc<Known>,
-    /// What its prompt holds.
     pub(crate) context: ContextOptions,
-    /// What its heartbeats ask, if not the usual.
+    /// Prompt of its heartbeats; `None` means the default.
     pub(crate) heartbeat_prompt: Option<String>,
-    /// How finely its direct conversations are told apart.
+    /// How direct messages are split into sessions.
     pub(crate) dm_scope: DmScope,
-    /// How long a person's word on a call is waited for.
+    /// Time limit for an approval decision.
     pub(crate) approval_timeout: Duration,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
-    /// Its models, asked in turn, for whatever belongs to no conversation's own thoughts.
+    /// Fallback chain for requests that belong to no conversation.
     pub(crate) model: Arc<dyn Model>,
-    /// Changes with its name, its instructions and its files, and is no other agent's.
+    /// Unique across agents. Changes with the agent's name, instructions or files.
     pub(crate) version: u64,
-    /// What is known of its first model.
+    /// Card of the first model of the chain.
     pub(crate) card: Arc<Card>,
-    /// Whether somebody can speak for it.
+    /// Whether a provider for speech is set up.
     pub(crate) speaks: bool,
-    /// Its models, with their keys.
+    /// Models in the order they are tried, with their keys.
     pub(crate) chain: Arc<Chain>,
-    /// What models cost, and what it may use.
     pub(crate) ledger: Arc<Ledger>,
 }
 
-/// What came of looking for an agent.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// It can think.
     Ready(Arc<Brief>),
-    /// There is no such agent any more.
     NoAgent,
-    /// Its model cannot be used as it is set up.
+    /// The agent's model cannot be used as it is configured.
     NoModel,
 }
 
-/// Agents and their models. The models of one provider share its connections.
+/// Agents and their models. Models of one provider share its connections.
 pub(crate) struct Agents {
     health: Arc<Health>,
     renewals: Arc<Renewals>,
@@ -116,29 +110,30 @@ pub(crate) struct Agents {
     directory: Directory,
     workspaces: Workspaces,
     shelves: Shelves,
-    /// Where the files are that make an agent what it is.
+    /// Paths of the bootstrap files.
     paths: Vec<TreePath>,
     client: reqwest::Client,
     built_in: Models,
-    /// How long a person's word is waited for, unless the agent says otherwise.
+    /// Time limit for an approval decision, unless the agent sets one.
     approval_timeout: Duration,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
-    /// When any was forgotten last: what was being looked up then may be as it was before.
+    /// Time of the last invalidation. Results of look-ups that began before it may be outdated and
+    /// are not cached.
     forgot: Mutex<Option<Instant>>,
-    /// Those that are looked up again.
+    /// Snapshots that are being refreshed.
     renewing: Mutex<HashSet<Which>>,
-    /// How many versions there were.
+    /// Source of snapshot versions.
     versions: AtomicU64,
 }
 
-/// Whose agent, which, and the model that it takes instead of its own.
+/// Tenant, agent, and the model that replaces the agent's own.
 pub(crate) type Which = (TenantId, AgentId, Option<String>);
 
-/// An agent as it was at a moment.
+/// When a snapshot was loaded, and the snapshot.
 type Kept = (Instant, Arc<Brief>);
 
-/// A provider's model, and what it was made from.
+/// A cached provider client with the settings it was built from.
 struct Ready {
     provider: Provider,
     among: Among,
@@ -146,7 +141,7 @@ struct Ready {
 }
 
 impl Agents {
-    /// Agents as the directory knows them; `built_in` are providers that no tenant sets up.
+    /// `built_in` are providers that no tenant configures.
     pub(crate) fn new(
         directory: Directory,
         workspaces: Workspaces,
@@ -184,13 +179,13 @@ impl Agents {
         })
     }
 
-    /// The same, waiting so long for a person's word where an agent does not say otherwise.
+    /// Sets the time limit for approval decisions of agents that have none of their own.
     #[must_use]
     pub(crate) fn with_approval_timeout(self, approval_timeout: Duration) -> Self {
         Self { approval_timeout, ..self }
     }
 
-    /// An agent and its model, as they are now or were a second ago; `model` goes before its own.
+    /// Returns an agent, at most a second old; `model` replaces its own.
     pub(crate) async fn find(
         &self,
         tenant: TenantId,
@@ -223,20 +218,21 @@ impl Agents {
         Ok(found)
     }
 
-    /// Whether this agent is to be looked up again before it is believed no more: says so to one
-    /// caller only, who then calls [`renew`](Self::renew).
+    /// Whether this agent should be refreshed before its snapshot expires. Returns `true` to one
+    /// caller only, who must then refresh it.
     pub(crate) fn is_aging(&self, which: &Which) -> bool {
         let at = lock(&self.kept).get(which).map(|(at, _)| *at);
         at.is_some_and(|at| (AGING..KEPT).contains(&at.elapsed()))
             && lock(&self.renewing).insert(which.clone())
     }
 
-    /// Looks an agent up again, for the turns that follow.
+    /// Reloads an agent for the following turns.
     pub(crate) async fn renew(&self, which: Which) {
         let now = Instant::now();
         let before = lock(&self.kept).get(&which).cloned();
         if let Some((at, before)) = before {
-            // What cannot be found out now is found out, and told, by the turn that needs it.
+            // A failure is ignored here: the next turn that needs the agent looks it up and reports
+            // it.
             let found = self.look_up(&which, Some(&before)).await;
             if let (Ok(Found::Ready(brief)), Some(kept)) =
                 (found, lock(&self.kept).get_mut(&which).filter(|kept| kept.0 == at))
@@ -247,7 +243,7 @@ impl Agents {
         lock(&self.renewing).remove(&which);
     }
 
-    /// Has an agent looked up anew: what it is has changed.
+    /// Drops an agent's cached snapshots after a change.
     pub(crate) fn forget(&self, tenant: TenantId, agent: AgentId) {
         let mut kept = lock(&self.kept);
         kept.retain(|which, _| (which.0, which.1) != (tenant, agent));
@@ -285,9 +281,9 @@ impl Agents {
             found.map_err(Error::directory)
         };
         let zone_name = agent.settings.time_zone;
-        // A zone that this machine's database lacks; the directory checked that it is one.
+        // The directory validated the zone; this machine's database may lack it.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
-        // What other runners know comes while the files do.
+        // Cooldowns recorded by other runners are fetched in parallel with the files.
         let (files, connections, ()) =
             tokio::join!(self.files(tenant, agent.id, &zone), connections, self.refresh(&chain));
         let ((files, notes, heads), connections) = (files?, connections?);
@@ -328,8 +324,8 @@ impl Agents {
         })))
     }
 
-    /// The files that make an agent what it is, its notes of the last days, and the heads of its
-    /// skills. A new agent gets its first files here.
+    /// Loads an agent's bootstrap files, the notes of the last days and the headers of its skills.
+    /// A new agent gets its first files here.
     async fn files(
         &self,
         tenant: TenantId,
@@ -346,14 +342,14 @@ impl Agents {
             if self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
                 self.workspaces.seed(tenant, agent).await?;
             }
-            // Also when somebody else has just given it its files: a new agent's first sessions
-            // begin at once.
+            // Read again also if somebody else has just seeded the workspace: the first sessions of
+            // a new agent start at the same time.
             briefing = self.workspaces.briefing(tenant, agent, &paths).await?;
         }
         let Briefing { files: found, skills } = briefing;
         let file = |name: BootstrapName| {
             let text = found.iter().find(|(path, _)| path.as_str() == name.path());
-            // What is no text is as good as not there, for a prompt.
+            // A file that is not text counts as missing.
             let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
             BootstrapFile { name, content }
         };
@@ -365,12 +361,12 @@ impl Agents {
         Ok((BootstrapName::ALL.map(file).to_vec(), notes, skills))
     }
 
-    /// Redis, for what is set aside.
     pub(crate) const fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// Takes in what other runners know of keys and models, where that matters.
+    /// Fetches the cooldowns that other runners recorded, if there is more than one key or model to
+    /// choose from.
     async fn refresh(&self, chain: &Chain) {
         if !chain.has_choice() {
             return;
@@ -387,8 +383,8 @@ impl Agents {
         self.health.refresh(chain.tenant, all).await;
     }
 
-    /// The models that are asked in turn; one that stands in for the first is left out if it
-    /// cannot be used.
+    /// Builds the fallback chain. A fallback that cannot be used is left out; an error of the first
+    /// model is returned.
     fn chain(
         &self,
         tenant: TenantId,
@@ -413,7 +409,7 @@ impl Agents {
         Ok(Chain { tenant, links, health: Arc::clone(&self.health) })
     }
 
-    /// A model with each of its provider's keys.
+    /// Builds a model with a client for each of its provider's keys.
     fn link(
         &self,
         tenant: TenantId,
@@ -468,7 +464,7 @@ impl Agents {
         Ok(Link { id, card, profiles: keys.profiles, order, strict, models })
     }
 
-    /// A provider's model with one of its keys, as it was made before if nothing changed.
+    /// Returns the client of a provider and key, reusing the cached one if no setting changed.
     fn model(
         &self,
         (tenant, id, key): (TenantId, &ModelId, &str),
@@ -511,7 +507,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether it is the tenant who can do something about it.
+/// Whether the tenant can fix errors of this kind.
 const fn is_for_the_tenant(kind: Kind) -> bool {
     match kind {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => true,

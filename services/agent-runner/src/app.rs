@@ -1,4 +1,4 @@
-//! How the runner is put together.
+//! Composition root of the runner.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -51,7 +51,6 @@ use crate::{
     zone::Zones,
 };
 
-/// The runner, ready to run.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -75,11 +74,11 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the port and gets ready to ask the backends, which need not be there yet.
+    /// Binds the port and prepares the backends' clients; the backends need not be reachable yet.
     ///
     /// # Errors
     ///
-    /// If the port is taken or a setting makes no sense.
+    /// If the port is taken or the configuration is invalid.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.runner.check()?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
@@ -177,40 +176,36 @@ impl App {
         })
     }
 
-    /// Adds a tool to those that every agent has; it takes the place of one with the same name.
+    /// Adds a tool that every agent has. Replaces a built-in tool of the same name.
     #[must_use]
     pub fn with_tool<A: Into<Output> + Send + 'static>(mut self, tool: impl Tool<A>) -> Self {
         self.tools = self.tools.with(tool);
         self
     }
 
-    /// Answers with this model where an agent uses the built-in provider.
+    /// Uses this model for agents whose provider is the built-in `demo`.
     #[must_use]
     pub fn with_demo(mut self, model: Arc<dyn Model>) -> Self {
         self.models = self.models.with_shared("demo", model);
         self
     }
 
-    /// The runner's id, by which it is told things on the bus.
     #[must_use]
     pub const fn id(&self) -> RunnerId {
         self.id
     }
 
-    /// Where health and metrics are served.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say.
+    /// Address of health and metrics.
     pub fn address(&self) -> std::io::Result<std::net::SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Runs agents until `stop`, then lets turns come to a step's end and gives sessions back.
+    /// Runs sessions until `stop`, then lets turns reach the end of a step and releases the
+    /// sessions.
     ///
     /// # Errors
     ///
-    /// With the first failure of any of its loops.
+    /// The first failure of any of its tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self {
             config,
@@ -276,7 +271,7 @@ impl App {
         });
         info!(runner.id = %id, listen = %worker.config.listen, slots = worker.config.slots, "serving");
 
-        // Health is told to the end, and leases are kept to the last turn's.
+        // Health is served and leases are renewed until the last turn has ended.
         let ended = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
         tasks
@@ -299,7 +294,7 @@ impl App {
     }
 }
 
-/// The memory service, if there is a secret to be believed by.
+/// Client of the memory service; `None` if no mesh secret is set.
 fn memory(config: &Config, held: &Arc<Held>) -> anyhow::Result<Option<Arc<Memory>>> {
     if config.mesh.secret.expose_secret().is_empty() {
         warn!("`mesh.secret` is not set: agents remember nothing");
@@ -370,7 +365,7 @@ async fn run(
         }
     }
     if let Some(shell) = shell {
-        // What the last steps began.
+        // Commands that the last steps started.
         shell.drain().await;
     }
     worker.mcp.end().await;

@@ -1,24 +1,24 @@
-//! Calls that need a person's word: finding them, asking, and going on with what was said.
+//! Tool calls that need an approval: detection, request, and continuation after the decision.
 //!
 //! ```text
-//! call ─▶ needs a word? ── no ─▶ made
-//!            │ yes, and nobody said "always"
+//! call ─▶ needs an approval? ── no ─▶ made
+//!            │ yes, and no "always" rule covers it
 //!            ▼
-//!         ask: records, notes, messages, rest ── one transaction; no runner has the session
-//!            ⋮   a word, or its time is over
-//!         any runner claims it ─▶ settle ─▶ allowed: noted, judged again, made once
+//!         request: record, entries, deliveries, wait ── one transaction; no runner has the session
+//!            ⋮   a decision, or its deadline
+//!         any runner claims it ─▶ settle ─▶ allowed: noted, checked again, made once
 //!                                      └──▶ denied, expired: the model is told
 //! ```
 //!
-//! A call is judged again right before it is made: what it would do must be, to
-//! the byte, what the person saw.
+//! A call is checked again right before it is made: its subject must equal what the person saw,
+//! byte for byte.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `judge.rs` | which calls need a word, by their tool or by the policy |
-//! | `remembered.rs` | what "always" covers; pure |
-//! | `request.rs` | what people and models are told; pure |
-//! | `words.rs` | who may say something, and what becomes of it |
+//! | `judge.rs` | which calls need an approval |
+//! | `remembered.rs` | matching of "always" rules; pure |
+//! | `request.rs` | texts for people and models; pure |
+//! | `words.rs` | decisions: who may make them, and their execution |
 
 mod judge;
 mod remembered;
@@ -33,17 +33,16 @@ use holdfast_types::{ApprovalId, ApprovalState, DeliveryId, Entry, Note, Target,
 use self::judge::{Judged, Wanted};
 use crate::{agents::Brief, error::Error, turn::Turn, turn::thoughts};
 
-/// What came of looking at calls before they are made.
 pub(crate) enum Cleared {
-    /// These may be made; the others were answered.
+    /// Calls that may be made. The results of the others are in the journal.
     Make(Vec<ToolCall>),
-    /// A person was asked, and the session is nobody's now.
+    /// A person was asked. The session is released.
     Asked(Completed),
 }
 
 impl Turn<'_> {
-    /// Looks whether calls may be made. If one of them needs a person's word, they are asked about
-    /// all calls of the step that do, and none is made.
+    /// Checks whether calls may be made. If one needs an approval, none is made: the person is
+    /// asked about all calls of the step that need one.
     pub(crate) async fn clear(
         &mut self,
         brief: &Brief,
@@ -66,7 +65,7 @@ impl Turn<'_> {
         Ok(Cleared::Make(make))
     }
 
-    /// Asks a person about every call of the step that needs it.
+    /// Requests an approval for every call of the step that needs one.
     async fn ask_a_person(&mut self, brief: &Brief) -> Result<Completed, Error> {
         let limits = self.worker.config.limits();
         let new = untouched(self.journal.entries(), limits);
@@ -130,8 +129,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Where somebody can be asked: where this turn's answer goes, else where the one who gave the
-    /// task was last spoken to.
+    /// Where a person can be asked: this turn's target, else the last target of the session that
+    /// requested the task.
     async fn person(&self) -> Result<Option<Target>, Error> {
         let own = self.target().or_else(|| self.last_target.clone());
         if own.is_some() {
@@ -146,7 +145,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Goes on with what was said of calls, or rests until something is.
+    /// Continues with the approval decisions, or waits until there is one.
     pub(crate) async fn wait_for_words(
         &mut self,
         calls: &[ToolCall],
@@ -171,7 +170,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// The turn ends: what nobody has said anything of is not waited for any more.
+    /// Withdraws the pending approvals of a turn that ends.
     pub(crate) async fn withdraw(&self) -> Result<(), Error> {
         if unheard(self.journal.entries()).is_empty() {
             return Ok(());
@@ -179,14 +178,14 @@ impl Turn<'_> {
         Ok(self.worker.sessions.withdraw_approvals(&self.hold.claim, self.run).await?)
     }
 
-    /// Which thought of the turn asked for the calls at hand, from 0.
+    /// Index of the current step in the turn, from 0.
     pub(crate) fn step(&self) -> i32 {
         let step = thoughts(self.journal.turn()).saturating_sub(1);
         i32::try_from(step).unwrap_or(i32::MAX)
     }
 }
 
-/// What the journal says of a word.
+/// Journal entry for an approval decision.
 fn entry(word: Word) -> Entry {
     let told = match word.state {
         ApprovalState::AllowedOnce | ApprovalState::AllowedAlways => {

@@ -1,8 +1,8 @@
-//! Heartbeats: turns without a past, of whose answers only news is sent (spec HBT, C-11 to C-13).
+//! Heartbeat turns: without history, and only news is sent (spec HBT, C-11 to C-13).
 //!
-//! What asked, and what follows once the answer has arrived, is the scheduler's; here the answer is
-//! taken for what it means. What is not sent ends the turn with a word of
-//! [`holdfast_schedule::heartbeat`] as its reason, by which the scheduler knows.
+//! The scheduler creates heartbeats and handles what follows a delivered reply; this file decides
+//! whether the reply is news. A reply that is not sent ends the turn with a status word of
+//! [`holdfast_schedule::heartbeat`] as its reason, from which the scheduler knows.
 
 use holdfast_agent::is_silent;
 use holdfast_schedule::heartbeat::{
@@ -15,14 +15,13 @@ use tracing::debug;
 
 use crate::{error::Error, turn::Turn};
 
-/// The model that the heartbeat asks for which began this turn.
+/// Model that the heartbeat which began this turn requests.
 pub(crate) fn model(loaded: &Loaded, run: RunId) -> Option<String> {
     let first = loaded.waiting.iter().find(|row| RunId::from(row.message) == run);
     first.and_then(|row| row.body.heartbeat.as_ref()).and_then(|beat| beat.model.clone())
 }
 
-/// Leaves of a journal what its open turn needs, the last `open` entries, in a session that has no
-/// past.
+/// Drops the history of a heartbeat session: only the last `open` entries, the open turn, remain.
 pub(crate) fn forget(kind: Option<SessionKind>, entries: &mut Vec<Entry>, open: usize) {
     if kind == Some(SessionKind::Heartbeat) {
         entries.drain(..entries.len().saturating_sub(open));
@@ -30,7 +29,7 @@ pub(crate) fn forget(kind: Option<SessionKind>, entries: &mut Vec<Entry>, open: 
 }
 
 impl Turn<'_> {
-    /// The heartbeat that this turn is, unless a person has spoken in it too.
+    /// Returns the heartbeat of this turn; `None` if a person has written in it too.
     pub(crate) fn beat(&self) -> Option<&Heartbeat> {
         let mut beat = None;
         for entry in self.journal.turn() {
@@ -46,12 +45,12 @@ impl Turn<'_> {
         beat
     }
 
-    /// Whether what the model thinks is sent with what it says.
+    /// Whether the model's reasoning is sent with its answer.
     pub(crate) fn sends_thinking(&self) -> bool {
         self.beat().is_some_and(|beat| beat.include_reasoning)
     }
 
-    /// Ends the turn with the answer to a heartbeat: it is sent if it is news.
+    /// Ends the turn with the answer to a heartbeat, which is sent if it is news.
     pub(crate) async fn answer_beat(
         &mut self,
         beat: Heartbeat,
@@ -80,7 +79,7 @@ impl Turn<'_> {
         self.end(Outcome::Completed, reason, thought, text, self.unfinished()).await
     }
 
-    /// What was said lately. Without Redis it is not known, and may be said again.
+    /// Texts that were sent recently. Without Redis there are none, and a text may be sent twice.
     async fn recent(&self, beat: &Heartbeat, now: Timestamp) -> Recent {
         let since = now.checked_sub(RECENT).unwrap_or(Timestamp::MIN).as_millisecond();
         match self.worker.leases.lately(&beat.recent, since).await {

@@ -1,45 +1,43 @@
-//! What is used besides thoughts: pictures that are drawn, texts that are spoken, other models that
-//! look at something, and summaries.
+//! Usage besides the turn's own model requests: images, speech, other models that look at
+//! something, summaries.
 //!
-//! A tool puts it on the bill of its session; it is charged with the call's result, in the same
-//! transaction. What is drawn or spoken is not set aside before: its price is known, and small.
+//! A tool adds its usage to its session; it is charged in the transaction that stores the call's
+//! result. Images and speech reserve nothing: their price is known and small.
 
 use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
 use holdfast_types::Usage;
 
 use crate::{budget::Ledger, held::Hold};
 
-/// What was used once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// The model, as `provider:id`.
+    /// Model, as `provider:id`.
     pub(crate) model: String,
-    /// What it read and wrote; of speech, characters.
+    /// Tokens; for speech, characters.
     pub(crate) usage: Usage,
-    /// How many pictures of 1024 × 1024 dots it drew.
+    /// Number of squares of 1024 × 1024 pixels that were drawn.
     pub(crate) pictures: u64,
 }
 
 impl Used {
-    /// An answer.
     pub(crate) fn answer(model: String, usage: Usage) -> Self {
         Self { model, usage, pictures: 0 }
     }
 
-    /// A text that was spoken: each character is charged as a token that was read.
+    /// Usage of speech: each character is charged as an input token.
     pub(crate) fn speech(model: String, text: &str) -> Self {
         let input = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         Self { model, usage: Usage { input, cached: 0, output: 0 }, pictures: 0 }
     }
 
-    /// A picture that was drawn; `usage` if the provider counted tokens.
+    /// Usage of a generated image; `usage` is `None` if the provider counted no tokens.
     pub(crate) fn drawing(model: String, prompt: &str, size: &str, usage: Option<Usage>) -> Self {
         let read = || u64::try_from(CjkAware.count(prompt)).unwrap_or(u64::MAX);
         let usage = usage.unwrap_or_else(|| Usage { input: read(), cached: 0, output: 0 });
         Self { model, usage, pictures: squares(size) }
     }
 
-    /// What it costs, in millionths of a US dollar.
+    /// Cost in millionths of a US dollar.
     pub(crate) fn micros(&self, ledger: &Ledger) -> u64 {
         let Ok(model) = self.model.parse() else { return 0 };
         let prices = ledger.catalogue.card(&model).prices;
@@ -50,13 +48,13 @@ impl Used {
 }
 
 impl Hold {
-    /// Puts something on the session's bill.
+    /// Adds usage to be charged with the call's result.
     pub(crate) fn used(&self, used: Used) {
         self.desk().bill.push(used);
     }
 }
 
-/// How many squares of 1024 dots a size has, begun ones counted: `1792x1024` has two.
+/// Number of squares of 1024 pixels in a size, rounded up: `1792x1024` has two.
 fn squares(size: &str) -> u64 {
     const SQUARE: u64 = 1_024 * 1_024;
     let sides = size.split_once('x').map(|(wide, high)| (wide.parse(), high.parse()));

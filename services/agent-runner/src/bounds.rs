@@ -1,11 +1,11 @@
-//! What a turn may use: of tools and of files, besides what policy says.
+//! Limits of a turn on tools and files, besides the policy.
 //!
 //! | | tools | files |
 //! |---|---|---|
 //! | every turn | those that its agent's prompt may offer | all |
-//! | one whose agent a model chose | those that it named, if it did | all |
-//! | a subagent's | those it was given; no command where its files are bounded | where it was told |
-//! | while memory is written down | four that read and write files | all to read, `memory` to write |
+//! | agent chosen by a model | those that the model named, if it did | all |
+//! | subagent | those it was given; no commands if its files are restricted | the folders it was given |
+//! | memory flush | four that read and write files | read all, write `memory` |
 
 use holdfast_agent::bundle::UNBOUNDED;
 use holdfast_types::AgentId;
@@ -13,7 +13,7 @@ use holdfast_types::AgentId;
 use crate::{agents::Brief, files::Scope, turn::Turn};
 
 impl Turn<'_> {
-    /// Where its file tools may look and change.
+    /// Folders that the file tools may read and write.
     pub(crate) fn scope(&self) -> Scope {
         if self.is_flushing() {
             return Self::flush_scope();
@@ -24,12 +24,12 @@ impl Turn<'_> {
         })
     }
 
-    /// The copy of its requester's files that it works on, if it is a subagent that does.
+    /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) fn branch(&self) -> Option<AgentId> {
         self.task.as_ref().and_then(|task| task.given.branch)
     }
 
-    /// Lists of tools, each of which narrows what it has.
+    /// Lists of tools; a tool must be in each of them.
     pub(crate) fn bounds(&self, brief: &Brief) -> Vec<Vec<String>> {
         let mut lists = Vec::new();
         lists.extend(brief.context.include_tools.clone());
@@ -41,14 +41,13 @@ impl Turn<'_> {
         if self.is_flushing() {
             lists.push(Self::flush_tools());
         }
-        // A command sees all files.
+        // A command can read all files.
         if self.scope().is_bounded() {
             lists.push(self.tools_without(|name| UNBOUNDED.contains(&name)));
         }
         lists
     }
 
-    /// All tools but some.
     fn tools_without(&self, is_out: impl Fn(&str) -> bool) -> Vec<String> {
         let registry = self.tools.registry();
         let names = registry.specs().into_iter().map(|spec| spec.name);

@@ -1,13 +1,12 @@
-//! Budgets: what may be used in a day is set aside before a model is asked, and settled with the
-//! thought that came of it.
+//! Budgets: an amount is reserved before a model is asked and charged with its answer.
 //!
-//! Where no budget is set nothing of this is done. What was used is in the database; Redis only
-//! holds what is set aside by answers under way, so that many at once do not use more than there
-//! is. Without Redis each answer is held against what is left, and so all at once may use too much
-//! by what is under way, and no more.
+//! Without budgets none of this happens. Used amounts are in the database; Redis holds only the
+//! reservations of answers in progress, so that parallel answers cannot exceed a budget. Without
+//! Redis each answer is checked against what is left, so parallel answers can exceed the budget
+//! together, by at most what is in progress.
 //!
-//! **What can go wrong.** A runner dies in the midst of an answer: what it set aside lapses, and
-//! what the provider charges for that answer is in no budget.
+//! **What can go wrong.** A runner crashes during an answer: its reservation expires, and what the
+//! provider charges for that answer is in no budget.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -20,39 +19,39 @@ use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, Usage};
 
 use crate::{agents::Brief, error::Error, turn::Turn, worker::Worker};
 
-/// An answer shorter than this is not worth beginning.
+/// Shortest answer worth starting, in tokens.
 const SHORTEST: u64 = 256;
 
-/// What a picture is believed to be, in tokens.
+/// Estimated tokens of an image.
 const PICTURE: usize = 1_600;
 
-/// How much longer a reservation lasts than the answer may take.
+/// Time by which a reservation outlives the request's timeout.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What models cost, and what an agent may use.
+/// Prices of models and budgets of an agent.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) catalogue: Known,
     pub(crate) budgets: Vec<Budget>,
 }
 
-/// What is set aside for an answer.
+/// A reservation for one answer.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     names: Vec<String>,
     id: String,
-    /// What is read at least, should the answer never come.
+    /// Charge for the input, if the answer never comes.
     read: Charge,
 }
 
 impl Ledger {
-    /// What an answer of this model costs, in millionths of a US dollar, rounded up.
+    /// Cost of an answer, in millionths of a US dollar, rounded up.
     pub(crate) fn micros(&self, model: &str, usage: &Usage) -> u64 {
         let Ok(model) = model.parse() else { return 0 };
         micros(self.catalogue.card(&model), usage)
     }
 
-    /// Whose budgets these are.
+    /// Agents that the budgets apply to; `None` is the whole tenant.
     pub(crate) fn owners(&self) -> Vec<Option<AgentId>> {
         self.budgets.iter().map(|budget| budget.agent).collect()
     }
@@ -63,7 +62,7 @@ fn micros(card: &Card, usage: &Usage) -> u64 {
 }
 
 impl Turn<'_> {
-    /// Why nothing may be used any more today, if a budget is spent.
+    /// Returns a message for the user if a budget is exhausted.
     pub(crate) async fn is_spent(&self, brief: &Brief) -> Result<Option<String>, Error> {
         let ledger = &brief.ledger;
         if ledger.budgets.is_empty() {
@@ -79,8 +78,8 @@ impl Turn<'_> {
         })
     }
 
-    /// Sets aside what an answer may use; the reason, if there is not enough left. The answer may
-    /// become shorter.
+    /// Reserves the cost of an answer. May lower `max_output`. Returns the reason if not enough is
+    /// left.
     pub(crate) async fn reserve(
         &mut self,
         brief: &Brief,
@@ -103,14 +102,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives back what was set aside: what was used is stored by now, or nothing was.
+    /// Releases the reservation: the usage is stored by now, or there was none.
     pub(crate) async fn give_back(&mut self) {
         if let Some(reserved) = self.reserved.take() {
             self.worker.give_back(reserved).await;
         }
     }
 
-    /// Charges what an answer has read that nobody waited for.
+    /// Charges the input of an answer that was abandoned.
     pub(crate) fn charge_read(&self) {
         if let Some(reserved) = &self.reserved {
             self.journal.charge(reserved.read);
@@ -118,20 +117,18 @@ impl Turn<'_> {
     }
 }
 
-/// Who asks for something to be set aside.
 pub(crate) struct Asking<'a> {
     pub(crate) tenant: TenantId,
-    /// What it is told apart by.
+    /// Identifies the reservation in Redis.
     pub(crate) id: String,
-    /// For how long, should nobody give it back.
+    /// Time after which an unreleased reservation expires.
     pub(crate) lasts: Duration,
     pub(crate) card: &'a Card,
     pub(crate) ledger: &'a Ledger,
 }
 
 impl Worker {
-    /// Sets aside what an answer may use, or says why there is not enough left. The answer may
-    /// become shorter.
+    /// Reserves the cost of an answer, or returns why not enough is left. May lower `max_output`.
     pub(crate) async fn set_aside(
         &self,
         asking: Asking<'_>,
@@ -143,7 +140,8 @@ impl Worker {
         let names: Vec<String> =
             ledger.budgets.iter().map(|budget| name(tenant, budget.agent)).collect();
         let locks = self.agents.locks();
-        // First what is under way, then what was used: what is settled in between counts twice.
+        // Reservations before usage: an answer charged between the two reads counts twice rather
+        // than not at all.
         let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
         let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
         let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
@@ -160,7 +158,7 @@ impl Worker {
             Room::For(output) => {
                 request.max_output = u32::try_from(output).ok();
                 let Reserved { names, id, .. } = &reserved;
-                // Should this fail, too much stays set aside for a moment.
+                // On failure too much stays reserved for a moment.
                 let _ = locks.reserve(names, id, asks.amount(output), lasts).await;
                 Ok(Ok(reserved))
             }
@@ -171,14 +169,13 @@ impl Worker {
         }
     }
 
-    /// Gives back what was set aside.
     pub(crate) async fn give_back(&self, reserved: Reserved) {
-        // Else it lapses.
+        // On failure the reservation expires.
         let _ = self.agents.locks().unreserve(&reserved.names, &reserved.id).await;
     }
 }
 
-/// Under which name everybody finds what is set aside.
+/// Redis name of a budget, the same on all runners.
 fn name(tenant: TenantId, agent: Option<AgentId>) -> String {
     let tenant = tenant.as_uuid();
     match agent {
@@ -187,7 +184,7 @@ fn name(tenant: TenantId, agent: Option<AgentId>) -> String {
     }
 }
 
-/// What a model reads of a chat, as near as can be told.
+/// Estimated input tokens of a chat.
 fn read(chat: &Chat) -> u64 {
     let pictures: usize = chat
         .messages
@@ -214,25 +211,24 @@ fn read(chat: &Chat) -> u64 {
     u64::try_from(told + system + pictures).unwrap_or(u64::MAX)
 }
 
-/// What an answer may take.
+/// Tokens of a request and the price of its model.
 struct Asks<'a> {
     card: &'a Card,
     input: u64,
     output: u64,
 }
 
-/// Whether there is enough left for it.
 enum Room {
-    /// For an answer of so many tokens.
+    /// Longest answer that fits, in tokens.
     For(u64),
-    /// No: it was used.
+    /// The budget is used up.
     Spent(String),
-    /// No: others may use it.
+    /// The rest of the budget is reserved for other answers.
     Taken(String),
 }
 
 impl Asks<'_> {
-    /// What it takes with an answer of this length.
+    /// Amount of the request with an answer of this length.
     fn amount(&self, output: u64) -> Amount {
         let usage = Usage { input: self.input, cached: 0, output };
         Amount { tokens: self.input.saturating_add(output), micros: micros(self.card, &usage) }
@@ -260,7 +256,7 @@ impl Asks<'_> {
         Room::For(most)
     }
 
-    /// The longest answer that an amount is enough for; none if it is not worth beginning.
+    /// Longest answer that fits an amount; `None` if it would be too short to be useful.
     fn longest(&self, left: Amount) -> Option<u64> {
         let shortest = self.output.min(SHORTEST);
         let needs = self.amount(shortest);
@@ -281,7 +277,7 @@ impl Asks<'_> {
     }
 }
 
-/// What is limited, in words.
+/// Describes a budget's limits.
 fn limit(budget: &Budget) -> String {
     let mut words = String::new();
     if let Some(tokens) = budget.tokens {

@@ -1,9 +1,9 @@
-//! Making the calls that the model asked for.
+//! Execution of the tool calls that the model asked for.
 //!
-//! | effect | before | after |
+//! | effect | stored before | stored after |
 //! |---|---|---|
-//! | reads | – | the results of all that ran together; with the next thought if they were quick, else in one commit |
-//! | writes | – | the result, and what it left in the outbox, in one commit |
+//! | reads | – | the results of all calls that ran together: with the next thought if they were quick, else in one commit |
+//! | writes | – | the result and the messages the tool sent, in one commit |
 //! | acts | `Called`, committed | the result |
 
 use std::{sync::Arc, time::Duration};
@@ -23,12 +23,12 @@ use crate::{
     turn::Turn, turn::thoughts,
 };
 
-/// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
-/// on with the turn had better read again (decision 0004).
+/// Read-only calls that took this long are stored before the model is asked. After a crash, quicker
+/// ones are simply repeated (decision 0004).
 const WORTH_STORING: Duration = Duration::from_millis(500);
 
 impl Turn<'_> {
-    /// Makes these calls, at once if they are several, and stores what came of them.
+    /// Makes these calls in parallel and stores their results.
     pub(crate) async fn call(
         &mut self,
         brief: &Brief,
@@ -66,7 +66,7 @@ impl Turn<'_> {
         bill.iter().for_each(|used| self.journal.charge_used(used));
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
         let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
-        // What the person is to see now is stored now.
+        // A message for the user is stored at once, so that it is sent now.
         let told = !self.hold.desk().outbox.is_empty();
         if reads && !told && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
@@ -76,7 +76,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// Lays out what the tools of this step need to know.
+    /// Gives the tools of this step the state of the turn.
     pub(crate) fn sit_down(&self, brief: &Brief) {
         let audience = self.audience(brief);
         let judge = self.judge(brief);
@@ -101,7 +101,8 @@ impl Turn<'_> {
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
-        // Names that no tool has come from the model: they may say anything.
+        // Unknown tool names come from the model and may contain anything: they never become
+        // labels.
         let tool = self.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         let is_silent = self.is_flushing();
@@ -156,7 +157,7 @@ impl Turn<'_> {
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
-        // The tool is asked first, so that whoever dies here dies in the midst of the call.
+        // The tool is polled first, so that a crash injected here happens during the call.
         let made = async { tokio::join!(made, fail::point("runner.in_call")).0 };
         if let Ok(result) = timeout_at(until, made).await {
             return result;
@@ -170,13 +171,12 @@ impl Turn<'_> {
         }))
     }
 
-    /// What a call is known by, whoever makes it: `session:turn:step:call`.
+    /// Idempotency key of a call, the same on any runner: `session:turn:step:call`.
     pub(crate) fn key_of(&self, call: &ToolCall) -> String {
         let step = thoughts(self.journal.turn()).saturating_sub(1);
         format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
     }
 
-    /// In whose name a call is made.
     pub(crate) fn context(&self, brief: &Brief, call: &ToolCall) -> Call {
         let claim = &self.hold.claim;
         Call {
@@ -186,29 +186,29 @@ impl Turn<'_> {
             session: claim.session,
             run: self.run,
             key: self.key_of(call),
-            // What was on offer is asked again: the model may name what was not.
+            // Checked again here: the model may name a tool that it was not offered.
             allowed: self.allowed(brief),
             cancelled: CancellationToken::new(),
         }
     }
 
-    /// The tools that whoever speaks in this turn may have used.
+    /// Tools that the participants of this turn may use.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
         let offered = Allowed::only(self.policy.view(&self.subject(brief)).offered());
-        // Where nobody speaks there is nothing to be asked.
+        // Without a provider for speech, `tts` is not offered.
         let speaks = brief.speaks;
         let offered = Allowed::by(move |name| offered.allows(name) && (speaks || name != "tts"));
         let offered = connections::narrowed(offered, &self.connections(brief));
         canvas::narrowed(offered, self.kind, self.target().as_ref())
     }
 
-    /// The connections that are for this conversation.
+    /// Connections that are meant for this conversation.
     fn connections(&self, brief: &Brief) -> Vec<(String, ConnectionKind)> {
         connections::usable(&brief.connections, self.kind, self.audience(brief), &self.key)
     }
 }
 
-/// What came of a call, without what its agent's commands are given.
+/// Removes the secrets of the agent's commands from a result.
 fn unsaid(secrets: &Secrets, made: Result<Output, ToolError>) -> Result<Output, ToolError> {
     let without = |text| secrets.without(text);
     match made {

@@ -1,4 +1,4 @@
-//! The canvas of a conversation, as its tool sees it, and who has one.
+//! Canvas tool: storage of its surfaces, and which sessions have one.
 
 use holdfast_session::NewSurface;
 use holdfast_tools::{Allowed, Call, Canvases, Shown, ShownAs};
@@ -6,7 +6,6 @@ use holdfast_types::{Fault as _, Kind, SessionKind, Target};
 
 use crate::mesh::Inside;
 
-/// The tool.
 const CANVAS: &str = "canvas";
 
 impl Canvases for Inside {
@@ -34,8 +33,8 @@ impl Canvases for Inside {
     }
 }
 
-/// The canvas is offered only where somebody can see it: in a conversation that is held by a
-/// program, and on no channel (spec TOL-026).
+/// Removes the canvas from sessions in which nobody can see it: it is offered only in conversations
+/// of API clients, never on a channel (spec TOL-026).
 pub(crate) fn narrowed(allowed: Allowed, kind: SessionKind, target: Option<&Target>) -> Allowed {
     if has_canvas(kind, target) {
         return allowed;
@@ -52,7 +51,7 @@ const fn has_canvas(kind: SessionKind, target: Option<&Target>) -> bool {
         | SessionKind::Topic
         | SessionKind::Work
         | SessionKind::Global => target.is_none(),
-        // Nobody looks on.
+        // Nobody watches these sessions.
         SessionKind::Subagent | SessionKind::Cron | SessionKind::Heartbeat => false,
     }
 }

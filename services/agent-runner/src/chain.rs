@@ -1,15 +1,15 @@
-//! The models that an agent asks in turn, each with its keys (spec AUT-005, AUT-009, AGT-003,
-//! AGT-015).
+//! Model fallback: the models and keys that an agent's requests are tried with, in order (spec
+//! AUT-005, AUT-009, AGT-003, AGT-015).
 //!
-//! | what happens | what follows |
+//! | failure | reaction |
 //! |---|---|
-//! | the key is refused, its rate is limited, its account is empty | it is left alone for a while, and the next key is asked; three keys at most |
-//! | no key can be used, or the server has trouble | the agent's next model is asked |
-//! | the request itself is refused, or is too long | nobody else is asked: it would be refused again |
+//! | key refused, rate limited, or out of credit | the key gets a cooldown, and the next key is tried; at most three keys |
+//! | no key usable, or server trouble | the agent's next model is tried |
+//! | request refused or too long | nothing else is tried: it would be refused again |
 //!
-//! A conversation stays with the key that it used before, so that its provider's cache stays of
-//! use. A key that has no other beside it, of a model that has none either, is asked whatever is
-//! remembered of it: to leave it alone would leave the agent without a model.
+//! A conversation stays with the key it used before, so that the provider's cache remains useful. A
+//! single key of a single model is tried even in its cooldown: skipping it would leave the agent
+//! without a model.
 
 use std::{
     collections::BTreeMap,
@@ -27,25 +27,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health::{Health, Of, now};
 
-/// Keys of one model that are asked for one answer.
+/// Keys of one model that are tried for one answer.
 const KEYS_ASKED: usize = 3;
 
-/// A model, and the keys with which it can be asked.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: ModelId,
     pub(crate) card: Arc<Card>,
-    /// The keys; without any the model wants none.
+    /// Keys of the model; empty if it needs none.
     pub(crate) profiles: Vec<Profile>,
-    /// Those that take part, if somebody wrote that down.
+    /// Ids of the keys to use, if configured.
     pub(crate) order: Option<Vec<String>>,
-    /// Whether they go in that order.
+    /// Whether `order` is followed exactly.
     pub(crate) strict: bool,
-    /// The model with each key, by the key's name; without keys, by the empty name.
+    /// Clients by key id; for a model without keys, under the empty id.
     pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
 }
 
-/// The models of an agent, the one that it was given first.
+/// Models of an agent, the preferred one first.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) tenant: TenantId,
@@ -53,29 +52,30 @@ pub(crate) struct Chain {
     pub(crate) health: Arc<Health>,
 }
 
-/// Asking the models of an agent for one conversation.
+/// A model that tries the chain on behalf of one conversation.
 #[derive(Debug)]
 pub(crate) struct Asking {
     chain: Arc<Chain>,
-    /// The key that was used before.
+    /// The conversation's last key, as `provider/key`.
     before: Option<String>,
     used: Arc<Mutex<Option<String>>>,
 }
 
 impl Chain {
-    /// Asks for a conversation that used this key before, as [`Asking::used`] told it.
+    /// Returns a model for a conversation; `before` is the key that it used last, as
+    /// `provider/key`.
     pub(crate) fn asking(self: &Arc<Self>, before: Option<String>) -> Asking {
         Asking { chain: Arc::clone(self), before, used: Arc::default() }
     }
 
-    /// Whether somebody else could be asked if this link's key fails.
+    /// Whether there is another key or model to try.
     pub(crate) fn has_choice(&self) -> bool {
         self.links.len() > 1 || self.links.iter().any(|link| link.profiles.len() > 1)
     }
 }
 
 impl Asking {
-    /// The key that answered, as `provider/key`, if its provider has several.
+    /// The key that answered, as `provider/key`; `None` if its provider has only one.
     pub(crate) fn used(&self) -> Option<String> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -113,7 +113,7 @@ impl Model for Asking {
     }
 }
 
-/// One model of the chain, whose keys are asked in turn.
+/// One model of the chain, which tries its keys in order.
 #[derive(Debug)]
 struct Rotating {
     chain: Arc<Chain>,
@@ -196,7 +196,7 @@ impl Link {
         chain.health.of_keys(chain.tenant, self.id.provider(), keys)
     }
 
-    /// The names of the keys to ask with, in order; an error if there is none.
+    /// Ids of the usable keys, in order; an error if there is none.
     fn keys(
         &self,
         chain: &Chain,
@@ -229,7 +229,7 @@ impl Link {
     }
 }
 
-/// Why no key can be used: what those who can do something about it are told.
+/// Error for the user when no key is usable: the reason of the key that is usable soonest.
 fn why_none<'s>(stats: impl Iterator<Item = &'s Stats>, now: i64) -> Error {
     let mut soonest: Option<(i64, &Stats)> = None;
     for stats in stats {
@@ -239,7 +239,7 @@ fn why_none<'s>(stats: impl Iterator<Item = &'s Stats>, now: i64) -> Error {
             soonest = Some((until, stats));
         }
     }
-    // None of them is valid at all.
+    // No key is valid.
     let Some((until, stats)) = soonest else { return Error::Auth };
     if stats.disabled_until.is_some_and(|until| now < until) {
         return Error::Quota;
@@ -251,7 +251,7 @@ fn why_none<'s>(stats: impl Iterator<Item = &'s Stats>, now: i64) -> Error {
     Error::RateLimited { retry_after: Some(std::time::Duration::from_millis(wait)) }
 }
 
-/// Whether another key may help.
+/// Whether trying another key may help.
 const fn is_the_keys(reason: Reason) -> bool {
     match reason {
         Reason::Auth | Reason::RateLimit | Reason::Billing => true,
@@ -259,7 +259,7 @@ const fn is_the_keys(reason: Reason) -> bool {
     }
 }
 
-/// Which models of a chain had better not be asked.
+/// Cooldowns of a chain's models.
 #[derive(Debug)]
 struct Cooling(Arc<Chain>);
 
@@ -282,7 +282,7 @@ impl Cooldowns for Cooling {
     fn failed<'a>(&'a self, model: &'a ModelId, reason: Reason) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let has_keys = self.link(model).is_some_and(|link| !link.profiles.is_empty());
-            // It is remembered of the key already.
+            // The failure is already recorded for the key.
             if !(has_keys && is_the_keys(reason)) {
                 let of = Of::Model(model.to_string());
                 self.0.health.failed(self.0.tenant, &of, reason).await;
@@ -293,7 +293,7 @@ impl Cooldowns for Cooling {
     fn succeeded<'a>(&'a self, model: &'a ModelId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let of = Of::Model(model.to_string());
-            // That a model is in use is nothing to write down.
+            // Successes are only recorded to clear failures.
             if self.0.health.stats(self.0.tenant, &of).error_count > 0 {
                 self.0.health.succeeded(self.0.tenant, &of).await;
             }

@@ -1,13 +1,13 @@
-//! Running chains by subagents (spec RTE-016).
+//! Chains: predefined sequences of subagents (spec RTE-016).
 //!
 //! ```text
-//! /chain, chain_run ─▶ run stored ─▶ stage 0 ─▶ … ─▶ last stage ─▶ the session that asked is told
-//!                                     └ each end of a subagent asks: what is next? ┘
+//! /chain, chain_run ─▶ run stored ─▶ stage 0 ─▶ … ─▶ last stage ─▶ the requester is told
+//!                                     └ each end of a subagent: what is next? ┘
 //! ```
 //!
-//! Nobody holds a chain. Whoever notices the end of one of its subagents finds out what is next, does
-//! it, and only then notes that the end was dealt with. Every part of it is done once however often
-//! it is tried, so that it does not matter which runner is lost at which moment.
+//! No runner owns a chain. The runner that sees a subagent end determines the next stage, starts
+//! it, and only then records that the end was processed. Each action is idempotent, so any runner
+//! can crash at any moment.
 
 use std::time::Duration;
 
@@ -30,19 +30,18 @@ use crate::{
     subagents::{USUAL_STEPS, USUAL_TOKENS, bundle_of},
 };
 
-/// The most subagents of one session that may run at once where a chain begins them.
+/// Subagents of one session that may run at once when a chain starts more.
 const MOST_CHILDREN: i64 = 24;
 
-/// How long a step may take if nothing is said (spec SUB-010).
+/// Time limit of a step that sets none, in seconds (spec SUB-010).
 const USUAL_WALL: u32 = 3_600;
 
-/// The longest that may be asked of a chain, in characters.
+/// Limit on a chain's input, in characters.
 const LONGEST_INPUT: usize = 20_000;
 
-/// The longest text that a step is told, in characters.
+/// Limit on a step's task, in characters.
 const LONGEST_TASK: usize = 90_000;
 
-/// What chains stand on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mesh<'m> {
     pub(crate) sessions: &'m Sessions,
@@ -50,23 +49,22 @@ pub(crate) struct Mesh<'m> {
     pub(crate) bus: &'m Bus,
 }
 
-/// Who asks for a chain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asker<'a> {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) agent: AgentId,
-    /// The same for the same request.
+    /// Idempotency key of the request.
     pub(crate) key: &'a str,
 }
 
-/// What came of trying to go on.
+/// Outcome of starting a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Begun {
     Yes,
-    /// As many run as may: later.
+    /// Too many subagents run; try again later.
     Later,
-    /// It never can; why.
+    /// The stage cannot start; the reason.
     Never(String),
 }
 
@@ -86,7 +84,7 @@ impl Chains for Inside {
 }
 
 impl Mesh<'_> {
-    /// The chains that there are, a line each.
+    /// Lists the chains, one per line.
     pub(crate) async fn list(&self, tenant: TenantId) -> anyhow::Result<String> {
         let chains = self.directory.chains(tenant).await?;
         let lines: Vec<String> =
@@ -94,7 +92,7 @@ impl Mesh<'_> {
         Ok(lines.join("\n"))
     }
 
-    /// Begins a chain, and says so; or why not.
+    /// Starts a chain. Returns a text for the model: a confirmation or the reason why not.
     pub(crate) async fn start(
         &self,
         asker: Asker<'_>,
@@ -136,8 +134,8 @@ impl Mesh<'_> {
         let Some(run) = self.sessions.chain_run(asker.tenant, new.run).await? else {
             anyhow::bail!("a chain's run that was stored is not there")
         };
-        // Also where some of its subagents are there: whoever began may have been lost between two
-        // of them, or before one was told its task.
+        // Also if some of its subagents exist: the runner that started them may have crashed
+        // between two of them, or before one got its task.
         if run.outcome.is_none() && run.stage == 0 {
             match self.begin(asker.tenant, asker.agent, &run, 0).await? {
                 Begun::Yes => {}
@@ -157,7 +155,8 @@ impl Mesh<'_> {
         )))
     }
 
-    /// Goes on with a chain one of whose subagents has ended; `false` if that has to be tried again.
+    /// Continues a chain after one of its subagents has ended. Returns `false` if that must be
+    /// retried.
     pub(crate) async fn go_on(
         &self,
         tenant: TenantId,
@@ -193,7 +192,7 @@ impl Mesh<'_> {
             Next::Begin(stage, _) => {
                 let agent = match self.sessions.session(tenant, run.session).await {
                     Ok(view) => view.agent,
-                    // Nobody is there any more to be told.
+                    // The requester is gone: nobody to tell.
                     Err(error) if error.kind() == Kind::NotFound => return Ok(true),
                     Err(error) => return Err(error.into()),
                 };
@@ -209,7 +208,7 @@ impl Mesh<'_> {
         self.end(tenant, &run, ended).await
     }
 
-    /// Gives the tasks of a stage to subagents, each once.
+    /// Starts a subagent for each task of a stage. Idempotent.
     async fn begin(
         &self,
         tenant: TenantId,
@@ -275,7 +274,7 @@ impl Mesh<'_> {
         Ok(Begun::Yes)
     }
 
-    /// Tells the session that asked; `false` if it takes no more for now.
+    /// Tells the requester the outcome. Returns `false` if its inbox is full for now.
     async fn end(
         &self,
         tenant: TenantId,
@@ -322,7 +321,7 @@ fn result(step: &Subagent) -> StepResult {
     }
 }
 
-/// The run that a request makes: the same for the same one, whoever carries it out.
+/// Derives the run's id from the request's key, so that a retry yields the same run.
 fn run_of(key: &str) -> RunId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];
@@ -330,7 +329,7 @@ fn run_of(key: &str) -> RunId {
     uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid().into()
 }
 
-/// The last part of a step's key.
+/// Last part of a subagent's session key.
 fn key(run: RunId, stage: usize, number: usize) -> String {
     let digest = Sha256::digest(format!("{run}:{stage}:{number}").as_bytes());
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,7 +1,7 @@
-//! Answering commands: a turn of their own, without a model.
+//! Chat commands: each is a turn of its own, without a model.
 //!
-//! Each may be carried out again by whoever goes on after a crash: what it sets
-//! is set to the same, and the answer is stored with the turn's end.
+//! Commands are idempotent: after a crash another runner executes the command again. The answer is
+//! stored with the end of the turn.
 
 use holdfast_directory::Agent;
 use holdfast_llm::By;
@@ -18,7 +18,7 @@ use crate::{
     worker::Worker,
 };
 
-/// The most lines of a list.
+/// Lines of a list.
 const MOST_LISTED: usize = 50;
 
 const HELP: &str = "\
@@ -45,7 +45,7 @@ const NO_MODEL: &str = "This assistant has no model that could summarise what wa
 const NOT_IN_GROUPS: &str = "This command is not for groups: send it in a direct conversation.";
 
 impl Turn<'_> {
-    /// The command that begins this turn, if one does.
+    /// The command that begins this turn, if there is one.
     pub(crate) fn command(&self) -> Option<Command> {
         let mut heard = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } if !body.silent => Some(body),
@@ -57,11 +57,12 @@ impl Turn<'_> {
         });
         let command = heard.next().and_then(|body| body.command());
         let has_thought = thoughts(self.journal.turn()) > 0;
-        // A word on a call of this turn is part of it; what is thought before a compaction is not.
+        // A decision on a call of this turn is part of the turn. A compaction may ask a model
+        // first.
         command.filter(|command| !has_thought || matches!(command, Command::Compact(_)))
     }
 
-    /// Carries a command out, and ends the turn with its answer.
+    /// Executes a command and ends the turn with its answer.
     pub(crate) async fn obey(&mut self, command: Command) -> Result<Completed, Error> {
         if !command.is_for(self.kind) {
             return self.tell(Note::Command, NOT_IN_GROUPS.to_owned()).await;
@@ -73,7 +74,7 @@ impl Turn<'_> {
             Command::Stop => "Stopped.".to_owned(),
             Command::New => {
                 self.forget_route().await?;
-                // A word that was given beforehand was given for what was said until now.
+                // The setting pre-approved commands of the conversation so far only.
                 if self.settings.elevated.take().is_some() {
                     self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
                 }
@@ -85,13 +86,14 @@ impl Turn<'_> {
                 self.worker.sessions.pause(claim.tenant, claim.session).await?;
                 "Paused. What you send waits until you send /resume.".to_owned()
             }
-            // The gateway let the session go on when it took this in; nobody could claim it before.
+            // The gateway resumed the session when it accepted this command; nothing could claim it
+            // before.
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
             Command::TimeZone(wish) => self.set_zone(wish).await?,
             Command::Turn(dials) => self.turn_dials(dials).await?,
             Command::Show(dial) => self.show_dial(dial),
-            // Where it has a model, it is carried out in `shorten.rs`.
+            // With a model, `shorten.rs` executes it.
             Command::Compact(_) => NO_MODEL.to_owned(),
             Command::Chain(wanted) => self.chain(wanted).await?,
             Command::Decide { id, verdict } => self.answer_word(id.as_deref(), verdict).await?,
@@ -148,7 +150,7 @@ impl Turn<'_> {
         Ok(format!("Model: {}", self.model_name().await?))
     }
 
-    /// Why its model takes no such level, if it is known that it takes none.
+    /// Returns why the model does not support the thinking level, if that is known.
     pub(crate) async fn cannot_think(
         &self,
         level: Option<Thinking>,
@@ -164,14 +166,14 @@ impl Turn<'_> {
             Err(_) => return Ok(None),
         };
         let first = setup.choices.first().map(|choice| &choice.model);
-        // Of a model that nobody knows it is not known either.
+        // Nothing is known of a model that is not in the catalogue.
         let card = first.and_then(|model| Some((model, setup.catalogue.find(model)?)));
         Ok(card.filter(|(_, card)| card.thinking.by == By::No).map(|(model, _)| {
             format!("{model} cannot be told how much to think: choose another with /model.")
         }))
     }
 
-    /// The model of that name, or why the tenant has none.
+    /// Resolves a model's name, or returns why it cannot be used.
     async fn usable(&self, name: &str) -> Result<Result<ModelId, String>, Error> {
         let agent = Agent { model: Some(name.to_owned()), ..self.agent().await? };
         match self.worker.directory.model(self.hold.claim.tenant, &agent).await {
@@ -241,7 +243,7 @@ impl Turn<'_> {
     }
 }
 
-/// The skills of an agent that people may call.
+/// Skills that users may invoke, one per line.
 fn called(brief: &Brief) -> Vec<String> {
     let skills = brief.skills.shelf.skills();
     let skills = skills.filter(|skill| skill.manifest.user_invocable && skill.is_usable());

@@ -1,13 +1,12 @@
-//! Keeping the conversation within what the model can read (spec CMP, C-22).
+//! Compaction: keeps the conversation within the model's context window (spec CMP, C-22).
 //!
-//! Before a thought, if what was said does not fit any more, and after the model
-//! has refused it as too long: the older part is summarised and stays in the
-//! journal, and what the model sees begins with the summary. What a summary
-//! cannot do, dropping the oldest half does, twice at most. None of it is charged
-//! to the attempts of a credential.
+//! Runs before a model request if the conversation no longer fits, and after the model refused a
+//! request as too long. The older part is summarised; it stays in the journal, and the prompt
+//! begins with the summary. If summarising does not help, the oldest half is dropped, at most
+//! twice. None of this counts as a retry of a key.
 //!
-//! **What can go wrong.** The summary is stored by itself, before the thought: a
-//! runner that is lost in between leaves it, and the next one goes on with it.
+//! **What can go wrong.** The summary is stored separately, before the next thought: if the runner
+//! crashes in between, the next one continues with the summary.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,13 +27,13 @@ use tracing::{debug, info};
 use crate::{agents::Brief, error::Error, turn::Turn};
 
 impl Turn<'_> {
-    /// Makes room before the model is asked, if what was said does not fit.
+    /// Compacts the conversation before a request if it does not fit.
     pub(crate) async fn make_room(&mut self, brief: &Brief) -> Result<(), Error> {
         self.compact(brief, Reason::Proactive, "").await.map(drop)
     }
 
-    /// Makes room after the model has refused a request as too long; `false` if there is none to
-    /// be made.
+    /// Compacts the conversation after a request was refused as too long. Returns `false` if
+    /// nothing more can be removed.
     pub(crate) async fn remedy(
         &mut self,
         brief: &Brief,
@@ -65,7 +64,8 @@ impl Turn<'_> {
         Conversation::read(self.journal.entries(), self.kind)
     }
 
-    /// Summarises the older part; `false` if there is nothing to summarise, or no summary came.
+    /// Summarises the older part. Returns `false` if there is nothing to summarise or no summary
+    /// was made.
     pub(crate) async fn compact(
         &mut self,
         brief: &Brief,
@@ -97,13 +97,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether there is anything that its user could have summarised.
+    /// Whether there is anything to summarise on the user's request.
     pub(crate) fn can_shorten(&self, brief: &Brief) -> bool {
         let budget = self.budget(brief);
         Plan::compact(&self.conversation(), Reason::Asked, budget, &CjkAware).is_some()
     }
 
-    /// What the model reads at once, and what of it is not for the conversation.
+    /// Context window, and the part of it that is not for the conversation.
     pub(crate) fn budget(&self, brief: &Brief) -> Budget {
         let documents: usize = brief
             .files
@@ -113,11 +113,13 @@ impl Turn<'_> {
             .sum();
         let instructions = documents + CjkAware.count(&brief.instructions);
         let window = self.context_tokens;
-        // A small window keeps a share free; the usual reserve would be all of it.
+        // The usual reserve would take all of a small window, so at most a quarter of it is
+        // reserved.
         Budget { window, reserve: RESERVE_TOKENS.min(window / 4), instructions }
     }
 
-    /// One answer of the summariser; no error is one that asking again later would not mend.
+    /// Asks for one summary. `None` in the error means that the summary failed and the turn goes on
+    /// without it.
     async fn summarise(
         &self,
         brief: &Brief,
@@ -149,7 +151,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Stores a summary: from now on the conversation begins with it.
+    /// Stores a summary, with which the conversation begins from now on.
     async fn keep(&mut self, summary: Summary, how: &'static str) -> Result<(), Error> {
         metrics::counter!("holdfast_runner_compactions_total", "how" => how).increment(1);
         self.append(vec![summary.entry(0)]).await.map(drop)

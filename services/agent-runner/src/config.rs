@@ -1,4 +1,4 @@
-//! What an operator may choose about the runner.
+//! Configuration of the runner.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -14,27 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::studio::Media;
 
-/// The settings of a process that runs agents: the tables it shares with others, and its own.
+/// Settings of a runner process: the shared tables and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The database.
     pub database: holdfast_pg::Config,
-    /// The bus.
     pub nats: holdfast_bus::Config,
-    /// The locks.
     pub redis: holdfast_lock::Config,
-    /// Logs, spans, numbers.
     pub telemetry: telemetry::Config,
     /// Keys that protect other keys.
     pub secrets: Secrets,
-    /// What jobs and reminders may be.
+    /// Limits of jobs and reminders.
     pub schedules: holdfast_jobs::Rules,
-    /// How the platform's own services trust and find each other.
+    /// Trust and addresses between the platform's own services.
     pub mesh: Mesh,
-    /// Where skills come from.
     pub skills: holdfast_skills::Config,
-    /// The runner itself.
     pub runner: Runner,
 }
 
@@ -42,7 +36,7 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Runner {
-    /// Where health and metrics are served.
+    /// Address of health and metrics.
     pub listen: SocketAddr,
 
     /// Turns that this process runs at once.
@@ -51,132 +45,127 @@ pub struct Runner {
     /// writes two to five transactions.
     pub slots: u32,
 
-    /// How many of a session's newest entries a turn looks at.
+    /// Newest entries of a session that a turn reads.
     pub history_entries: u32,
 
-    /// How many tokens a prompt may be.
+    /// Limit on a prompt, in tokens.
     pub context_tokens: usize,
 
-    /// How many long conversations are summarised at once, beside the turns; 0 is none.
+    /// Long conversations that are summarised at once, in the background; 0 disables summaries.
     ///
-    /// Each is one to three short calls of the agent's model, after every turn that leaves more
+    /// Each takes one to three short calls of the agent's model, after every turn that leaves more
     /// than 20 messages or three quarters of `context_tokens` since the last summary.
     pub summaries: u32,
 
-    /// How long a claim lasts without being renewed; it is renewed every third of that.
+    /// Time after which an unrenewed lease expires. It is renewed every third of that.
     ///
-    /// Every runner of a database should have the same. A shorter one finds a lost runner sooner,
-    /// and is lost sooner itself when it is held up.
+    /// Must be the same for all runners of a database. A shorter lease detects a lost runner
+    /// sooner, and loses sessions sooner when the runner is delayed.
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
 
-    /// How long a turn may take, tools and retries included.
+    /// Time limit of a turn, including tools and retries.
     #[serde(with = "humantime_serde")]
     pub turn_deadline: Duration,
 
-    /// How long one answer of a model may take, retries included.
+    /// Time limit of one answer of a model, including retries.
     #[serde(with = "humantime_serde")]
     pub model_timeout: Duration,
 
-    /// How long one call of a tool may take.
+    /// Time limit of one tool call.
     #[serde(with = "humantime_serde")]
     pub tool_timeout: Duration,
 
-    /// How long a person's word on a call that needs it is waited for; then it is denied. An agent
-    /// may say otherwise.
+    /// Time limit for an approval decision; then the call is denied. An agent may set its own.
     #[serde(with = "humantime_serde")]
     pub approval_timeout: Duration,
 
     /// Calls that a model may make in one turn.
     pub tool_calls_per_turn: usize,
 
-    /// Calls that a model may make in one answer; what is beyond is refused, and may be asked again.
+    /// Calls that a model may make in one answer; the others are refused and may be made again.
     pub tool_calls_at_once: usize,
 
-    /// How often to look for work when no wake-up came.
+    /// Interval of claim attempts when no wake-up arrives.
     #[serde(with = "humantime_serde")]
     pub poll: Duration,
 
-    /// How often to look for runners that were lost and waits that are over.
+    /// Interval of the sweep for expired leases and deadlines.
     #[serde(with = "humantime_serde")]
     pub sweep: Duration,
 
-    /// How often to look for events to publish, besides after each turn.
+    /// Interval of publishing events, in addition to after each turn.
     #[serde(with = "humantime_serde")]
     pub relay: Duration,
 
-    /// How often to measure queues for `/metrics`.
+    /// Interval of measuring queues for `/metrics`.
     #[serde(with = "humantime_serde")]
     pub gauges: Duration,
 
-    /// How often to remove what is past its retention.
+    /// Interval of deleting data past its retention.
     #[serde(with = "humantime_serde")]
     pub prune: Duration,
 
-    /// What tools may do on the web.
+    /// Limits of the web tools.
     pub web: Web,
 
-    /// Where commands run, and within which limits.
+    /// Sandbox of commands and its limits.
     pub sandbox: holdfast_sandbox::Config,
 
-    /// Where the files are that commands work on.
+    /// Folders of files that commands work on.
     pub scratch: Scratch,
-    /// Others' tools: MCP servers.
     pub mcp: crate::mcp::Config,
-    /// Which models draw and speak.
+    /// Models for images and speech.
     pub media: Media,
-    /// What is remembered of those whom agents speak with.
     pub memory: Remembering,
-    /// The browser that agents drive; none, unless one is given.
+    /// Browser of the agents; none by default.
     pub browser: holdfast_browser::Config,
 
-    /// How long turns may take to come to a step's end when the process is asked to stop.
+    /// Time that turns have to reach the end of a step when the process stops.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 }
 
-/// The table `[runner.scratch]`: where commands' files are while they are worked on.
+/// Table `[runner.scratch]`: the folders that commands work in.
 ///
-/// It holds copies: what is lost there is brought again, and what a command changes is kept in the
-/// database as soon as it has ended.
+/// They hold copies: lost files are fetched again, and a command's changes are stored in the
+/// database as soon as it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scratch {
-    /// The directory, of which the runner is the owner and which no command sees.
+    /// Directory, owned by the runner and invisible to commands.
     pub dir: PathBuf,
 
-    /// The most bytes of files' contents that are kept there, so as not to be fetched again.
+    /// Size of the cache of file contents, in bytes.
     pub cache: u64,
 
-    /// How many commands of one tenant run in this process at a time, those in the background too.
+    /// Commands of one tenant that run in this process at once, including background ones.
     pub commands_per_tenant: usize,
 
-    /// For how long a session's folder is kept after its last command, and what is known of its
+    /// Time for which a session's folder is kept after its last command, and the records of its
     /// background processes after their end.
     #[serde(with = "humantime_serde")]
     pub idle: Duration,
 }
 
-/// The table `[runner.memory]`: what is remembered of those whom agents speak with. Without
-/// `mesh.secret` nothing is.
+/// Table `[runner.memory]`. Without `mesh.secret` there is no memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Remembering {
-    /// How many memories that fit a message are shown to the model with it; 0 is none.
+    /// Memories that are added to the prompt for a message; 0 is none.
     pub recall: u32,
 
-    /// How long they are waited for; the turn goes on without them.
+    /// Time limit of the memory prefetch; then the turn goes on without memories.
     #[serde(with = "humantime_serde")]
     pub recall_timeout: Duration,
 
-    /// How long a conversation must have rested before what is worth remembering is taken from it.
+    /// Idle time of a conversation before memories are extracted from it.
     #[serde(with = "humantime_serde")]
     pub extract_after: Duration,
 
-    /// How many conversations that is done with at once, each with a call of its agent's model; 0
-    /// is none.
+    /// Extractions that run at once, each with a call of its agent's model; 0 disables extraction.
     pub extractions: u32,
 }
 
@@ -235,16 +224,15 @@ impl Default for Runner {
 }
 
 impl Runner {
-    /// How far an agent may go by itself.
     pub(crate) const fn limits(&self) -> Limits {
         Limits { calls: self.tool_calls_per_turn, at_once: self.tool_calls_at_once }
     }
 
-    /// Checks what two values mean together.
+    /// Checks combinations of values.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.slots > 0, "`runner.slots` is 0: nothing would ever run");
         ensure!(self.history_entries > 0, "`runner.history_entries` is 0: write 200, say");

@@ -1,10 +1,8 @@
-//! Which connections a turn may use, and opening them.
+//! Connections of a turn: which may be used, and access to their secrets.
 //!
-//! A connection is used in the conversations that it is for and in no others,
-//! whoever asks and whatever the model was told: a calendar that was set up for
-//! its owner is not there when a stranger speaks with the same agent. Which a
-//! turn may use is laid on its desk at each step; what a tool asks for is looked
-//! up there.
+//! A connection is used only in the conversations it is meant for, whatever the model was told: its
+//! owner's calendar is not available when a stranger speaks with the same agent. The usable
+//! connections are determined at each step; a tool's request is checked against them.
 
 use std::sync::Arc;
 
@@ -16,7 +14,7 @@ use holdfast_types::{ConnectionKind, Fault as _, Kind, SessionKind, UsedBy};
 
 use crate::held::Held;
 
-/// The connections of the tenants whose sessions are held here.
+/// Access to connections for the sessions that run here.
 #[derive(Debug)]
 pub(crate) struct Vault {
     directory: Directory,
@@ -28,7 +26,7 @@ impl Vault {
         Self { directory, held }
     }
 
-    /// What the turn of this call may use.
+    /// Usable connections of the call's turn.
     fn desk(&self, call: &Call) -> anyhow::Result<Vec<(String, ConnectionKind)>> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let usable = hold.desk().connections.clone();
@@ -47,7 +45,7 @@ impl Connections for Vault {
             return Ok(None);
         }
         match self.directory.open_connection(call.tenant, name).await {
-            // Since it was laid out it may have become another agent's.
+            // The connection may have been given to another agent since the step began.
             Ok((open, _)) if open.agent.is_some_and(|agent| agent != call.agent) => Ok(None),
             Ok((open, secret)) => Ok(Some(Opened { name: open.name, to: open.to, secret })),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
@@ -56,7 +54,7 @@ impl Connections for Vault {
     }
 }
 
-/// Those of an agent's connections that are for this conversation.
+/// Connections of an agent that are meant for this conversation.
 pub(crate) fn usable(
     connections: &[Connection],
     kind: SessionKind,
@@ -68,7 +66,7 @@ pub(crate) fn usable(
     usable.map(|connection| (connection.name.clone(), connection.to.kind())).collect()
 }
 
-/// Whether what is for somebody is for this conversation.
+/// Whether a connection is meant for this conversation.
 pub(crate) fn is_for(used_by: &UsedBy, kind: SessionKind, audience: Audience, key: &str) -> bool {
     match used_by {
         UsedBy::Everyone => true,
@@ -77,7 +75,7 @@ pub(crate) fn is_for(used_by: &UsedBy, kind: SessionKind, audience: Audience, ke
     }
 }
 
-/// Tools that work by a connection are offered only where there is one.
+/// Removes tools that need a connection if there is no usable one.
 pub(crate) fn narrowed(allowed: Allowed, usable: &[(String, ConnectionKind)]) -> Allowed {
     let kinds: Vec<ConnectionKind> = usable.iter().map(|(_, kind)| *kind).collect();
     Allowed::by(move |tool| {
@@ -86,7 +84,7 @@ pub(crate) fn narrowed(allowed: Allowed, usable: &[(String, ConnectionKind)]) ->
     })
 }
 
-/// Whether it is the owner who speaks, or the agent works by itself.
+/// Whether the owner is the only person in the conversation, or the agent works alone.
 fn is_owners(kind: SessionKind, audience: Audience) -> bool {
     match kind {
         SessionKind::Main | SessionKind::Dm => audience == Audience::Owner,
@@ -97,7 +95,7 @@ fn is_owners(kind: SessionKind, audience: Audience) -> bool {
     }
 }
 
-/// Whether a conversation is one person's alone: their session's key ends with them.
+/// Whether the session belongs to this person: its key ends with their identity.
 fn is_of(kind: SessionKind, key: &str, person: &str) -> bool {
     let parts: Vec<String> =
         key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();

@@ -1,7 +1,7 @@
-//! A reply as it is written, for whoever watches.
+//! Delta stream: a reply as it is written, for its watchers.
 //!
-//! The first text of a step leaves at once; what follows is gathered, so that no
-//! turn sends more than thirty pieces a second. Sending neither waits nor fails.
+//! The first text of a step is sent at once; what follows is collected, so that no turn sends more
+//! than thirty deltas a second. Sending neither waits nor fails.
 
 use std::{
     convert::Infallible,
@@ -17,10 +17,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The least time between two pieces of text.
+/// Minimum time between two text deltas.
 const PACE: Duration = Duration::from_millis(33);
 
-/// The deltas of one turn, as one runner writes them.
 #[derive(Debug)]
 pub(crate) struct Stream {
     bus: Bus,
@@ -35,14 +34,13 @@ struct State {
     step: u32,
     n: u32,
     text: String,
-    /// What the model thinks, and not yet sent.
+    /// Reasoning that is not sent yet.
     thought: String,
     shows: Reasoning,
     sent_at: Option<Instant>,
 }
 
 impl Stream {
-    /// The deltas of a run under a claim.
     pub(crate) fn new(bus: Bus, claim: Claim, run: RunId) -> Self {
         let state = State {
             run,
@@ -56,7 +54,6 @@ impl Stream {
         Self { bus, claim, state: Mutex::new(state), gathered: Notify::new() }
     }
 
-    /// A step begins.
     pub(crate) fn step(&self, step: usize) {
         self.flush();
         let mut state = self.lock();
@@ -64,18 +61,18 @@ impl Stream {
         state.sent_at = None;
     }
 
-    /// Sends something other than text.
+    /// Sends a delta other than text, after the pending text.
     pub(crate) fn send(&self, body: DeltaBody) {
         self.flush();
         self.publish(&mut self.lock(), body);
     }
 
-    /// Takes in a piece of what the model says.
+    /// Processes a delta of the model.
     pub(crate) fn take(&self, delta: holdfast_llm::Delta) {
         match delta {
             holdfast_llm::Delta::Text(text) => self.text(&text),
             holdfast_llm::Delta::Thought(text) => self.thought(&text),
-            // Said when the call is made; a model may think better of it.
+            // Sent when the call is made: the model may still change its mind.
             holdfast_llm::Delta::ToolCallStarted { .. } => {}
             holdfast_llm::Delta::Restarted => {
                 {
@@ -88,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Sends what is gathered when it is time. It never ends.
+    /// Sends pending text when it is due. Never returns.
     pub(crate) async fn pump(&self) -> Infallible {
         loop {
             self.gathered.notified().await;
@@ -100,12 +97,11 @@ impl Stream {
         }
     }
 
-    /// Says how much of what the model thinks is shown.
+    /// Sets how much of the model's reasoning is sent.
     pub(crate) fn show(&self, shows: Reasoning) {
         self.lock().shows = shows;
     }
 
-    /// Sends what is gathered.
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
         let thought = std::mem::take(&mut state.thought);
@@ -120,13 +116,14 @@ impl Stream {
         }
     }
 
-    /// A thought leaves piece by piece, or whole when something is said or done after it.
+    /// Sends reasoning as it arrives or, with [`Reasoning::On`], when text or another delta
+    /// follows.
     fn thought(&self, text: &str) {
         let shows = self.lock().shows;
         if text.is_empty() || shows == Reasoning::Off {
             return;
         }
-        // What was said before it leaves before it.
+        // Keeps the order of text and reasoning.
         if !self.lock().text.is_empty() {
             self.flush();
         }

@@ -1,11 +1,11 @@
-//! How a turn is answered: by its messages' directives, else as the conversation is set (spec
+//! Reply settings of a turn: directives in its messages, else the conversation's settings (spec
 //! UIC-004, decision 0022).
 //!
-//! | dial | whose word counts |
+//! | setting | who may change it |
 //! |---|---|
-//! | think | everybody's |
-//! | verbose, reasoning | a member's; in a group its owner's: they show what the agent keeps to itself |
-//! | elevated | the owner's, and never in a group |
+//! | think | everybody |
+//! | verbose, reasoning | members; in a group only the owner: they show what the agent does internally |
+//! | elevated | the owner, never in a group |
 
 use holdfast_types::{Dial, Dials, Elevated, Entry, Reasoning, SessionKind, Thinking, Verbose};
 
@@ -18,7 +18,7 @@ const NOT_A_MEMBER: &str =
 const NOT_THE_OWNER: &str = "Only the owner of this assistant may set this.";
 
 impl Turn<'_> {
-    /// How the turn's dials stand.
+    /// Effective settings of the turn.
     pub(crate) fn dials(&self) -> Dials {
         let said = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } => Some(body.dials()),
@@ -27,33 +27,32 @@ impl Turn<'_> {
             | Entry::Returned { .. }
             | Entry::Noted { .. } => None,
         });
-        // What was said last counts.
+        // The last directive wins.
         said.fold(self.settings.dials(), |before, said| said.over(before))
     }
 
-    /// How much its model thinks.
     pub(crate) fn thinking(&self) -> Thinking {
         self.dials().thinking.unwrap_or_default()
     }
 
-    /// Whether its calls are told.
+    /// Whether tool calls are shown; off for people who may not see them.
     pub(crate) fn verbose(&self) -> Verbose {
         let wanted = self.dials().verbose.unwrap_or_default();
         if self.may_look() { wanted } else { Verbose::Off }
     }
 
-    /// Whether its thinking is shown.
+    /// Whether reasoning is shown; off for people who may not see it.
     pub(crate) fn reasoning(&self) -> Reasoning {
         let wanted = self.dials().reasoning.unwrap_or_default();
         if self.may_look() { wanted } else { Reasoning::Off }
     }
 
-    /// What becomes of commands that need a word.
+    /// Handling of commands that need an approval.
     pub(crate) fn elevated(&self) -> Elevated {
         match self.dials().elevated.unwrap_or_default() {
             Elevated::Off => Elevated::Off,
             Elevated::On | Elevated::Ask => Elevated::Ask,
-            // Whoever else speaks in the turn, and the mesh itself, has given no word.
+            // `full` counts only if the owner alone speaks in the turn.
             Elevated::Full if self.may_elevate() => Elevated::Full,
             Elevated::Full => Elevated::Ask,
         }
@@ -71,7 +70,7 @@ impl Turn<'_> {
         !is_shared(self.kind) && self.who().is_owner()
     }
 
-    /// Sets the conversation's dials, and says how they stand.
+    /// Changes the conversation's settings and returns them as text.
     pub(crate) async fn turn_dials(&mut self, dials: Dials) -> Result<String, Error> {
         self.look_up_policy().await?;
         if dials.elevated.is_some() && !self.may_elevate() {
@@ -96,7 +95,7 @@ impl Turn<'_> {
         Ok(lines.join("\n"))
     }
 
-    /// How one dial of the conversation stands.
+    /// One setting of the conversation as text.
     pub(crate) fn show_dial(&self, dial: Dial) -> String {
         let dials = self.settings.dials();
         match dial {

@@ -1,40 +1,35 @@
-//! Why a turn stopped before its end.
+//! Errors that stop a turn before its end.
 
 use holdfast_types::{Fault, Kind};
 
-/// Why a turn stopped before its end. What the model or the user can do something about is no
-/// error: the turn then ends with a text that says so.
+/// Reason why a turn stopped before its end. A problem that the model or the user can solve is not
+/// an error: the turn then ends with a text.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The session is another runner's now.
     #[error("the session was lost to another runner")]
     Lost,
 
-    /// The session is to be given back: it was held, or this process stops.
+    /// The session must be released: it was paused, or this process stops.
     #[error("the session was asked back")]
     AskedBack,
 
-    /// The session store failed.
     #[error("the session store failed")]
     Store(#[source] holdfast_session::Error),
 
-    /// What the agent is could not be read.
+    /// Reading the agent, its policy or its files failed.
     #[error("the agent could not be read")]
     Agents(#[source] anyhow::Error, Kind),
 
-    /// A tool failed for no fault of the model.
+    /// A tool failed without fault of the model.
     #[error("the tool `{name}` failed")]
     Tool {
-        /// Which.
         name: String,
-        /// How.
         #[source]
         source: anyhow::Error,
     },
 }
 
 impl Error {
-    /// What became of asking the directory.
     pub(crate) fn directory(error: holdfast_directory::Error) -> Self {
         let kind = error.kind();
         Self::Agents(error.into(), kind)
@@ -42,7 +37,6 @@ impl Error {
 }
 
 impl Error {
-    /// The policy cannot be bound to the tools that there are.
     pub(crate) fn policy(error: holdfast_agent::policy::Error) -> Self {
         Self::Agents(error.into(), Kind::Internal)
     }
@@ -75,7 +69,7 @@ impl Fault for Error {
     }
 }
 
-/// What a tool's failure is at its root: a store that is away for a moment is no defect.
+/// Kind of the cause of a tool's failure: a store that is briefly unavailable is no defect.
 fn kind_of(failure: &anyhow::Error) -> Kind {
     let kind = failure.chain().find_map(|cause| {
         let session = cause.downcast_ref::<holdfast_session::Error>().map(Fault::kind);

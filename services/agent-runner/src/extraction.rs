@@ -1,17 +1,16 @@
-//! Taking from conversations what is worth remembering (spec MEM-004, MEM-017).
+//! Extraction of memories from conversations (spec MEM-004, MEM-017).
 //!
-//! Of a conversation that has rested for `runner.memory.extract_after`, that was begun anew, or that
-//! was compacted, the agent's model is asked once what is worth remembering of what is new in it. No
-//! turn waits for that. Which stretch of the journal it is about is claimed in the database
-//! (`session.extractions`) and stays the same until it was done, whoever does it: so what two
-//! runners keep of it, one after the other's death, is kept once. A conversation whose end was
-//! reached asks nothing and writes nothing.
+//! When a conversation was idle for `runner.memory.extract_after`, was reset or compacted, the
+//! agent's model is asked once what to remember of its new entries. No turn waits for that. The
+//! range of entries is claimed in the database (`session.extractions`) and stays the same until it
+//! is done, on any runner: if one crashes, the memories that the next one stores are the same
+//! request and are stored once. A conversation without new entries causes no request and no write.
 //!
-//! While the memory or the model is away, a budget is spent or the agent has no model, it waits, for a
-//! month at most. What fails for another reason is tried six times within a day and passed over then.
-//! A stretch of which the model cannot read all is cut where it is full, and gone on with after.
+//! While the memory service or the model is unavailable, a budget is spent or the agent has no
+//! model, the extraction waits, for at most a month. After any other failure it is tried six times
+//! within a day, then skipped. A range that is too long for the model is cut, and the rest follows.
 //!
-//! Not looked at are groups, jobs, subagents and whatever else is nobody's own conversation.
+//! Excluded are groups, jobs, subagents and all other sessions that do not belong to one person.
 
 use std::{
     collections::VecDeque,
@@ -52,39 +51,39 @@ use crate::{
     worker::Worker,
 };
 
-/// How often conversations are looked for that have rested.
+/// Interval of searching for idle conversations.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// How long a model may take.
+/// Time limit of the model's answer.
 const MODEL: Duration = Duration::from_secs(60);
 
-/// For how long a stretch is claimed: longer than it takes.
+/// Time for which a range is claimed: longer than an extraction takes.
 const CLAIM: Duration = Duration::from_secs(150);
 
-/// When it is tried again if what is needed for it is away.
+/// Retry delay if a service is unavailable.
 const AWAY: Duration = Duration::from_mins(15);
 
-/// When it is tried again if a budget is spent, or the agent has no model.
+/// Retry delay if a budget is spent or the agent has no model.
 const HINDERED: Duration = Duration::from_hours(1);
 
-/// For how long a conversation may wait for either.
+/// Time after which a waiting range is skipped.
 const WAITS: SignedDuration = SignedDuration::from_hours(31 * 24);
 
-/// How far back is looked when the process starts: what was left lying.
+/// How far back the first search after the start reaches.
 const BACK: Duration = Duration::from_hours(24);
 
-/// Conversations that are looked for at once.
+/// Conversations per search.
 const BATCH: i64 = 32;
 
-/// The most conversations that wait here; what is beyond is found once it has rested.
+/// Limit on the queue; further conversations are found by a later search.
 const MOST_WAITING: usize = 256;
 
-/// About how many characters of what was said a token is, at least.
+/// Lower estimate of the characters in a token.
 const CHARACTERS: usize = 2;
 
 type Which = (TenantId, SessionId);
 
-/// Conversations that are not to be waited for until they have rested.
+/// Queue of conversations to extract from, without waiting until they are idle.
 #[derive(Default)]
 pub(crate) struct Hints {
     jobs: Mutex<VecDeque<Which>>,
@@ -113,8 +112,8 @@ impl Hints {
 }
 
 impl Turn<'_> {
-    /// Has what is new looked through now, if the conversation began anew or was compacted in this
-    /// turn: what was said is out of sight.
+    /// Queues the conversation if this turn reset or compacted it: the older entries are no longer
+    /// in the prompt.
     pub(crate) fn extract_soon(&self) {
         let is_cut =
             |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset | Note::Summary, .. });
@@ -124,7 +123,7 @@ impl Turn<'_> {
     }
 }
 
-/// Looks through conversations, so many at once as the configuration says.
+/// Extracts memories until `stop`, as many at once as configured.
 pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let settings = worker.config.memory.clone();
     let most = usize::try_from(settings.extractions).unwrap_or(usize::MAX);
@@ -150,14 +149,14 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
             () = worker.extract.came.notified(), if tasks.len() < most => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
             () = &mut next => {
-                // What was finished before this moment, less the rest, is looked at for the last time.
+                // Conversations that went idle before this moment are searched for the last time.
                 let now = Timestamp::now();
                 match worker.sessions.to_extract(since, settings.extract_after, BATCH).await {
                     Ok(due) => {
                         trouble.ends();
                         let all = i64::try_from(due.len()).is_ok_and(|found| found < BATCH);
                         if all {
-                            // Clocks differ a little.
+                            // One minute of overlap for differing clocks.
                             since = now - settings.extract_after - Duration::from_mins(1);
                         }
                         due.into_iter().for_each(|which| worker.extract.push(which));
@@ -180,7 +179,6 @@ async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Wh
         }
         Ok(None) => return,
         Err(error) => {
-            // It is tried again after a while.
             warn!(
                 error = error.as_ref() as &dyn std::error::Error,
                 "nothing is remembered of it yet"
@@ -191,7 +189,8 @@ async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Wh
     metrics::counter!("holdfast_runner_extractions_total", "how" => how).increment(1);
 }
 
-/// Looks through the next stretch of a conversation; how that went, and whether there is more.
+/// Processes the next range of a conversation. Returns the outcome for the metric and whether there
+/// is more; `None` if there was nothing to claim.
 async fn stretch(
     worker: &Worker,
     memory: &Memory,
@@ -242,18 +241,18 @@ async fn stretch(
     Ok(Some((how, more)))
 }
 
-/// When a stretch is tried again that has itself to do with why it failed: for more than a day in all.
+/// Retry delay after a failure that the range itself may cause; more than a day in total.
 fn again(tries: i32) -> Duration {
     Duration::from_mins(5) * 4_u32.pow(tries.clamp(0, MOST_TRIES - 1).unsigned_abs())
 }
 
-/// Whether a failure says nothing of the stretch: the memory, the model or a store is away, or not
-/// set up as it should be.
+/// Whether a failure is unrelated to the range: the memory service, the model or a store is
+/// unavailable or misconfigured.
 fn is_elsewhere(error: &anyhow::Error) -> bool {
     use holdfast_llm::Error as Llm;
     if let Some(model) = error.downcast_ref::<Llm>() {
         return match model {
-            // It may be what was asked that is answered so, or too much of it.
+            // The range, or its size, may be the cause.
             Llm::Timeout | Llm::Malformed(_) | Llm::Empty => false,
             Llm::Setup(_) => true,
             other => other.kind() != Kind::Invalid,
@@ -266,22 +265,23 @@ fn is_elsewhere(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The model was asked, and what it found is not kept: not to be paid for again and again.
+/// The model answered but its memories could not be stored: limited retries, as each costs a
+/// request.
 #[derive(Debug, thiserror::Error)]
 #[error("what was found could not be kept")]
 struct Unkept(#[source] holdfast_grpc::Refused);
 
-/// What came of a stretch.
+/// Outcome of an extraction.
 enum Looked {
-    /// So much of it is kept.
+    /// Number of stored memories.
     Through(usize),
-    /// It has to wait, for this.
+    /// Must wait, for this reason.
     NotNow(&'static str),
-    /// It was tried often enough.
+    /// Failed too often.
     Never,
 }
 
-/// Asks what is worth remembering, and keeps it.
+/// Asks the model what to remember, and stores it.
 async fn look_through(
     worker: &Worker,
     memory: &Memory,
@@ -303,7 +303,7 @@ async fn look_through(
     if !has_memory(&brief, key.kind()) {
         return nothing;
     }
-    // Whether anything can be kept is found out before the model is paid for it.
+    // Checks that the memory service answers before paying for a model request.
     let forgotten = forgotten(memory, tenant, [user, &session.to_string()]).await?;
     stretch.forget(forgotten);
     let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
@@ -346,7 +346,7 @@ async fn look_through(
     };
     match memory.client.put_items(tenant, request).await {
         Ok(_) => {}
-        // What a model wrote and nobody takes is not asked for again.
+        // Memories that the service rejects as invalid are not requested again.
         Err(refused) if refused.kind() == Kind::Invalid => {
             warn!(error = &refused as &dyn std::error::Error, "what was found is not kept");
             return nothing;
@@ -357,7 +357,7 @@ async fn look_through(
     Ok(Looked::Through(count))
 }
 
-/// Up to when people had erased all of these.
+/// Time of the newest erasure request for any of the subjects.
 async fn forgotten(
     memory: &Memory,
     tenant: TenantId,
@@ -401,7 +401,7 @@ fn item(
     }
 }
 
-/// The model's answer; `None` if a budget is spent.
+/// Asks the model; `None` if a budget is spent.
 async fn ask(
     worker: &Worker,
     (tenant, session): Which,
@@ -432,13 +432,13 @@ async fn ask(
         charge(worker, tenant, brief, stretch, reply).await;
     }
     if let Some(reserved) = reserved {
-        // After what was used is stored.
+        // Only after the usage is stored.
         worker.give_back(reserved).await;
     }
     Ok(Some(replied?.text))
 }
 
-/// Adds an answer to what the run cost that the stretch ends with.
+/// Adds the cost to the run with which the range ends.
 async fn charge(
     worker: &Worker,
     tenant: TenantId,

@@ -1,12 +1,12 @@
-//! Places where a test may make this process fail.
+//! Failpoints for tests.
 //!
-//! Compiled in only with the feature `failpoints`. Then
-//! `HOLDFAST_FAILPOINTS="name=kill:0.1,second=die:3,third=pause:40"` makes the
-//! process abort at the place `name` once in ten times, and at `second` when it
-//! comes by for the third time, and holds up whoever comes by `third` for 40 s.
-//! Places stand on both sides of each commit and each call outside.
+//! Compiled only with the feature `failpoints`. Then
+//! `HOLDFAST_FAILPOINTS="name=kill:0.1,second=die:3,third=pause:40"` aborts the process at the
+//! point `name` with a probability of 0.1, at `second` when points with `die` are reached for the
+//! third time, and delays every caller at `third` for 40 s. Points are on both sides of each commit
+//! and each external call.
 
-/// A place by its name.
+/// Does nothing without the feature.
 #[cfg(not(feature = "failpoints"))]
 #[inline]
 pub(crate) fn point(_name: &'static str) -> std::future::Ready<()> {
@@ -37,13 +37,13 @@ mod armed {
         Pause(Duration),
     }
 
-    /// How often somebody came by a place that is deadly once.
+    /// Number of times that a point with `die` was reached.
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
     static PLAN: LazyLock<HashMap<String, Fault>> =
         LazyLock::new(|| plan(&std::env::var("HOLDFAST_FAILPOINTS").unwrap_or_default()));
 
-    /// A place by its name.
+    /// Fails here if the plan says so.
     pub(crate) async fn point(name: &'static str) {
         match PLAN.get(name) {
             Some(Fault::Kill(chance)) if rand::random::<f64>() < *chance => {
@@ -63,7 +63,7 @@ mod armed {
         text.split(',').filter_map(entry).collect()
     }
 
-    /// What cannot be read is left out, and said.
+    /// Parses one entry. Logs an invalid one and skips it.
     fn entry(text: &str) -> Option<(String, Fault)> {
         let text = text.trim();
         let parsed = text.split_once('=').and_then(|(name, fault)| {

@@ -1,8 +1,8 @@
-//! The agent's files, as its tools see them from inside a turn.
+//! Workspace files, as the tools of a turn see them.
 //!
-//! Who speaks with the agent decides what of them there is (spec BST-005, C-07,
-//! C-39): what it noted for its owner is not there in a conversation with
-//! others, and what makes it who it is can be changed in its owner's alone.
+//! The audience decides which files exist (spec BST-005, C-07, C-39): notes made for the owner are
+//! invisible in conversations with others, and the files that define the agent can only be changed
+//! in its owner's conversation.
 
 use std::sync::Arc;
 
@@ -14,25 +14,22 @@ use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspace
 
 use crate::held::Held;
 
-/// Where an agent keeps its notes of what its owner said.
+/// Folder of the agent's notes about its owner.
 pub(crate) const NOTES: &str = "memory/";
 
-/// Where file tools may look and change, as paths of folders or files; `None` is everywhere.
+/// Files and folders that file tools may access; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// Where they may look.
     pub(crate) read: Option<Vec<String>>,
-    /// Where they may change something.
     pub(crate) write: Option<Vec<String>>,
 }
 
 impl Scope {
-    /// Whether there is a place that they may not go to.
     pub(crate) const fn is_bounded(&self) -> bool {
         self.read.is_some() || self.write.is_some()
     }
 
-    /// What may be changed may be looked at.
+    /// Writable files are readable too.
     fn may_read(&self, path: &str) -> bool {
         let is_written = || self.write.as_deref().is_some_and(|roots| is_within(roots, path));
         self.read.as_deref().is_none_or(|roots| is_within(roots, path)) || is_written()
@@ -58,7 +55,7 @@ fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError
     FilesError::Invalid(format!("`{path}` is outside of where you may {verb}: {roots}"))
 }
 
-/// The files of the agents whose turns are held here.
+/// File access for the sessions that run here.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) workspaces: Workspaces,
@@ -71,7 +68,7 @@ impl Store {
         Self { workspaces: library.trees().clone(), held, library }
     }
 
-    /// The skill, not of the agent's own tree, that a path belongs to.
+    /// The skill outside the agent's workspace that a path belongs to.
     fn lent(&self, call: &Call, path: &TreePath) -> Option<Skill> {
         let mut parts = path.parts();
         let folder = (parts.next() == Some(FOLDER)).then(|| parts.next()).flatten()?;
@@ -80,7 +77,7 @@ impl Store {
         (skill.scope != Owner::Workspace).then(|| skill.clone())
     }
 
-    /// The skills, not of the agent's own tree, as files of a directory.
+    /// Files of skills outside the agent's workspace that are in a directory.
     async fn list_lent(
         &self,
         call: &Call,
@@ -110,13 +107,12 @@ impl Store {
         Ok((desk.kind.unwrap_or(SessionKind::Global), desk.audience))
     }
 
-    /// Whether a file is there for whoever speaks with the agent.
+    /// Whether the file is visible to the audience of the call.
     pub(crate) fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
         let (kind, audience) = self.place(call)?;
         Ok(is_seen(kind, audience, path))
     }
 
-    /// The scope of whoever calls.
     fn scope(&self, call: &Call) -> Result<Scope, FilesError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
@@ -145,7 +141,7 @@ impl Store {
         Ok(())
     }
 
-    /// The tree that the call works on: its agent's own, or a copy.
+    /// The workspace that the call works on: its agent's own, or a copy.
     fn tree(&self, call: &Call) -> Result<AgentId, FilesError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
@@ -153,7 +149,7 @@ impl Store {
         Ok(branch.unwrap_or(call.agent))
     }
 
-    /// A file may have changed that is part of the agent's prompt.
+    /// Marks the agent's snapshot as outdated, after a change of a file that is part of the prompt.
     pub(crate) fn brief_is_outdated(&self, call: &Call) {
         if let Some(hold) = self.held.get(call.session) {
             hold.desk().is_brief_outdated = true;
@@ -251,7 +247,7 @@ impl Files for Store {
     }
 }
 
-/// What is told of in every conversation.
+/// Whether a path is in the folder of skills, whose headers are in every prompt.
 fn is_skill(path: &str) -> bool {
     path.strip_prefix(FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -264,14 +260,14 @@ fn is_note(path: &str) -> bool {
     path.starts_with(NOTES) || path == NOTES.trim_end_matches('/')
 }
 
-/// Whether a file may be changed by whoever speaks with the agent.
+/// Whether the audience may change a file.
 pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
-    // What stands in the head of a skill is in the prompt of everybody's conversations.
+    // The header of a skill is in the prompts of all conversations.
     let is_own = BootstrapName::of(path).is_some() || is_note(path) || is_skill(path);
     !is_own || (audience == Audience::Owner && is_seen(kind, audience, path))
 }
 
-/// Whether a file is there for whoever speaks with the agent.
+/// Whether the audience may see a file.
 pub(crate) fn is_seen(kind: SessionKind, audience: Audience, path: &str) -> bool {
     match BootstrapName::of(path) {
         Some(name) => may_load(kind, audience, name),

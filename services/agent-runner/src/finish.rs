@@ -1,4 +1,4 @@
-//! The ends of a turn, each one transaction.
+//! Ends of a turn, each in one transaction.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::{
 };
 
 impl Turn<'_> {
-    /// Ends the turn with the model's answer.
     pub(crate) async fn answer(&mut self, thought: Entry) -> Result<Completed, Error> {
         let text = match &thought {
             Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
@@ -27,7 +26,7 @@ impl Turn<'_> {
         self.end(Outcome::Completed, None, thought, text, self.unfinished()).await
     }
 
-    /// Ends the turn with an entry that is no thought, and a text to send.
+    /// Ends the turn with an entry other than a thought, and a text to send.
     pub(crate) async fn conclude(&mut self, last: Entry, text: String) -> Result<Completed, Error> {
         self.end(Outcome::Completed, None, last, text, self.unfinished()).await
     }
@@ -40,14 +39,14 @@ impl Turn<'_> {
             .increment(1);
         let note = Entry::noted(Note::Failed, text.as_str());
         if self.beat().is_some() {
-            // Nobody asked, so nobody is told but by the heartbeat's event.
+            // Nobody asked: the failure is reported in the heartbeat's event only.
             let why = Some(failure.what().to_owned());
             return self.end(Outcome::Failed, why, note, String::new(), self.unfinished()).await;
         }
         self.end(Outcome::Failed, Some(reason), note, text, self.unfinished()).await
     }
 
-    /// Ends the turn for someone who wants it no more.
+    /// Ends a turn that was interrupted or cancelled.
     pub(crate) async fn cut_short(
         &mut self,
         note: Note,
@@ -125,7 +124,7 @@ impl Turn<'_> {
             wait: Wait::Anything,
             last_target: target,
         };
-        // Before anybody knows of the answer, and asks again.
+        // Before the answer is visible: the next message must not find the old snapshot.
         self.forget_brief();
         let completed = self.journal.complete(last, is_reply, completion).await?;
 
@@ -144,17 +143,17 @@ impl Turn<'_> {
         Ok(completed)
     }
 
-    /// What is to be seen to once the turn has ended.
+    /// Starts the background work that follows a turn.
     pub(crate) fn look_back(&self, brief: &Arc<Brief>, completed: &Completed) {
         self.forget_brief();
-        // A turn that follows at once looks at it again.
+        // If another turn follows at once, it does this.
         if !completed.again {
             self.summarise_later(brief);
             self.extract_soon();
         }
     }
 
-    /// Has the agent looked up anew if this turn has changed what it is.
+    /// Invalidates the agent's snapshot if this turn changed a file of the prompt.
     fn forget_brief(&self) {
         if std::mem::take(&mut self.hold.desk().is_brief_outdated) {
             self.worker.agents.forget(self.hold.claim.tenant, self.agent);

@@ -1,10 +1,10 @@
-//! Writing memory down before a compaction (spec C-22; a silent turn of the model within a turn).
+//! Memory flush: the agent writes down what it must not forget before a compaction (spec C-22).
 //!
-//! Begun where a compaction is near or due, at most once for each. What the model thinks and calls
-//! meanwhile is stored like all else, between two marks, so that a runner which takes the session
-//! over goes on in the midst of it, and nothing is written twice. It has the file tools alone, and
-//! they the agent's notes; nothing of it is streamed or sent. A flush that fails is ended, and the
-//! compaction goes on without.
+//! Runs as a silent part of a turn when a compaction is near or due, at most once per compaction.
+//! Thoughts and calls of the flush are journal entries between two marks, so another runner can
+//! continue it and nothing is written twice. Only the file tools are available, and they can write
+//! only the agent's notes; nothing is streamed or sent. If a flush fails, it ends and the
+//! compaction goes on.
 
 use holdfast_agent::{
     bootstrap::Audience,
@@ -21,26 +21,24 @@ use tracing::info;
 
 use crate::{agents::Brief, error::Error, fail, files::NOTES, files::Scope, notes, turn::Turn};
 
-/// How often the model is asked in one flush.
+/// Model requests per flush.
 const MOST_ROUNDS: usize = 6;
 
 impl Turn<'_> {
-    /// Whether memory is being written down.
     pub(crate) fn is_flushing(&self) -> bool {
         is_flushing(self.journal.entries())
     }
 
-    /// What its tools may do meanwhile.
+    /// Files that the tools may access during a flush.
     pub(crate) fn flush_scope() -> Scope {
         Scope { read: None, write: Some(vec![NOTES.trim_end_matches('/').to_owned()]) }
     }
 
-    /// The tools that there are meanwhile.
     pub(crate) fn flush_tools() -> Vec<String> {
         FLUSH_TOOLS.map(str::to_owned).to_vec()
     }
 
-    /// Begins to write memory down, if a compaction is near and nothing was before it.
+    /// Starts a flush if a compaction is near and had none yet.
     pub(crate) async fn begin_flush(
         &mut self,
         brief: &Brief,
@@ -66,7 +64,7 @@ impl Turn<'_> {
         let plan = Plan::compact(&conversation, reason, budget, &CjkAware);
         let keeps = match (&plan, reason) {
             (Some(plan), _) => plan.keeps(),
-            // It is near, and not there yet: all of it will go.
+            // A compaction is near but not due: it will replace everything.
             (None, Reason::Proactive) => 0,
             (None, Reason::Overflow | Reason::Asked) => return Ok(false),
         };
@@ -80,14 +78,14 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Asks the model what to write down; it is over once that asks for nothing more.
+    /// Asks the model what to write down. The flush ends when the model makes no more calls.
     pub(crate) async fn flush(&mut self, brief: &Brief) -> Result<(), Error> {
         if flush_rounds(self.journal.entries()) >= MOST_ROUNDS {
             return self.end_flush("asked often enough").await;
         }
         self.before_effect().await?;
         fail::point("runner.before_flush").await;
-        // The provider counts otherwise than we do.
+        // The provider may count more tokens than we do: retry with half and a quarter of the room.
         for part in [1, 2, 4] {
             let mut request = self.flush_request(brief, part);
             if self.reserve(brief, &mut request).await?.is_some() {
@@ -118,7 +116,7 @@ impl Turn<'_> {
     async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
         let Reply { text, calls, usage, model, carry, .. } = reply;
         if calls.is_empty() {
-            // It is in no thought.
+            // No thought is stored for this reply, so it is charged here.
             self.journal.charge_reply(&model, &usage);
             return self.end_flush("done").await;
         }
@@ -129,8 +127,8 @@ impl Turn<'_> {
         self.append(vec![Entry::noted(Note::Flushed, how)]).await.map(drop)
     }
 
-    /// What the model is asked: its prompt as it is, what of the conversation will go, and what to
-    /// do. `part` of the room is what it may take.
+    /// The usual request, but with the part of the conversation that will be removed, and only the
+    /// file tools. `part` divides the available room.
     fn flush_request(&self, brief: &Brief, part: usize) -> Request {
         let mut request = self.request(brief, true);
         let budget = self.budget(brief);

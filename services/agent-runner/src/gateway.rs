@@ -1,9 +1,9 @@
-//! The methods of the gateway that the `gateway` tool may call, answered from inside.
+//! Gateway methods for the `gateway` tool, answered inside the runner.
 //!
-//! A runner has no key, and should have none: it asks the same crates that the gateway's handlers
-//! ask, for the tenant of its claim. The names in the answers are those of the `.proto` files, as
-//! `holdfast … --output json` prints them. Only a conversation with the owner may ask, since what
-//! is told is the whole tenant's (spec TOL-016, TOL-022).
+//! A runner has no API key: it calls the crates behind the gateway's handlers directly, for the
+//! tenant of its claim. Field names are those of the `.proto` files, as `holdfast … --output json`
+//! prints them. Only the owner's conversations may use it, since the answers concern the whole
+//! tenant (spec TOL-016, TOL-022).
 
 use std::time::Duration;
 
@@ -18,9 +18,8 @@ use tokio::time::timeout;
 
 use crate::mesh::Inside;
 
-/// How many are listed if it is not said.
 const USUAL: u32 = 20;
-/// The most of a text that is told.
+/// In bytes.
 const LONGEST: usize = 2_000;
 
 impl Methods for Inside {
@@ -168,7 +167,7 @@ fn entry(view: &EntryView) -> Value {
     })
 }
 
-/// An agent without what it is told: that is not for a conversation.
+/// Agent without its instructions, which must not appear in a conversation.
 fn agent_of(agent: &Agent) -> Value {
     let id: AgentId = agent.id;
     json!({
@@ -196,7 +195,7 @@ fn told_of(error: impl std::fmt::Display) -> ToolError {
     ToolError::Tell(error.to_string())
 }
 
-/// What the model can do something about it is told; all else is ours.
+/// Errors that the model can solve become tool results; the others are internal.
 fn told(error: impl Fault) -> ToolError {
     match error.kind() {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => told_of(error),

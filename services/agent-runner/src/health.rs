@@ -1,13 +1,13 @@
-//! What is remembered of keys and models that failed, by all runners alike (spec AUT-002, AUT-007).
+//! Health of keys and models: failures and cooldowns, shared by all runners (spec AUT-002,
+//! AUT-007).
 //!
-//! It is asked before each call of a model, so what this process knows answers; what other runners
-//! know is taken in when an agent is looked up again, which is once a second. A change is made in
-//! Redis, on top of whatever anybody else changed, and then written to the database, which has it
-//! when Redis is empty. A success that changes nothing is not written, but once a minute for the
-//! order of keys.
+//! Read before each model request, so reads are local; what other runners recorded is fetched when
+//! an agent's snapshot is reloaded, once a second. A change is made in Redis by compare-and-set and
+//! then written to the database, which is used when Redis is empty. A success that changes nothing
+//! is written at most once a minute, for the order of keys.
 //!
-//! **What can go wrong.** Redis is gone: changes go to the database, and of two at once one may
-//! not count. The database is gone too: this process goes on with what it knows.
+//! **What can go wrong.** Without Redis, changes go to the database and one of two concurrent
+//! changes may be lost. Without the database too, this process uses its own records.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,22 +23,22 @@ use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-/// Longer than anything here lasts: a day out of use, and the day in which failures count.
+/// Longer than any record matters: a day of cooldown and the day in which failures count.
 const TTL: Duration = Duration::from_secs(48 * 60 * 60);
 
-/// How often it is written that a key is in use.
+/// Minimum interval of recording that a key is in use, in milliseconds.
 const SELDOM: i64 = 60_000;
 
-/// Changes at once that are tried on top of each other.
+/// Attempts of a compare-and-set.
 const TRIES: usize = 8;
 
-/// The most that is remembered here; beyond it all is asked again.
+/// Records kept in this process. When full, all are cleared and read again.
 const MOST: usize = 20_000;
 
-/// Of what something is remembered.
+/// Subject of a health record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Of {
-    /// A key: its provider, and what it is called.
+    /// A key: provider and key id.
     Key(String, String),
     /// A model, as `provider:id`.
     Model(String),
@@ -46,21 +46,20 @@ pub(crate) enum Of {
 
 type Which = (TenantId, Of);
 
-/// What is remembered, and when this process used it last.
+/// A health record and when this process last used its key, in milliseconds.
 #[derive(Debug, Clone, Default)]
 struct Known {
     remembered: Remembered,
     used: Option<i64>,
 }
 
-/// What is remembered of keys and models.
 pub(crate) struct Health {
     locks: Locks,
     directory: Directory,
     known: Mutex<HashMap<Which, Known>>,
 }
 
-/// Now, as everything here counts time.
+/// Current time in milliseconds since the epoch, as everywhere in this file.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_millisecond()
 }
@@ -70,7 +69,6 @@ impl Health {
         Self { locks, directory, known: Mutex::default() }
     }
 
-    /// What is remembered of one.
     pub(crate) fn stats(&self, tenant: TenantId, of: &Of) -> Stats {
         let known = self.known();
         let Some(found) = known.get(&(tenant, of.clone())) else { return Stats::default() };
@@ -78,7 +76,7 @@ impl Health {
         Stats { last_used: found.used.max(stats.last_used), ..stats }
     }
 
-    /// Takes in what the database has.
+    /// Stores a record if it is newer than the local one.
     pub(crate) fn take_in(&self, tenant: TenantId, of: Of, stored: &Remembered) {
         let mut known = self.known();
         if known.len() >= MOST {
@@ -90,7 +88,7 @@ impl Health {
         }
     }
 
-    /// Takes in what other runners know.
+    /// Fetches the records of other runners.
     pub(crate) async fn refresh(&self, tenant: TenantId, all: Vec<Of>) {
         let names: Vec<String> = all.iter().map(|of| name(tenant, of)).collect();
         let Ok(marks) = self.locks.marks(&names).await else { return };
@@ -101,7 +99,7 @@ impl Health {
         }
     }
 
-    /// It failed: everybody leaves it alone for a while.
+    /// Records a failure and starts a cooldown.
     pub(crate) async fn failed(&self, tenant: TenantId, of: &Of, reason: Reason) {
         let kind = match of {
             Of::Key(..) => "key",
@@ -116,7 +114,6 @@ impl Health {
         self.change(tenant, of, change).await;
     }
 
-    /// It worked.
     pub(crate) async fn succeeded(&self, tenant: TenantId, of: &Of) {
         let now = now();
         let remembered = {
@@ -133,13 +130,13 @@ impl Health {
             let changed = now.max(remembered.changed + 1);
             let next =
                 Remembered { changed, stats: Stats { last_used: Some(now), ..stats.clone() } };
-            // What is later than what we know is as well known to be in use.
+            // A newer record of another runner also says that the key is in use.
             let _ = self.publish(tenant, of, remembered.changed, &next).await;
             self.take_in(tenant, of.clone(), &next);
         }
     }
 
-    /// Changes what is remembered, on top of whatever others changed.
+    /// Changes a record; retries if another runner changed it at the same time.
     async fn change(&self, tenant: TenantId, of: &Of, change: impl Fn(Stats, i64) -> Stats) {
         let mut seen = {
             let known = self.known();
@@ -166,7 +163,7 @@ impl Health {
         }
     }
 
-    /// Tells other runners; answers with what somebody else told later than `seen`.
+    /// Publishes a record to other runners. Returns the current record if it is newer than `seen`.
     async fn publish(
         &self,
         tenant: TenantId,
@@ -189,7 +186,7 @@ impl Health {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered of a provider's keys.
+    /// Statistics of a provider's keys, by key id.
     pub(crate) fn of_keys<'k>(
         &self,
         tenant: TenantId,
@@ -214,7 +211,7 @@ fn read(mark: &Mark) -> Option<Remembered> {
     Some(Remembered { changed: mark.at, stats: serde_json::from_str(&mark.text).ok()? })
 }
 
-/// Under which name everybody finds it. Providers' and keys' names have no colon.
+/// Redis name of a record. Names of providers and keys contain no colon.
 fn name(tenant: TenantId, of: &Of) -> String {
     let tenant = tenant.as_uuid();
     let tenant = tenant.simple();

@@ -1,8 +1,7 @@
-//! Keeping what is held, and hearing about it.
+//! Lease renewal, and signals for the sessions that run here.
 //!
-//! One statement a third of a lease renews all holds of the process. What it
-//! does not return is lost. It goes on while the process stops, until the last
-//! turn has ended.
+//! One statement, every third of a lease, renews all leases of the process. A lease that it does
+//! not return is lost. Renewal continues while the process stops, until the last turn has ended.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{fail, held::Hold, trouble::Trouble, worker::Worker};
 
-/// How soon to try again after a renewal failed.
+/// Retry delay after a failed renewal or subscription.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Renews all holds until `stop`.
+/// Renews all leases until `stop`.
 pub(crate) async fn beat(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("leases are not renewed");
     let usual = worker.config.lease / 3;
@@ -44,7 +43,7 @@ pub(crate) async fn beat(worker: Arc<Worker>, stop: CancellationToken) {
 
 async fn renew(worker: &Worker, holds: &[Arc<Hold>]) -> Result<(), holdfast_session::Error> {
     let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
-    // Before it is sent: the lease begins at some moment after this one.
+    // Taken before the request is sent: the new lease starts later than this.
     let asked = boot_clock::now();
     fail::point("runner.before_renew").await;
     let renewed = worker.sessions.renew(worker.id, &claims).await?;
@@ -57,7 +56,7 @@ async fn renew(worker: &Worker, holds: &[Arc<Hold>]) -> Result<(), holdfast_sess
                 hold.extend(asked);
                 hold.tell(renewed);
             }
-            // Or its turn has ended meanwhile, and nobody listens.
+            // Lost, or its turn has ended meanwhile and nobody reads the token.
             None => hold.lost.cancel(),
         }
     }
@@ -82,7 +81,7 @@ async fn renew_locks(worker: Arc<Worker>, holds: Vec<Arc<Hold>>) {
     }
 }
 
-/// Takes in what others say about sessions that are held here.
+/// Receives control messages for sessions that run here.
 pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let Ok(mut controls) = worker.bus.controls(worker.id).await else {
@@ -90,7 +89,7 @@ pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
             continue;
         };
         while let Some(Some(control)) = stop.run_until_cancelled(controls.next()).await {
-            // Whatever it is, the database knows it better: the turn looks there.
+            // A control message is only a hint: the turn reads the database.
             let hold = worker.held.get(control.session);
             if let Some(hold) = hold.filter(|hold| hold.claim.epoch == control.epoch) {
                 hold.poke();

@@ -1,9 +1,9 @@
-//! The sessions that this process holds, and what each turn is told from outside.
+//! Leases of this process, and the signals and tool context of their turns.
 //!
-//! **What can go wrong.** A process that was suspended wakes up believing. So a
-//! hold has a deadline on a clock that goes on meanwhile, set before the renewal
-//! was sent and a sixth short of the lease: past it, no effect is begun. The
-//! fence in Postgres is what keeps writes out all the same.
+//! **What can go wrong.** A suspended process resumes and believes it still has its leases. So a
+//! lease has a deadline on a clock that runs during suspension, counted from before the renewal was
+//! sent and a sixth shorter than the lease: past it, no effect is started. Writes are also refused
+//! by the fence in Postgres.
 
 use std::{
     collections::HashMap,
@@ -26,61 +26,58 @@ use crate::{
     bill::Used, files::Scope, person::Person, schedules::Asked, shell::Judge, skills::Secrets,
 };
 
-/// What a running turn is told.
+/// Signals for a running turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signal {
-    /// Stop at the next step's boundary.
+    /// Stop at the end of the current step.
     pub(crate) pause: bool,
-    /// Nothing up to this place is wanted any more.
+    /// Messages with a `seq` up to this are cancelled.
     pub(crate) cancel_upto: i64,
-    /// The inbox's next place, as far as known.
+    /// Next `seq` of the inbox, as far as known.
     pub(crate) next_in: i64,
-    /// How often someone said that there is something to look at.
+    /// Number of hints that something has changed.
     pub(crate) pokes: u64,
 }
 
-/// What the tools of a turn need to know of it, and leave behind.
+/// State of a turn for its tools, and results that tools leave for the turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Desk {
-    /// What kind of conversation it is.
     pub(crate) kind: Option<SessionKind>,
-    /// Who reads along.
     pub(crate) audience: Audience,
-    /// Its key; empty before a step was begun.
+    /// Session key; empty before the first step.
     pub(crate) key: String,
-    /// Where it is held, if on a channel.
+    /// Target of the conversation, if it is on a channel.
     pub(crate) place: Option<Target>,
-    /// What the platform calls the message that it is about.
+    /// The platform's id of the message that the turn is about.
     pub(crate) about: Option<String>,
-    /// The model that it thinks with; empty before it has thought.
+    /// Model of the turn; empty before its first request.
     pub(crate) model: String,
-    /// What the policy says of commands; `None` before it was asked.
+    /// Policy for commands; `None` before it is loaded.
     pub(crate) judge: Option<Judge>,
-    /// How it is answered.
     pub(crate) dials: Dials,
-    /// The connections that it may use.
+    /// Names and kinds of the connections that may be used.
     pub(crate) connections: Vec<(String, ConnectionKind)>,
-    /// Whose memory it is about.
+    /// Subject of the memory tools.
     pub(crate) person: Person,
-    /// Where its file tools may look and change.
+    /// Files that the tools may access.
     pub(crate) scope: Scope,
-    /// The skills of its agent; `None` before a step was begun.
+    /// Skills of the agent; `None` before the first step.
     pub(crate) skills: Option<Arc<Shelf>>,
-    /// What the commands of its skills are given.
+    /// Secrets for the commands of the agent's skills.
     pub(crate) secrets: Arc<Secrets>,
-    /// The copy of its requester's files that it works on, if it is a subagent that does.
+    /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) branch: Option<AgentId>,
-    /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
+    /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
     pub(crate) narrowed: Vec<Vec<String>>,
-    /// Who asks for what is done at a time.
+    /// Requester of jobs and reminders.
     pub(crate) asked: Asked,
-    /// A file was changed that is part of the agent's prompt.
+    /// A file of the agent's prompt was changed.
     pub(crate) is_brief_outdated: bool,
-    /// Surfaces of its canvas that a tool changed, of which nobody who watches was told yet.
+    /// Canvas surfaces that a tool changed and that watchers were not told of yet.
     pub(crate) redrawn: Vec<String>,
-    /// Messages that tools enqueued and that no transaction has stored yet.
+    /// Messages that tools enqueued and that are not stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
-    /// What tools used that costs, and that is not charged yet.
+    /// Usage of tools that is not charged yet.
     pub(crate) bill: Vec<Used>,
 }
 
@@ -111,22 +108,22 @@ impl Default for Desk {
     }
 }
 
-/// A session that this process holds.
+/// A lease of this process on one session.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// The claim, with its fence.
+    /// Claim with its fence token.
     pub(crate) claim: Claim,
-    /// Cancelled once the session is another's.
+    /// Cancelled when the session is lost to another runner.
     pub(crate) lost: CancellationToken,
     signal: watch::Sender<Signal>,
-    /// For how long after a renewal was sent effects may be begun.
+    /// Time after sending a renewal during which effects may be started.
     safe_for: Duration,
     safe_until: AtomicU64,
     desk: Mutex<Desk>,
 }
 
 impl Hold {
-    /// A hold that was asked for at `asked`, on the boot clock.
+    /// `asked` is the time of the claim request on the boot clock.
     pub(crate) fn new(claim: Claim, asked: Duration, lease: Duration) -> Self {
         let hold = Self {
             claim,
@@ -140,19 +137,19 @@ impl Hold {
         hold
     }
 
-    /// Notes that a renewal which was sent at `asked` succeeded.
+    /// Records that a renewal sent at `asked` succeeded.
     pub(crate) fn extend(&self, asked: Duration) {
         let until = u64::try_from((asked + self.safe_for).as_millis()).unwrap_or(u64::MAX);
         self.safe_until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Whether an effect may be begun.
+    /// Whether an effect may be started.
     pub(crate) fn is_safe(&self) -> bool {
         let now = boot_clock::now().as_millis();
         !self.lost.is_cancelled() && now < u128::from(self.safe_until.load(Ordering::Relaxed))
     }
 
-    /// Takes in what renewing told.
+    /// Updates the signals from a renewal's result.
     pub(crate) fn tell(&self, renewed: &Renewed) {
         self.signal.send_if_modified(|signal| {
             let before = *signal;
@@ -163,28 +160,27 @@ impl Hold {
         });
     }
 
-    /// Says that there is something to look at.
+    /// Tells the turn that something has changed.
     pub(crate) fn poke(&self) {
         self.signal.send_modify(|signal| signal.pokes += 1);
     }
 
-    /// What the turn is told, now and as it changes.
+    /// Current and future signals of the turn.
     pub(crate) fn signal(&self) -> watch::Receiver<Signal> {
         self.signal.subscribe()
     }
 
-    /// The desk that the turn shares with its tools.
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         lock(&self.desk)
     }
 }
 
-/// All that this process holds, by session.
+/// Leases of this process, by session.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<HashMap<SessionId, Arc<Hold>>>);
 
 impl Held {
-    /// Adds a hold. One of the same session with an older claim is lost by it.
+    /// Adds a lease. An older one of the same session is lost.
     pub(crate) fn add(&self, hold: &Arc<Hold>) {
         let older = lock(&self.0).insert(hold.claim.session, Arc::clone(hold));
         if let Some(older) = older {
@@ -192,7 +188,7 @@ impl Held {
         }
     }
 
-    /// Forgets a hold, unless the session is held anew.
+    /// Removes a lease, unless the session was claimed again.
     pub(crate) fn remove(&self, claim: &Claim) {
         let mut holds = lock(&self.0);
         if holds.get(&claim.session).is_some_and(|hold| hold.claim.epoch == claim.epoch) {
@@ -200,17 +196,14 @@ impl Held {
         }
     }
 
-    /// The hold of a session.
     pub(crate) fn get(&self, session: SessionId) -> Option<Arc<Hold>> {
         lock(&self.0).get(&session).cloned()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }
 
-    /// All holds.
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
         lock(&self.0).values().cloned().collect()
     }

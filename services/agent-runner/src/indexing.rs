@@ -1,10 +1,10 @@
-//! Having agents' notes found by a search: `MEMORY.md` and what is under `memory/` (spec MEM-009).
+//! Indexing of agents' notes for search: `MEMORY.md` and the files in `memory/` (spec MEM-009).
 //!
-//! The truth is the agents' files. A change of a note marks the agent's tree; here the marked are
-//! looked for, claimed, and what the memory service has is made what the files say: what differs by
-//! its hash is indexed, and what is no more is taken out. Nothing of it is remembered here, so what a
-//! runner began another ends, and doing it twice changes nothing. Notes are for the agent's owner
-//! alone, as the files are.
+//! The workspace is the source of truth. A change of a note marks the agent's workspace; this loop
+//! claims marked workspaces and makes the memory service equal to the files: notes with another
+//! hash are indexed, missing ones are removed. There is no local state, so any runner can finish
+//! what another began, and repeating it changes nothing. Notes belong to the agent's owner, as the
+//! files do.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,20 +23,20 @@ use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::{memory::Memory, trouble::Trouble, upkeep::jittered, worker::Worker};
 
-/// Agents that are looked for at once.
+/// Workspaces per search.
 const BATCH: i64 = 16;
 
-/// For how long an agent's notes are claimed: longer than it usually takes. What takes longer is
-/// gone on with then.
+/// Time for which a workspace is claimed: longer than indexing usually takes. After it, another
+/// runner continues.
 const CLAIM: Duration = Duration::from_secs(120);
 
-/// The largest note that is indexed, in bytes.
+/// In bytes.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// Documents that are listed at once.
+/// Documents per page of a list.
 const LISTED: u32 = 500;
 
-/// Indexes what is marked, until told to stop.
+/// Indexes marked workspaces until `stop`.
 pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let Some(memory) = worker.memory.clone() else {
         stop.cancelled().await;
@@ -60,7 +60,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
             match stop.run_until_cancelled(done).await {
                 None => return,
                 Some(Ok(())) => {}
-                // It stays claimed for a while, and is tried again then.
+                // The claim expires after a while; then it is tried again.
                 Some(Err(error)) => {
                     let error: &dyn std::error::Error = error.as_ref();
                     warn!(error, agent.id = %agent, "an agent's notes are not indexed yet");
@@ -88,7 +88,7 @@ async fn index(
     files.retain(|file| !is_template(&file.path, file.hash));
     let there = documents(memory, tenant, agent).await?;
     let (mut indexed, mut removed) = (0_u32, 0_u32);
-    // First what is gone: what follows may fail, and nobody shall find what was deleted.
+    // Removals first: a later failure must not leave deleted notes in the search.
     let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for path in there.keys().filter(|path| !paths.contains(path.as_str())) {
         remove(memory, tenant, agent, path).await?;
@@ -105,7 +105,7 @@ async fn index(
         if put(worker, memory, (tenant, agent), file, hash).await? {
             indexed += 1;
         } else if known.is_some() {
-            // What it said before is no more: it may have been encrypted since.
+            // The old contents are gone: the file may be encrypted by now.
             remove(memory, tenant, agent, &path).await?;
             removed += 1;
         }
@@ -116,7 +116,6 @@ async fn index(
     Ok(())
 }
 
-/// Takes a note out of what is found.
 async fn remove(
     memory: &Memory,
     tenant: TenantId,
@@ -128,7 +127,7 @@ async fn remove(
     Ok(())
 }
 
-/// What the service has of an agent's notes: their hashes, by path.
+/// The agent's notes in the memory service: hashes by path.
 async fn documents(
     memory: &Memory,
     tenant: TenantId,
@@ -145,7 +144,7 @@ async fn documents(
         };
         let answer = memory.client.list_documents(tenant, request).await?;
         let own = answer.documents.into_iter();
-        // What belongs to all is seen too, and is none of these.
+        // The answer includes documents shared by all users.
         let own = own.filter(|document| document.user == OWNER && !document.agent.is_empty());
         there.extend(own.map(|document| (document.path, document.hash)));
         if answer.next.is_empty() {
@@ -155,8 +154,8 @@ async fn documents(
     }
 }
 
-/// Indexes a note as it is now; not what is no text, too large, or refused: such a one keeps no other
-/// note from being indexed.
+/// Indexes a note. Returns `false` if it is not text, too large or rejected, so that it does not
+/// block the others.
 async fn put(
     worker: &Worker,
     memory: &Memory,
@@ -168,7 +167,7 @@ async fn put(
         warn!(size = listed.size, limit = LARGEST, "a note is too large to be found by a search");
         return Ok(false);
     }
-    // One that was changed meanwhile has marked the tree again.
+    // If the note was changed since it was listed, the workspace is marked again.
     let file = worker.workspaces.read(tenant, agent, &listed.path, Some(listed.revision)).await?;
     let file = file.context("a listed note is not in its revision")?;
     let Some(text) = file.text().filter(|text| !text.contains('\0')) else {
@@ -200,7 +199,7 @@ async fn put(
     }
 }
 
-/// Notes are the owner's.
+/// Owner of the notes.
 fn who(agent: AgentId) -> pb::Who {
     pb::Who { agent: agent.to_string(), user: OWNER.to_owned(), ..pb::Who::default() }
 }

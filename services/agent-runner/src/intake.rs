@@ -1,31 +1,29 @@
-//! Which of the waiting messages a turn takes in.
+//! Intake: which inbox messages a turn hears.
 //!
-//! | mode of the turn's first message | the turn takes |
+//! | queue mode of the turn's first message | the turn hears |
 //! |---|---|
-//! | steer, collect | it, and those behind it, up to the first of another mode |
-//! | followup, interrupt | it, and nothing else |
+//! | steer, collect | it and those behind it, up to the first of another mode |
+//! | followup, interrupt | only this message |
 //!
-//! A command is a turn of its own; `/stop` cancels all that is before it.
-//! What is silent is taken along with what follows it. Order is never changed:
-//! a message of another mode stands in the way of those behind it. A message of
-//! mode interrupt ends whatever turn is before it.
+//! A command is a turn of its own; `/stop` cancels everything before it. Silent messages are heard
+//! together with the next message. The order never changes: a message of another mode blocks those
+//! behind it. A message of mode interrupt ends the turn before it.
 
 use holdfast_session::Waiting;
 use holdfast_types::{Command, QueueMode};
 
-/// What the waiting messages ask of a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Intake {
-    /// Its user wants nothing of these any more: finish them so.
+    /// These messages were cancelled by the user: finish them.
     Cancelled(Vec<i64>),
-    /// Newer input ends the turn, with these messages in it besides those already heard.
+    /// Newer input ends the turn, which includes these messages besides those already heard.
     Interrupted(Vec<i64>),
-    /// Hear these, besides those already heard; there may be none.
+    /// Hear these messages besides those already heard; may be empty.
     Hear(Vec<i64>),
 }
 
-/// Says what the waiting messages ask of a turn that has heard `heard` so far. `open` is whether
-/// the turn has begun.
+/// Decides about the inbox of a turn that has heard `heard` so far. `open` is whether the turn has
+/// begun.
 pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto: i64) -> Intake {
     let stop = waiting.iter().rev().find(|row| row.body.command() == Some(Command::Stop));
     let cancel_upto = stop.map_or(cancel_upto, |stop| cancel_upto.max(stop.seq - 1));

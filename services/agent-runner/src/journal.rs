@@ -1,9 +1,9 @@
-//! The journal of one session as its turn sees it: what is stored, and what is
-//! heard already and will be stored with the next thing that happens.
+//! Journal of one session as its turn sees it: stored entries, and new ones that are stored with
+//! the next write.
 //!
-//! **What can go wrong.** A database that ends in the midst of a commit leaves
-//! it open whether it was made. Nobody else writes under this claim, so the
-//! journal's next place tells: if it moved, the write was made.
+//! **What can go wrong.** If the database fails during a commit, its outcome is unknown. Nobody
+//! else writes under this claim, so the next `seq` of the journal tells: if it moved, the write was
+//! made.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,28 +21,28 @@ use crate::{bill::Used, budget::Ledger, error::Error, fail, held::Hold};
 
 const NOTHING: Charge = Charge { tokens: 0, micros: 0 };
 
-/// Between tries of a write that may have been made.
+/// Delay between attempts of a write.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
-/// The journal of one session, as one turn reads and writes it.
 #[derive(Debug)]
 pub(crate) struct Journal {
     sessions: Sessions,
     hold: Arc<Hold>,
     entries: Vec<Entry>,
-    /// How many of the entries are stored.
+    /// Number of stored entries.
     stored: usize,
-    /// Where among the entries the turn begins.
+    /// Index of the turn's first entry.
     turn: usize,
     next_entry: i64,
-    /// What models cost, and whose budgets it goes from; nothing is priced without.
+    /// Prices and budgets; without them nothing is priced.
     ledger: Option<Arc<Ledger>>,
-    /// What was used besides thoughts: not stored yet, and in all.
+    /// Charges for usage that is in no thought: those not stored yet, and the total of the turn.
     besides: Mutex<(Charge, Charge)>,
 }
 
 impl Journal {
-    /// The journal as it was loaded: `turn` is where in it the turn begins that is open, or its end.
+    /// `turn` is the index of the open turn's first entry, or the number of entries if none is
+    /// open.
     pub(crate) const fn new(
         sessions: Sessions,
         hold: Arc<Hold>,
@@ -55,12 +55,12 @@ impl Journal {
         Self { sessions, hold, entries, stored, turn, next_entry, ledger: None, besides }
     }
 
-    /// Prices the turn by a ledger.
+    /// Sets the prices and budgets of the turn.
     pub(crate) fn price(&mut self, ledger: Arc<Ledger>) {
         self.ledger = Some(ledger);
     }
 
-    /// Charges what is in no thought; it is stored with the next write.
+    /// Adds a charge that is in no thought. Stored with the next write.
     pub(crate) fn charge(&self, charge: Charge) {
         let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
         let (due, all) = &mut *besides;
@@ -70,21 +70,20 @@ impl Journal {
         }
     }
 
-    /// Charges an answer that is in no thought.
+    /// Charges a model's answer that is in no thought.
     pub(crate) fn charge_reply(&self, model: &str, usage: &Usage) {
         let Some(ledger) = &self.ledger else { return };
         let tokens = usage.input.saturating_add(usage.output);
         self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
     }
 
-    /// Charges what tools used.
     pub(crate) fn charge_used(&self, used: &Used) {
         let Some(ledger) = &self.ledger else { return };
         let tokens = used.usage.input.saturating_add(used.usage.output);
         self.charge(Charge { tokens, micros: used.micros(ledger) });
     }
 
-    /// What the turn cost so far, and what of it is not settled yet.
+    /// Cost of the turn so far, and the charges that the next write stores.
     fn spent(&self) -> Spent {
         let Some(ledger) = &self.ledger else { return Spent::default() };
         let sum = |entries: &[Entry]| {
@@ -111,32 +110,30 @@ impl Journal {
         Spent { run_micros, charge, budgets: ledger.owners() }
     }
 
-    /// All entries, oldest first; the newest of them may not be stored yet.
+    /// All entries, oldest first; the newest may not be stored yet.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Whether all of it is stored.
     pub(crate) const fn is_stored(&self) -> bool {
         self.stored == self.entries.len()
     }
 
-    /// The place of the next entry.
+    /// `seq` of the next entry.
     pub(crate) const fn next_entry(&self) -> i64 {
         self.next_entry
     }
 
-    /// The entries of this turn.
     pub(crate) fn turn(&self) -> &[Entry] {
         &self.entries[self.turn..]
     }
 
-    /// The model that answered last in this turn; empty if none did.
+    /// Model of the last thought of this turn; empty if there is none.
     pub(crate) fn model(&self) -> String {
         cost(self.turn()).2
     }
 
-    /// The tools that messages of this turn name: each that names tools narrows them.
+    /// Tool lists of this turn's messages; each narrows the tools.
     pub(crate) fn narrowed(&self) -> Vec<Vec<String>> {
         let named = self.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } => body.tools.clone(),
@@ -148,18 +145,18 @@ impl Journal {
         named.collect()
     }
 
-    /// What the turn cost so far.
+    /// Usage of the turn so far.
     pub(crate) fn usage(&self) -> Usage {
         cost(self.turn()).1
     }
 
-    /// Takes in what was heard or read, which a successor could have again. It is stored with the
-    /// next write, which needs no commit more.
+    /// Adds an entry that a successor could obtain again. Stored with the next write, without a
+    /// commit of its own.
     pub(crate) fn hear(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    /// Stores what happened, with what was heard before it.
+    /// Stores entries, together with those that were added without a write.
     pub(crate) async fn append(
         &mut self,
         run: RunId,
@@ -197,10 +194,10 @@ impl Journal {
         Ok(appended)
     }
 
-    /// Ends the turn with these entries and what was heard before them.
+    /// Ends the turn.
     ///
-    /// `completion` says the rest; its entries, its reply's place among them, its steps, usage and
-    /// deliveries of tools are filled in here.
+    /// Fills in the completion's entries, the index of the reply, steps, usage and the tools'
+    /// deliveries.
     pub(crate) async fn complete(
         &mut self,
         last: Entry,
@@ -227,7 +224,7 @@ impl Journal {
                 Err(error) => error,
             };
             if self.was_made(error, &mut tried).await?.is_some() {
-                // What it led to is not known; to look is cheap.
+                // The result is unknown; checking the session again is cheap.
                 break Completed { wake: true, again: true };
             }
         };
@@ -237,7 +234,7 @@ impl Journal {
         Ok(completed)
     }
 
-    /// Asks a person about calls, and puts the turn down until something is said of them.
+    /// Requests approvals and releases the session until one is decided.
     pub(crate) async fn ask(
         &mut self,
         run: RunId,
@@ -261,7 +258,7 @@ impl Journal {
                 Err(error) => error,
             };
             if self.was_made(error, &mut tried).await?.is_some() {
-                // What it led to is not known; to look is cheap.
+                // The result is unknown; checking the session again is cheap.
                 break Completed { wake: true, again: true };
             }
         };
@@ -270,8 +267,8 @@ impl Journal {
         Ok(completed)
     }
 
-    /// After a write that failed: waits, and says what the session looks like if the write was
-    /// made all the same. `None` is to try again.
+    /// Waits after a failed write. Returns the session if the write was made after all, or `None`
+    /// to try again.
     async fn was_made(
         &self,
         error: holdfast_session::Error,
@@ -307,9 +304,7 @@ impl Journal {
 /// Whether the last entry of a turn is its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replies {
-    /// It is.
     Yes,
-    /// There is none.
     No,
 }
 
@@ -324,7 +319,7 @@ fn heard(entries: &[Entry]) -> Vec<i64> {
     entries.iter().filter_map(place).collect()
 }
 
-/// What a turn took: model calls and tool rounds, tokens, and the model that answered last.
+/// Steps, usage and last model of a turn. A thought with calls counts as two steps.
 fn cost(turn: &[Entry]) -> (i32, Usage, String) {
     let (mut steps, mut total, mut last) = (0, Usage::default(), String::new());
     for entry in turn {

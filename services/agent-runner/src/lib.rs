@@ -1,64 +1,64 @@
-//! The agent-runner: claims sessions that have something to do, and does it.
+//! Agent-runner: claims sessions that have work and runs their turns.
 //!
 //! ```text
 //!  wake-ups ─▶ pool ── claim ──▶ turn ── load ─ hear ─ next? ─┬─ think ─▶ model
 //!  poll ─────▶  │                 │ ▲                         ├─ call ──▶ tools ─▶ mesh
-//!  sweep ────▶  │   heartbeat ──▶ hold: lost? held? input?    └─ finish ▶ complete ─▶ deliveries
+//!  sweep ────▶  │     renewal ──▶ lease: lost? paused? input?  └─ finish ▶ complete ─▶ deliveries
 //!               └── as many at once as there are slots              └─▶ deltas, wake-ups
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `pool.rs` | claiming, and running what is claimed |
-//! | `take.rs` | one claimed session, from its claim to its rest |
-//! | `turn.rs` | a turn, from step to step |
-//! | `intake.rs` | which messages a turn takes in; pure |
-//! | `route.rs` | turns whose agent a model chooses |
-//! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
-//! | `command.rs`, `dials.rs` | turns that need no model; how turns are answered |
-//! | `telling.rs` | calls and thoughts, told to those who asked for it |
-//! | `approvals.rs` | calls that need a person's word |
-//! | `compaction.rs` | keeping the conversation within what the model can read |
-//! | `shorten.rs` | the same because somebody asks for it |
-//! | `flush.rs` | writing memory down before that |
-//! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
-//! | `summaries.rs` | summarising long conversations beside the turns |
-//! | `memory.rs`, `person.rs` | what is remembered, as tools see it; of whom |
-//! | `remembering.rs`, `notes.rs` | what of it is in the prompt |
-//! | `extraction.rs`, `indexing.rs` | taking from conversations and notes what is to be found later |
-//! | `journal.rs` | what the turn reads and writes |
-//! | `prompts.rs` | stable parts of prompts, kept |
-//! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
-//! | `quoting.rs` | which message an answer quotes |
-//! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
-//! | `deltas.rs` | the reply as it is written |
-//! | `media.rs` | pictures and files: kept, shown, sent |
-//! | `nodes.rs` | people's own machines, as a conversation may use them |
-//! | `recall.rs` | what came of a call whose runner died, where its tool can say |
-//! | `files.rs` | the agent's files, as its tools see them |
-//! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
-//! | `budget.rs` | what may be used in a day |
-//! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
-//! | `skills.rs`, `skills/` | the skills of agents: in prompts, called, read, installed |
-//! | `outgoing.rs` | what the tool `message` may do where |
-//! | `studio.rs` | who sees, draws and speaks |
-//! | `connections.rs` | which connections a turn may use |
-//! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
-//! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
-//! | `gateway.rs` | the gateway's methods that a tool may call |
-//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
-//! | `subagents.rs` | making subagents, and announcing their ends |
-//! | `chains.rs` | several subagents, one after another and at once |
-//! | `schedules.rs`, `schedules/` | jobs and reminders: as tools make them, as turns come of them |
-//! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
+//! | `pool.rs` | claim pool: claims sessions and runs them |
+//! | `take.rs` | one claimed session, until it is idle or released |
+//! | `turn.rs` | a turn, step by step |
+//! | `intake.rs` | messages that a turn hears; pure |
+//! | `route.rs` | turns whose agent is chosen by a model |
+//! | `think.rs`, `call.rs`, `finish.rs` | model requests, tool calls, ends of a turn |
+//! | `command.rs`, `dials.rs` | turns without a model; reply settings |
+//! | `telling.rs` | verbose and reasoning messages |
+//! | `approvals.rs` | calls that need an approval |
+//! | `compaction.rs` | keeps the conversation within the context window |
+//! | `shorten.rs` | compaction on a user's request |
+//! | `flush.rs` | memory flush before a compaction |
+//! | `bounds.rs` | limits of subagents and of memory flushes |
+//! | `summaries.rs` | summaries of long conversations, in the background |
+//! | `memory.rs`, `person.rs` | memory for tools, and its subject |
+//! | `remembering.rs`, `notes.rs` | memory prefetch and notes for the prompt |
+//! | `extraction.rs`, `indexing.rs` | memories from conversations, search index of notes |
+//! | `journal.rs` | entries that the turn reads and writes |
+//! | `prompts.rs` | cache of the stable parts of prompts |
+//! | `reply.rs` | replies and their targets; failure messages; pure |
+//! | `quoting.rs` | the message that an answer quotes |
+//! | `held.rs`, `heartbeat.rs` | leases and their renewal |
+//! | `deltas.rs` | stream of the reply as it is written |
+//! | `media.rs` | images and files: stored, shown, sent |
+//! | `nodes.rs` | nodes that a conversation may use |
+//! | `recall.rs` | unknown outcomes of calls whose runner crashed |
+//! | `files.rs` | workspace files, for tools |
+//! | `chain.rs`, `health.rs` | model fallback; cooldowns of keys and models |
+//! | `budget.rs` | daily budgets |
+//! | `shell.rs`, `shell/` | commands in the sandbox, on workspace files |
+//! | `skills.rs`, `skills/` | skills: in prompts, called, read, installed |
+//! | `outgoing.rs` | messages sent by the tool `message` |
+//! | `studio.rs` | providers for vision, images and speech |
+//! | `connections.rs` | connections that a turn may use |
+//! | `agents.rs`, `mesh.rs` | agent snapshots; the mesh as tools see it |
+//! | `policies.rs`, `standing.rs` | compiled policies; participants and refused calls |
+//! | `gateway.rs` | gateway methods for a tool |
+//! | `mcp.rs` | MCP servers |
+//! | `subagents.rs` | subagents and their announcements |
+//! | `chains.rs` | sequences of subagents |
+//! | `schedules.rs`, `schedules/` | jobs and reminders: their tools and their turns |
+//! | `upkeep.rs` | sweep, relay, metrics and pruning, for all sessions |
 //!
-//! It is stateless: kill it, and another goes on with what it held.
+//! The process is stateless: if it is killed, another runner continues its sessions.
 //!
 //! ## What can go wrong
 //!
-//! Anything, at any moment, between two commits. So a step is stored before
-//! anything is done about it; what acts on the world is stored as begun before
-//! it is; and a runner that has lost its session finds its writes refused.
+//! A crash can happen between any two commits. So a step is stored before it is executed; calls
+//! that act on the outside world are stored as begun before they are made; and a runner that lost
+//! its session has its writes refused.
 
 mod about;
 mod agents;

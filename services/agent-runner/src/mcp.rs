@@ -1,26 +1,25 @@
-//! Others' tools: the MCP servers that a tenant has set up, as its agents use them.
+//! MCP servers of tenants, as tools of their agents.
 //!
 //! ```text
-//!  step ─ toolbox ─▶ what is known ─┬─ nothing is set up ─▶ the tools of every agent
-//!            │                      └─ joined by what each server was seen to offer
-//!            └─ asked for (tool_search, tool_describe, mcp_…)? look first ─▶ link ─▶ server
+//!  step ─ toolbox ─▶ known tools ─┬─ no servers ─▶ the tools of every agent
+//!            │                    └─ plus the tools that each server listed last
+//!            └─ asked for (tool_search, tool_describe, mcp_…)? refresh first ─▶ link ─▶ server
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `link.rs` | one agent's way to one server: connecting, listing, calling |
-//! | `process.rs` | a server that is a process: in the sandbox, and how many |
-//! | `tool.rs` | a server's tool, as an agent has it |
+//! | `link.rs` | one agent's link to one server: connecting, listing, calling |
+//! | `process.rs` | servers that run as processes in the sandbox, and their number |
+//! | `tool.rs` | a server's tool |
 //! | `config.rs` | the table `[runner.mcp]` |
 //!
-//! Nobody is connected to before a model asks for what its agent was not shown, or calls what a
-//! server brought. What was seen is believed for a while, or until the server says that it has
-//! changed; a server that does not answer keeps what it was last seen to offer, and whoever calls
-//! it is told.
+//! A server is connected only when a model asks for tools that its agent was not shown, or calls a
+//! server's tool. A list of tools is used for a while, or until the server reports a change. A
+//! server that does not answer keeps its last list, and callers are told.
 //!
-//! **What can go wrong.** A server is a stranger, and may be slow: each is asked beside the others,
-//! and none for longer than its time. Each agent has connections of its own, so that no two agents
-//! meet in what a server keeps of a connection.
+//! **What can go wrong.** Servers are untrusted and may be slow: all are queried in parallel, each
+//! with a time limit. Each agent has its own connections, so that agents share no state that a
+//! server keeps for a connection.
 
 mod config;
 mod link;
@@ -54,30 +53,30 @@ use crate::{
     worker::{Toolbox, Worker},
 };
 
-/// For how long what a tenant has set up is believed to be what it was.
+/// Time for which a tenant's list of servers is cached.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The most tenants whose servers are kept.
+/// Tenants whose lists are cached. When full, all are cleared.
 const MOST_KEPT: usize = 10_000;
 
-/// The most agents whose tools are kept together.
+/// Agents whose toolboxes are cached. When full, all are cleared.
 const MOST_TOOLBOXES: usize = 1_000;
 
-/// For how long what a server offered is remembered after it was last asked for.
+/// Time for which an unused server's list of tools is kept.
 const REMEMBERED: Duration = Duration::from_hours(1);
 
-/// How long a probe may take in all.
+/// Time limit of a probe.
 const PROBE: Duration = Duration::from_secs(25);
 
-/// Whose way to which server.
+/// Tenant, agent and server name.
 type Which = (TenantId, AgentId, String);
 
 type Servers = Arc<Vec<OpenMcpServer>>;
 
-/// The tools of an agent, and what they were put together from.
+/// Toolbox of an agent, and the versions of the tool lists it was made from.
 type Joined = (Vec<Stamp>, Arc<Toolbox>);
 
-/// The MCP servers of all tenants, as they are used here.
+/// MCP servers of all tenants.
 pub(crate) struct Mcp {
     directory: Directory,
     ways: Arc<Ways>,
@@ -86,21 +85,14 @@ pub(crate) struct Mcp {
     toolboxes: Mutex<HashMap<(TenantId, AgentId), Joined>>,
 }
 
-/// Whether what a server offers is to be found out first.
+/// Whether tool lists are refreshed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// What is known will do.
     No,
-    /// Someone asks for it.
     First,
 }
 
 impl Mcp {
-    /// Over what the directory knows.
-    ///
-    /// # Errors
-    ///
-    /// If this machine has no root certificates.
     pub(crate) fn new(
         directory: Directory,
         config: &Config,
@@ -117,11 +109,7 @@ impl Mcp {
         })
     }
 
-    /// The tools of an agent: those that every agent has, and what its servers bring.
-    ///
-    /// # Errors
-    ///
-    /// If nobody can say which servers it has.
+    /// Toolbox of an agent: the tools of every agent, and those of its servers.
     pub(crate) async fn toolbox(
         &self,
         own: &Arc<Toolbox>,
@@ -158,7 +146,7 @@ impl Mcp {
         Ok(toolbox)
     }
 
-    /// What a tenant has set up, as it is now or was a moment ago.
+    /// Servers of a tenant, cached for a moment.
     async fn servers(&self, tenant: TenantId) -> Result<Servers, Error> {
         if !self.ways.config.enabled {
             return Ok(Servers::default());
@@ -172,7 +160,7 @@ impl Mcp {
         let found = self.directory.open_mcp_servers(tenant).await;
         let servers = match (found, stale) {
             (Ok(servers), _) => Arc::new(servers),
-            // What was set up a while ago will do while nobody can say what is now.
+            // The old list is used while the directory is unavailable.
             (Err(error), Some(servers)) if error.kind().is_transient() => return Ok(servers),
             (Err(error), _) => return Err(Error::directory(error)),
         };
@@ -184,7 +172,7 @@ impl Mcp {
         Ok(servers)
     }
 
-    /// The way to a server. One that was changed meanwhile is another.
+    /// Link to a server. A server that was changed gets a new link.
     fn link(&self, which: Which, open: &OpenMcpServer) -> Arc<Link> {
         let mut links = lock(&self.links);
         match links.get(&which) {
@@ -197,10 +185,10 @@ impl Mcp {
         }
     }
 
-    /// Looks at a server as an agent would, on a connection for this once.
+    /// Connects to a server once, as an agent would, and lists its tools.
     pub(crate) async fn probe(&self, tenant: TenantId, server: &str) -> McpProbed {
         let failed = |why: String| McpProbed { error: Some(why), ..McpProbed::default() };
-        // As it is now: it was changed a moment ago, most likely.
+        // Read again: it was probably changed a moment ago.
         lock(&self.servers).remove(&tenant);
         let servers = match self.servers(tenant).await {
             Ok(servers) => servers,
@@ -226,7 +214,7 @@ impl Mcp {
         }
     }
 
-    /// Ends connections that nobody used for a while, and forgets what nobody asks for.
+    /// Closes connections that are idle, and drops links that nobody uses.
     pub(crate) async fn tidy(&self) {
         let links: Vec<Arc<Link>> = {
             let mut links = lock(&self.links);
@@ -238,7 +226,7 @@ impl Mcp {
         join_all(over.map(|link| link.end())).await;
     }
 
-    /// Ends all connections, and all processes.
+    /// Closes all connections and ends all processes.
     pub(crate) async fn end(&self) {
         let links: Vec<Arc<Link>> = lock(&self.links).drain().map(|(_, link)| link).collect();
         join_all(links.iter().map(|link| link.end())).await;
@@ -251,7 +239,7 @@ impl fmt::Debug for Mcp {
     }
 }
 
-/// What servers were seen to bring, and whose each tool is.
+/// Tools of the servers, and the server of each tool.
 fn brought(links: &[Arc<Link>]) -> (Brought, Vec<(String, String)>) {
     let seen: Vec<(&Arc<Link>, Arc<Vec<Tool>>)> =
         links.iter().map(|link| (link, link.seen())).collect();
@@ -289,17 +277,16 @@ fn probed(server: &str, tools: &[Tool]) -> Vec<McpProbedTool> {
     names.into_iter().filter_map(one).collect()
 }
 
-/// Whether a call of this name has to do with what servers bring.
+/// Whether a call of this name may need tools of servers.
 pub(crate) fn is_asked_for_by(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe") || tool.starts_with("mcp_")
 }
 
-/// Whether a list of tools names some that servers bring.
+/// Whether a list of tools names tools of servers.
 pub(crate) fn is_named_in(tools: &[String]) -> bool {
     tools.iter().any(|entry| entry.starts_with("mcp_") || entry.starts_with("group:mcp"))
 }
 
-/// Answers those who want to know what a server offers, until `stop`.
 pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
     let probes = tokio::select! {
         probes = worker.bus.mcp_probes() => probes,
@@ -326,7 +313,7 @@ pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-/// Keeps connections no longer than they are used, until `stop`.
+/// Closes idle connections until `stop`.
 pub(crate) async fn tidy(worker: Arc<Worker>, stop: CancellationToken) {
     let every =
         (worker.config.mcp.idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(30));

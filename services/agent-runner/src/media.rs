@@ -1,7 +1,7 @@
-//! Pictures and files of a turn: keeping those that tools bring, showing the model those that it
-//! can see, sending those that go with the answer.
+//! Images and files of a turn: stores those of tools, shows the model those it can see, sends those
+//! that belong to the answer.
 //!
-//! The journal names files and holds none; their bytes are the agent's own, in its tree.
+//! The journal holds references; the contents are in the agent's workspace.
 
 use holdfast_agent::Picture;
 use holdfast_directory::channel;
@@ -12,37 +12,37 @@ use holdfast_workspace::{By, ContentHash, NewMedia};
 
 use crate::{agents::Brief, error::Error, mesh, turn::Turn};
 
-/// The most pictures of a conversation that a model is shown: the newest.
+/// Images of a conversation that a model is shown: the newest.
 const MOST_PICTURES: usize = 8;
 
-/// The largest of them, in bytes: in base64 it is the 5 MB that Anthropic takes
-/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>), and others take more.
+/// Limit on an image, in bytes: in base64 it is Anthropic's 5 MB
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>); others accept more.
 const MOST_PICTURE: u64 = 3_750_000;
 
-/// How much they may be together, in bytes.
+/// Limit on all shown images together, in bytes.
 const MOST_SHOWN: u64 = 12_000_000;
 
-/// The most files that one call brings.
+/// Files that one call can return.
 const MOST_BROUGHT: usize = 8;
 
-/// The longest text that the person is shown at once, in bytes.
+/// Limit on a text that is sent to the user at once, in bytes.
 const MOST_TOLD: usize = 32 * 1024;
 
-/// The most stretches of an answer that are spoken.
+/// Passages of an answer that are spoken.
 const MOST_SPOKEN: usize = 3;
 
-/// An answer that asked to be spoken.
+/// An answer of which parts are spoken.
 #[derive(Debug)]
 pub(crate) struct Aloud {
-    /// What is left to be read.
+    /// Text that remains to be read.
     pub(crate) text: String,
-    /// What is to be heard.
+    /// Spoken parts.
     files: Vec<StoredFile>,
 }
 
 impl Turn<'_> {
-    /// Speaks what the answer asks to have spoken, if it goes to a channel (spec TOL-024). What
-    /// cannot be spoken is said in words.
+    /// Synthesises the parts of the answer that are marked for speech, if it goes to a channel
+    /// (spec TOL-024). A part that cannot be spoken remains text.
     pub(crate) async fn read_aloud(&mut self, brief: &Brief, thought: &Entry) -> Result<(), Error> {
         self.aloud = None;
         let Entry::Thought { text, .. } = thought else { return Ok(()) };
@@ -95,7 +95,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the conversation is held on a channel that files can be sent on.
+    /// Whether the conversation is on a channel that can send files.
     async fn takes_files(&self) -> Result<bool, Error> {
         let Some(place) = self.target().or_else(|| self.last_target.clone()) else {
             return Ok(false);
@@ -109,8 +109,8 @@ impl Turn<'_> {
         }))
     }
 
-    /// Has the person told at once what is for them, with the call's result: once, since both are
-    /// stored together and the message's id is made of the call's key.
+    /// Enqueues a tool's message to the user. Sent once: the message is stored with the call's
+    /// result, and its id is made from the call's key.
     pub(crate) fn tell_user(&self, key: &str, output: &Output) {
         let Some(text) = output.shown().filter(|text| !text.trim().is_empty()) else { return };
         let mut desk = self.hold.desk();
@@ -121,7 +121,7 @@ impl Turn<'_> {
         desk.outbox.push(NewDelivery { target, text, act: None, id });
     }
 
-    /// Keeps what a call brought besides its text, and says in the text where.
+    /// Stores the files of a call's result and names their paths in its text.
     pub(crate) async fn keep_parts(
         &self,
         brief: &Brief,
@@ -129,14 +129,14 @@ impl Turn<'_> {
         output: &mut Output,
     ) -> Result<Media, ToolError> {
         let (mut media, mut new, mut pictures) = (Media::default(), Vec::new(), 0);
-        // Their places after the pictures.
+        // Indexes into `new`, relative to the end of the images.
         let mut enclosed: Vec<usize> = Vec::new();
         for part in std::mem::take(&mut output.parts) {
             match part {
                 Part::Shown(file) => media.shown.push(file),
                 Part::Attached(file) => media.attached.push(file),
                 Part::Image { data, .. } => {
-                    // First, so that what is kept can be told from its place.
+                    // Images come first, so that a stored file's index tells which it is.
                     new.insert(pictures, NewMedia { name: String::new(), content: data });
                     pictures += 1;
                 }
@@ -145,7 +145,7 @@ impl Turn<'_> {
                     new.push(NewMedia { name, content: data });
                 }
                 Part::Document { name, data, .. } => new.push(NewMedia { name, content: data }),
-                // The tool has said in its text what is to be read of them.
+                // The tool's text already contains what matters of these.
                 Part::Text(_) | Part::Json(_) => {}
             }
         }
@@ -187,8 +187,7 @@ impl Turn<'_> {
         Ok(media)
     }
 
-    /// The pictures of the conversation that a model is shown, loaded. Those that it was shown in
-    /// the step before are not loaded again.
+    /// Loads the images that the model is shown. Those of the previous step are not loaded again.
     pub(crate) async fn load_pictures(&mut self) -> Result<(), Error> {
         let mut left = MOST_SHOWN;
         let mut wanted: Vec<StoredFile> = Vec::new();
@@ -218,7 +217,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The files that go with this turn's answer, each once, after its text.
+    /// Deliveries of the answer's files, each once, after its text.
     pub(crate) fn attachments(&self, target: Option<&Target>) -> Vec<NewDelivery> {
         let Some(target) = target else { return Vec::new() };
         let brought = self.journal.turn().iter().filter_map(|entry| match entry {
@@ -246,7 +245,7 @@ impl Turn<'_> {
     }
 }
 
-/// How a file is sent: what came of speaking, or came in as speech, is heard as such.
+/// Files in `media/` that are audio are sent as voice messages.
 pub(crate) fn media_act(file: StoredFile) -> Act {
     let sounds = matches!(file.media_type.as_str(), "audio/ogg" | "audio/mpeg" | "audio/mp4");
     let voice = sounds && file.path.starts_with("media/");
@@ -259,7 +258,7 @@ fn picture(file: &StoredFile, content: &[u8]) -> Picture {
     Picture { hash: file.hash.clone(), image: Image { media_type: file.media_type.clone(), data } }
 }
 
-/// The pictures that an entry refers to, the last first.
+/// Images that an entry refers to, the last first.
 fn pictures(entry: &Entry) -> Vec<&StoredFile> {
     let mut found: Vec<&StoredFile> = match entry {
         Entry::Heard { body, .. } => {

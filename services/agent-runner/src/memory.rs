@@ -1,8 +1,7 @@
-//! What is remembered and known, as the tools of a turn see it: asked of the memory service.
+//! Memory tools of a turn: calls to the memory service.
 //!
-//! In whose name follows from the conversation (`person.rs`). The service may be away: then the
-//! model is told so, and the turn goes on. What is kept is kept under the call's key, so that a call
-//! that is made again keeps it once.
+//! The subject follows from the conversation (`person.rs`). If the service is unavailable, the
+//! model is told and the turn goes on. Writes use the call's key, so a repeated call stores once.
 
 use std::{
     collections::HashMap,
@@ -23,29 +22,30 @@ use tracing::{info, warn};
 
 use crate::{files::is_seen, held::Held, person::Person};
 
-/// How long a tool waits for what is found, and for what is kept.
+/// Time limits of reads and of writes.
 const SEARCH: Duration = Duration::from_secs(5);
 const KEEP: Duration = Duration::from_secs(20);
 
-/// From how alike on two memories are one.
+/// Similarity from which two memories are the same.
 pub(crate) const ALIKE: f64 = 0.92;
 
-/// The event as which a change of the knowledge base waits for its maintainer.
+/// Type of the event that holds a proposed change of the knowledge base.
 pub(crate) const PROPOSAL: &str = "kb_proposal";
 
-/// Whose: a tenant's agent and one it speaks with.
+/// Tenant, agent and user.
 type Whose = (TenantId, AgentId, String);
 
-/// The memory service, and what is known of it here.
+/// Client of the memory service, with what is known about its availability.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) client: holdfast_grpc::Memory,
     held: Arc<Held>,
-    /// Of whom nothing was remembered, when they were asked for last.
+    /// Users without memories, and when that was found.
     pub(crate) nothing: Mutex<HashMap<Whose, Instant>>,
-    /// Until when no turn asks, since the service is away.
+    /// Until this time the prefetch skips the service, which is unavailable.
     pub(crate) away_until: Mutex<Option<Instant>>,
-    /// Until when no turn of a tenant asks, since it was answered too late or not at all.
+    /// Until this time the prefetch skips the service for a tenant, for which it was slow or
+    /// failed.
     pub(crate) slow_until: Mutex<HashMap<TenantId, Instant>>,
 }
 
@@ -66,7 +66,7 @@ impl Memory {
         Ok(hold.desk().person.clone())
     }
 
-    /// Whether what was noted for the owner is there for a call's conversation.
+    /// Whether the call's conversation may see notes made for the owner.
     fn sees_notes(&self, call: &Call) -> Result<bool, MemoryError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
@@ -74,7 +74,7 @@ impl Memory {
         Ok(desk.kind.is_some_and(|kind| is_seen(kind, desk.audience, "MEMORY.md")))
     }
 
-    /// Something is remembered of somebody from now on.
+    /// Records that a user has memories from now on.
     pub(crate) fn learnt(&self, tenant: TenantId, agent: AgentId, user: &str) {
         lock(&self.nothing).remove(&(tenant, agent, user.to_owned()));
     }
@@ -129,7 +129,7 @@ impl Memories for Memory {
             subject,
             predicate,
             session: call.session.to_string(),
-            // A group's own memory is told in the group, and nowhere else.
+            // A group's memory is shown in the group only.
             group_safe: person.is_group,
             supersedes: replaces.unwrap_or_default(),
             provenance: Some(by_agent(call, &call.session.to_string())),
@@ -211,7 +211,7 @@ impl Memories for Memory {
 }
 
 impl Memory {
-    /// Refuses what is not of whoever the call speaks with: others go by it, too.
+    /// Rejects items of other users, which affect other conversations.
     async fn check_own(&self, call: &Call, person: &Person, id: &str) -> Result<(), MemoryError> {
         let get = pb::GetItemRequest {
             who: Some(person.asking(call.agent)),
@@ -227,7 +227,7 @@ impl Memory {
         }
     }
 
-    /// Keeps a change as a proposal, for those who may make it (C-49).
+    /// Stores a change as a proposal for a maintainer (C-49).
     async fn propose(
         &self,
         call: &Call,
@@ -235,7 +235,7 @@ impl Memory {
         change: ArticleChange,
     ) -> Result<Updated, MemoryError> {
         let who = person.asking(call.agent);
-        // What they cannot read they cannot change.
+        // Users cannot change what they cannot read.
         let read = pb::GetRequest {
             who: Some(who.clone()),
             id: change.id.clone(),
@@ -244,7 +244,7 @@ impl Memory {
         let there = within(SEARCH, self.client.kb_get(call.tenant, read)).await?;
         let payload = json!({
             "article": change.id,
-            // The one that was read is the one that is changed.
+            // The change applies to the version that was read.
             "version": there.version,
             "author": call.agent_name.to_string(),
             "title": change.title,
@@ -272,7 +272,7 @@ impl Memory {
     }
 }
 
-/// Waits so long for an answer, and says what a refusal means.
+/// Applies a time limit and converts the error.
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, MemoryRefused>>,
@@ -299,7 +299,7 @@ async fn within<T>(
     })
 }
 
-/// Something that the agent wrote itself.
+/// Provenance of a text that the agent wrote itself.
 fn by_agent(call: &Call, locator: &str) -> pb::Provenance {
     pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
@@ -309,7 +309,7 @@ fn by_agent(call: &Call, locator: &str) -> pb::Provenance {
     }
 }
 
-/// Where the agent says that something is from.
+/// Provenance of a text whose source the agent names.
 fn source(call: &Call, source: &str) -> pb::Provenance {
     let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
@@ -345,7 +345,7 @@ fn found(hit: pb::Hit) -> Found {
     }
 }
 
-/// What something is, in a word.
+/// Name of an item's kind, for the model.
 pub(crate) fn word(kind: pb::Kind, of: &str) -> String {
     match kind {
         pb::Kind::Memory if !of.is_empty() => of,
@@ -361,13 +361,13 @@ pub(crate) fn word(kind: pb::Kind, of: &str) -> String {
     .to_owned()
 }
 
-/// A day, ready to be read; empty if none is given.
+/// Formats a day; empty if there is none.
 pub(crate) fn day(at: Option<&prost_types::Timestamp>) -> String {
     let at = at.and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok());
     at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }
 
-/// Where something comes from, ready to be read.
+/// Formats a provenance.
 fn from_of(provenance: &pb::Provenance) -> String {
     let kind = match provenance.kind() {
         pb::SourceKind::User => "user",

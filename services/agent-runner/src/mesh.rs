@@ -1,8 +1,7 @@
-//! The mesh, as tools see it from inside a turn.
+//! The mesh as the tools of a turn see it.
 //!
-//! Tools act in the name of whoever speaks with the agent, so what they may see
-//! depends on the conversation: one with the owner sees all of the tenant's,
-//! one with others sees itself and writes to itself only (spec SES-002).
+//! Tools act for the participants of the conversation: the owner's conversation sees everything of
+//! the tenant, any other sees itself and can write only to itself (spec SES-002).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,13 +26,12 @@ use crate::{
     outgoing::What,
 };
 
-/// How many sessions are looked at for a list; those that were active last are not those made last.
+/// Sessions that are read for a list, which is ordered by activity and not by creation.
 const MOST_LISTED: i64 = 500;
 
-/// Entries that are read for each line of a history: calls and results are left out.
+/// Entries that are read per line of a history, as some entries yield no line.
 const ENTRIES_PER_LINE: u32 = 4;
 
-/// The mesh, as tools see it.
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) sessions: Sessions,
@@ -44,7 +42,6 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// The mesh, for the turns that are held here.
     pub(crate) const fn new(
         sessions: Sessions,
         directory: Directory,
@@ -54,12 +51,12 @@ impl Inside {
         Self { sessions, directory, bus, held, files: None }
     }
 
-    /// The same, with the files that messages may carry.
+    /// Adds the files that messages may carry.
     pub(crate) fn with_files(self, files: Arc<Store>) -> Self {
         Self { files: Some(files), ..self }
     }
 
-    /// The turn that makes a call.
+    /// Lease of the session that makes a call.
     pub(crate) fn hold(&self, call: &Call) -> anyhow::Result<Arc<Hold>> {
         self.held.get(call.session).context("the session is not held here")
     }
@@ -72,11 +69,11 @@ impl Inside {
         Ok(Desk { kind, audience, place, about, model, ..Desk::default() })
     }
 
-    /// Whether the call's conversation is one with the owner, or of the agent with itself.
+    /// Whether the call comes from the owner's conversation or from the agent itself.
     pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
         let desk = self.desk(call)?;
         Ok(match desk.kind {
-            // Where direct messages are led into the main session, others may write there, too.
+            // Direct messages of others may be routed to the main session.
             Some(SessionKind::Main | SessionKind::Dm) => desk.audience == Audience::Owner,
             Some(
                 SessionKind::Global
@@ -97,7 +94,7 @@ impl Inside {
         Ok(hold.desk().narrowed.clone())
     }
 
-    /// Where a message goes, or why it may not.
+    /// Resolves the target of a message, or returns why it is not permitted.
     async fn target(&self, call: &Call, to: To) -> anyhow::Result<Result<Target, String>> {
         let place = self.desk(call)?.place;
         let is_here = |place: &&Target| {
@@ -209,7 +206,7 @@ impl Mesh for Inside {
             },
         };
         let Some(session) = found else { return Ok(None) };
-        // What may not be seen is not there.
+        // A session that may not be seen counts as missing.
         if session != call.session && !self.is_trusted(call)? {
             return Ok(None);
         }
@@ -233,7 +230,7 @@ impl Mesh for Inside {
         match self.deliveries(call, target, what).await? {
             Ok(deliveries) => {
                 let hold = self.held.get(call.session).context("the session is not held here")?;
-                // Stored with the call's result, in one transaction: both, or neither.
+                // Stored with the call's result, in one transaction.
                 hold.desk().outbox.extend(deliveries);
                 Ok(SendOutcome::Queued)
             }
@@ -264,7 +261,7 @@ impl Inside {
     }
 }
 
-/// A line of a history; `None` for what people did not see either.
+/// Line of a history; `None` for entries that people do not see either.
 fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryLine> {
     let (who, text) = match view.entry {
         Entry::Heard { body, .. } => {
@@ -287,7 +284,8 @@ fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryL
     shown.then(|| HistoryLine { at: time(view.created_at), who, text })
 }
 
-/// The id of what a call sends: the same for the same call, whoever makes it.
+/// Id of a message that a call sends, derived from the call's key so that a retry gives the same
+/// id.
 pub(crate) fn id(key: &str) -> DeliveryId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];

@@ -1,7 +1,7 @@
-//! The nodes that a conversation may use, and asking them.
+//! Nodes that a conversation may use, and requests to them.
 //!
-//! A node is used in the conversations that it is for and in no others, as a connection is
-//! (`connections.rs`). It is looked up anew for each call: one that was revoked is not there.
+//! A node is used only in the conversations it is meant for, like a connection (`connections.rs`).
+//! It is looked up for each call, so a revoked node is unavailable at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use holdfast_types::{NodeId, NodeReached, NodeWish};
 
 use crate::{connections, held::Held};
 
-/// The nodes of the tenants whose sessions are held here.
+/// Access to nodes for the sessions that run here.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     directory: Directory,

@@ -1,19 +1,19 @@
-//! The agent's notes of the day (spec MEM-007): `memory/202612/20261201.md`, by its user's calendar.
+//! Daily notes of an agent (spec MEM-007): `memory/202612/20261201.md`, in its user's time zone.
 //!
-//! Those of the last three days are part of the prompt where `MEMORY.md` is. What was noted in
-//! another form before (`memory/2026-12-01.md`) is still read.
+//! Those of the last three days are in the prompt wherever `MEMORY.md` is. The older form of the
+//! path (`memory/2026-12-01.md`) is still read.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 
-/// How many days' notes the prompt shows.
+/// Days whose notes are in the prompt.
 const DAYS: usize = 3;
 
-/// Where what happens on a day is noted.
+/// Path of a day's note.
 pub(crate) fn path_of(day: Date) -> String {
     format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d"))
 }
 
-/// Where notes of the last days may be, newest first.
+/// Possible paths of the last days' notes, newest first.
 pub(crate) fn recent(now: Timestamp, zone: &TimeZone) -> Vec<String> {
     let mut day = now.to_zoned(zone.clone()).date();
     let mut paths = Vec::with_capacity(2 * DAYS);

@@ -1,4 +1,4 @@
-//! What the tool `message` sends: whether the channel can do it, on which message, with which files.
+//! Messages of the tool `message`: supported actions, their message, attached files.
 
 use holdfast_directory::channel;
 use holdfast_session::NewDelivery;
@@ -10,11 +10,11 @@ use crate::{
     mesh::{Inside, id},
 };
 
-/// The longest caption of a file, in UTF-16 units; a longer text goes before the file. Telegram's
-/// limit (<https://core.telegram.org/bots/api#sendphoto>), which is short enough for others.
+/// Limit on a file's caption, in UTF-16 units; a longer text is sent before the file. It is
+/// Telegram's limit (<https://core.telegram.org/bots/api#sendphoto>) and short enough for other
+/// channels.
 const MOST_CAPTION: usize = 1024;
 
-/// What is to be sent.
 #[derive(Debug)]
 pub(crate) struct What {
     pub(crate) text: String,
@@ -23,8 +23,8 @@ pub(crate) struct What {
 }
 
 impl Inside {
-    /// The deliveries that make up a message, in their order; or why it cannot be sent, for the
-    /// model.
+    /// Builds the deliveries of a message, in order, or returns for the model why it cannot be
+    /// sent.
     pub(crate) async fn deliveries(
         &self,
         call: &Call,
@@ -76,7 +76,7 @@ impl Inside {
         Ok(Ok(sent.into_iter().enumerate().map(deliver).collect()))
     }
 
-    /// Refuses what the account's channel cannot do, with what it can.
+    /// Checks that the account's channel supports the actions. The error lists the supported ones.
     async fn check_can(
         &self,
         call: &Call,
@@ -98,7 +98,7 @@ impl Inside {
         })
     }
 
-    /// An act that says on which message, if it must be on one.
+    /// Fills in the message that an action refers to: by default the one that the turn is about.
     fn about(&self, call: &Call, target: &Target, act: Act) -> anyhow::Result<Result<Act, String>> {
         let desk = self.desk(call)?;
         let is_here = desk.place.as_ref().is_some_and(|place| {

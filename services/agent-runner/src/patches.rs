@@ -1,8 +1,8 @@
-//! Patches of subagents: the copy of the files that one works on, and how the conversation that
-//! asked for it takes over what was changed there (spec SUB-021).
+//! Patches of subagents: a subagent's copy of the workspace, and merging its changes (spec
+//! SUB-021).
 //!
-//! Who may do so is the conversation that made the subagent, and nobody else; what of the files it
-//! may see and change there is what it may see and change otherwise.
+//! Only the conversation that started the subagent can merge, and it can see and change only the
+//! files that it can see and change anyway.
 
 use holdfast_agent::{policy::Decision, subagent::patch_note};
 use holdfast_session::Subagent;
@@ -18,10 +18,10 @@ use crate::{
     shell::Judge,
 };
 
-/// The most files that whoever is asked about a merge is named.
+/// Files that an approval request for a merge names.
 const MOST_ASKED: usize = 5;
 
-/// A subagent of the conversation, and the copy that it works on.
+/// A subagent of the conversation and its copy of the workspace.
 struct Copy {
     of: Subagent,
     branch: AgentId,
@@ -96,7 +96,7 @@ impl Patches for Inside {
         which: Which,
         except: Vec<String>,
     ) -> anyhow::Result<Approval> {
-        // What cannot be merged is told by the call itself.
+        // The call itself reports why it cannot be merged.
         let Ok((store, copy)) = self.copy(call, which).await? else { return Ok(Approval::Never) };
         let patched = store.workspaces.patched(call.tenant, call.agent, copy.branch).await;
         let Ok(mut files) = sorted(patched)? else { return Ok(Approval::Never) };
@@ -138,7 +138,7 @@ impl Patches for Inside {
             Ok(merged) => merged,
             Err(reason) => return Ok(Err(reason)),
         };
-        // What of it is part of the agent's prompt is read again.
+        // Files of the prompt may have changed.
         store.brief_is_outdated(call);
         Ok(Ok(store.diff(call, &merged).await?))
     }
@@ -153,7 +153,7 @@ impl Patches for Inside {
 }
 
 impl Inside {
-    /// Makes the copy that a subagent is to work on: the same for the same call.
+    /// Copies the workspace for a subagent. Idempotent for the same call.
     pub(crate) async fn branch_for(
         &self,
         call: &Call,
@@ -169,7 +169,7 @@ impl Inside {
         Ok(sorted(made)?.map(|()| branch))
     }
 
-    /// The copy of a subagent of this conversation.
+    /// Finds the copy of one of this conversation's subagents.
     async fn copy(
         &self,
         call: &Call,
@@ -187,8 +187,8 @@ impl Inside {
     }
 }
 
-/// Whether a person is asked about a merge: what the policy says of writing those files. What was
-/// not judged is asked about.
+/// Whether a merge needs an approval: the policy decides as for writing those files. Without a
+/// policy it does.
 fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approval {
     let mut asked = Vec::new();
     for file in files {
@@ -226,8 +226,8 @@ fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approva
     Approval::Ask { subject, summary, pattern: None }
 }
 
-/// What the conversation that asked is told of what its subagent changed; `None` if it worked on
-/// the files themselves, or nobody can tell.
+/// Note for the requester about its subagent's changes; `None` if the subagent worked without a
+/// copy or the copy is gone.
 pub(crate) async fn note(
     workspaces: &Workspaces,
     tenant: TenantId,
@@ -244,7 +244,7 @@ pub(crate) async fn note(
     Ok(Some(patch_note(&ended.session.to_string(), changed, &patch.diff.to_string())))
 }
 
-/// How a patch stands, in a line.
+/// State of a patch, in one line.
 fn standing(patch: &Patch, is_at_work: bool) -> String {
     let files = patch.diff.files.len() + patch.diff.more;
     let what = match patch.state {
@@ -257,7 +257,7 @@ fn standing(patch: &Patch, is_at_work: bool) -> String {
     format!("{what}; {files} files changed since revision {}", patch.base)
 }
 
-/// What the model can do something about, and what it cannot.
+/// Separates errors that the model can solve from internal ones.
 fn sorted<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
     match done {
         Ok(done) => Ok(Ok(done)),
@@ -272,12 +272,12 @@ fn sorted<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
     }
 }
 
-/// The id of the copy that a call makes.
+/// Id of the copy, derived from the call's key.
 fn branch_of(call: &str) -> AgentId {
     let digest = Sha256::digest(format!("branch:{call}"));
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
-    // RFC 9562, 5.8: of one's own making.
+    // RFC 9562, 5.8: a custom format.
     uuid::Builder::from_custom_bytes(bytes).into_uuid().into()
 }
 

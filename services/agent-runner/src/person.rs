@@ -1,29 +1,28 @@
-//! Whose memory a conversation is about (decision 0035), and what may be done with it.
+//! Memory subject: the user whose memory a conversation reads and writes, and their rights
+//! (decision 0035).
 //!
-//! It follows from the session's key and from who reads along, and never from what is written.
+//! Derived from the session's key and its audience, never from the text of messages.
 
 use holdfast_agent::{bootstrap::Audience, person::person, policy::Who};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, SessionKind};
 
-/// Who may change the knowledge base for all (C-49).
+/// Role that may change the knowledge base for all users (C-49).
 const MAINTAINER: &str = "kb_maintainer";
 
-/// Whom a conversation is with, as far as memory goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Person {
-    /// Whose memory it is; `None` is nobody's.
+    /// User whose memory it is; `None` if it belongs to no single user.
     pub(crate) user: Option<String>,
-    /// Several people read it.
     pub(crate) is_group: bool,
-    /// Speaks for the tenant's knowledge.
+    /// May change the tenant's knowledge base.
     pub(crate) is_maintainer: bool,
-    /// Nobody vouches for whoever speaks.
+    /// The user is not a known member.
     pub(crate) is_guest: bool,
 }
 
 impl Person {
-    /// Whoever a conversation with this key is with, `who` speaking in it.
+    /// Derives the subject from a session and the roles of its participants.
     pub(crate) fn of(kind: SessionKind, key: &str, audience: Audience, who: &Who) -> Self {
         let is_owner = match who.roles.is_empty() {
             true => audience == Audience::Owner,
@@ -38,7 +37,7 @@ impl Person {
         }
     }
 
-    /// In whose name the memory service is asked.
+    /// Subject for requests to the memory service.
     pub(crate) fn asking(&self, agent: AgentId) -> pb::Who {
         pb::Who {
             agent: agent.to_string(),

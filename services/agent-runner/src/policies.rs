@@ -1,9 +1,8 @@
-//! Which tools may be used: what tenants and their agents say of it, compiled.
+//! Tool policies of tenants and agents, compiled and cached.
 //!
-//! A policy is looked up at every step and remembered for a moment, so that a
-//! change holds from the next step on, in every runner, and an agent to whom
-//! nobody speaks costs no query. What is stored and cannot be read (a later
-//! version wrote it) allows nothing, rather than everything.
+//! A policy is looked up at every step and cached for a second, so a change applies from the next
+//! step on all runners, and an idle agent costs no query. A stored policy that cannot be read, for
+//! example one of a later version, allows nothing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,40 +25,39 @@ use crate::{
     worker::{Toolbox, Worker},
 };
 
-/// For how long a policy is believed to be what it was.
+/// Time for which a policy is cached.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// From when on one that is used is read again beside the turn, so that none waits for it.
+/// Age from which a policy in use is refreshed in the background, so that no turn waits for it.
 const AGING: Duration = Duration::from_millis(600);
 
-/// The most agents whose policies are kept.
+/// Policies that are cached. When full, all are cleared.
 const MOST_KEPT: usize = 10_000;
 
-/// How often the tools are announced; the directory forgets them after three days.
+/// Interval of announcing the tools; the directory drops them after three days.
 const ANNOUNCED: Duration = Duration::from_secs(6 * 3600);
 
-/// How soon again if that failed.
+/// Retry delay after a failed announcement.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The policies of agents, compiled.
 #[derive(Debug)]
 pub(crate) struct Policies {
     directory: Directory,
     kept: Mutex<HashMap<Which, Kept>>,
-    /// Those that are read again.
+    /// Policies that are being refreshed.
     renewing: Mutex<HashSet<Which>>,
 }
 
-/// Whose, and for which tools: an agent has others as MCP servers come and go. The address is that
-/// of [`Kept::catalog`], which is held, so that it is no other's meanwhile.
+/// Tenant, agent and address of the catalog: an agent's tools change as MCP servers come and go.
+/// The cached policy keeps the catalog alive, so that its address stays unique.
 type Which = (TenantId, AgentId, usize);
 
 #[derive(Debug, Clone)]
 struct Kept {
     at: Instant,
-    /// The tenant's and the agent's version.
+    /// Versions of the tenant's and the agent's policy.
     versions: (i64, i64),
-    /// The tools that it was compiled for.
+    /// Tools that the policy was compiled for.
     #[expect(dead_code, reason = "held, so that its address stays its own")]
     catalog: Arc<Catalog>,
     compiled: Arc<Compiled>,
@@ -70,14 +68,14 @@ impl Policies {
         Self { directory, kept: Mutex::default(), renewing: Mutex::default() }
     }
 
-    /// An agent's policy, as it is now or was a second ago.
+    /// Returns an agent's policy, at most a second old.
     pub(crate) async fn find(
         &self,
         tools: &Toolbox,
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<Compiled>, Error> {
-        // When the reading begins: what changes from then on is seen a second later at most.
+        // Time before the read: a change during the read is seen a second later at most.
         let at = Instant::now();
         let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
         let kept = lock(&self.kept).get(&which).cloned();
@@ -87,7 +85,7 @@ impl Policies {
         self.read(tools, which, kept, at).await
     }
 
-    /// Reads a policy, which replaces what was kept.
+    /// Loads a policy and replaces the cached one.
     async fn read(
         &self,
         tools: &Toolbox,
@@ -111,7 +109,7 @@ impl Policies {
         Ok(compiled)
     }
 
-    /// Reads again what is believed no longer soon, for the turns that follow.
+    /// Refreshes a policy that expires soon, for the following turns.
     pub(crate) async fn renew(&self, tools: &Toolbox, tenant: TenantId, agent: AgentId) {
         let at = Instant::now();
         let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
@@ -119,7 +117,8 @@ impl Policies {
         let age = kept.as_ref().map(|kept| at.duration_since(kept.at));
         let is_aging = age.is_some_and(|age| (AGING..KEPT).contains(&age));
         if is_aging && lock(&self.renewing).insert(which) {
-            // What cannot be read now is read, and told, by the turn that needs it.
+            // A failure is ignored: the next turn that needs the policy loads it and reports the
+            // failure.
             let _ = self.read(tools, which, kept, at).await;
             lock(&self.renewing).remove(&which);
         }
@@ -154,7 +153,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the directory which tools there are here, for whoever checks and explains policies.
+/// Announces this runner's tools to the directory, which checks and explains policies with them.
 pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("the tools are not announced");
     let tools = worker.tools.announced();

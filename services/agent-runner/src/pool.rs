@@ -1,9 +1,8 @@
-//! Claiming sessions and running them, as many at once as there are slots.
+//! Claim pool: claims ready sessions and runs each on its own task, up to the number of slots.
 //!
-//! Whoever has reason to believe that there is work says so by
-//! [`Worker::wake`]: a token on the bus, a turn that ended, a sweep. If nobody
-//! does, the poll looks once a second. To look costs one query, and writes
-//! nothing if there is nothing.
+//! [`Worker::wake`] triggers a claim: after a wake-up on the bus, the end of a turn, a sweep.
+//! Otherwise the poll tries once a second. An attempt costs one query, and writes nothing if no
+//! session is ready.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -25,16 +24,15 @@ use crate::{
     worker::Worker,
 };
 
-/// How long turns that were told to give up may take to give their sessions back.
+/// Time for interrupted turns to release their sessions.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// How long not to claim after the database failed.
+/// Delay before claiming again after the database failed.
 const REST: Duration = Duration::from_millis(500);
 
-/// The least time between two tokens that are passed on.
+/// Minimum time between two wake-ups that are passed on to other runners.
 const PASSING: Duration = Duration::from_millis(50);
 
-/// Sessions that run here.
 #[derive(Debug)]
 pub(crate) struct Pool {
     worker: Arc<Worker>,
@@ -42,16 +40,16 @@ pub(crate) struct Pool {
     trouble: Trouble,
     running: JoinSet<Ended>,
     holds: HashMap<Id, Arc<Hold>>,
-    /// There may be something to claim.
+    /// Whether a claim should be tried.
     look: bool,
-    /// Somebody said so, rather than the clock.
+    /// Whether a wake-up, rather than the poll, asked for it.
     hinted: bool,
-    /// A session becomes due then.
+    /// Time at which a session is known to become ready.
     due: Option<Instant>,
 }
 
 impl Pool {
-    /// An empty pool; `database` is told whether claiming works.
+    /// `database` is told whether claiming works.
     pub(crate) fn new(worker: Arc<Worker>, database: Check) -> Self {
         Self {
             worker,
@@ -65,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// Claims and runs until `stop`, then lets what runs come to a step's end.
+    /// Claims and runs sessions until `stop`, then lets their turns reach the end of a step.
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
         let mut poll = Instant::now() + self.worker.config.poll;
         while !stop.is_cancelled() {
@@ -112,7 +110,7 @@ impl Pool {
         self.database.pass();
         self.trouble.ends();
         let taken = u32::try_from(claims.len()).unwrap_or(u32::MAX);
-        // A full batch may have left more behind.
+        // A full batch may have left ready sessions behind.
         self.look = taken == free;
         if taken == 0 && std::mem::take(&mut self.hinted) {
             self.when_due().await;
@@ -123,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// There is nothing yet, and yet somebody said so: a session that gathers input may become due
+    /// After a wake-up without a ready session: a session that collects input may become ready
     /// before the next poll.
     async fn when_due(&mut self) {
         let next = self.worker.sessions.next_ready().await.ok().flatten();
@@ -150,7 +148,8 @@ impl Pool {
             if let Err(error) = &ended
                 && error.is_panic()
             {
-                // The lease lapses, and the attempt counts. What it said may hold a message.
+                // The lease expires and the attempt counts. The panic's text is not logged: it may
+                // contain a user's message.
                 metrics::counter!("holdfast_runner_defects_total").increment(1);
                 let Claim { tenant, session, epoch, attempts } = &hold.claim;
                 error!(tenant.id = %tenant, session.id = %session, epoch, attempts, "a turn panicked");
@@ -184,7 +183,7 @@ impl Pool {
     }
 }
 
-/// Takes in tokens from the bus: to claim, or to pass on if there is no room.
+/// Receives wake-ups from the bus and passes them on if no slot is free.
 pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
     let mut passed = Instant::now();
     while !stop.is_cancelled() {
@@ -197,7 +196,7 @@ pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
             if !is_full {
                 worker.wake.notify_one();
             } else if passed.elapsed() >= PASSING {
-                // It may come back here, so not at once for ever.
+                // The wake-up may return to this runner: limit the rate.
                 passed = Instant::now();
                 worker.bus.wake_run(0);
             }
@@ -219,6 +218,6 @@ async fn lock(worker: Arc<Worker>, hold: Arc<Hold>) {
 }
 
 async fn unlock(worker: Arc<Worker>, hold: Arc<Hold>) {
-    // If Redis is of no help, the lock lapses.
+    // On failure the lock expires.
     drop(worker.locks.release(lock_of(&hold)).await);
 }

@@ -1,7 +1,7 @@
-//! Stable parts of prompts, kept from turn to turn.
+//! Cache of the stable parts of prompts.
 //!
-//! To write one costs a millisecond where an agent's files are long, and it is
-//! the same until its documents, its tools or the kind of conversation change.
+//! Building one takes a millisecond if the agent's files are long, and the result is the same until
+//! the files, the tools or the kind of conversation change.
 
 use std::{
     collections::HashMap,
@@ -10,18 +10,17 @@ use std::{
 
 use holdfast_agent::prompt::{Setting, StablePart};
 
-/// The most that are kept; beyond them all are written anew.
+/// Cached parts. When full, all are cleared.
 const MOST: usize = 128;
 
-/// The version of an agent's documents, and the rest of its setting.
+/// Version of the agent's snapshot and hash of the other inputs.
 type Key = (u64, u64);
 
-/// The stable parts that were used last.
 #[derive(Debug, Default)]
 pub(crate) struct Prompts(Mutex<HashMap<Key, StablePart>>);
 
 impl Prompts {
-    /// The stable part for this setting, of the agent whose documents have this version.
+    /// Returns the stable part of an agent's prompt; `version` is that of its snapshot.
     pub(crate) fn stable(&self, version: u64, setting: &Setting<'_>) -> StablePart {
         let key = (version, setting.key());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +52,7 @@ mod tests {
         let calm = Setting { instructions: "Be calm.", ..dm };
 
         let first = prompts.stable(1, &brave);
-        // The version says whether the documents changed, and nothing else does.
+        // A change of the documents is detected by the version alone.
         let kept = prompts.stable(1, &calm);
         let changed = prompts.stable(2, &calm);
         let short = prompts.stable(1, &Setting { mode: PromptMode::Lite, ..brave });

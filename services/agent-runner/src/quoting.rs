@@ -1,27 +1,26 @@
-//! Which message an answer quotes, by a tag in its text (spec SYS-014).
+//! Quote tags in answers: the message that an answer quotes (spec SYS-014).
 //!
-//! | tag | what is quoted |
+//! | tag | quoted message |
 //! |---|---|
 //! | `[[reply_to_current]]` | the message that is answered |
-//! | `[[reply_to:<id>]]` | the message with that id, if the conversation knows it |
+//! | `[[reply_to:<id>]]` | the message with that id, if it occurs in the conversation |
 //!
-//! Tags are taken out of the text, also where nothing can be quoted; the first counts.
+//! Tags are removed from the text even if nothing can be quoted. The first tag counts.
 
 use holdfast_types::{Entry, Target};
 
 use crate::turn::Turn;
 
-/// What an answer quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Quote {
-    /// What it answers.
+    /// The message that is answered.
     Current,
-    /// A message, by the platform's id.
+    /// Platform's id of a message.
     Message(String),
 }
 
 impl Turn<'_> {
-    /// Where the answer goes, with what it quotes.
+    /// Adds the quoted message to the target.
     pub(crate) fn quoting(&self, target: Option<Target>) -> Option<Target> {
         let target = target?;
         let quoted = match &self.quote {
@@ -32,8 +31,7 @@ impl Turn<'_> {
         Some(Target { reply_to: quoted.or(target.reply_to), ..target })
     }
 
-    /// Whether a message of this id was heard here, or was answered by one that was: the model may
-    /// name any.
+    /// Whether the conversation contains this id: the model may name any.
     fn knows_message(&self, id: &str) -> bool {
         self.journal.entries().iter().any(|entry| match entry {
             Entry::Heard { body, .. } => {
@@ -48,7 +46,7 @@ impl Turn<'_> {
     }
 }
 
-/// Takes the tags out of a text.
+/// Removes the tags from a text and returns the first.
 pub(crate) fn split(text: &str) -> (String, Option<Quote>) {
     let (mut out, mut rest, mut quote) = (String::with_capacity(text.len()), text, None);
     let mut is_tagged = false;
@@ -65,7 +63,7 @@ pub(crate) fn split(text: &str) -> (String, Option<Quote>) {
         is_tagged = true;
         quote = quote.or(Some(found));
         rest = &inside[end + 2..];
-        // What was between it and what follows goes with it.
+        // Whitespace after a tag is removed with it.
         if out.is_empty() || out.ends_with(char::is_whitespace) {
             rest = rest.trim_start_matches([' ', '\n', '\r']);
         }

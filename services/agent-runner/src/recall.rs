@@ -1,4 +1,5 @@
-//! A call that acts and whose runner died: it is not made again, but its tool may know how it went.
+//! Unknown outcomes: a call whose runner crashed is not repeated, but its tool may know how it
+//! ended.
 
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_types::{Entry, ToolCall};
@@ -7,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{agents::Brief, error::Error, turn::Turn};
 
 impl Turn<'_> {
-    /// What the journal is told of a call that was begun and whose end nobody saw.
+    /// Result of a call that was begun and whose end is unknown.
     pub(crate) async fn recalled(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         self.sit_down(brief);
         let registry = self.tools.registry();

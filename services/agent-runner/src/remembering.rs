@@ -1,10 +1,9 @@
-//! Remembering for a message: what fits it is looked up while the turn goes on, and shown with it.
+//! Memory prefetch: a search for memories that fit a message, in parallel to the preparation of the
+//! prompt.
 //!
-//! It is asked for once a message is heard, beside all else that comes before the model is asked,
-//! and waited for no longer than `runner.memory.recall_timeout`. Of whom nothing is remembered is
-//! known for some seconds, so that an agent without memories asks seldom; a service that is away is
-//! not asked for some seconds either, and one that is slow for a tenant not for that one. Whatever goes
-//! wrong, the turn goes on without.
+//! Starts when a message is heard, and is waited for no longer than `runner.memory.recall_timeout`.
+//! For some seconds the prefetch skips users without memories, a service that is unavailable, and
+//! tenants for which it is slow. A failure never stops the turn.
 
 use std::{
     sync::Arc,
@@ -29,37 +28,35 @@ use crate::{
     turn::Turn,
 };
 
-/// For how long nobody asks again of whom nothing is remembered. What this process keeps counts at
-/// once, what others keep after so long.
+/// Time for which a user without memories is not searched for. A memory that this process stores
+/// takes effect at once, one of another process after this time.
 const NOTHING: Duration = Duration::from_secs(10);
 
-/// For how long a service is not asked that is away, or for one tenant slow.
+/// Time for which an unavailable service, or a slow tenant, is skipped.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// The most of whom it is known that nothing is remembered, and the most tenants for whom it is slow;
-/// beyond them all are asked again.
+/// Users without memories and slow tenants that are kept in memory. When full, all are cleared.
 const MOST_NOTHING: usize = 20_000;
 
-/// How much of what was said is looked for, in bytes.
+/// Limit on the query, in bytes.
 const LONGEST: usize = 2_000;
 
-/// What is being remembered for a turn, and what was.
+/// Memory prefetch of a turn, running or finished.
 #[derive(Debug, Default)]
 pub(crate) struct Recall {
-    /// What the turn had heard when it was asked.
+    /// `seq`s of the messages that the query was made from.
     heard: Vec<i64>,
     asked: Option<AbortOnDropHandle<Vec<Remembered>>>,
-    /// What fits, best first.
+    /// Memories found, best match first.
     pub(crate) memories: Vec<Remembered>,
 }
 
 impl Turn<'_> {
-    /// Whose memory the conversation is about.
     pub(crate) fn speaks_with(&self, brief: &Brief) -> Person {
         Person::of(self.kind, &self.key, self.audience(brief), &self.who())
     }
 
-    /// Begins to look for what fits what was heard, if that is new.
+    /// Starts a search for the messages of the turn, if they are new.
     pub(crate) fn begin_recall(&mut self, brief: &Brief) {
         let heard = seen(self.journal.entries());
         let Some(memory) = &self.worker.memory else { return };
@@ -90,7 +87,7 @@ impl Turn<'_> {
         self.recall.asked = Some(AbortOnDropHandle::new(asked));
     }
 
-    /// Waits for what fits: it is there, or it will not be in time.
+    /// Waits for the search, which has its own time limit.
     pub(crate) async fn finish_recall(&mut self) {
         if let Some(asked) = self.recall.asked.take() {
             self.recall.memories = asked.await.unwrap_or_default();
@@ -98,14 +95,14 @@ impl Turn<'_> {
     }
 }
 
-/// Whether the prompt of such a conversation has memory.
+/// Whether the prompt contains memories.
 pub(crate) fn has_memory(brief: &Brief, kind: SessionKind) -> bool {
     let usual =
         brief.context.strategy != Strategy::Lite && PromptMode::of(kind) == PromptMode::Full;
     brief.context.include_memory.unwrap_or(usual)
 }
 
-/// What was said in a turn, the newest of it.
+/// Newest text of the turn's messages.
 fn said(turn: &[Entry]) -> String {
     let heard = turn.iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent && body.command().is_none() => {
@@ -122,7 +119,7 @@ fn said(turn: &[Entry]) -> String {
     all[from..].trim().to_owned()
 }
 
-/// What is looked for, and for whom.
+/// A query and its subject.
 #[derive(Debug)]
 struct Asking {
     tenant: TenantId,
@@ -130,7 +127,7 @@ struct Asking {
     person: Person,
     query: String,
     most: u32,
-    /// What was noted for the owner may be told.
+    /// Whether notes made for the owner may be found.
     notes: bool,
 }
 
@@ -153,7 +150,8 @@ impl Memory {
         asked.is_none_or(|asked| now.duration_since(*asked) >= NOTHING)
     }
 
-    /// Has a tenant not ask for a while: what it has may be much, and others' is not slow for it.
+    /// Skips a tenant for a while. Only this tenant: its data may be large, others are not slow
+    /// because of it.
     fn spare(&self, tenant: TenantId) {
         let mut slow = lock(&self.slow_until);
         if slow.len() >= MOST_NOTHING {
@@ -162,7 +160,7 @@ impl Memory {
         slow.insert(tenant, Instant::now() + AWAY);
     }
 
-    /// What fits; nothing if it is not found in time.
+    /// Searches; empty on failure or timeout.
     async fn recall(&self, asking: Asking, limit: Duration) -> Vec<Remembered> {
         let whose = (asking.tenant, asking.agent, asking.user());
         let mut kinds = vec![pb::Kind::Memory, pb::Kind::Fact];
@@ -216,7 +214,7 @@ impl Memory {
             }
             nothing.insert(whose, Instant::now());
         }
-        // What is in the prompt whole is not told twice.
+        // `MEMORY.md` is in the prompt already.
         hits.into_iter().filter(|hit| !hit.path.ends_with("MEMORY.md")).map(remembered).collect()
     }
 }

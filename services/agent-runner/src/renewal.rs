@@ -1,16 +1,16 @@
-//! Tokens that end are renewed before they do, and once when the provider refuses them.
+//! OAuth token renewal: before a token expires, and once after the provider rejects it.
 //!
-//! | what happens | what follows |
+//! | situation | reaction |
 //! |---|---|
-//! | the access token ends within five minutes | one runner exchanges the refresh token (RFC 6749, section 6); until it has, others go on with what there is |
-//! | the provider refuses it | the same, then it is asked once more |
-//! | somebody else renewed it | their token is presented |
-//! | the token endpoint refuses the refresh token or the client | a person has to sign in again: `credentials list` says so, nobody asks again |
-//! | the token endpoint has trouble | in ten seconds it is asked again |
+//! | access token expires within five minutes | one runner uses the refresh token (RFC 6749, section 6); until then others use the old token |
+//! | provider rejects the token | the same, then the request is repeated once |
+//! | another runner renewed it | its token is used |
+//! | token endpoint rejects the refresh token or the client | a person must sign in again: `credentials list` shows it, and nobody retries |
+//! | token endpoint has trouble | retried in ten seconds |
 //!
-//! **What can go wrong.** A turn that is cancelled must not lose tokens that were just given: the
-//! exchange is a task of its own, and goes on until they are stored. A process that is lost in its
-//! midst leaves the old tokens, whose refresh token may be used up: then a person signs in again.
+//! **What can go wrong.** A cancelled turn must not lose new tokens: the exchange is a task of its
+//! own and runs until they are stored. If the process crashes during it, the old tokens remain,
+//! whose refresh token may be used up: then a person must sign in again.
 
 use std::{
     fmt,
@@ -39,26 +39,26 @@ use tracing::{error, info, warn};
 
 use crate::health::now;
 
-/// How long before its end a token is renewed, in milliseconds.
+/// Remaining lifetime at which a token is renewed, in milliseconds.
 const AHEAD: i64 = 300_000;
 
-/// How long the token endpoint may take.
+/// Timeout of the token endpoint.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long what somebody else renews is waited for, and how often it is looked at.
+/// Time limit of waiting for another runner's renewal, and the interval of checking for it.
 const WAIT: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The most that is read of the endpoint's answer, in bytes.
+/// Limit on the endpoint's response, in bytes.
 const LARGEST: usize = 64 * 1024;
 
-/// The longest that a token is believed to last.
+/// Limit on the lifetime that the endpoint may state.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// Between tries to store what was given.
+/// Delay between attempts to store new tokens.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
-/// What a token endpoint says that no further try changes (RFC 6749, section 5.2).
+/// Errors of a token endpoint for which a retry is useless (RFC 6749, section 5.2).
 const FINAL: [&str; 6] = [
     "invalid_grant",
     "invalid_client",
@@ -68,14 +68,14 @@ const FINAL: [&str; 6] = [
     "invalid_scope",
 ];
 
-/// Renews tokens, for all models of this process.
+/// Renews the tokens of all models of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Renewals {
     directory: Directory,
     client: reqwest::Client,
 }
 
-/// A model that is asked with a token which is renewed.
+/// A model whose token is renewed.
 #[derive(Debug)]
 pub(crate) struct Renewing {
     renewals: Arc<Renewals>,
@@ -84,18 +84,16 @@ pub(crate) struct Renewing {
     make: Make,
 }
 
-/// What is presented now.
+/// The current token's version and expiry, and a client that uses it.
 #[derive(Clone)]
 pub(crate) struct Held {
-    /// Which tokens these are.
     pub(crate) version: i64,
-    /// When what is presented ends, in milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub(crate) expires: Option<i64>,
-    /// The model that it is presented to.
     pub(crate) model: Arc<dyn Model>,
 }
 
-/// How the model is made anew.
+/// Settings to build a client with a new token.
 #[derive(Debug)]
 pub(crate) struct Make {
     pub(crate) id: ModelId,
@@ -104,12 +102,12 @@ pub(crate) struct Make {
     pub(crate) client: reqwest::Client,
 }
 
-/// Why there are no new tokens.
+/// Reason why there are no new tokens.
 #[derive(Debug, PartialEq, Eq)]
 enum Failed {
-    /// A person has to do something: the endpoint's own word.
+    /// A person must act; the error code of the endpoint.
     Final(&'static str),
-    /// It may pass.
+    /// A retry may succeed.
     Passing(&'static str),
 }
 
@@ -132,7 +130,7 @@ impl Renewing {
         let mut held = self.held();
         let left = held.expires.map(|end| end - now());
         if left.is_some_and(|left| left < AHEAD) {
-            // What has not ended yet is good enough while somebody else renews it.
+            // A token that has not expired is good enough while another runner renews it.
             let wait = if left.is_some_and(|left| left <= 0) { WAIT } else { Duration::ZERO };
             match self.renew(&held, wait).await {
                 Some(renewed) => held = renewed,
@@ -157,7 +155,7 @@ impl Renewing {
         renewed.model.reply(request, on_delta, cancelled).await
     }
 
-    /// What is presented after these tokens; `None` if there is nothing.
+    /// Returns the token that follows `old`, renewing it if necessary; `None` on failure.
     async fn renew(&self, old: &Held, wait: Duration) -> Option<Held> {
         let now = self.held();
         if now.version != old.version {
@@ -212,13 +210,13 @@ impl Renewals {
         Self { directory, client }
     }
 
-    /// The tokens after those of this version, by whoever exchanges them.
+    /// Returns the tokens that follow a version, exchanged here or by another runner.
     async fn renew(&self, which: &Renewable, version: i64, wait: Duration) -> Option<Renewed> {
         let until = Instant::now() + wait;
         loop {
             match self.directory.begin_renewal(which, version).await {
                 Ok(Renewal::Yours(grant)) => {
-                    // Whoever asked may go away: what is given must be stored all the same.
+                    // The caller may be cancelled, but new tokens must be stored.
                     let (renewals, which) = (self.clone(), which.clone());
                     let task =
                         tokio::spawn(async move { renewals.exchange(which, version, grant).await });
@@ -257,13 +255,13 @@ impl Renewals {
             "a token was not renewed"
         );
         if let Err(error) = self.directory.renewal_failed(&which, version, trouble).await {
-            // The claim lapses.
+            // The claim expires.
             warn!(error = &error as &dyn std::error::Error, "that is not written down");
         }
         None
     }
 
-    /// Stores what was given: the old refresh token may be of no use any more.
+    /// Stores new tokens, with retries: the old refresh token may be invalid by now.
     async fn keep(
         &self,
         which: &Renewable,
@@ -292,7 +290,7 @@ impl Renewals {
         }
     }
 
-    /// <https://www.rfc-editor.org/rfc/rfc6749#section-6>
+    /// Requests new tokens (<https://www.rfc-editor.org/rfc/rfc6749#section-6>).
     async fn ask(&self, grant: &Grant) -> Result<NewTokens, Failed> {
         let RenewedAt { token_url, client_id, client_secret } = &grant.at;
         let url = Url::parse(token_url).map_err(|_| Failed::Final("invalid_request"))?;
@@ -324,20 +322,20 @@ impl Renewals {
     }
 }
 
-/// The client's name and password (RFC 6749, section 2.3.1).
+/// Value of the `Authorization` header (RFC 6749, section 2.3.1).
 fn basic(client_id: &str, secret: &SecretString) -> String {
     let encoded = |text: &str| form_of(&[("", text)])[1..].to_owned();
     let pair = format!("{}:{}", encoded(client_id), encoded(secret.expose_secret()));
     format!("Basic {}", STANDARD.encode(pair))
 }
 
-/// Pairs as forms have them, each with its `=`.
+/// Encodes pairs as a form, each with its `=`.
 fn form_of(pairs: &[(&str, &str)]) -> String {
     let url = Url::parse_with_params("http://form/", pairs).ok();
     url.as_ref().and_then(Url::query).unwrap_or("=").to_owned()
 }
 
-/// What an answer of the token endpoint means.
+/// Interprets a response of the token endpoint.
 fn read(status: u16, body: &[u8]) -> Result<NewTokens, Failed> {
     #[derive(Deserialize)]
     struct Given {
@@ -418,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_clients_name_and_password_are_encoded_before_they_are_joined() {
-        // RFC 6749, section 2.3.1: each is form-encoded first.
+        // RFC 6749, section 2.3.1: both parts are form-encoded first.
         let header = basic("a:b", &"p w%".into());
 
         let pair = STANDARD.decode(header.strip_prefix("Basic ").unwrap()).unwrap();

@@ -1,20 +1,21 @@
-//! What is sent at a turn's end, where to, and what people are told when there is no answer.
+//! Replies: their delivery and target, and the texts for turns without an answer.
 
 use holdfast_llm::Error;
 use holdfast_session::{NewDelivery, Waiting};
 use holdfast_tools::said_with_message;
 use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
 
-/// The tool that sends messages besides the answer, by all of its names.
+/// Names of the tool that sends messages.
 const MESSAGE: [&str; 3] = ["message", "send_message", "send_msg"];
 
-/// Where the answer goes: where the newest of the turn's messages says, if any does.
+/// Target of the newest of the turn's messages that has one.
 pub(crate) fn target(waiting: &[Waiting], heard: &[i64]) -> Option<Target> {
     let mine = waiting.iter().filter(|row| heard.contains(&row.seq));
     mine.rev().find_map(|row| row.target.clone())
 }
 
-/// The answer on its way to its channel, unless the turn has written there already (spec C-34).
+/// Delivery of the answer; `None` if the turn has already written to the target with a tool (spec
+/// C-34).
 pub(crate) fn delivery(
     run: RunId,
     turn: &[Entry],
@@ -22,12 +23,12 @@ pub(crate) fn delivery(
     text: &str,
 ) -> Option<NewDelivery> {
     let target = target.filter(|target| !was_written_to(turn, target))?;
-    // One answer a run: its id makes the delivery's.
+    // One reply per run: the delivery's id is made from the run's.
     let id = DeliveryId::from(run.as_uuid());
     Some(NewDelivery { target: target.clone(), text: text.to_owned(), act: None, id })
 }
 
-/// Whether a message was sent there with a tool in this turn.
+/// Whether the tool sent a message to the target in this turn.
 fn was_written_to(turn: &[Entry], target: &Target) -> bool {
     let went_well = |id: &str| {
         turn.iter()
@@ -51,38 +52,32 @@ fn was_written_to(turn: &[Entry], target: &Target) -> bool {
     })
 }
 
-/// Why a turn ends without an answer.
+/// Reason why a turn ends without an answer.
 #[derive(Debug)]
 pub(crate) enum Failure<'e> {
-    /// The model did not answer.
     Model(&'e Error),
-    /// The agent is gone.
     NoAgent,
-    /// It has no model that can be used.
+    /// The agent has no usable model.
     NoModel,
-    /// The turn took too long.
     TooLong,
-    /// The model would not stop asking for tools.
+    /// The model did not stop calling tools.
     Halted,
-    /// What the task may use is used up.
+    /// A limit of the subagent's task was reached.
     Budget(Budget),
-    /// What may be used in a day is used up; in words.
+    /// A daily budget is used up; the text for the user.
     Spent(&'e str),
 }
 
-/// What a task may use only so much of (spec SUB-019).
+/// A limit of a subagent's task (spec SUB-019).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budget {
-    /// Thoughts.
     Steps,
-    /// Tokens, read and written.
     Tokens,
-    /// Time.
     Time,
 }
 
 impl Failure<'_> {
-    /// Its class in one word.
+    /// Class of the failure for metrics and the run's record.
     pub(crate) const fn class(&self) -> &'static str {
         match self {
             Self::Model(error) => error.class(),
@@ -97,15 +92,14 @@ impl Failure<'_> {
         }
     }
 
-    /// What the one who asked is told: what happened, who can do something about it, and which
-    /// run to name.
+    /// Text for the user: what happened, who can fix it, and the ids to quote.
     pub(crate) fn tell(&self, run: RunId, trace: Option<&str>) -> String {
         let trace = trace.and_then(|parent| parent.split('-').nth(1));
         let trace = trace.map(|id| format!(", trace {id}")).unwrap_or_default();
         format!("Sorry, I could not answer: {} ({run}{trace})", self.what())
     }
 
-    /// What happened, and who can do something about it.
+    /// Cause of the failure, and who can fix it.
     pub(crate) fn what(&self) -> &str {
         match self {
             Self::Model(error) => match error {
@@ -162,7 +156,7 @@ impl Failure<'_> {
     }
 }
 
-/// None of several models answered: who can do something about it.
+/// Text for the case that every model of the chain failed.
 const fn all_failed(kind: Kind) -> &'static str {
     match kind {
         Kind::Forbidden => {

@@ -1,19 +1,18 @@
-//! Turns whose agent a model chooses (spec RTE-013 to RTE-015, decision 0026).
+//! Model routing: turns whose agent is chosen by a model (spec RTE-013 to RTE-015, decision 0026).
 //!
 //! ```text
-//! heard ─▶ asked for by its rule? ─┬─ no ─────────────────────────────▶ the session's own agent
-//!                                  ├─ chosen before, and that holds ──▶ that one
-//!                                  └─ yes ─▶ ask a model ─▶ note ─────▶ whom it chose
-//!                                              └─ twice of no use ─▶ note ─▶ the session's own
+//! heard ─▶ does a rule ask for it? ─┬─ no ──────────────────────────────▶ the session's own agent
+//!                                   ├─ chosen before, and still valid ──▶ that agent
+//!                                   └─ yes ─▶ ask a model ─▶ note ──────▶ the chosen agent
+//!                                               └─ fails twice ─▶ note ─▶ the session's own agent
 //! ```
 //!
-//! The session stays one, with its own agent's key: order, answers and retries are those of every
-//! session. Only who thinks in a turn is another one, with its own instructions, files, tools and
-//! policy.
+//! The session keeps its own agent's key: order, answers and retries are those of every session.
+//! Only the turn uses the chosen agent's instructions, files, tools and policy.
 //!
-//! **What can go wrong.** A runner dies after it has asked: before the note is stored, nothing has
-//! happened, and the next one asks; after it, the next one reads it. What the conversation
-//! remembers is set after the note, by everybody who finds it.
+//! **What can go wrong.** A runner crashes after asking the model: if the note was not stored yet,
+//! the next runner asks again; otherwise it reads the note. The conversation's setting is written
+//! after the note, by every runner that finds it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,20 +37,20 @@ use crate::{
     turn::{Turn, thoughts},
 };
 
-/// How often a model is asked whose answer cannot be used.
+/// Requests to the model if its answer is unusable.
 const MOST_TRIES: usize = 2;
 
-/// What came of asking.
+/// Outcome of asking the model.
 enum Asked {
     Chose(Routed),
-    /// It is of no use; why.
+    /// The answer is unusable, for this reason.
     Nothing(&'static str),
-    /// The turn's user wants something else by now: look what.
+    /// New input or a cancellation must be handled first.
     Unwanted,
 }
 
 impl Turn<'_> {
-    /// Who answers this turn; `None` if something came in meanwhile that is to be looked at first.
+    /// Returns the agent of this turn; `None` if new input must be handled first.
     pub(crate) async fn route(&mut self, home: &Arc<Brief>) -> Result<Option<Arc<Brief>>, Error> {
         if let Some(choice) = self.journal.turn().iter().rev().find_map(Choice::of) {
             return self.cast(home, choice).await.map(Some);
@@ -62,7 +61,7 @@ impl Turn<'_> {
             None => (None, true),
         };
         let Some(route) = route else {
-            // What the mesh itself says, and a wait that is over, are for whoever was at it.
+            // Events and ended waits continue with the agent that answered before.
             return match kept.filter(|_| is_own) {
                 Some(agent) => self.keep_to(home, agent).await.map(Some),
                 None => Ok(Some(Arc::clone(home))),
@@ -75,7 +74,7 @@ impl Turn<'_> {
             return self.keep_to(home, agent).await.map(Some);
         }
         if thoughts(self.journal.turn()) > 0 {
-            // It began without a choice, and goes on so.
+            // The turn began without a choice and continues without one.
             return Ok(Some(Arc::clone(home)));
         }
         let Some(choice) = self.choose(home, &route).await? else { return Ok(None) };
@@ -87,17 +86,17 @@ impl Turn<'_> {
         self.cast(home, choice).await.map(Some)
     }
 
-    /// The tools that this turn was given by whoever chose its agent.
+    /// Tools that the choice restricts this turn to.
     pub(crate) fn routed_tools(&self) -> Option<&Vec<String>> {
         self.routed.as_ref().and_then(|choice| choice.tools.as_ref())
     }
 
-    /// Forgets who answered last: the conversation begins anew.
+    /// Forgets the chosen agent: the conversation was reset.
     pub(crate) async fn forget_route(&mut self) -> Result<(), Error> {
         self.remember(None).await
     }
 
-    /// What asked for this turn before anything else did.
+    /// First message of the turn.
     fn asks_first(&self) -> Option<&Body> {
         self.journal.turn().iter().find_map(|entry| match entry {
             Entry::Heard { body, .. } if !body.silent => Some(body),
@@ -109,7 +108,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Goes on with whoever answered before.
+    /// Continues with the agent that answered before.
     async fn keep_to(&mut self, home: &Arc<Brief>, agent: AgentId) -> Result<Arc<Brief>, Error> {
         if agent == home.agent {
             return Ok(Arc::clone(home));
@@ -119,17 +118,17 @@ impl Turn<'_> {
             name: brief.name.to_string(),
             ..choice(agent, ChosenBy::Kept, "it answered before")
         };
-        // Whoever comes next finds the same, if this is not stored.
+        // If this is not stored, the next runner makes the same choice.
         self.journal.hear(choice.entry());
         self.cast(home, choice).await
     }
 
-    /// Makes a turn that of whoever was chosen; the session's own agent stands in for one that is
-    /// gone, or cannot think.
+    /// Gives the turn to the chosen agent, or to the session's own if the chosen one is deleted or
+    /// has no model.
     async fn cast(&mut self, home: &Arc<Brief>, choice: Choice) -> Result<Arc<Brief>, Error> {
         let lasts = match choice.by {
             ChosenBy::Model | ChosenBy::Kept => Some(choice.agent),
-            // The next message has another try.
+            // The next message tries again.
             ChosenBy::Fallback => None,
         };
         self.remember(lasts).await?;
@@ -156,14 +155,14 @@ impl Turn<'_> {
         Ok(self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?)
     }
 
-    /// An agent as this conversation has it; `None` if it is not there, or its model is not.
+    /// Loads an agent for this conversation; `None` if it or its model is missing.
     async fn find(&self, home: &Arc<Brief>, agent: AgentId) -> Result<Option<Arc<Brief>>, Error> {
         if agent == home.agent {
             return Ok(Some(Arc::clone(home)));
         }
         let (tenant, model) = (self.hold.claim.tenant, self.settings.model.clone());
         Ok(match self.worker.agents.find(tenant, agent, model).await? {
-            // The key was made by the session's own agent: it says who reads along.
+            // The session's key was made with the own agent's scope, which decides who reads along.
             Found::Ready(brief) if brief.dm_scope != home.dm_scope => {
                 Some(Arc::new(Brief { dm_scope: home.dm_scope, ..Brief::clone(&brief) }))
             }
@@ -172,7 +171,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Has a model choose; `None` if something came in meanwhile.
+    /// Lets a model choose; `None` if new input must be handled first.
     async fn choose(
         &mut self,
         home: &Arc<Brief>,
@@ -182,7 +181,7 @@ impl Turn<'_> {
             name: home.name.to_string(),
             ..choice(home.agent, ChosenBy::Fallback, reason)
         };
-        // Read under the tenant's own rows: no other tenant's agent can be among them.
+        // Read with the tenant's own access: agents of other tenants cannot be candidates.
         let agents = self.worker.directory.agents(self.hold.claim.tenant).await;
         let agents = candidates(agents.map_err(Error::directory)?, home.agent, route);
         if agents.len() < 2 {
@@ -277,8 +276,8 @@ impl Turn<'_> {
         Ok(Asked::Nothing("the answer of the model that chooses could not be used"))
     }
 
-    /// Gives an agent the files that came with this turn's messages: they were kept among those of
-    /// the session's own. They have the same names there, however often this is done.
+    /// Copies the files of this turn's messages into the chosen agent's workspace; they were stored
+    /// in the session's own agent's. Repeating it gives the same names.
     async fn bring_files(&self, brief: &Brief) -> Result<(), Error> {
         let came = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } => Some(&body.attachments),
@@ -312,7 +311,7 @@ impl Turn<'_> {
     }
 }
 
-/// A choice without a word of a model's.
+/// A choice that no model made.
 fn choice(agent: AgentId, by: ChosenBy, reason: &str) -> Choice {
     Choice {
         agent,
@@ -326,7 +325,7 @@ fn choice(agent: AgentId, by: ChosenBy, reason: &str) -> Choice {
     }
 }
 
-/// The agents that a model may choose among: those that are named, or all, and the session's own
+/// Agents that the model may choose among: those of the rule, or all; the session's own comes
 /// first.
 fn candidates(mut agents: Vec<Agent>, home: AgentId, route: &ModelRoute) -> Vec<Agent> {
     agents.retain(|agent| {

@@ -1,11 +1,11 @@
-//! Jobs and reminders, as agents make them and as turns come of them.
+//! Jobs and reminders: the tools that create them, and the turns that they begin.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `asked.rs` | who asks, where, on whose clock, in which language, and what led to it |
+//! | `asked.rs` | requester: user, time zone, language, and the reminder that began the turn |
 //! | `reminders.rs` | the tools `scheduler_…` |
 //! | `crons.rs` | the tool `cron` |
-//! | `turns.rs` | turns that a firing began |
+//! | `turns.rs` | turns that a firing begins |
 
 mod asked;
 mod crons;
@@ -20,7 +20,7 @@ use holdfast_types::JobId;
 pub(crate) use self::asked::Asked;
 use crate::mesh::{self, Inside};
 
-/// What the tools of schedules stand on.
+/// Backends of the schedule tools.
 #[derive(Debug)]
 pub(crate) struct Schedules {
     mesh: Arc<Inside>,
@@ -34,7 +34,8 @@ impl Schedules {
     }
 }
 
-/// The id of what a call makes: the same for the same call, whoever makes it.
+/// Id of the job that a call creates, derived from the call's key so that a retry gives the same
+/// id.
 fn job_id(key: &str) -> JobId {
     mesh::id(&format!("{key}:job")).as_uuid().into()
 }

@@ -1,20 +1,20 @@
-//! The agent's commands: each runs in a sandbox, in a folder with the agent's files, and what it
-//! changes there is kept in the agent's tree before anyone is told of its end.
+//! Commands of agents: each runs in the sandbox, in a folder with the agent's files. Its changes
+//! are committed to the workspace before anyone is told that it has ended.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `folders.rs` | a folder for each command, with the files that its session may see |
-//! | `running.rs`, `keep.rs` | a command that runs; committing what it changed |
-//! | `jobs.rs`, `behind.rs` | commands in the background, and the end of one |
-//! | `afar.rs` | those of a session that another runner has begun |
-//! | `judge.rs` | whether a command may run, and who is asked |
-//! | `runs.rs` | what a command runs, which is what is approved |
+//! | `folders.rs` | a scratch folder for each command, with the files that its session may see |
+//! | `running.rs`, `keep.rs` | running commands; committing their changes |
+//! | `jobs.rs`, `behind.rs` | background commands and their end |
+//! | `afar.rs` | background commands on other runners |
+//! | `judge.rs` | policy and approval of commands |
+//! | `runs.rs` | programs and files that a command runs, which an approval is bound to |
 //!
 //! ## What can go wrong
 //!
-//! A command acts, and is recorded as begun before it runs: if this process dies, the next runner
-//! tells the model that nobody knows how it went. Its folder is brought to the tree's newest state
-//! before the next command, so half of what it did is never kept.
+//! A command acts on the outside world and is recorded as begun before it runs: if this process
+//! crashes, the next runner reports an unknown outcome to the model. The folder is reset to the
+//! newest state of the workspace before the next command, so partial changes are never kept.
 
 mod afar;
 mod behind;
@@ -53,13 +53,13 @@ use self::{
 };
 use crate::{config::Runner, held::Held, skills::Secrets};
 
-/// How long a command that begins in the background is looked at: many fail at once.
+/// Time for which a new background command is watched: many fail at once.
 const FIRST_LOOK: Duration = Duration::from_millis(150);
 
-/// The longest title of a command, in characters.
+/// Limit on a command's title, in characters.
 const LONGEST_TITLE: usize = 100;
 
-/// Where commands run. Cloning shares it.
+/// Access to the sandbox and the scratch folders. Clones share one state.
 #[derive(Debug, Clone)]
 pub(crate) struct Shell(Arc<Inner>);
 
@@ -76,11 +76,10 @@ struct Inner {
     held: Arc<Held>,
     sessions: Sessions,
     bus: Bus,
-    /// Nobody waits for a command any more.
+    /// Cancelled when the process stops: then nobody waits for commands.
     stopping: CancellationToken,
 }
 
-/// What a shell needs of the runner.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) workspaces: Workspaces,
@@ -90,17 +89,17 @@ pub(crate) struct Parts {
 }
 
 impl Shell {
-    /// Tries the sandbox. If no commands can run here it says why, as the log does.
+    /// Tries the sandbox. If no commands can run, returns the reason, which is also logged.
     ///
     /// # Errors
     ///
-    /// If a setting makes no sense.
+    /// If the configuration is invalid.
     pub(crate) async fn open(
         config: &Runner,
         parts: Parts,
     ) -> anyhow::Result<Result<Self, String>> {
         let patterns = config.sandbox.guard.clone();
-        // To compile them takes as long as trying the sandbox: a runner's start waits for both.
+        // Compiling the patterns takes as long as trying the sandbox: both run at the same time.
         let guard = tokio::task::spawn_blocking(move || Guard::new(&patterns));
         let (guard, sandbox) = tokio::join!(guard, holdfast_sandbox::open(&config.sandbox));
         let guard = guard??;
@@ -133,7 +132,7 @@ impl Shell {
         }))))
     }
 
-    /// Where the programs of a command are, and the contents of the agent's files that it runs.
+    /// Paths of the command's programs, and hashes of the workspace files that it runs.
     async fn what_runs(&self, call: &Call, line: &CommandLine) -> Result<Bound, ToolError> {
         let runs = Runs::of(&line.script);
         let (sight, branch) = self.0.sight(call)?;
@@ -168,7 +167,7 @@ impl Shell {
         })
     }
 
-    /// Starts a command, in a folder with the agent's files as they are now.
+    /// Starts a command in a folder with the agent's current files.
     async fn start(&self, call: &Call, line: &CommandLine) -> Result<Running, ToolError> {
         let (sight, branch) = self.0.sight(call)?;
         let agent = branch.unwrap_or(call.agent);
@@ -196,14 +195,14 @@ impl Shell {
 }
 
 impl Shell {
-    /// What is told of it.
+    /// Name of the sandbox backend.
     pub(crate) fn backend(&self) -> String {
         self.0.backend.to_string()
     }
 }
 
 impl Inner {
-    /// What a command may see, and of which copy, if not of its agent's own files.
+    /// Files that a command may see, and the copy of the workspace that it works on, if any.
     fn sight(&self, call: &Call) -> Result<(Sight, Option<AgentId>), ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
@@ -212,7 +211,7 @@ impl Inner {
         Ok((Sight { kind, audience: desk.audience }, desk.branch))
     }
 
-    /// What the commands of the agent's skills are given.
+    /// Secrets for the commands of the agent's skills.
     fn secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
@@ -220,7 +219,7 @@ impl Inner {
         Ok(secrets)
     }
 
-    /// Refuses what no approval would let through.
+    /// Reason why the command is never permitted, even with an approval.
     fn refusal(&self, line: &CommandLine) -> Option<String> {
         if let Err(blocked) = self.guard.check(&line.script, Path::new(MOUNT)) {
             metrics::counter!("holdfast_runner_commands_total", "outcome" => "blocked")
@@ -258,14 +257,14 @@ impl Commands for Shell {
         let mut running = self.start(call, &line).await?;
         let patience = match line.patience {
             Some(patience) => {
-                // Nobody could write to it.
+                // Nobody could write to it later.
                 drop(self.0.processes.close_input(running.owner, running.id));
                 patience
             }
             None => FIRST_LOOK,
         };
         let wait = self.0.processes.wait(running.owner, running.id, patience);
-        // A runner that stops ends it behind the turn, and keeps what it changed.
+        // If the runner stops, the command becomes a background command, which saves its changes.
         let waited = self.0.stopping.run_until_cancelled(wait).await;
         match waited.unwrap_or(Ok(State::Running)).map_err(tell)? {
             State::Ended(ended) => {
@@ -306,7 +305,7 @@ impl Commands for Shell {
 }
 
 impl Shell {
-    /// Does something to a process, wherever it runs.
+    /// Executes a request on a process, here or on another runner.
     async fn ask(&self, call: &Call, id: &str, wish: Wish) -> Result<Done, ToolError> {
         let parsed: Option<ProcessId> = id.parse().ok();
         let Some(parsed) = parsed else {
@@ -327,7 +326,7 @@ impl Shell {
         }
     }
 
-    /// Does something to a process that runs here.
+    /// Executes a request on a process that runs here.
     async fn do_here(&self, owner: Owner, job: &Job, wish: Wish) -> Result<Done, ToolError> {
         let processes = &self.0.processes;
         match wish {
@@ -336,10 +335,10 @@ impl Shell {
                 return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
             }
             Wish::End => {
-                // Whoever ends it is told here.
+                // The caller is told of the end by this answer.
                 let (end, stopped) =
                     tokio::join!(job.wait(behind::LAST_WORDS), processes.stop(owner, job.id));
-                // One that ended long ago is not known there any more.
+                // A process that ended long ago is not known any more.
                 drop(stopped);
                 return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
             }
@@ -379,7 +378,7 @@ fn owner(call: &Call) -> Owner {
     Owner { tenant: call.tenant, session: call.session }
 }
 
-/// A command in a line.
+/// One-line title of a command.
 fn title(script: &str) -> String {
     let words = script.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = words.chars().filter(|c| !c.is_control()).collect();

@@ -1,8 +1,7 @@
-//! `/compact`: what was said so far is summarised because its user asks for it (spec UIC-003, CMP).
+//! Command `/compact`: compaction at the user's request (spec UIC-003, CMP).
 //!
-//! As on the other ways to a compaction, memory is written down before: those are steps of their
-//! own, so that the turn may go from runner to runner. Then all but the newest exchange is
-//! summarised, and the turn ends with how much shorter it became.
+//! A memory flush runs first, in steps of its own, so that the turn can move between runners. Then
+//! everything but the newest exchange is summarised, and the turn ends with the change in length.
 
 use holdfast_agent::{
     compact::Reason,
@@ -18,7 +17,7 @@ const DONE: &str = "Summarised.";
 const NO_SUMMARY: &str = "The model gave no summary; nothing was changed. Please try again.";
 
 impl Turn<'_> {
-    /// Carries the command out, if it begins this turn; `None` while memory is written down before.
+    /// Executes the command if it begins this turn. Returns `None` during the memory flush.
     pub(crate) async fn shorten(&mut self, brief: &Brief) -> Result<Option<Completed>, Error> {
         let Some(command) = self.command() else { return Ok(None) };
         let Command::Compact(wish) = &command else { return Ok(None) };
@@ -29,7 +28,7 @@ impl Turn<'_> {
             return self.obey(command).await.map(Some);
         }
         if self.is_shortened() {
-            // Whoever began this was lost before it could say so.
+            // The previous runner crashed before it could answer.
             return self.tell(Note::Command, DONE.to_owned()).await.map(Some);
         }
         if let Some(why) = self.is_spent(brief).await? {
@@ -54,7 +53,7 @@ impl Turn<'_> {
         self.journal.turn().iter().any(is_summary)
     }
 
-    /// How long what the model reads of the conversation is, in tokens.
+    /// Tokens of the conversation in the prompt.
     fn length(&self) -> usize {
         let conversation = self.conversation();
         let summary = conversation.summary().map_or(0, |summary| CjkAware.count(summary));
@@ -62,7 +61,7 @@ impl Turn<'_> {
     }
 }
 
-/// How much shorter it became, for people.
+/// Text about the change in length.
 fn became(before: usize, after: usize) -> String {
     if after >= before {
         return format!("Summarised; it was short already: {before} tokens are {after} now.");

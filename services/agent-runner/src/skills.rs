@@ -1,21 +1,21 @@
-//! The skills of agents: their own, their tenant's, and those that everybody has (docs/skills.md).
+//! Skills of agents: their own, their tenant's and the built-in ones (docs/skills.md).
 //!
 //! ```text
-//! an agent's briefing ─▶ heads (path, hash) ── as before? ─▶ the same shelf
-//!                                           └─ else ──────▶ texts ─▶ a new shelf
+//! workspace files ─▶ headers (path, hash) ── unchanged? ─▶ the same shelf
+//!                                          └─ else ──────▶ texts ─▶ a new shelf
 //! shelf ─▶ the prompt's list · skills/<name>/SKILL.md for `read` · /name
 //! ```
 //!
-//! Which skills there are is read with the files that every prompt needs; what they say only where
-//! one of them has changed. So an ordinary turn asks the database nothing more than it did.
+//! Headers are read together with the bootstrap files, texts only when a header changed. So an
+//! ordinary turn needs no extra query.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `home.rs` | what `find_skills` and `install_skill` know of the agent |
-//! | `called.rs` | skills that people call by their names, and that models read |
-//! | `dispatched.rs` | those of them whose command goes to a tool as it was typed |
-//! | `recommended.rs` | skills that seem to fit a message |
-//! | `secrets.rs` | their variables: given to commands, and kept out of what is told |
+//! | `home.rs` | workspace access of `find_skills` and `install_skill` |
+//! | `called.rs` | skills that users invoke by name, and that models read |
+//! | `dispatched.rs` | skills whose command goes directly to a tool |
+//! | `recommended.rs` | skills that may fit a message |
+//! | `secrets.rs` | secrets of skills: set for commands, removed from texts |
 
 mod called;
 mod dispatched;
@@ -42,37 +42,37 @@ pub(crate) use secrets::Secrets;
 
 use crate::error::Error;
 
-/// Where a sandbox's commands are: what its `PATH` says.
+/// Folders of commands in a sandbox, as in its `PATH`.
 const BINS: [&str; 6] =
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// For how long it is believed that a setting is on or off, and that a variable is what it was.
+/// Time for which a tenant's settings and secrets are cached.
 const SETTINGS_KEPT: Duration = Duration::from_secs(60);
 
-/// The skills of an agent, as they were when they were looked up last.
+/// Skills of an agent as last loaded.
 #[derive(Debug)]
 pub(crate) struct Known {
     heads: Vec<SkillHead>,
     pub(crate) shelf: Arc<Shelf>,
-    /// The variables of those that can be used.
+    /// Secrets of the usable skills.
     pub(crate) secrets: Arc<Secrets>,
-    /// When what they need was looked up, if one of them needs a setting or has variables.
+    /// Time of loading settings and secrets; `None` if no skill needs any.
     at: Option<Instant>,
 }
 
-/// Where agents' skills are looked up.
+/// Loads the skills of agents.
 #[derive(Debug, Clone)]
 pub(crate) struct Shelves {
     library: Library,
     directory: Directory,
-    /// What there is for every tenant.
+    /// Conditions that hold for every tenant.
     here: Arc<Surroundings>,
-    /// The skills of an agent that has none of its own.
+    /// Skills of an agent that has only the built-in ones.
     shipped: Arc<Known>,
 }
 
 impl Shelves {
-    /// Skills of this library, whose commands run in a sandbox with these.
+    /// `bins` are the commands that a sandbox has.
     pub(crate) fn new(library: Library, directory: Directory, bins: BTreeSet<String>) -> Self {
         let os = std::env::consts::OS.to_owned();
         let here = Surroundings { os, bins, ..Surroundings::default() };
@@ -82,7 +82,7 @@ impl Shelves {
         Self { library, directory, here: Arc::new(here), shipped }
     }
 
-    /// The skills that these heads stand for; those of `before` if nothing has changed.
+    /// Loads the skills of these headers, or returns `before` if nothing has changed.
     pub(crate) async fn find(
         &self,
         tenant: TenantId,
@@ -117,7 +117,7 @@ impl Shelves {
         Ok(Arc::new(Known { heads, shelf: Arc::new(shelf), secrets, at: Some(Instant::now()) }))
     }
 
-    /// The settings of a tenant that a skill may need: the channels that it has an account on.
+    /// Settings of a tenant that a skill may require: the channels with an enabled account.
     async fn config(&self, tenant: TenantId) -> Result<BTreeSet<String>, Error> {
         let accounts = self.directory.accounts(tenant, None).await.map_err(Error::directory)?;
         let enabled = accounts.into_iter().filter(|account| account.enabled);
@@ -125,13 +125,13 @@ impl Shelves {
     }
 }
 
-/// The commands that a sandbox on this machine has. Nothing is run to find out.
+/// Names of the commands that a sandbox on this machine has. Nothing is executed.
 pub(crate) fn commands() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for folder in BINS {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
-            // Of what a link leads to.
+            // Metadata of the target, if it is a link.
             let is_command = fs::metadata(entry.path())
                 .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
             if let Some(name) = entry.file_name().to_str().filter(|_| is_command) {
@@ -143,7 +143,6 @@ pub(crate) fn commands() -> BTreeSet<String> {
 }
 
 impl Error {
-    /// The skills of an agent could not be read.
     pub(crate) fn skills(error: holdfast_skills::Error) -> Self {
         let kind = error.kind();
         Self::Agents(error.into(), kind)

@@ -1,4 +1,4 @@
-//! Who speaks in a turn, what they may have done, and what is refused to them.
+//! Participants of a turn, the policy that applies to them, and the refusal of calls.
 
 use std::sync::Arc;
 
@@ -15,38 +15,37 @@ use tracing::{info, warn};
 use crate::{agents::Brief, shell::Judge, think::is_meta, turn::Turn};
 
 impl Turn<'_> {
-    /// Takes in what the tenant and the agent say about tools by now.
+    /// Loads the current policy of the tenant and the agent.
     pub(crate) async fn look_up_policy(&mut self) -> Result<(), crate::error::Error> {
         let found = self.worker.policies.find(&self.tools, self.hold.claim.tenant, self.agent);
         self.policy = found.await?;
         Ok(())
     }
 
-    /// What the policy says of this turn's commands.
+    /// Policy for this turn's commands.
     pub(crate) fn judge(&self, brief: &Brief) -> Judge {
         Judge::new(Arc::clone(&self.policy), self.subject(brief)).with(self.elevated())
     }
 
-    /// Who reads along.
     pub(crate) fn audience(&self, brief: &Brief) -> Audience {
         self.audience_in(brief.dm_scope)
     }
 
-    /// The same, where direct messages are led so.
+    /// Audience with a given scope of direct messages.
     pub(crate) fn audience_in(&self, scope: DmScope) -> Audience {
         let always = self.policy.who(speakers(self.journal.entries()));
         policy::audience(self.kind, scope, &self.who(), &always)
     }
 
-    /// Who speaks in this turn.
+    /// Authors of this turn's messages.
     pub(crate) fn who(&self) -> Who {
         self.policy.who(speakers(self.journal.turn()))
     }
 
-    /// The facts of this turn that the policy may depend on.
+    /// Facts about this turn that the policy may depend on.
     pub(crate) fn subject(&self, brief: &Brief) -> Subject {
         let who = self.who();
-        // Where nobody's name is known, the session says whose it is.
+        // Without known authors, the session determines the owner.
         let is_owner = match who.roles.is_empty() {
             true => self.audience(brief) == Audience::Owner,
             false => who.is_owner(),
@@ -70,21 +69,21 @@ impl Turn<'_> {
         }
     }
 
-    /// What the policy says of a call: of its tool, and of what it is asked to do.
+    /// Decision of the policy about a call: its tool and its input.
     pub(crate) fn decide(&self, brief: &Brief, call: &ToolCall) -> Decision {
         let input = serde_json::from_str(&call.input).unwrap_or(Value::Null);
         self.policy.view(&self.subject(brief)).decide_call(&call.tool, &input)
     }
 
-    /// Refuses a call that the policy denies, on record: the model may name what it was not
+    /// Refuses and records a call that the policy denies: the model may name a tool that it was not
     /// offered (spec POL-014).
     pub(crate) async fn check(&self, brief: &Brief, call: &ToolCall) -> Result<(), ToolError> {
-        // A name that no tool has is answered by the registry.
+        // The registry reports unknown names.
         let Some(tool) = self.tools.known(&call.tool).filter(|tool| !is_meta(tool)) else {
             return Ok(());
         };
         let (layer, rule) = match self.decide(brief, call) {
-            // Who is to be asked is asked where calls are made.
+            // Approvals are requested before calls are made.
             Decision::Allow | Decision::NeedApproval { .. } => return Ok(()),
             Decision::Deny { layer, rule } => (layer, rule),
         };
@@ -104,13 +103,13 @@ impl Turn<'_> {
         }
         Err(ToolError::Tell(match layer {
             Place::Action | Place::Exec => format!("this call is refused: {rule}"),
-            // What is denied elsewhere is not for whoever speaks to know.
+            // Other reasons are not for the participants to know.
             Place::Layer(_) | Place::Visibility | Place::Catalog => NOT_YOURS.to_owned(),
         }))
     }
 }
 
-/// Who asked for something: not who is only quoted, nor the mesh itself.
+/// Authors of messages that ask for something; not of quotes, and not the mesh itself.
 pub(crate) fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
     entries.iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),
@@ -122,7 +121,7 @@ pub(crate) fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
     })
 }
 
-/// A moment on the agent's clock.
+/// Time in the agent's time zone.
 fn local_time(at: Timestamp, zone: &TimeZone) -> Option<LocalTime> {
     let there = at.to_zoned(zone.clone());
     LocalTime::of(there.weekday().to_monday_zero_offset(), there.hour(), there.minute())

@@ -1,12 +1,12 @@
-//! Who sees, draws and speaks for a tenant: the providers that it has set up for its models.
+//! Media providers of a tenant: vision, image generation and speech.
 //!
-//! | what | asked |
+//! | operation | provider |
 //! |---|---|
-//! | look | a model of the tenant's that sees, if the agent's own does not |
-//! | draw | `POST …/images/generations` of the provider `openai`, else of another that speaks its language |
-//! | speak | `POST …/audio/speech` of the same; `POST …/v1/text-to-speech/…` of a provider named `elevenlabs` |
+//! | look | a model of the tenant that accepts images, if the agent's own does not |
+//! | draw | `POST …/images/generations` of the provider `openai`, else of another with the same API |
+//! | speak | `POST …/audio/speech` of the same; `POST …/v1/text-to-speech/…` of the provider `elevenlabs` |
 //!
-//! Nothing here is tried again by itself: each try costs money.
+//! No request is repeated automatically: each costs money.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,29 +26,25 @@ use tracing::warn;
 
 use crate::{bill::Used, held::Held};
 
-/// How long drawing or speaking may take.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The largest answer that is read, in bytes.
+/// Limit on a response, in bytes.
 const LARGEST: usize = 24 * 1024 * 1024;
 
 /// OpenAI's voices (<https://platform.openai.com/docs/guides/text-to-speech>).
 const VOICES: [&str; 9] =
     ["alloy", "ash", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer"];
 
-/// The table `[runner.media]`: which models draw and speak.
+/// Table `[runner.media]`: models for images and speech.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Media {
-    /// The model that draws.
     pub image_model: String,
-    /// The model that speaks.
     pub speech_model: String,
-    /// The voice that it speaks with where nothing else is said.
     pub voice: String,
-    /// ElevenLabs' model that speaks.
     pub elevenlabs_model: String,
-    /// ElevenLabs' voice, by its id.
+    /// ElevenLabs' voice id.
     pub elevenlabs_voice: String,
 }
 
@@ -64,7 +60,6 @@ impl Default for Media {
     }
 }
 
-/// Who sees, draws and speaks.
 #[derive(Debug)]
 pub(crate) struct Providers {
     directory: Directory,
@@ -74,7 +69,6 @@ pub(crate) struct Providers {
 }
 
 impl Providers {
-    /// With the providers that the directory knows.
     pub(crate) fn new(directory: Directory, held: Arc<Held>, media: Media) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(holdfast_kit::tls::https()?)
@@ -85,7 +79,7 @@ impl Providers {
         Ok(Self { directory, held, client, media })
     }
 
-    /// A text, spoken by the first provider that does; or why none did.
+    /// Synthesises a text with the first provider that succeeds, or returns why none did.
     pub(crate) async fn read_aloud(
         &self,
         tenant: TenantId,
@@ -125,7 +119,7 @@ impl Providers {
         }))
     }
 
-    /// The tenant's providers that have a key and can do it, those with the kind's own name first.
+    /// The tenant's providers that have a key and the ability, `openai` and `elevenlabs` first.
     async fn providers(
         &self,
         tenant: TenantId,
@@ -141,7 +135,7 @@ impl Providers {
         Ok(providers)
     }
 
-    /// How a provider is reached.
+    /// Address and key of a provider.
     async fn choice(
         &self,
         tenant: TenantId,
@@ -166,7 +160,7 @@ impl Providers {
         self.post(&url, bearer(choice), &body).await
     }
 
-    /// <https://elevenlabs.io/docs/api-reference/text-to-speech/convert>
+    /// Reference: <https://elevenlabs.io/docs/api-reference/text-to-speech/convert>
     async fn speak_elevenlabs(
         &self,
         choice: &ModelChoice,
@@ -187,7 +181,7 @@ impl Providers {
         self.post(&format!("{base}/v1/text-to-speech/{voice}"), header, &body).await
     }
 
-    /// One request; the text of an error is for the model.
+    /// Sends one request. The error is a text for the model.
     async fn post(
         &self,
         url: &str,
@@ -248,7 +242,7 @@ impl Studio for Providers {
         let choice = self.choice(call.tenant, call.agent, &provider.name, model).await?;
         let mut body = json!({ "model": model, "prompt": prompt, "size": size, "n": 1 });
         if model.starts_with("dall-e") {
-            // Others answer so by themselves, and refuse to be told.
+            // Other models answer in base64 anyway and reject the parameter.
             body["response_format"] = "b64_json".into();
         }
         let url = format!("{}/images/generations", base(&choice));
@@ -288,7 +282,7 @@ impl Studio for Providers {
 }
 
 impl Providers {
-    /// Asks another model than the agent's own.
+    /// Asks a model other than the agent's own about an image.
     async fn ask(
         &self,
         choice: ModelChoice,
@@ -336,7 +330,7 @@ impl Providers {
         Ok(reply.text)
     }
 
-    /// Has the session that a call is made for charged.
+    /// Charges the session of a call.
     fn bill(&self, call: &Call, used: Used) {
         if let Some(hold) = self.held.get(call.session) {
             hold.used(used);
@@ -344,14 +338,14 @@ impl Providers {
     }
 }
 
-/// What a provider of pictures counted, if it counts tokens.
+/// Token usage of an image, if the provider counts tokens.
 fn counted(answer: &Value) -> Option<Usage> {
     let number = |name: &str| answer["usage"][name].as_u64();
     let (input, output) = (number("input_tokens")?, number("output_tokens")?);
     Some(Usage { input, cached: 0, output })
 }
 
-/// Whether it has the paths that OpenAI has, as far as its kind says.
+/// Whether the provider has OpenAI's API, judging by its kind.
 fn speaks_openai(provider: &Provider) -> bool {
     provider.name != ELEVENLABS
         && matches!(provider.kind, ProviderKind::OpenAi | ProviderKind::Responses)
@@ -380,7 +374,7 @@ fn lost(error: &reqwest::Error) -> String {
     .to_owned()
 }
 
-/// Why a provider would not: what it says itself only where the request is to blame.
+/// Reason of a provider's error. Its own message is shown only if the request is to blame.
 fn refused(status: StatusCode, content: &[u8]) -> String {
     let code = status.as_u16();
     match code {

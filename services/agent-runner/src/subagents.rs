@@ -1,4 +1,4 @@
-//! Subagents: making them at a tool's word, and announcing how they ended.
+//! Subagents: starting them for a tool, and announcing their end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,24 +27,23 @@ use crate::{
     worker::Worker,
 };
 
-/// The most subagents of one session that may run at once.
+/// Subagents of one session that may run at once.
 const MOST_CHILDREN: i64 = 8;
 
-/// How often a subagent may think, and how many tokens it may use, if nothing is said: every one
-/// has a bound (spec SUB-019).
+/// Default limits on a subagent's thoughts and tokens; every subagent has limits (spec SUB-019).
 pub(crate) const USUAL_STEPS: i32 = 100;
 pub(crate) const USUAL_TOKENS: i64 = 2_000_000;
 
-/// How long apart looks are for the end of a subagent that is waited for.
+/// Interval of checking whether an awaited subagent has ended.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// The most subagents that a tool lists.
+/// Subagents that a tool lists.
 const MOST_LISTED: i64 = 30;
 
-/// Ends that are announced at once.
+/// Ended subagents per read.
 const BATCH: i64 = 64;
 
-/// The name of the event by which an agent speaks in another session.
+/// Event name of a message from an agent to another session.
 const SAID: &str = "sessions_send";
 
 impl Subagents for Inside {
@@ -238,7 +237,7 @@ impl Subagents for Inside {
 }
 
 impl Inside {
-    /// A subagent of the conversation.
+    /// Finds a subagent of the conversation.
     pub(crate) async fn own_subagent(
         &self,
         call: &Call,
@@ -252,7 +251,7 @@ impl Inside {
         }))
     }
 
-    /// What a subagent is given: what was asked for, as far as the turn that asks has it itself.
+    /// Resources of a subagent: as requested, within the limits of the requesting turn.
     fn given(
         &self,
         call: &Call,
@@ -283,7 +282,7 @@ impl Inside {
     }
 }
 
-/// The tools of a set: the agent's own, or one that is shipped.
+/// Tools of a bundle: the agent's own, or a built-in one.
 pub(crate) fn bundle_of(settings: &Settings, name: &str) -> Result<Vec<String>, String> {
     if let Some(tools) = settings.bundles.get(name) {
         return Ok(tools.clone());
@@ -296,7 +295,7 @@ pub(crate) fn bundle_of(settings: &Settings, name: &str) -> Result<Vec<String>, 
     })
 }
 
-/// What a subagent has used up of what it may, before a step that would use more.
+/// Returns the limit that a subagent has reached; `None` if it may continue.
 pub(crate) fn spent(task: &Subagent, turn: &[Entry]) -> Option<Budget> {
     let (mut steps, mut tokens) = (0_i32, 0_i64);
     for entry in turn {
@@ -317,7 +316,7 @@ pub(crate) fn spent(task: &Subagent, turn: &[Entry]) -> Option<Budget> {
     }
 }
 
-/// Announces the ends of subagents to the sessions that asked for them.
+/// Announces ended subagents to their requesters, until `stop`.
 pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("ends of subagents are not announced");
     while !stop.is_cancelled() {
@@ -351,7 +350,7 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
         };
         let say = |ended: &Subagent| words(ended) + patch.as_deref().unwrap_or_default();
         let announced = match worker.sessions.announce(tenant, session, say).await {
-            // The session that asked is full; it is told later, and others are told now.
+            // The requester's inbox is full: it is told later, the others now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,
         };
@@ -373,8 +372,8 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
     Ok(())
 }
 
-/// What is to be told of what it changed in its copy of the files. That it cannot be told now is no
-/// reason not to tell its end: it can be looked at.
+/// Note about a subagent's changes to its copy of the workspace. A failure is only logged: the end
+/// must be announced, and the changes can be looked at later.
 async fn patch(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
     child.given.branch?;
     let told = async {
@@ -397,7 +396,7 @@ fn tell(
     worker.bus.control(running.owner, &Control { session, kind, epoch: running.epoch });
 }
 
-/// What the session that asked is told.
+/// Text of an announcement.
 fn words(ended: &Subagent) -> String {
     let outcome = match ended.outcome {
         Some(SubagentOutcome::Ok) => Told::Ok,
@@ -410,7 +409,7 @@ fn words(ended: &Subagent) -> String {
     trigger_message(&ended.label, outcome, Some(said), &stats_line(ended.took, tokens))
 }
 
-/// The last part of a subagent's key: the same for the same call, whoever makes it.
+/// Last part of a subagent's session key, derived from the call so that a retry gives the same key.
 fn id(call: &str) -> String {
     let digest = Sha256::digest(call.as_bytes());
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,14 +1,14 @@
-//! Summarising long conversations beside the turns (spec CMP-008, C-22).
+//! Background summaries of long conversations (spec CMP-008, C-22).
 //!
-//! After a turn that leaves more than 20 messages, or three quarters of the window, this process
-//! asks the model for a summary of all but the newest. One at a time for each session, wherever its
-//! turns run: a lease in Redis sees to it. No turn waits for it, and a session that nobody speaks in
-//! is not looked at. What it is lost with costs nothing: the next turn's end asks again.
+//! After a turn that leaves more than 20 messages, or three quarters of the context window, this
+//! process asks the model to summarise all but the newest. A lease in Redis allows one summary at a
+//! time per session, on any runner. No turn waits for it, and idle sessions are not searched. A
+//! summary that is lost in a crash does no harm: the end of the next turn requests it again.
 //!
-//! **What can go wrong.** Somebody speaks meanwhile. The summary is written only while the session
-//! is at rest, and says of how many newer entries it does not speak; see
-//! [`Sessions::keep_summary`](holdfast_session::Sessions::keep_summary). Without Redis two may be
-//! made at once: the second finds the first, and is dropped.
+//! **What can go wrong.** New messages arrive meanwhile. The summary is written only while the
+//! session is idle, and records how many newer entries it does not cover; see
+//! [`Sessions::keep_summary`](holdfast_session::Sessions::keep_summary). Without Redis two
+//! summaries may be made at once: the second finds the first and is dropped.
 
 use std::{
     collections::VecDeque,
@@ -40,21 +40,20 @@ use crate::{
     worker::Worker,
 };
 
-/// The most conversations that wait to be summarised; what is beyond waits for its next turn.
+/// Limit on the queue; further conversations are queued after their next turn.
 const MOST_WAITING: usize = 256;
 
-/// For how long a guard is kept by a process that is not heard of.
+/// Time after which the lease of a crashed process expires.
 const GUARD: Duration = Duration::from_secs(30);
 
-/// How often, and how long apart, a summary is tried to be stored while turns are under way.
+/// Attempts to store a summary while turns are running, and the delay between them.
 const TRIES: u32 = 40;
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// How many turns a conversation has had before it is worth a summary: one that a program made for
-/// a single question has had one.
+/// Turns before a conversation is summarised: conversations that an API client makes for one
+/// question have one.
 const FEWEST_TURNS: usize = 2;
 
-/// Conversations that wait to be summarised.
 #[derive(Default)]
 pub(crate) struct Queue {
     jobs: Mutex<VecDeque<Job>>,
@@ -67,14 +66,14 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// A conversation to summarise, and how.
+/// A conversation to summarise.
 struct Job {
     tenant: TenantId,
     session: SessionId,
     run: RunId,
     brief: Arc<Brief>,
     plan: Plan,
-    /// The journal's next place when it was planned.
+    /// Next `seq` of the journal when the summary was planned.
     at: i64,
 }
 
@@ -94,7 +93,7 @@ impl Queue {
 }
 
 impl Turn<'_> {
-    /// Has the conversation summarised, if it is long, now that the turn has ended.
+    /// Queues the conversation of an ended turn if it is long.
     pub(crate) fn summarise_later(&self, brief: &Arc<Brief>) {
         let journal = self.journal.entries();
         let is_due =
@@ -116,7 +115,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a conversation of this kind goes on from turn to turn.
+/// Whether conversations of this kind continue after a turn.
 const fn is_kept(kind: SessionKind) -> bool {
     match kind {
         SessionKind::Main
@@ -130,14 +129,14 @@ const fn is_kept(kind: SessionKind) -> bool {
     }
 }
 
-/// How many turns were answered.
+/// Number of answered turns.
 fn turns(journal: &[Entry]) -> usize {
     let is_answer =
         |entry: &&Entry| matches!(entry, Entry::Thought { calls, .. } if calls.is_empty());
     journal.iter().filter(is_answer).count()
 }
 
-/// Summarises what waits, so many at once as the configuration says.
+/// Makes the queued summaries, as many at once as configured.
 pub(crate) async fn write(worker: Arc<Worker>, stop: CancellationToken) {
     let most = usize::try_from(worker.config.summaries).unwrap_or(usize::MAX);
     let mut tasks = JoinSet::new();
@@ -172,12 +171,12 @@ async fn summarise(worker: Arc<Worker>, job: Job) {
     };
     metrics::counter!("holdfast_runner_summaries_total", "how" => how).increment(1);
     if let Some(guard) = guard {
-        // Should Redis not hear of it, it lapses.
+        // On failure the lease expires.
         let _ = guard.release().await;
     }
 }
 
-/// Asks the model until there is one summary; `None` if none came.
+/// Asks the model until there is a summary; `None` on failure.
 async fn make(worker: &Worker, job: &Job) -> Option<Summary> {
     let mut plan = job.plan.clone();
     loop {
@@ -212,7 +211,7 @@ async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> 
         charge(worker, job, reply).await;
     }
     if let Some(reserved) = reserved {
-        // After what was used is stored.
+        // Only after the usage is stored.
         worker.give_back(reserved).await;
     }
     match replied {
@@ -224,7 +223,7 @@ async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> 
     }
 }
 
-/// Sets aside what a summary may use; without enough of it there is none today.
+/// Reserves the cost of a summary. `Err` if not enough of a budget is left.
 async fn reserve(
     worker: &Worker,
     job: &Job,
@@ -250,7 +249,7 @@ async fn reserve(
     }
 }
 
-/// Adds an answer to what the run cost that it belongs to.
+/// Adds the cost of an answer to its run.
 async fn charge(worker: &Worker, job: &Job, reply: &Reply) {
     let ledger = &job.brief.ledger;
     let micros = ledger.micros(&reply.model, &reply.usage);
@@ -263,7 +262,7 @@ async fn charge(worker: &Worker, job: &Job, reply: &Reply) {
     }
 }
 
-/// Stores the summary once no turn is under way, and says what became of it.
+/// Stores the summary while no turn is running. Returns the outcome for the metric.
 async fn store(worker: &Worker, job: &Job, summary: Summary) -> &'static str {
     let Summary { text, keeps } = summary;
     let new = NewSummary { run: job.run, at: job.at, text, keeps };

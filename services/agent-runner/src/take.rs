@@ -1,12 +1,12 @@
-//! Taking a claimed session from its claim to its rest, or out of this runner's hands.
+//! Run of one claimed session, until it is idle, released, or lost to another runner.
 //!
-//! | a turn stops because | the session |
+//! | reason why the turn stops | session |
 //! |---|---|
-//! | it is done | rests, or is ready again |
-//! | it was held, or this process stops | is given back; no attempt is charged |
-//! | something failed that may pass | is given back after a moment; no attempt is charged |
-//! | it is another runner's | is left alone |
-//! | of a defect, or of a panic | is left until its lease lapses, so that the attempt counts |
+//! | it is done | idle, or ready again |
+//! | paused, or this process stops | released; the attempt does not count |
+//! | transient failure | released after a delay; the attempt does not count |
+//! | lost to another runner | not touched |
+//! | defect or panic | left until its lease expires, so that the attempt counts |
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,27 +32,26 @@ use crate::{
     worker::Worker,
 };
 
-/// How long a session is kept back whose turn stopped for something that may pass.
+/// Delay before a session is released after a transient failure.
 const PASSING: Duration = Duration::from_millis(500);
 
-/// Between tries to load a session.
+/// Delay between attempts to load a session.
 const PATIENCE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// How many silent messages are taken in although nobody asks for an answer.
+/// Silent messages that are stored in the journal although no turn is due.
 const MUCH_SILENCE: usize = 50;
 
-/// What a claim led to.
+/// Outcome of running a claimed session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The session rests; whether somebody should claim.
+    /// The session is idle; `wake` tells whether it may be ready again.
     Rested { wake: bool },
-    /// It was given back.
+    /// The session was released for other runners.
     Released,
-    /// It is another runner's, or left for the sweep.
+    /// Lost to another runner, or left for the sweep.
     Left,
 }
 
-/// Runs a claimed session to its rest.
 pub(crate) async fn take(worker: Arc<Worker>, hold: Arc<Hold>) -> Ended {
     let claim = hold.claim.clone();
     let span = info_span!(
@@ -66,7 +65,7 @@ pub(crate) async fn take(worker: Arc<Worker>, hold: Arc<Hold>) -> Ended {
         outcome = Empty,
     );
     let walked = Box::pin(walk(&worker, &hold, &span)).await;
-    // The span is entered late, since it continues a trace that is known only once it is loaded.
+    // The span is entered late: it continues a trace that is only known once the session is loaded.
     settle(&worker, &claim, walked).instrument(span).await
 }
 
@@ -85,14 +84,15 @@ async fn settle(worker: &Worker, claim: &Claim, walked: Result<Completed, Error>
             Ended::Left
         }
         Error::AskedBack => release(worker, claim).await,
-        // What may pass is not the message's fault: no attempt is charged.
+        // A transient failure is not the message's fault.
         passing if passing.kind().is_transient() => {
             warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
-            // Whoever claims it next would find the same at once.
+            // Otherwise the next runner would fail in the same way at once.
             tokio::time::sleep(PASSING).await;
             release(worker, claim).await
         }
-        // The lease runs out, and the attempt counts: if it is the message, it leaves in the end.
+        // The lease expires and the attempt counts, so a message that always fails is given up in
+        // the end.
         _ => {
             error!(error = &error as &dyn std::error::Error, "a turn failed");
             metrics::counter!("holdfast_runner_defects_total").increment(1);
@@ -101,7 +101,7 @@ async fn settle(worker: &Worker, claim: &Claim, walked: Result<Completed, Error>
     }
 }
 
-/// Gives a session back. If the database does not hear of it, the lease lapses.
+/// Releases a session. On failure its lease expires.
 async fn release(worker: &Worker, claim: &Claim) -> Ended {
     fail::point("runner.before_release").await;
     match worker.sessions.release(claim).await {
@@ -155,7 +155,7 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
     let instead = beat::model(&loaded, begun.run).or_else(|| loaded.settings.model.clone());
     renew(worker, (hold.claim.tenant, loaded.agent, instead.clone()));
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
-    // The policy is needed at the first step: asked for at the same time it costs no time.
+    // The policy is needed at the first step; loading both at the same time saves a round trip.
     let policy = worker.policies.find(&worker.tools, hold.claim.tenant, loaded.agent);
     let (found, _) = tokio::try_join!(found.instrument(span.clone()), policy)?;
     let brief = match found {
@@ -187,7 +187,7 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
     ended.instrument(span.clone()).await
 }
 
-/// Has what the turn needs to know looked up again beside it, where that is believed no longer soon.
+/// Refreshes the snapshot and the policy in the background if they expire soon.
 fn renew(worker: &Arc<Worker>, which: Which) {
     if worker.agents.is_aging(&which) {
         let worker = Arc::clone(worker);
@@ -198,8 +198,8 @@ fn renew(worker: &Arc<Worker>, which: Which) {
     }
 }
 
-/// Puts a session to rest that has nothing to do. Much silence is taken into the journal first,
-/// without a thought: it would fill the inbox.
+/// Ends the claim of a session without work. Many silent messages are moved to the journal first,
+/// without a turn: they would fill the inbox.
 async fn pass_over(worker: &Worker, claim: &Claim, loaded: Loaded) -> Result<Completed, Error> {
     let silent = loaded.waiting.iter().filter(|row| row.body.silent).count();
     let first = loaded.waiting.first().filter(|_| silent == loaded.waiting.len());
@@ -227,18 +227,18 @@ async fn pass_over(worker: &Worker, claim: &Claim, loaded: Loaded) -> Result<Com
     Ok(worker.sessions.complete(claim, completion).await?)
 }
 
-/// What begins a turn, or what began the one that is open.
+/// Start of a turn, or of the turn that is already open.
 pub(crate) struct Begun {
     pub(crate) run: RunId,
-    /// The turn is in the journal already.
+    /// Whether the turn is already in the journal.
     pub(crate) open: bool,
-    /// The wait whose deadline passed, if that is what begins it.
+    /// Note of the wait whose deadline began the turn.
     pub(crate) overdue: Option<String>,
     trace: Option<String>,
 }
 
 impl Begun {
-    /// `None` if there is nothing to do.
+    /// Returns `None` if there is no work.
     fn of(loaded: &Loaded, runs: &[RunId], entries: &[Entry]) -> Option<Self> {
         let step = next(entries, Limits::default(), |_| Effect::Reads);
         if step != Step::Rest
@@ -251,7 +251,8 @@ impl Begun {
         let wanted =
             |row: &&Waiting| wakes(&loaded.wait, &row.body) || row.seq <= loaded.cancel_upto;
         if loaded.waiting.iter().any(|row| wanted(&row)) {
-            // What is not silent begins the turn; what is cancelled may all be silent.
+            // The first message that is not silent begins the turn; cancelled ones may all be
+            // silent.
             let spoken = loaded.waiting.iter().find(|row| !row.body.silent);
             let first = spoken.or_else(|| loaded.waiting.first())?;
             let (run, trace) = (RunId::from(first.message), first.trace.clone());

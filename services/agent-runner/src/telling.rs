@@ -1,28 +1,28 @@
-//! Telling a person on a channel what happens before the answer: calls of tools, and what the model
-//! thinks, where they asked for it (spec UIC-004).
+//! Verbose and reasoning messages: tool calls and the model's reasoning, sent to the user before
+//! the answer if they asked for it (spec UIC-004).
 //!
-//! What is told goes out with the next thing that is stored, under an id made of the call's key or
-//! the step's: whoever does the step again tells nothing twice. None of it is in the journal.
+//! They are sent with the next write, under an id derived from the call's key or the step, so a
+//! repeated step sends them once. None of them is in the journal.
 
 use holdfast_session::NewDelivery;
 use holdfast_types::{Reasoning, Target, ToolCall, Verbose};
 
 use crate::{mesh, turn::Turn, turn::thoughts};
 
-/// The longest input of a call that is told, in characters: usually, and in full.
+/// Limit on a call's input, in characters: usually, and with `full`.
 const MOST_INPUT: (usize, usize) = (160, 600);
 
-/// The longest result that is told in full, in characters.
+/// Limit on a result with `full`, in characters.
 const MOST_OUTPUT: usize = 1_500;
 
-/// The longest reason of a failure that is told otherwise, in characters.
+/// Limit on the first line of a failure otherwise, in characters.
 const MOST_REASON: usize = 200;
 
-/// How much of a thought is shown, in characters.
+/// Limit on shown reasoning, in characters.
 const MOST_THINKING: usize = 8_000;
 
 impl Turn<'_> {
-    /// Tells that calls are made; `false` if nobody is told.
+    /// Announces calls. Returns `false` if nobody is told.
     pub(crate) fn tell_calls(&self, calls: &[ToolCall]) -> bool {
         let verbose = self.verbose();
         let (Some(first), false, Some(place)) =
@@ -36,7 +36,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Tells what came of a call.
+    /// Reports the result of a call.
     pub(crate) fn tell_result(&self, call: &ToolCall, output: &str, failed: bool) {
         let verbose = self.verbose();
         if verbose == Verbose::Off || self.is_flushing() {
@@ -47,7 +47,6 @@ impl Turn<'_> {
         self.tell_person(place, came(&call.tool, output, failed, verbose), &key);
     }
 
-    /// Shows what the model thought.
     pub(crate) fn tell_thinking(&self, thinking: &str) {
         if self.reasoning() == Reasoning::Off || thinking.trim().is_empty() {
             return;
@@ -86,7 +85,7 @@ fn came(tool: &str, output: &str, failed: bool, verbose: Verbose) -> String {
     let how = if failed { "failed" } else { "is done" };
     let output = output.trim();
     if verbose == Verbose::Full && !output.is_empty() {
-        // No line of it ends the block that it stands in.
+        // No line of the output may end the code block.
         let shown = cut(&output.replace("```", "'''"), MOST_OUTPUT);
         return format!("`{tool}` {how}:\n```\n{shown}\n```");
     }
@@ -97,14 +96,14 @@ fn came(tool: &str, output: &str, failed: bool, verbose: Verbose) -> String {
     }
 }
 
-/// Each line as a quotation, so that it is told from what is said.
+/// Formats reasoning as a quotation, to distinguish it from the answer.
 fn thought(thinking: &str) -> String {
     let shown = cut(thinking.trim(), MOST_THINKING);
     let lines: Vec<String> = shown.lines().map(|line| format!("> {line}")).collect();
     format!("Thinking:\n{}", lines.join("\n"))
 }
 
-/// A text on one line that nothing in it ends.
+/// Formats a text as one line without backticks.
 fn code(text: &str, most: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('`', "'");
     cut(&line, most)

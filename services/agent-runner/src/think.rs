@@ -1,4 +1,4 @@
-//! Asking the model, and what may end the asking.
+//! Model requests of a turn, and the events that end them early.
 
 use std::{convert::Infallible, env, sync::Arc};
 
@@ -21,26 +21,26 @@ use crate::{
     turn::Turn, turn::thoughts,
 };
 
-/// What came of asking.
+/// Outcome of a model request.
 enum Asked {
     Replied(Box<Reply>),
     Failed(holdfast_llm::Error),
-    /// A budget is spent; in words.
+    /// The text for the user.
     Spent(String),
-    /// The turn's user wants something else by now: look what.
+    /// New input or a cancellation must be handled first.
     Unwanted,
 }
 
-/// Whether a tool only tells of others.
+/// Whether a tool only describes other tools.
 pub(crate) fn is_meta(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe")
 }
 
-/// Where an agent's files are, as its tools name the place.
+/// The agent's files, as its tools name the folder.
 const WORKSPACE: &str = "/workspace";
 
 impl Turn<'_> {
-    /// Asks the model, and stores what it says; `Some` if that ends the turn.
+    /// Asks the model and stores its answer. Returns `Some` if that ends the turn.
     pub(crate) async fn think(
         &mut self,
         brief: &Brief,
@@ -52,7 +52,7 @@ impl Turn<'_> {
             return flushed.map(|()| None);
         }
         let thought = self.think_through(brief, with_tools).await;
-        // After what was used is stored.
+        // Only after the usage is stored.
         self.give_back().await;
         thought
     }
@@ -76,7 +76,7 @@ impl Turn<'_> {
             self.remedy(brief, &mut tried).await?;
         }
         let mut asked = self.ask(brief, with_tools).await?;
-        // The provider counts otherwise than we do.
+        // The provider may count more tokens than we do.
         while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
             if with_tools && self.begin_flush(brief, Reason::Overflow).await? {
                 self.is_refused = true;
@@ -100,11 +100,11 @@ impl Turn<'_> {
         self.tell_thinking(&thinking);
         self.mulled = self.sends_thinking().then_some(thinking);
         if !with_tools && !text.trim().is_empty() {
-            // It was told to answer and did; what it asks for besides is not on offer.
+            // The model was told to answer and did; its calls were not offered.
             calls.clear();
         }
         let asks = !calls.is_empty();
-        // A provider wants it back with the results: without calls there are none.
+        // The provider needs it only together with the results of calls.
         let carry = carry.filter(|_| asks);
         let (text, quote) = match asks {
             true => (text, None),
@@ -139,7 +139,7 @@ impl Turn<'_> {
         let stream = &self.stream;
         let mut take = |delta| stream.take(delta);
         let on_delta: OnDelta<'_> = &mut take;
-        // Either branch that ends early drops the request, which ends it.
+        // A branch that ends early drops the request, which aborts it.
         let asked = tokio::select! {
             answer = model.reply(&request, on_delta, &cancelled) => match answer {
                 Ok(reply) => Ok(Asked::Replied(Box::new(reply))),
@@ -157,7 +157,7 @@ impl Turn<'_> {
         asked
     }
 
-    /// Stays with the key that answered, if there are several.
+    /// Stores the key that answered, if there are several, so that the conversation keeps it.
     async fn keep_key(&mut self, used: Option<String>) -> Result<(), Error> {
         if used.is_none() || used == self.settings.profile {
             return Ok(());
@@ -170,7 +170,8 @@ impl Turn<'_> {
         let (mut tools, mut more) = (Vec::new(), Vec::new());
         if with_tools {
             let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
-            // Who names an agent's tools wants it to see them; of all there are it sees a few.
+            // Tools that somebody named explicitly are all shown; otherwise the model sees a
+            // selection.
             let named = brief.tools.as_ref().or(brief.context.include_tools.as_ref());
             tools = match named.or(self.routed_tools()) {
                 Some(_) => registry.specs(),
@@ -259,8 +260,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends when the answer is of no use any more: cancelled, interrupted, lost, or the process
-    /// has no time left.
+    /// Completes when the answer is not wanted any more: cancelled or interrupted. Fails if the
+    /// session is lost or must be released.
     pub(crate) async fn until_unwanted(&self) -> Result<(), Error> {
         tokio::select! {
             () = self.hold.lost.cancelled() => Err(Error::Lost),
@@ -284,13 +285,13 @@ impl Turn<'_> {
                 }
             }
             if signal.changed().await.is_err() {
-                // The sender lives in the hold.
+                // The sender is part of the lease, so this cannot happen.
                 let _: Infallible = std::future::pending().await;
             }
         }
     }
 
-    /// Whether what came in meanwhile ends the turn. If nobody can say, it goes on.
+    /// Whether new messages end the turn. On failure the turn goes on.
     async fn is_unwanted(&self) -> bool {
         let Ok(loaded) = self.worker.sessions.load(&self.hold.claim, 0).await else {
             return false;
@@ -303,7 +304,7 @@ impl Turn<'_> {
     }
 }
 
-/// How much of the prompt there is (spec CTX-001).
+/// Extent of the prompt (spec CTX-001).
 const fn mode(kind: SessionKind, strategy: Strategy) -> PromptMode {
     match strategy {
         Strategy::Lite => PromptMode::Lite,
@@ -311,7 +312,7 @@ const fn mode(kind: SessionKind, strategy: Strategy) -> PromptMode {
     }
 }
 
-/// Whether the prompt says what runs the agent (spec CTX-002).
+/// Whether the prompt describes the runtime (spec CTX-002).
 fn tells_runtime(options: &ContextOptions) -> bool {
     options.include_runtime.unwrap_or(options.strategy != Strategy::Lite)
 }

@@ -1,4 +1,4 @@
-//! A loop's trouble with a backend, said once when it begins and once when it ends.
+//! Failure log of a loop: one line when a backend starts to fail and one when it works again.
 
 use std::{
     error::Error,
@@ -7,7 +7,6 @@ use std::{
 
 use tracing::{info, warn};
 
-/// Whether a loop is in trouble, and what that means.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     what: &'static str,
@@ -15,19 +14,17 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// No trouble yet; `what` says what does not work while there is.
+    /// `what` describes the failure in the log.
     pub(crate) const fn new(what: &'static str) -> Self {
         Self { what, is_known: AtomicBool::new(false) }
     }
 
-    /// It failed.
     pub(crate) fn begins(&self, error: &(dyn Error + 'static)) {
         if !self.is_known.swap(true, Ordering::Relaxed) {
             warn!(error, what = self.what, "in trouble; trying again");
         }
     }
 
-    /// It works.
     pub(crate) fn ends(&self) {
         if self.is_known.swap(false, Ordering::Relaxed) {
             info!(what = self.what, "out of trouble");

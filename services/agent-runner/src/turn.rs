@@ -1,14 +1,14 @@
-//! A turn: from step to step, until the session rests.
+//! Turn: runs step by step until the session is idle.
 //!
 //! ```text
-//! load ─▶ hear what waits ─▶ next? ─▶ think ─▶ … call … ─▶ think ─▶ complete
-//!              ▲                                 │
-//!              └──────── a step's boundary ──────┘  held, stopping, cancelled, interrupted?
+//! load ─▶ hear the inbox ─▶ next? ─▶ think ─▶ … call … ─▶ think ─▶ complete
+//!              ▲                                │
+//!              └────────── end of a step ───────┘  paused, stopping, cancelled, interrupted?
 //! ```
 //!
-//! A turn without tools commits twice: the claim, and its end. What is heard is
-//! stored with the thought that it led to; until then it is only known here,
-//! and whoever comes next hears it again.
+//! A turn without tools commits twice: the claim, and its end. A heard message is stored with the
+//! thought that follows it; until then only this process knows that it was heard, and a successor
+//! hears it again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -46,64 +46,60 @@ use crate::{
     worker::{Toolbox, Worker},
 };
 
-/// A turn on its way.
 #[derive(Debug)]
 pub(crate) struct Turn<'w> {
     pub(crate) worker: &'w Worker,
     pub(crate) hold: Arc<Hold>,
     pub(crate) run: RunId,
     pub(crate) agent: AgentId,
-    /// The task, if this is a subagent's session.
+    /// The task, in a subagent's session.
     pub(crate) task: Option<Subagent>,
-    /// Who answers and why, where a model chose.
+    /// The routing decision, if a model chose the agent.
     pub(crate) routed: Option<Choice>,
-    /// The tools that there are, as they were looked up at the last step.
+    /// Tools as of the last step.
     pub(crate) tools: Arc<Toolbox>,
-    /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
-    /// Where whoever it is with said that they are, as it was looked up at the last step.
+    /// Time zone that the user has set, as of the last step.
     pub(crate) zone: Option<Zone>,
-    /// Which tools may be used, as it was looked up at the last step.
+    /// Policy as of the last step.
     pub(crate) policy: Arc<Compiled>,
     pub(crate) journal: Journal,
     pub(crate) key: String,
     pub(crate) kind: SessionKind,
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) cancel_upto: i64,
-    /// The session was held: stop between two steps.
+    /// The session was paused: stop after the current step.
     pause: bool,
-    /// The inbox's next place when the waiting messages were last read.
+    /// Next `seq` of the inbox when it was last read.
     pub(crate) next_in: i64,
-    /// What was poked about when they were.
+    /// Hints received when the inbox was last read.
     pub(crate) pokes: u64,
     pub(crate) stream: Stream,
     pub(crate) last_target: Option<Target>,
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
-    /// What is set aside for the answer that is being written.
+    /// Reservation for the answer in progress.
     pub(crate) reserved: Option<Reserved>,
-    /// The message that the answer quotes.
     pub(crate) quote: Option<Quote>,
-    /// The answer as it is sent, where it asked to be spoken.
+    /// The answer, if parts of it are spoken.
     pub(crate) aloud: Option<Aloud>,
-    /// The pictures that the model was shown last.
+    /// Images that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
-    /// What the model thought before it said what it said last, where a heartbeat sends that too.
+    /// Reasoning for the last answer, kept if a heartbeat sends it.
     pub(crate) mulled: Option<String>,
-    /// What is being remembered for this turn, and what was.
     pub(crate) recall: Recall,
-    /// The skill that its newest message calls by its name.
+    /// The skill that the newest message invokes.
     pub(crate) called: Option<Called>,
-    /// The skills that seem to fit what was said, once that was looked at.
+    /// Recommended skills; `None` before they are determined.
     pub(crate) recommended: Option<Vec<String>>,
-    /// The model has refused what was said so far as too long, and memory was written down since.
+    /// The model refused the conversation as too long, and a memory flush was started.
     pub(crate) is_refused: bool,
-    /// The turn has begun in the journal, or messages of it are heard.
+    /// The turn is in the journal, or has heard messages.
     open: bool,
 }
 
-/// Where a turn's time went.
+/// Time spent by a turn.
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub(crate) began: Instant,
@@ -152,7 +148,7 @@ impl<'w> Turn<'w> {
             tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
             zone: None,
-            // Until it is looked up.
+            // Allows nothing until the policy is loaded.
             policy: worker.tools.nothing(),
             journal,
             key: loaded.key,
@@ -180,7 +176,7 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Goes from step to step until the session rests.
+    /// Runs steps until the session is idle.
     pub(crate) async fn walk(&mut self, home: &Arc<Brief>) -> Result<Completed, Error> {
         let limits = self.worker.config.limits();
         let mut answers: Option<Arc<Brief>> = None;
@@ -265,7 +261,7 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Looks up which tools there are. What servers bring is found out when it is asked for.
+    /// Loads the tools. Tools of MCP servers are refreshed only when they are needed.
     async fn look_up_tools(&mut self, brief: &Brief, limits: Limits) -> Result<(), Error> {
         let effect = |name: &str| self.tools.effect(name);
         let look = match next(self.journal.entries(), limits, effect) {
@@ -302,11 +298,11 @@ impl<'w> Turn<'w> {
         Ok(())
     }
 
-    /// Ends the turn of a task whose end was announced, or that has used up what it may.
+    /// Ends the turn of a task that has ended or has reached a limit.
     async fn is_over(&mut self) -> Result<Option<Completed>, Error> {
         let Some(task) = &self.task else { return Ok(None) };
         if task.outcome.is_some() {
-            // What is said to it after its end is another matter.
+            // Messages that arrive after the end of the task are not part of it.
             let is_task = self.heard().contains(&1);
             return match is_task {
                 true => Ok(Some(self.cut_short(Note::Cancelled, self.unfinished()).await?)),
@@ -319,7 +315,7 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Ends a turn that cannot be had, unless its user wants none anyway.
+    /// Ends a turn that cannot run, unless its user has cancelled it.
     pub(crate) async fn refuse(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
         if let Some(completed) = self.boundary().await? {
             return Ok(completed);
@@ -333,7 +329,7 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Between two steps: everything from outside takes effect here.
+    /// End of a step: all signals from outside take effect here.
     async fn boundary(&mut self) -> Result<Option<Completed>, Error> {
         fail::point("runner.boundary").await;
         if self.worker.draining.is_cancelled() {
@@ -352,7 +348,7 @@ impl<'w> Turn<'w> {
         match self.intake() {
             Intake::Cancelled(seqs) => {
                 self.hear_all(&seqs);
-                // What the turn has heard goes with it.
+                // Messages that the turn has heard are cancelled with it.
                 let heard = self.heard();
                 let with = heard.iter().any(|seq| seqs.contains(seq));
                 let all: BTreeSet<i64> =
@@ -378,7 +374,6 @@ impl<'w> Turn<'w> {
         signal.next_in > self.next_in || signal.pokes > self.pokes
     }
 
-    /// Reads again what waits.
     pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
         self.pokes = self.hold.signal().borrow().pokes;
         let loaded = self.worker.sessions.load(&self.hold.claim, 0).await?;
@@ -389,12 +384,11 @@ impl<'w> Turn<'w> {
         Ok(())
     }
 
-    /// What the waiting messages ask of this turn.
     pub(crate) fn intake(&self) -> Intake {
         intake(&self.waiting, &self.heard(), self.open, self.cancel_upto)
     }
 
-    /// What this turn has heard.
+    /// `seq`s of the messages that this turn has heard.
     pub(crate) fn heard(&self) -> Vec<i64> {
         match outcome_of(self.journal.entries()) {
             holdfast_agent::Outcome::Open => seen(self.journal.entries()),
@@ -404,17 +398,17 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// What this turn has heard and nobody has finished.
+    /// `seq`s of the messages that this turn has heard and that are not finished.
     pub(crate) fn unfinished(&self) -> Vec<i64> {
         let heard = self.heard();
         self.waiting.iter().map(|row| row.seq).filter(|seq| heard.contains(seq)).collect()
     }
 
-    /// The messages of this turn's answer.
+    /// Target of this turn's answer.
     pub(crate) fn target(&self) -> Option<Target> {
         reply::target(&self.waiting, &self.heard())
             .or_else(|| {
-                // A wait that is over has no message of its own.
+                // A wait that has ended has no message of its own.
                 let falls_back = self.heard().is_empty() || self.is_visited();
                 falls_back.then(|| self.last_target.clone()).flatten()
             })
@@ -431,7 +425,7 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Lays out what tools need to know.
+    /// Gives tools the conversation's kind, target and message.
     fn desk(&self) {
         let place = self.target().or_else(|| self.last_target.clone());
         let heard = self.heard();
@@ -443,7 +437,7 @@ impl<'w> Turn<'w> {
         desk.about = about;
     }
 
-    /// Stores what happened.
+    /// Stores entries, and wakes the channels of the tools' messages.
     pub(crate) async fn append(&mut self, entries: Vec<Entry>) -> Result<Appended, Error> {
         let channels: BTreeSet<String> =
             self.hold.desk().outbox.iter().map(|sent| sent.target.channel.clone()).collect();
@@ -452,7 +446,7 @@ impl<'w> Turn<'w> {
             self.worker.bus.wake_deliver(&channel);
         }
         self.cancel_upto = self.cancel_upto.max(appended.cancel_upto);
-        // Looked at between steps: what was stored as begun is done first.
+        // Checked at the end of the step: calls stored as begun are made first.
         self.pause |= appended.pause;
         if appended.next_in > self.next_in {
             self.refresh().await?;
@@ -460,12 +454,13 @@ impl<'w> Turn<'w> {
         Ok(appended)
     }
 
-    /// Before anything that the world could notice: the session must surely be ours.
+    /// Ensures that the session is still ours. Must be called before any effect on the outside
+    /// world.
     pub(crate) async fn before_effect(&self) -> Result<(), Error> {
         if self.hold.is_safe() {
             return Ok(());
         }
-        // The heartbeat was held up; ask once ourselves.
+        // The periodic renewal is late: renew once here.
         let asked = holdfast_kit::boot_clock::now();
         let claims = [self.hold.claim.clone()];
         let renewed = self.worker.sessions.renew(self.worker.id, &claims).await?;
@@ -479,13 +474,13 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Nothing is to be done after all.
+    /// Ends the claim: there is no work.
     async fn put_down(&self) -> Result<Completed, Error> {
         Ok(self.worker.sessions.yield_to(&self.hold.claim, Wait::Anything).await?)
     }
 }
 
-/// How many thoughts a turn has had: the number of its next step.
+/// Number of thoughts in a turn, which is the number of its next step.
 pub(crate) fn thoughts(turn: &[Entry]) -> usize {
     turn.iter().filter(|entry| matches!(entry, Entry::Thought { .. })).count()
 }

@@ -1,7 +1,7 @@
-//! What some runner has to do for all sessions: sweep, relay, measure, prune.
+//! Maintenance for all sessions: sweep, relay, metrics, pruning.
 //!
-//! Every runner does all of it; what two do at once they share by `skip locked`, except that
-//! events which two relay at once are published twice under one id.
+//! Every runner does all of it. `skip locked` divides the work between concurrent runners, except
+//! that an event may be published twice under one id.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use tracing::{debug, info, warn};
 
 use crate::{trouble::Trouble, worker::Worker};
 
-/// Events that are read at once.
+/// Events per read.
 const BATCH: i64 = 64;
 
-/// The states of deliveries that someone waits for, or should look at.
+/// Delivery states that are reported as metrics.
 const OPEN: [DeliveryState; 4] =
     [DeliveryState::Pending, DeliveryState::Sending, DeliveryState::Unknown, DeliveryState::Dead];
 
-/// Makes orphaned and overdue sessions ready again, and gives up what cannot be done.
+/// Frees expired leases, passes deadlines, and gives up what failed too often.
 pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("lost runners are not noticed");
     while stop.run_until_cancelled(sleep(jittered(worker.config.sweep))).await.is_some() {
@@ -57,7 +57,6 @@ pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-/// Publishes events that turns and others left behind.
 pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("events are not published");
     while !stop.is_cancelled() {
@@ -67,14 +66,14 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
             () = sleep(jittered(worker.config.relay)) => {}
         }
         loop {
-            // Without NATS they stay where they are.
+            // Without NATS the events stay stored.
             if !worker.bus.is_connected() {
                 break;
             }
             let bus = worker.bus.clone();
             let publish = publisher(move |events| publish_all(bus, events).boxed());
             match worker.sessions.relay(BATCH, publish).await {
-                // No more, or another runner is at it.
+                // No more events, or another runner has locked them.
                 Ok(count) if count < BATCH.unsigned_abs() => {
                     trouble.ends();
                     break;
@@ -86,12 +85,12 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
                 }
             }
         }
-        // Many turns that end together are one look.
+        // Combines the ends of many turns into one read.
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Tells the compiler what a closure is: for an `async` one it cannot yet see that it is `Send`.
+/// Gives the closure its type: the compiler cannot yet see that an `async` one is `Send`.
 const fn publisher<F>(publish: F) -> F
 where
     F: for<'e> FnOnce(&'e [Event]) -> BoxFuture<'e, usize>,
@@ -99,9 +98,9 @@ where
     publish
 }
 
-/// Publishes events in their order, and says how many of them, from the first on, the bus has.
+/// Publishes events in order. Returns how many of them, counted from the first, the bus has.
 ///
-/// All are on their way before the first is acknowledged.
+/// All are sent before the first acknowledgement.
 async fn publish_all(bus: Bus, events: &[Event]) -> usize {
     let done = join_all(events.iter().map(|event| publish(&bus, event))).await;
     done.into_iter().take_while(|done| *done).count()
@@ -134,7 +133,7 @@ async fn publish(bus: &Bus, event: &Event) -> bool {
     }
 }
 
-/// Measures queues, for `/metrics`. Every runner reports the whole mesh; take the maximum.
+/// Measures queues for `/metrics`. Every runner reports the whole installation: use the maximum.
 pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("queues are not measured");
     while stop.run_until_cancelled(sleep(jittered(worker.config.gauges))).await.is_some() {
@@ -168,11 +167,11 @@ const fn count(number: i64) -> f64 {
     number as f64
 }
 
-/// Removes what is past its retention.
+/// Deletes data past its retention.
 pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("old rows are not removed");
     let retention = Retention::default();
-    // Soon after the start, since a process may not live for an hour; but not all at once.
+    // Soon after the start, as a process may not live for an hour, but not on all runners at once.
     let mut wait = jittered(worker.config.prune.min(Duration::from_secs(300)));
     while stop.run_until_cancelled(sleep(wait)).await.is_some() {
         match worker.sessions.prune(&retention).await {
@@ -191,7 +190,7 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-/// Between nine tenths of it and all of it, so that replicas drift apart.
+/// Returns 90 to 100 % of a duration, so that replicas do not act at the same time.
 pub(crate) fn jittered(every: Duration) -> Duration {
     every.mul_f64(0.9 + 0.1 * rand::random::<f64>())
 }

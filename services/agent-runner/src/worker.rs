@@ -1,4 +1,4 @@
-//! What every turn of this process shares.
+//! Worker: state that all turns of this process share.
 
 use std::sync::Arc;
 
@@ -19,13 +19,12 @@ use crate::{
     policies::Policies, prompts::Prompts, studio::Providers, summaries::Queue, zone::Zones,
 };
 
-/// What every turn of this process shares.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) id: RunnerId,
     pub(crate) config: Runner,
     pub(crate) sessions: Sessions,
-    /// Where people said that they are.
+    /// Time zones that users have set.
     pub(crate) zones: Zones,
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
@@ -35,30 +34,28 @@ pub(crate) struct Worker {
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) leases: Locks,
-    /// Conversations that wait to be summarised.
     pub(crate) summaries: Queue,
     pub(crate) prompts: Prompts,
-    /// What is remembered; `None` where no memory service is set up.
+    /// `None` if no memory service is configured.
     pub(crate) memory: Option<Arc<Memory>>,
-    /// Conversations to look through for what to remember.
     pub(crate) extract: Hints,
-    /// The tools of every agent; a turn may have more.
+    /// Tools of every agent; a turn may have more.
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) mcp: Mcp,
     pub(crate) held: Arc<Held>,
-    /// There may be sessions to claim.
+    /// Notified when sessions may be ready.
     pub(crate) wake: Notify,
-    /// There may be events to publish.
+    /// Notified when events may have been stored.
     pub(crate) events: Notify,
-    /// A subagent may have ended.
+    /// Notified when a subagent may have ended.
     pub(crate) ended: Notify,
-    /// Turns end at their next step's boundary.
+    /// Cancelled when turns must end after their current step.
     pub(crate) draining: CancellationToken,
-    /// Turns end where they stand.
+    /// Cancelled when turns must end at once.
     pub(crate) giving_up: CancellationToken,
 }
 
-/// The tools that there are here.
+/// Tools and the policies that are bound to them.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     registry: Registry,
@@ -68,16 +65,16 @@ pub(crate) struct Toolbox {
 }
 
 impl Toolbox {
-    /// Lists the tools for policies, once.
+    /// Builds a toolbox without tools of MCP servers.
     ///
     /// # Errors
     ///
-    /// If what holds where nothing is written names what no tool could be called.
+    /// If the built-in policy names an unknown tool.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
         Self::with(registry, &[])
     }
 
-    /// These tools and those that MCP servers bring, with (tool, server) of each.
+    /// Adds tools of MCP servers; `origins` are pairs of tool and server.
     ///
     /// # Errors
     ///
@@ -107,11 +104,11 @@ impl Toolbox {
         Ok(Self { shipped: compiled(&own)?, nothing: compiled(&none)?, registry, catalog })
     }
 
-    /// What a tenant and its agent say about tools, bound to those that there are.
+    /// Compiles the policies of a tenant and its agent for these tools.
     ///
     /// # Errors
     ///
-    /// If they say what cannot be.
+    /// If a policy is invalid.
     pub(crate) fn compile(
         &self,
         tenant: &policy::Settings,
@@ -121,22 +118,21 @@ impl Toolbox {
         Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
     }
 
-    /// The tools, for policies.
     pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// What holds where nobody says anything.
+    /// Policy that applies where nothing is configured.
     pub(crate) fn shipped(&self) -> Arc<Compiled> {
         Arc::clone(&self.shipped)
     }
 
-    /// What allows no tool at all.
+    /// Policy that allows no tool.
     pub(crate) fn nothing(&self) -> Arc<Compiled> {
         Arc::clone(&self.nothing)
     }
 
-    /// The tools as others are told of them: names, and a line on each.
+    /// Names and one-line descriptions of the tools.
     pub(crate) fn announced(&self) -> Vec<KnownTool> {
         let line = |spec: holdfast_types::ToolSpec| KnownTool {
             summary: spec.description.lines().next().unwrap_or_default().to_owned(),
@@ -145,17 +141,16 @@ impl Toolbox {
         self.registry.specs().into_iter().map(line).collect()
     }
 
-    /// The tools, to call them.
     pub(crate) const fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The name under which a tool is known, whatever it is called by; `None` if there is none.
+    /// Canonical name of a tool; `None` if there is no such tool.
     pub(crate) fn known(&self, name: &str) -> Option<&str> {
         self.registry.canonical(name)
     }
 
-    /// What calls of a tool are counted under: what servers bring is counted together.
+    /// Label of a tool in metrics; tools of MCP servers share one.
     pub(crate) fn label(&self, name: &str) -> String {
         match self.known(name) {
             Some(known) if self.registry.is_brought(known) => "mcp".to_owned(),
@@ -164,7 +159,7 @@ impl Toolbox {
         }
     }
 
-    /// What a call may change: anything, unless the tool says otherwise.
+    /// Effect of a tool; by default it acts.
     pub(crate) fn effect(&self, name: &str) -> Effect {
         self.registry.effect(name)
     }

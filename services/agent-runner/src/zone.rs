@@ -1,12 +1,11 @@
-//! On whose clock a conversation goes: on that of whoever it is with, if they said where they are
-//! (`/timezone`), else on its agent's.
+//! Time zone of a conversation: the one that its user has set (`/timezone`), else the agent's.
 //!
-//! A person says it once, and it is so in all the conversations that they have with the agent; of a
-//! conversation that is nobody's it is a setting. What was said elsewhere is looked up when a turn
-//! begins, and remembered for [`FRESH`]: so late at most another runner learns of it.
+//! A user's setting applies to all their conversations with the agent; in a conversation without a
+//! single user it applies to that conversation only. It is looked up at the beginning of a turn and
+//! cached for some seconds, after which other runners see a change.
 //!
-//! What a policy says of hours, and the days of an agent's notes, stay on the agent's clock: no user
-//! moves those.
+//! Hours in a policy and the days of notes always use the agent's time zone: users cannot change
+//! those.
 
 use std::{
     collections::HashMap,
@@ -22,16 +21,16 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::{agents::Brief, error::Error, turn::Turn};
 
-/// For how long what was looked up is believed.
+/// Time for which a user's zone is cached.
 const FRESH: Duration = Duration::from_secs(20);
 
-/// The most people of whom it is remembered; beyond them all are looked up again.
+/// Users whose zones are cached. When full, all are cleared.
 const MOST: usize = 20_000;
 
-/// A tenant's agent and somebody that it speaks with.
+/// Tenant, agent and user.
 type Whose = (TenantId, AgentId, String);
 
-/// Where people said that they are, as it was looked up last.
+/// Cache of the time zones that users have set.
 #[derive(Debug, Default)]
 pub(crate) struct Zones {
     known: Mutex<HashMap<Whose, (Instant, Option<Zone>)>>,
@@ -65,17 +64,17 @@ impl Zones {
 }
 
 impl Turn<'_> {
-    /// The zone of whoever this conversation is with, if they said where they are.
+    /// Time zone set by the user or for the conversation.
     pub(crate) fn own_zone(&self) -> Option<Zone> {
         self.set_here().or_else(|| self.zone.clone())
     }
 
-    /// The zone that was set for this conversation alone.
+    /// Time zone set for this conversation only.
     fn set_here(&self) -> Option<Zone> {
         self.settings.time_zone.as_deref()?.parse().ok()
     }
 
-    /// Looks up where whoever this is with said that they are.
+    /// Loads the user's time zone.
     pub(crate) async fn look_at_clock(&mut self, scope: DmScope) -> Result<(), Error> {
         self.zone = match self.whose(scope) {
             Some(whose) if self.set_here().is_none() => {
@@ -86,8 +85,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Whose the clock is: in a group it is the agent's, since of several people nobody says where
-    /// all of them are.
+    /// User whose time zone applies. A group has none: its members may be in different zones.
     fn whose(&self, scope: DmScope) -> Option<Whose> {
         if matches!(self.kind, SessionKind::Group | SessionKind::Topic) {
             return None;
@@ -96,7 +94,7 @@ impl Turn<'_> {
         Some((self.hold.claim.tenant, self.agent, who))
     }
 
-    /// What its clock shows, and what its zone is called.
+    /// Current local time and the name of the time zone.
     pub(crate) fn clock_of(&self, brief: &Brief) -> (String, String) {
         let own = self.own_zone();
         let (zone, name) = match &own {
@@ -106,9 +104,9 @@ impl Turn<'_> {
         (shown(Timestamp::now(), zone), name.to_owned())
     }
 
-    /// Does what somebody wants of it, and says how it stands then.
+    /// Executes `/timezone` and returns the resulting setting.
     pub(crate) async fn set_zone(&mut self, wish: ZoneWish) -> Result<String, Error> {
-        // Whose conversation it is depends on who is an owner.
+        // The owner's roles decide whose conversation this is.
         self.look_up_policy().await?;
         let agent = self.agent().await?.settings;
         self.look_at_clock(agent.dm_scope).await?;
@@ -124,7 +122,7 @@ impl Turn<'_> {
         let name = zone.as_ref().map(Zone::name);
         match self.whose(agent.dm_scope) {
             Some(whose) => {
-                // What was set here before would hide it.
+                // A setting of the conversation would take precedence.
                 self.settings.time_zone = None;
                 let person = (whose.1, whose.2.as_str());
                 sessions.set_persons_zone(claim, &self.settings, person, name).await?;

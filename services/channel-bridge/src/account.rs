@@ -1,25 +1,25 @@
-//! Why an account that is stored cannot be served here.
+//! Reasons why a stored channel account cannot be served here.
 //!
-//! What its settings may be is checked where they are stored, by `holdfast_directory::channel`.
-//! What depends on this installation, and on its version, only the bridge can tell.
+//! `holdfast_directory::channel` checks settings when they are stored. This file holds the checks
+//! that depend on this installation and on its version.
 
 use holdfast_directory::channel;
 
 use crate::guard::Refused;
 
-/// Why an account cannot be served.
+/// Reason why an account cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// What is stored is not understood.
+    /// The stored settings cannot be parsed.
     #[error("{0}")]
     Stored(#[from] channel::Unusable),
-    /// An address may not be called.
+    /// An address in the settings must not be called.
     #[error("`settings.{0}` cannot be used: {1}")]
     Address(&'static str, #[source] Refused),
-    /// Nobody serves its kind of channel.
+    /// This bridge does not serve this kind of channel.
     #[error("`{0}` is no channel that this bridge serves")]
     Channel(String),
-    /// Its token cannot be part of an address.
+    /// The token contains characters that a URL path must not contain.
     #[error("`secrets.token` is none: copy it from @BotFather, `123456:ABC-DEF`")]
     Token,
 }

@@ -1,9 +1,8 @@
-//! The accounts that are served, as the directory has them.
+//! Channel accounts that are served, as the directory has them.
 //!
-//! They are read again every few seconds: one that is new is served, one that
-//! changed is made anew, one that was disabled or deleted is let go. An account
-//! that cannot be used is said once and keeps no other from its work. While the
-//! database is away, what was read last goes on.
+//! The accounts are read again every few seconds: a new one is served, a changed one is rebuilt, a
+//! disabled or deleted one is stopped. An account that cannot be used is logged once and does not
+//! affect others. While the database is unavailable, the accounts that were read last remain.
 
 use std::{
     collections::HashMap,
@@ -35,29 +34,26 @@ use crate::{
     webhook::Webhook,
 };
 
-/// The channels that this bridge serves.
+/// Channels that this bridge serves.
 pub const CHANNELS: [&str; 2] = [channel::TELEGRAM, channel::WEBHOOK];
 
-/// How long a poller may take to let go.
+/// Time that a worker has to stop before it is aborted.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// One account, served or not.
 #[derive(Debug, Clone)]
 pub enum Line {
-    /// A bot.
     Telegram(Arc<Telegram>),
-    /// A webhook.
     Webhook(Arc<Webhook>),
-    /// It cannot be used; why.
+    /// The account cannot be used, for this reason.
     Unusable(String),
 }
 
-/// Why there is nobody to send by.
+/// Reason why an account has no adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// The account was deleted.
     Gone,
-    /// It is disabled, cannot be used, or cannot be read now; why.
+    /// The account is disabled, cannot be used, or cannot be read now; with the reason.
     NotNow(String),
 }
 
@@ -67,20 +63,18 @@ struct Known {
     line: Line,
 }
 
-/// What accounts need to work.
 #[derive(Debug, Clone)]
 pub struct Means {
-    /// The bridge's own settings.
     pub config: Bridge,
-    /// What platforms are called with.
+    /// HTTP clients for calls to platforms.
     pub clients: Clients,
-    /// Where messages go.
+    /// Client of the gateway, which receives the messages.
     pub ingest: Ingest,
-    /// Who polls.
+    /// Leases that decide which bridge polls a bot.
     pub locks: Locks,
 }
 
-/// The accounts.
+/// Accounts that are served, refreshed from the directory.
 #[derive(Debug)]
 pub struct Accounts {
     directory: Directory,
@@ -89,24 +83,23 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// No account yet.
     #[must_use]
     pub fn new(directory: Directory, means: Means) -> Self {
         Self { directory, means, known: RwLock::default() }
     }
 
-    /// The account of that id, if it is served here.
+    /// Returns the account with this id, if it is served here.
     #[must_use]
     pub fn get(&self, id: AccountId) -> Option<Line> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&id).map(|known| known.line.clone())
     }
 
-    /// Who sends for an account.
+    /// Returns the adapter that sends for an account.
     ///
     /// # Errors
     ///
-    /// If nobody does.
+    /// If the account does not exist, or cannot be used now.
     pub async fn adapter(
         &self,
         tenant: TenantId,
@@ -123,7 +116,7 @@ impl Accounts {
         }
     }
 
-    /// An account that is not known here: perhaps it is newer than what was read last.
+    /// Reads an account that is not known here: it may be newer than the last refresh.
     async fn read(&self, tenant: TenantId, id: AccountId) -> Result<Line, Missing> {
         let not_now = |error: Error| Missing::NotNow(error.to_string());
         let open = match self.directory.account(tenant, id).await {
@@ -152,7 +145,7 @@ impl Accounts {
         }
     }
 
-    /// Reads what is to be served, and makes what is new or has changed.
+    /// Reads the list of accounts, and builds those that are new or have changed.
     ///
     /// # Errors
     ///
@@ -190,11 +183,11 @@ impl Accounts {
         Ok(())
     }
 
-    /// Keeps up with the directory, and every bot polled, until told to stop.
+    /// Refreshes the accounts, and keeps their workers running, until `stop` is cancelled.
     ///
     /// # Errors
     ///
-    /// Never; a failure is said and tried again.
+    /// Never; a failure is logged and retried.
     pub async fn run(self: Arc<Self>, read: Check, stop: CancellationToken) -> anyhow::Result<()> {
         let mut workers = Workers::default();
         let mut is_failing = false;
@@ -225,7 +218,7 @@ impl Accounts {
     }
 }
 
-/// What runs for accounts: pollers, and registrations of webhooks.
+/// Tasks that run for accounts: pollers, and registrations of webhooks.
 #[derive(Default)]
 struct Workers(HashMap<AccountId, Worker>);
 
@@ -246,7 +239,7 @@ impl Worker {
 }
 
 impl Workers {
-    /// Starts and stops until it is as the accounts are.
+    /// Starts and stops workers until they match the accounts.
     async fn adjust(&mut self, accounts: &Accounts) {
         let wanted: HashMap<AccountId, (i64, Arc<Telegram>)> = {
             let known = accounts.known.read().unwrap_or_else(PoisonError::into_inner);

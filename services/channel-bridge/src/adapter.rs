@@ -1,7 +1,6 @@
-//! What the bridge asks of a channel (spec CHN-001 to CHN-003).
+//! Interface of a channel for outgoing messages (spec CHN-001 to CHN-003).
 //!
-//! A channel's way in is its own: Telegram is polled or calls, a webhook calls.
-//! The way out is the same for all, and this is it.
+//! Inbound messages have no common interface: Telegram is polled or calls, a webhook calls.
 
 use std::fmt;
 
@@ -11,12 +10,12 @@ use holdfast_types::{DeliveryClass, Sender};
 
 use crate::{Outcome, split::split};
 
-/// One account on one channel, as far as replies go.
+/// One account on one channel, for sending replies.
 pub trait ChannelAdapter: fmt::Debug + Send + Sync {
-    /// The kind of channel.
+    /// Returns the kind of channel.
     fn channel(&self) -> &'static str;
 
-    /// What the platform can promise about a message sent twice.
+    /// Returns the platform's guarantee for a message that is sent twice.
     fn class(&self) -> DeliveryClass;
 
     /// Whether this sender may write to the account.
@@ -25,10 +24,10 @@ pub trait ChannelAdapter: fmt::Debug + Send + Sync {
     /// Whether the platform takes this text as one message.
     fn fits(&self, text: &str) -> bool;
 
-    /// Sends one part, once, with its file if it has one. It decides nothing about sending again.
+    /// Sends one part once, with its file if it has one. The caller decides about retries.
     fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome>;
 
-    /// A reply in parts that the platform takes.
+    /// Splits a reply into parts that the platform takes.
     fn cut(&self, text: &str) -> Vec<String> {
         split(text, |part| self.fits(part))
     }

@@ -1,4 +1,4 @@
-//! How the service is put together.
+//! Composition root of the service.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -29,11 +29,11 @@ use crate::{
     telegram, webhook,
 };
 
-/// Each channel, and what its platform can promise about a message sent twice.
+/// Each channel, with the platform's guarantee for a message that is sent twice.
 const CHANNELS: [(&str, DeliveryClass); 2] =
     [(telegram::CHANNEL, DeliveryClass::Plain), (webhook::CHANNEL, DeliveryClass::Keyed)];
 
-/// The bridge, with its port and its means, and not yet serving.
+/// The bridge, with its port bound, not yet serving.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -45,7 +45,8 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the port and gets ready. No backend and no platform needs to be there.
+    /// Binds the port and builds the dependencies. No backend and no platform needs to be
+    /// reachable.
     ///
     /// # Errors
     ///
@@ -67,20 +68,20 @@ impl App {
         Ok(Self { config, listener, pools, bus, directory, means })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
     ///
-    /// If the system does not say.
+    /// If the system cannot tell it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is cancelled, then finishes the sends at hand.
+    /// Serves until `stop` is cancelled, then finishes the sends in progress.
     ///
     /// # Errors
     ///
-    /// With the first failure of any of the service's tasks.
+    /// The first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { config, listener, pools, bus, directory, means } = self;
         let readiness = Readiness::new();
@@ -134,7 +135,7 @@ impl App {
     }
 }
 
-/// Waits for the database; `false` if the end comes first.
+/// Waits for the database; returns `false` if `stop` is cancelled first.
 async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
     let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
     if waited {

@@ -1,4 +1,4 @@
-//! What an operator may choose about the bridge.
+//! Options of the channel bridge.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,90 +11,83 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// Everything that the bridge reads: its own table, and those that all services share.
+/// All options of the service: its own table, and those that all services share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The channels.
     pub bridge: Bridge,
-    /// Postgres.
     pub database: holdfast_pg::Config,
-    /// NATS.
     pub nats: holdfast_bus::Config,
-    /// Redis.
     pub redis: holdfast_lock::Config,
-    /// Logs and spans.
     pub telemetry: telemetry::Config,
-    /// How the platform's own services trust each other, and where the gateway is.
+    /// Secret that the services share, and the gateway's address.
     pub mesh: Mesh,
-    /// What secrets are sealed with.
+    /// Keys that encrypt the stored secrets.
     pub secrets: Secrets,
 }
 
-/// The channels: the table `[bridge]`.
+/// Options of the table `[bridge]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bridge {
-    /// Where to listen for HTTP: platforms' calls, health, metrics.
+    /// Address for HTTP: calls of platforms, health, metrics.
     ///
-    /// The listener speaks no TLS. On an address that others can reach, put it behind something
-    /// that does, and let through `/telegram/` and `/webhook/` only.
+    /// The listener has no TLS. If others can reach the address, put a TLS proxy in front of it
+    /// that passes `/telegram/` and `/webhook/` only.
     pub listen: SocketAddr,
 
-    /// Where platforms find `listen` on the Internet: `https://bridge.example.com`.
+    /// URL at which platforms reach `listen` from the Internet: `https://bridge.example.com`.
     ///
     /// Telegram accounts in mode `webhook` are registered with it. Without it they have to be
     /// registered by hand.
     pub public_url: Option<String>,
 
-    /// Telegram.
     pub telegram: Telegram,
 
-    /// Signed webhooks.
     pub webhook: Webhook,
 
     /// Replies that are sent at once, on each kind of channel.
     ///
-    /// Each holds a little memory and, now and then, a connection to the database. One account
-    /// has a quarter of them at most, so that none that is slow holds up all others.
+    /// Each uses a little memory and, now and then, a connection to the database. One account uses
+    /// a quarter of them at most, so that a slow one does not block all others.
     pub deliver_slots: u32,
 
-    /// For how long a reply that surely was not sent is tried again, before it is given up.
+    /// Time for which a reply that certainly was not sent is retried.
     #[serde(with = "humantime_serde")]
     pub give_up_after: Duration,
 
-    /// How often accounts are read again: after so long a change counts.
+    /// Interval at which accounts are read again. A change takes effect after at most this time.
     #[serde(with = "humantime_serde")]
     pub refresh: Duration,
 
-    /// How long to let sends at hand finish after SIGTERM.
+    /// Time for sends in progress to finish after SIGTERM.
     ///
-    /// Keep it above the 20 s that one send may take, and below the pod's
-    /// `terminationGracePeriodSeconds`. A send that is cut off becomes `unknown`.
+    /// Keep it above the duration of a send (normally below 20 s; 45 s at most, for files), and
+    /// below the pod's `terminationGracePeriodSeconds`. A send that is cut off becomes `unknown`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 }
 
-/// Telegram: the table `[bridge.telegram]`.
+/// Options of the table `[bridge.telegram]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Telegram {
-    /// The server of the Bot API that accounts use which name none of their own.
+    /// Server of the Bot API for accounts that name none of their own.
     pub api_base: String,
 
-    /// How long one call waits for updates. Telegram allows up to 50 s.
+    /// Time that one call waits for updates. Telegram allows up to 50 s.
     #[serde(with = "humantime_serde")]
     pub poll_timeout: Duration,
 }
 
-/// Signed webhooks: the table `[bridge.webhook]`.
+/// Options of the table `[bridge.webhook]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Webhook {
     /// Lets tenants' URLs lead to private, loopback and link-local addresses.
     ///
-    /// Only where every tenant is trusted: it lets them call whatever this process can reach.
-    /// It goes for a Telegram account's own `api_base` too.
+    /// Only for installations where every tenant is trusted: tenants can then call whatever this
+    /// process can reach. Also applies to the `api_base` of a Telegram account.
     pub allow_private: bool,
 }
 
@@ -123,11 +116,11 @@ impl Default for Telegram {
 }
 
 impl Config {
-    /// Refuses what cannot work, and warns of what is unwise.
+    /// Refuses settings that cannot work, and warns of unwise ones.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         let bridge = &self.bridge;
         for (setting, zero) in [

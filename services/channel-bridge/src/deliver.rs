@@ -1,11 +1,10 @@
-//! Sending what agents have replied.
+//! Sending of replies: claims due deliveries, sends each, and settles it.
 //!
-//! A part is committed as `sending` before its platform is called and settled
-//! after. Between the two a crash leaves it to whoever comes next, who sees that
-//! it is ambiguous. So what a claim returned is always sent and settled, also
-//! while the process stops; only then is nothing claimed any more. What was
-//! claimed and not yet `sending` when the process died is due again seconds
-//! later: it is no concern of this file.
+//! A part is committed as `sending` before its platform is called and settled after. If the process
+//! crashes between the two, the next bridge sees that the delivery is ambiguous. So every claimed
+//! delivery is sent and settled, also during shutdown; the process only stops claiming. A delivery
+//! that was claimed and not yet `sending` at a crash becomes due again seconds later, by the
+//! session store.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -29,46 +28,41 @@ use crate::{
     share::Shares,
 };
 
-/// How long nobody is told and nothing is found before it is looked for again.
+/// Interval between claims while no wake-up arrives and no delivery is due.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The longest that one send may take: below the lease of a delivery, with room to settle it.
+/// Maximum duration of one send: below the lease of a delivery, with time left to settle it.
 const SEND: Duration = Duration::from_secs(45);
 
-/// While the database does not answer.
+/// Delays while the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// Sends what is due on one kind of channel.
+/// Sender of the due deliveries of one kind of channel.
 #[derive(Debug)]
 pub struct Deliver {
-    /// The deliveries.
     pub sessions: Sessions,
-    /// The files that go along.
+    /// Store of the attached files.
     pub files: Workspaces,
-    /// Who sends.
     pub accounts: Arc<Accounts>,
-    /// Who wakes.
     pub bus: Bus,
-    /// When to try again.
     pub retry: Retry,
-    /// This process.
+    /// Id of this process, which owns its claims.
     pub owner: RunnerId,
-    /// The kind of channel.
     pub channel: &'static str,
-    /// What its platform can promise.
+    /// Guarantee of the channel for a message that is sent twice.
     pub class: DeliveryClass,
-    /// How many are sent at once.
+    /// Maximum number of sends at once.
     pub slots: usize,
-    /// How many of them one account may have.
+    /// Maximum number of sends at once per account.
     pub shares: Arc<Shares>,
 }
 
 impl Deliver {
-    /// Sends until told to stop, and then what is at hand.
+    /// Sends until `stop` is cancelled, then finishes the sends in progress.
     ///
     /// # Errors
     ///
-    /// Never; a failure is said and tried again.
+    /// Never; a failure is logged and retried.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let (this, more) = (Arc::new(self), Arc::new(Notify::new()));
         let slots = Arc::new(Semaphore::new(this.slots));
@@ -83,7 +77,8 @@ impl Deliver {
                 () = stop.cancelled() => break,
                 permits = free(&slots) => permits,
             };
-            // Not given up half way: what was claimed and not sent would look as if it had been.
+            // Not cancelled half way: deliveries that were claimed and not sent would look as if
+            // they had been.
             match this.claim(permits.len()).await {
                 Ok(claimed) => {
                     failures = 0;
@@ -152,7 +147,7 @@ impl Deliver {
         .await;
     }
 
-    /// One try; `None` if another bridge has the delivery now.
+    /// Makes one attempt; returns `None` if another bridge owns the delivery now.
     async fn attempt(&self, delivery: &mut Delivery) -> Option<Outcome> {
         if delivery.ambiguous && self.class != DeliveryClass::Keyed {
             return Some(Outcome::unsure("an earlier try may have arrived"));
@@ -184,7 +179,7 @@ impl Deliver {
         Some(sent.unwrap_or_else(|_| Outcome::unsure("it took too long")))
     }
 
-    /// Finds what an act is about: the file that it sends, or the message that it deletes.
+    /// Loads the file that an act sends, or finds the message that it deletes or closes.
     async fn prepare(&self, delivery: &mut Delivery) -> Result<Option<Vec<u8>>, Outcome> {
         match &mut delivery.act {
             Some(Act::Media { file, .. }) => {
@@ -193,7 +188,7 @@ impl Deliver {
                 let found = self.files.content(delivery.tenant, &hash).await;
                 found.map_err(|error| Outcome::not_sent(format!("cannot read its file: {error}")))
             }
-            // What went before it is settled by now: parts of a session go in their order.
+            // Earlier parts are settled by now: parts of a session are delivered in order.
             Some(Act::Delete { message: None }) => {
                 let before = self.sessions.sent_before(delivery).await;
                 let before = before.map_err(|error| {
@@ -208,7 +203,7 @@ impl Deliver {
                 let asked = asked.map_err(|error| {
                     Outcome::not_sent(format!("cannot tell where it was asked: {error}"))
                 })?;
-                // What never arrived has no buttons.
+                // A request that was never delivered has no buttons to remove.
                 let Some(asked) = asked else {
                     return Err(Outcome::Sent { platform_id: String::new() });
                 };
@@ -227,8 +222,8 @@ impl Deliver {
             Sent::Unknown { reason } => ("unknown", reason.as_str()),
         };
         meter::delivery(self.channel, outcome);
-        // The reason may repeat a platform's words, and those the message's; it is stored, where
-        // only the tenant sees it.
+        // The reason may contain the platform's text, which may contain the message's. Do not log
+        // it: it is stored, where only the tenant sees it.
         match sent {
             Sent::Yes { .. } => debug!(part = delivery.part, "a reply was sent"),
             Sent::Again { after, .. } => info!(?after, "a reply was not sent, and will be"),
@@ -242,7 +237,8 @@ impl Deliver {
         }
     }
 
-    /// Records how it ended, for as long as it takes: a `sent` that is not recorded is a lie.
+    /// Records the outcome, and retries until it is stored: an unrecorded send would be reported as
+    /// unknown, or repeated.
     async fn settle(&self, delivery: &Delivery, sent: Sent, more: &Notify) {
         for tries in 0.. {
             match self.sessions.settle(delivery, self.owner, sent.clone()).await {
@@ -270,10 +266,10 @@ impl Deliver {
     }
 }
 
-/// All slots that are free, once one is.
+/// Waits for a free slot, then takes all free slots.
 async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
     let mut permits = Vec::new();
-    // Nobody closes it.
+    // The semaphore is never closed.
     if let Ok(first) = Arc::clone(slots).acquire_owned().await {
         permits.push(first);
     }
@@ -283,7 +279,7 @@ async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
     permits
 }
 
-/// Waits for a token. One that can never come is waited for all the same: a poll is near.
+/// Waits for a wake-up. If the subscription has ended, waits forever: the caller also polls.
 async fn woken(wakes: &mut Option<Subscription>) {
     let token = match wakes {
         Some(subscription) => subscription.next().await,

@@ -1,11 +1,10 @@
-//! Which addresses a tenant may make us call.
+//! Protection against calls to private addresses that a tenant chose.
 //!
-//! A tenant chooses where its webhooks go. Left alone, that would let it knock
-//! at everything that this process can reach and it cannot: the database's port,
-//! the metadata service of a cloud. So an address that is private, local or
-//! special is refused, *after* the name was resolved and for the very address
-//! that is then connected to, or a name could resolve to one thing when it is
-//! checked and to another when it is used. Redirects are not followed.
+//! A tenant chooses where its webhooks go. Unchecked, it could reach everything that this process
+//! can reach and the tenant cannot: the database's port, the metadata service of a cloud. So
+//! private, local and special addresses are refused. The check runs *after* name resolution, on the
+//! very address that is then connected to: a name could resolve to one address when checked and to
+//! another when used. Redirects are not followed.
 
 use std::{
     error::Error as StdError,
@@ -21,14 +20,14 @@ use reqwest::{
     redirect::Policy,
 };
 
-/// How long connecting may take. What fails within it was surely not sent.
+/// Connect timeout. A failure within it means that nothing was sent.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a connection is kept for the next call. One that the other side closes just as it is
-/// used leaves a send whose fate nobody knows, so it is shorter than servers are patient.
+/// Time that an idle connection is kept. Shorter than the timeouts of servers: if the other side
+/// closes a connection just as it is used, the outcome of the send is unknown.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// An address that may not be called.
+/// Error for an address that must not be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` leads to a private address: give one that is reachable from the Internet, \
@@ -36,18 +35,17 @@ const IDLE: Duration = Duration::from_secs(15);
 )]
 pub struct Private(String);
 
-/// Why a text is no address to call.
+/// Reason why a text is not a callable address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is no URL of the web.
+    /// The text is not an `http` or `https` URL.
     #[error("`{0}` is no address to call: write `https://host/path`")]
     Url(String),
-    /// It may not be called.
     #[error(transparent)]
     Private(#[from] Private),
 }
 
-/// The clients that adapters call platforms with.
+/// HTTP clients for calls to platforms.
 #[derive(Debug, Clone)]
 pub struct Clients {
     /// For addresses that the operator chose.
@@ -58,7 +56,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Makes the clients.
+    /// Builds the clients.
     ///
     /// # Errors
     ///
@@ -69,7 +67,7 @@ impl Clients {
         let guarded = if allow_private {
             trusted.clone()
         } else {
-            // A proxy would resolve names where we cannot look.
+            // No proxy: it would resolve names outside our check.
             builder()
                 .tls_backend_preconfigured(tls)
                 .no_proxy()
@@ -79,11 +77,11 @@ impl Clients {
         Ok(Self { trusted, guarded, allow_private })
     }
 
-    /// Checks an address that a tenant chose, as far as that goes without resolving its name.
+    /// Checks an address that a tenant chose, as far as possible without resolving its name.
     ///
     /// # Errors
     ///
-    /// If it is none, or may not be called.
+    /// If it is not a URL, or a private address.
     pub fn check(&self, url: &str) -> Result<Url, Refused> {
         let shown = || url.chars().take(200).collect::<String>();
         let parsed = Url::parse(url).map_err(|_| Refused::Url(shown()))?;
@@ -91,7 +89,7 @@ impl Clients {
         let Some(host) = parsed.host_str().filter(|host| is_web && !host.is_empty()) else {
             return Err(Refused::Url(shown()));
         };
-        // An address needs no resolving, and so does not meet the resolver.
+        // A literal address needs no resolving, so the resolver's check would not see it.
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         if let Ok(address) = address
             && !self.allow_private
@@ -112,7 +110,8 @@ fn builder() -> reqwest::ClientBuilder {
         .pool_idle_timeout(IDLE)
 }
 
-/// Whether an error of a guarded client is that the address may not be called.
+/// Returns the private address to which a guarded client refused to connect, if that caused the
+/// error.
 #[must_use]
 pub fn refusal(error: &reqwest::Error) -> Option<Private> {
     let mut source = error.source();
@@ -125,7 +124,7 @@ pub fn refusal(error: &reqwest::Error) -> Option<Private> {
     None
 }
 
-/// Resolves names to public addresses only.
+/// Resolver that returns public addresses only.
 #[derive(Debug)]
 struct Public;
 

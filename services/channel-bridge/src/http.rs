@@ -1,8 +1,7 @@
-//! The doors that platforms knock at.
+//! HTTP endpoints that platforms call.
 //!
-//! A platform is answered with success only after the gateway has the message.
-//! Who cannot show who they are is told that, and nothing else: not even whether
-//! there is such an account.
+//! A platform gets a success only after the gateway has stored the message. A caller that cannot
+//! authenticate learns nothing else: not even whether there is such an account.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,28 +27,24 @@ use crate::{
     webhook::{self, Bad, IDEMPOTENCY_KEY, Post, SIGNATURE, TIMESTAMP, Webhook},
 };
 
-/// The most bytes of a body: a text of the gateway's limit, and what is around it.
+/// Maximum size of an update's body, in bytes: a text of the gateway's limit, and its envelope.
 const LARGEST: usize = 512 * 1024;
 
-/// The same of a program's, which may bring 8 MiB of files in base64.
+/// Maximum size of a program's body, in bytes: it may hold 8 MiB of files in base64.
 const LARGEST_POST: usize = 12 * 1024 * 1024;
 
-/// How long a body may take to arrive.
+/// Time in which a body must arrive.
 const BODY: Duration = Duration::from_secs(20);
 
-/// How long a program waits for a gateway that is away.
+/// Time for which a program's message is retried while the gateway is unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the handlers need.
 #[derive(Debug, Clone)]
 pub struct Doors {
-    /// Whom the calls are for.
     pub accounts: Arc<Accounts>,
-    /// Where messages go.
     pub ingest: Ingest,
 }
 
-/// The routes.
 pub fn router(doors: Doors) -> Router {
     Router::new()
         .route("/telegram/{account}", post(from_telegram))
@@ -73,7 +68,8 @@ async fn from_telegram(
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    // What is not even JSON would come again for ever.
+    // Invalid JSON becomes `null`, which is dropped later: a refusal would make Telegram send it
+    // forever.
     let update: Value = serde_json::from_slice(&body).unwrap_or_default();
     match telegram.take_posted(update).await {
         Taken::Done => StatusCode::OK.into_response(),
@@ -165,7 +161,7 @@ fn refused(refusal: &Refusal) -> Response {
             (reason.as_str(), Some(after.map_or(1, |after| after.as_secs().max(1))))
         }
         Refusal::Reused(reason) | Refusal::Invalid(reason) => (reason.as_str(), None),
-        // How things stand in here is nobody's business out there.
+        // Internal problems are not revealed to callers.
         Refusal::Away(_) | Refusal::Forbidden(_) | Refusal::Broken(_) => {
             ("not now: send it again with the same key", Some(2))
         }
@@ -186,7 +182,7 @@ fn told(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({"error": error}))).into_response()
 }
 
-/// A header as text; empty if it is not there, or is none.
+/// Returns a header as text; empty if it is missing or not text.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

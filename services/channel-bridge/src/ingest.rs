@@ -1,8 +1,8 @@
-//! Handing messages to the gateway.
+//! Hand-over of inbound messages to the gateway.
 //!
-//! A message is the gateway's once `Accept` has answered, and not before: until
-//! then its platform must be able to send it again. A try may be repeated as
-//! often as one likes, since its idempotency key makes the second change nothing.
+//! The gateway owns a message once `Accept` has returned, and not before: until then its platform
+//! must be able to send it again. An attempt may be repeated any number of times, since the
+//! idempotency key makes the second one change nothing.
 
 use std::{error::Error as _, time::Duration};
 
@@ -14,41 +14,40 @@ use tokio::time::{Instant, sleep};
 use tonic::{Status, transport::Channel};
 use tracing::{error, warn};
 
-/// How long one try may take.
+/// Timeout of one attempt.
 const CALL: Duration = Duration::from_secs(10);
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
-/// For how long a message is offered to a session that has no room.
+/// Time for which a message is retried while its session has no room.
 const FULL: Duration = Duration::from_secs(15);
 
-/// How often a message is offered to a gateway that it breaks.
+/// Number of attempts for a message that makes the gateway fail.
 const BROKEN_TRIES: u32 = 10;
 
-/// Why the gateway has not got a message.
+/// Reason why the gateway has not accepted a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is not there, or cannot work now.
+    /// The gateway is unreachable, or cannot work now.
     #[error("the gateway cannot take messages now: {0}")]
     Away(String),
-    /// It does not believe that we are of the mesh, or the tenant may not.
+    /// The gateway does not trust this service, or the tenant is not permitted.
     #[error("the gateway refuses this service: {0}")]
     Forbidden(String),
-    /// Too much waits already.
+    /// Too many messages wait already.
     #[error("{reason}")]
     Full {
-        /// Why, for the sender.
         reason: String,
-        /// When to try again.
+        /// Time after which to retry, if the gateway told one.
         after: Option<Duration>,
     },
     /// The same key came with another message.
     #[error("{0}")]
     Reused(String),
-    /// It can never be taken as it is.
+    /// The gateway will never accept this message.
     #[error("{0}")]
     Invalid(String),
-    /// It makes the gateway fail.
+    /// The message makes the gateway fail.
     #[error("the gateway failed: {0}")]
     Broken(String),
 }
@@ -56,7 +55,7 @@ pub enum Refusal {
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
-        // What has a source was made on this side: the connection broke.
+        // A status with a source was made on this side: the connection broke.
         if status.source().is_some() {
             return Self::Away(message);
         }
@@ -73,7 +72,7 @@ impl From<Status> for Refusal {
     }
 }
 
-/// The gateway's door for channels.
+/// Client of the gateway for inbound messages.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     client: IngestClient<Channel>,
@@ -81,11 +80,11 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// The gateway at `url`, which need not be there yet.
+    /// Connects lazily to the gateway at `url`, which may be unreachable now.
     ///
     /// # Errors
     ///
-    /// If the URL is none.
+    /// If the URL is invalid.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
         Ok(Self { client: IngestClient::new(channel(url, CALL)?), mesh })
     }
@@ -94,7 +93,7 @@ impl Ingest {
     ///
     /// # Errors
     ///
-    /// If the gateway has not got it, as far as we know.
+    /// If the gateway has not accepted it, as far as we know.
     pub async fn accept(
         &self,
         tenant: TenantId,
@@ -105,11 +104,11 @@ impl Ingest {
         Ok(answer.into_inner())
     }
 
-    /// Offers a message again while the gateway is away, for up to `patience`.
+    /// Offers a message, and retries for up to `patience` while the gateway is unavailable.
     ///
     /// # Errors
     ///
-    /// As [`accept`](Self::accept).
+    /// See [`accept`](Self::accept).
     pub async fn accept_within(
         &self,
         tenant: TenantId,
@@ -133,12 +132,12 @@ impl Ingest {
         }
     }
 
-    /// Offers a message until it is taken or refused for good: for platforms that wait with
-    /// everything that comes after it.
+    /// Offers a message until it is accepted or refused for good: for platforms that hold back all
+    /// later messages meanwhile.
     ///
     /// # Errors
     ///
-    /// If it can never be taken, or not while others wait behind it.
+    /// If it can never be accepted, or not within a time that later messages can wait.
     pub async fn accept_patiently(
         &self,
         tenant: TenantId,
@@ -173,7 +172,7 @@ impl Ingest {
     }
 }
 
-/// Once when it begins, and again as it lasts.
+/// Logs the first refusal, and then every 50th.
 fn tell(refusal: &Refusal, tries: u32) {
     if !tries.is_multiple_of(50) {
         return;

@@ -9,19 +9,19 @@
 //!       └──────────────── settle ◀── outcome ◀──────────────┘
 //! ```
 //!
-//! | module | what it knows |
+//! | module | subject |
 //! |---|---|
-//! | `account`, `accounts` | why one cannot be served; which are |
-//! | `adapter`, `telegram`, `webhook` | what the bridge asks of a channel; the channels |
-//! | `ingest` | handing messages to the gateway, and when a platform may forget them |
-//! | `deliver`, `share`, `outcome` | sending replies; whose turn it is; what follows from how it went |
-//! | `split` | cutting a reply to what a platform takes |
-//! | `guard` | which addresses a tenant may make us call |
-//! | `http`, `app`, `config`, `meter` | doors, composition, settings, numbers |
+//! | `account`, `accounts` | reasons why an account cannot be served; the served accounts |
+//! | `adapter`, `telegram`, `webhook` | interface of a channel; the channels |
+//! | `ingest` | hand-over of messages to the gateway, and the time when a platform may forget them |
+//! | `deliver`, `share`, `outcome` | sending of replies; limit per account; retries |
+//! | `split` | splitting of a reply into parts that a platform takes |
+//! | `guard` | addresses that a tenant must not make us call |
+//! | `http`, `app`, `config`, `meter` | endpoints, composition, options, metrics |
 //!
-//! A message is acknowledged to its platform only after the gateway has
-//! committed it; a reply is `sending` in the database before its platform is
-//! called. What that means on each channel is in docs/channels.md.
+//! A message is acknowledged to its platform only after the gateway has committed it; a reply is
+//! `sending` in the database before its platform is called. docs/channels.md describes the
+//! consequences on each channel.
 
 mod account;
 mod accounts;

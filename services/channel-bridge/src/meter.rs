@@ -1,12 +1,12 @@
-//! What is counted. Labels are of closed sets, and no tenant is one.
+//! Metrics. Labels are from closed sets and never name a tenant.
 
-/// An update or a message came in.
+/// Counts a received update or message.
 pub fn update(channel: &'static str, outcome: &'static str) {
     metrics::counter!("holdfast_bridge_updates_total", "channel" => channel, "outcome" => outcome)
         .increment(1);
 }
 
-/// A try to send a part of a reply has ended.
+/// Counts a finished attempt to send a part of a reply.
 pub fn delivery(channel: &'static str, outcome: &'static str) {
     metrics::counter!("holdfast_bridge_deliveries_total", "channel" => channel, "outcome" => outcome)
         .increment(1);

@@ -1,15 +1,15 @@
-//! How one try to send ended, and what follows from it (spec CHN-022).
+//! Outcome of one attempt to send, and the delivery state that follows from it (spec CHN-022).
 //!
-//! An adapter says what it knows; the channel's class and the number of tries
-//! decide the rest, here and nowhere else.
+//! An adapter reports what it knows; the channel's class and the number of attempts decide the
+//! rest, only here.
 //!
 //! | outcome | plain | keyed |
 //! |---|---|---|
 //! | sent | sent | sent |
-//! | surely not sent | again, later | again, later |
-//! | not tried | again, soon | again, soon |
+//! | certainly not sent | retried later | retried later |
+//! | not attempted | retried soon | retried soon |
 //! | refused | dead | dead |
-//! | unsure | unknown | again, later, with the same key |
+//! | unsure | unknown | retried later, with the same key |
 
 use std::time::Duration;
 
@@ -17,72 +17,63 @@ use holdfast_kit::Backoff;
 use holdfast_session::Sent;
 use holdfast_types::DeliveryClass;
 
-/// The longest reason that is kept, in characters.
+/// Maximum length of a stored reason, in characters.
 const REASON: usize = 300;
 
-/// How soon one that was not tried is looked at again, more or less.
+/// Mean delay, roughly, before a delivery that was not attempted is looked at again.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// What is known of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The platform has it.
+    /// The platform has the message.
     Sent {
-        /// What the platform calls it.
+        /// Id of the message on the platform.
         platform_id: String,
     },
-    /// It surely has not: nothing left this machine, or it was told to come back.
+    /// The platform certainly has not the message: nothing left this machine, or it asked to retry.
     NotSent {
-        /// Why.
         reason: String,
-        /// When the platform wants to be asked again.
+        /// Delay that the platform asks for.
         after: Option<Duration>,
     },
-    /// It was not tried: the account has as many under way as it may.
+    /// Not attempted: the account has reached its number of concurrent sends.
     Busy,
-    /// It refuses, and would again.
-    Refused {
-        /// Why.
-        reason: String,
-    },
-    /// Nobody can know.
-    Unsure {
-        /// Why.
-        reason: String,
-    },
+    /// The platform refuses, and would refuse again.
+    Refused { reason: String },
+    /// Sent or not: the outcome cannot be determined.
+    Unsure { reason: String },
 }
 
 impl Outcome {
-    /// It was surely not sent, and nobody said when to try again.
+    /// Outcome of a message that was certainly not sent, without a delay from the platform.
     #[must_use]
     pub fn not_sent(reason: impl Into<String>) -> Self {
         Self::NotSent { reason: reason.into(), after: None }
     }
 
-    /// The platform refuses.
     #[must_use]
     pub fn refused(reason: impl Into<String>) -> Self {
         Self::Refused { reason: reason.into() }
     }
 
-    /// Nobody can know.
     #[must_use]
     pub fn unsure(reason: impl Into<String>) -> Self {
         Self::Unsure { reason: reason.into() }
     }
 }
 
-/// How often a delivery is tried, and how fast.
+/// Retry policy of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// The waits: each is within a tenth of what doubling gives, so that they add up as planned.
+    /// Delays: each deviates by at most a tenth from the doubling, so that their sum is
+    /// predictable.
     pub backoff: Backoff,
-    /// After how many tries it is given up.
+    /// Number of attempts after which the delivery is dead.
     pub tries: u32,
 }
 
 impl Retry {
-    /// Waits of 400 ms doubling to 30 s, for about so long in all.
+    /// Delays of 400 ms doubling to 30 s, about `total` in all.
     #[must_use]
     pub fn lasting(total: Duration) -> Self {
         let backoff = Backoff::new(Duration::from_millis(400), Duration::from_secs(30));
@@ -95,14 +86,14 @@ impl Retry {
         Self { backoff, tries }
     }
 
-    /// What is recorded of try number `attempt`, the first being 1.
+    /// Returns the record for attempt number `attempt`, the first being 1.
     #[must_use]
     pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> Sent {
         let is_last = attempt >= self.tries;
         match outcome {
             Outcome::Sent { platform_id } => Sent::Yes { platform_id },
             Outcome::Refused { reason } => Sent::Refused { reason: short(reason) },
-            // However often: it is no failure.
+            // Not a failure, so the attempts do not count.
             Outcome::Busy => Sent::Again {
                 after: BUSY / 2 + jitter(BUSY),
                 reason: "the account has as many replies under way as it may".to_owned(),
@@ -111,7 +102,8 @@ impl Retry {
                 Sent::Refused { reason: short(format!("given up after {attempt} tries: {reason}")) }
             }
             Outcome::NotSent { reason, after } => {
-                // A little later than told: all that were told the same do not come back at once.
+                // A random addition: deliveries that were told the same delay do not return all at
+                // once.
                 let told = after.map(|after| after + jitter(Duration::from_millis(500)));
                 let after = told.unwrap_or_else(|| self.pause(attempt));
                 Sent::Again { after, reason: short(reason) }

@@ -1,8 +1,8 @@
-//! No account takes all the slots (promise I10).
+//! Limit on the concurrent sends of one account (promise I10).
 //!
-//! A receiver that answers slowly, or not at all, holds a slot until its time is
-//! up. Were there no bound, one tenant's would hold all of them, and every other
-//! tenant's replies would wait behind.
+//! A receiver that answers slowly, or not at all, occupies a slot until the timeout. Without a
+//! limit, one tenant's receivers could occupy all slots, and every other tenant's replies would
+//! wait.
 
 use std::{
     collections::HashMap,
@@ -11,14 +11,14 @@ use std::{
 
 use holdfast_types::AccountId;
 
-/// How many sends each account has under way.
+/// Number of sends in progress for each account.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
     used: Mutex<HashMap<AccountId, usize>>,
 }
 
-/// One send of an account; given back when dropped.
+/// One send of an account; released on drop.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
@@ -26,13 +26,13 @@ pub struct Share {
 }
 
 impl Shares {
-    /// A quarter of the slots for each, and one at least.
+    /// Limits each account to a quarter of the slots, and at least one.
     #[must_use]
     pub fn of(slots: usize) -> Arc<Self> {
         Arc::new(Self { most: (slots / 4).max(1), used: Mutex::default() })
     }
 
-    /// A slot for an account; `None` if it has its share already.
+    /// Takes a slot for an account; `None` if the account has reached its limit.
     #[must_use]
     pub fn take(self: &Arc<Self>, account: AccountId) -> Option<Share> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);

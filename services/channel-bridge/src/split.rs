@@ -1,37 +1,36 @@
-//! Cutting a reply into parts that a platform takes (spec CHN-021).
+//! Splitting of a reply into parts that a platform takes (spec CHN-021).
 //!
-//! The text is Markdown, and what counts is what becomes of it: each part must
-//! fit as it is *and* as it is rendered, which the caller judges. Inside that:
+//! The text is Markdown. Each part must fit as it is *and* as it is rendered; the caller decides
+//! whether it does. Within that limit:
 //!
-//! - a code fence that fits in one part is not cut; a longer one is closed at the
-//!   end of a part and opened again, with its language, at the start of the next
-//! - a part ends at a newline, if there is one in its last 200 characters; else at
-//!   a space in its last 100; else between two characters, not inside one that is
-//!   put together from several
+//! - a code fence that fits in one part is not cut; a longer one is closed at the end of a part and
+//!   opened again, with its language, at the start of the next
+//! - a part ends at a newline, if there is one in its last 200 characters; else at a space in its
+//!   last 100; else between two characters, never inside a grapheme cluster
 //!
-//! Nothing is lost but whitespace at a cut.
+//! No text is lost except whitespace at a cut.
 
-/// How far back a newline is looked for, in characters.
+/// Distance within which a newline is looked for before the cut, in characters.
 const NEWLINE_WITHIN: usize = 200;
 
-/// How far back a space is looked for, in characters.
+/// Distance within which a space is looked for before the cut, in characters.
 const SPACE_WITHIN: usize = 100;
 
-/// How far back the start of a character that is put together from several may be.
+/// Maximum length of a grapheme cluster that is kept whole, in characters.
 const CLUSTER_WITHIN: usize = 16;
 
-/// The longest language that is repeated when a fence is opened again.
+/// Maximum length of the language that is repeated when a fence is opened again, in characters.
 const LANGUAGE: usize = 32;
 
-/// The length of a text as Telegram and most platforms count it.
+/// Length of a text as Telegram and most platforms count it: in UTF-16 units.
 #[must_use]
 pub fn utf16(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Cuts `text` into parts of which `fits` says that they fit, none blank.
+/// Splits `text` into parts that `fits` accepts, none of them blank.
 ///
-/// A part that `fits` refuses even when it is a single character is returned as it is.
+/// A single character that `fits` refuses is returned as a part of its own.
 #[must_use]
 pub fn split(text: &str, fits: impl Fn(&str) -> bool) -> Vec<String> {
     let mut parts = Vec::new();
@@ -50,7 +49,8 @@ pub fn split(text: &str, fits: impl Fn(&str) -> bool) -> Vec<String> {
         open = opened;
         rest = &rest[at..];
         if let Some(fence) = &open {
-            // The line's end at the cut is the close's own; what indents the next is not.
+            // The newline at the cut belongs to the closing fence; the indentation of the next line
+            // stays.
             rest = rest.strip_prefix('\n').unwrap_or(rest);
             if let Some(after) = fence.closed_by_first_line(rest) {
                 rest = after;
@@ -63,10 +63,10 @@ pub fn split(text: &str, fits: impl Fn(&str) -> bool) -> Vec<String> {
     }
 }
 
-/// A fence that is open.
+/// Open code fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fence {
-    /// The back-ticks or tildes that close it.
+    /// Back-ticks or tildes that close the fence.
     marker: String,
     language: String,
 }
@@ -97,12 +97,12 @@ impl Fence {
     }
 }
 
-/// One place to cut at.
+/// Cut of the text: where the next part ends.
 struct Cut<'a> {
     rest: &'a str,
-    /// What is open where `rest` begins.
+    /// Fence that is open where `rest` begins.
     before: Option<&'a Fence>,
-    /// The end of the part, in bytes; at least one character.
+    /// End of the part, in bytes; at least one character.
     at: usize,
 }
 
@@ -114,7 +114,8 @@ impl<'a> Cut<'a> {
         }
         let most = cut.most(fits);
         cut.at = cut.choose(most, fits);
-        // What was rendered may grow as it is cut: a link loses its end and shows its address.
+        // The rendered text may grow when it is cut: a link without its end is shown with its
+        // address.
         while !fits(&cut.part(cut.at)) {
             let shorter = floor(rest, cut.at - cut.at.div_ceil(10));
             if shorter == 0 {
@@ -126,7 +127,7 @@ impl<'a> Cut<'a> {
         cut
     }
 
-    /// The longest part that fits, as nearly as halving finds it.
+    /// Returns the longest length that fits, approximately, by binary search.
     fn most(&self, fits: &impl Fn(&str) -> bool) -> usize {
         // Doubling first, so that a long text is not rendered whole again and again.
         let (mut low, mut high) = (0, 256.min(self.rest.len()));
@@ -172,7 +173,7 @@ impl<'a> Cut<'a> {
         cluster_start(self.rest, most)
     }
 
-    /// Where a fence begins that the cut would fall into, if it would fit in a part of its own.
+    /// Start of the fence that the cut would fall into, if that fence fits in a part of its own.
     fn before_whole_fence(&self, most: usize, fits: &impl Fn(&str) -> bool) -> Option<usize> {
         let (starts, fence) = self.fence_around(most)?;
         let starts = starts.filter(|at| !self.rest[..*at].trim().is_empty())?;
@@ -180,12 +181,12 @@ impl<'a> Cut<'a> {
         fits(&self.rest[starts..starts + ends]).then_some(starts)
     }
 
-    /// The fence that is open at `at`, and where it was opened if that is not before `rest`.
+    /// Fence that is open at `at`, with its start if that is within `rest`.
     fn fence_around(&self, at: usize) -> Option<(Option<usize>, Fence)> {
         let mut open = self.before.map(|fence| (None, fence.clone()));
         let mut start = 0;
         for line in self.rest[..at].split_inclusive('\n') {
-            // A line that is cut opens nothing, and closes nothing unless it ends there.
+            // A line that is cut opens no fence, and closes none unless it ends at the cut.
             let is_whole = line.ends_with('\n')
                 || start + line.len() == self.rest.len()
                 || self.rest[start + line.len()..].starts_with('\n');
@@ -205,7 +206,8 @@ impl<'a> Cut<'a> {
         self.fence_around(at).map(|(_, fence)| fence)
     }
 
-    /// The part that ends at `at`: with the fence that it is in opened before it and closed after.
+    /// Returns the part that ends at `at`, with the surrounding fence opened before and closed
+    /// after it.
     fn part(&self, at: usize) -> String {
         let mut part = String::new();
         if let Some(fence) = self.before {
@@ -226,7 +228,7 @@ impl<'a> Cut<'a> {
 }
 
 impl Fence {
-    /// Where the fence ends that begins at the start of `text`; `None` if it does not.
+    /// End of the fence that begins at the start of `text`; `None` if it is not closed.
     fn end_in(&self, text: &str) -> Option<usize> {
         let mut at = 0;
         for (n, line) in text.split_inclusive('\n').enumerate() {
@@ -239,7 +241,7 @@ impl Fence {
     }
 }
 
-/// The greatest boundary of characters that is not past `at`.
+/// Greatest character boundary that is not past `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
@@ -259,8 +261,7 @@ fn without_blank_lines(text: &str) -> &str {
     if text.trim().is_empty() { "" } else { text }
 }
 
-/// Where the character begins that a cut at `at` would tear apart: what is joined, coloured or
-/// accented goes with what it belongs to.
+/// Start of the grapheme cluster that a cut at `at` would tear apart; `at` if there is none.
 fn cluster_start(text: &str, at: usize) -> usize {
     let mut start = at;
     for _ in 0..CLUSTER_WITHIN {
@@ -275,7 +276,7 @@ fn cluster_start(text: &str, at: usize) -> usize {
     if start == 0 { at } else { start }
 }
 
-/// Whether a character belongs to the one before it: joiner, variation, skin, accent, keycap.
+/// Whether a character extends the one before it: joiner, variation, skin tone, accent, keycap.
 const fn extends(c: char) -> bool {
     matches!(
         c,
@@ -295,7 +296,7 @@ mod tests {
         split(text, |part| utf16(part) <= limit)
     }
 
-    /// What is left of a text without its whitespace and fences.
+    /// Returns a text without its whitespace and fences.
     fn content(text: &str) -> String {
         let lines = text.lines().filter(|line| {
             let line = line.trim();

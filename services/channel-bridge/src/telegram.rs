@@ -1,16 +1,16 @@
 //! Telegram: one bot for each account.
 //!
-//! Telegram takes no idempotency key and cannot be asked what arrived, so a
-//! reply whose fate is hidden is `unknown` and is never sent again by itself.
+//! Telegram takes no idempotency key and cannot be asked which messages arrived. So a reply whose
+//! outcome is not known is `unknown`, and is never retried automatically.
 //!
-//! | file | what |
+//! | file | subject |
 //! |---|---|
-//! | `acts` | what is done besides saying something |
-//! | `buttons` | what is on them, and what they say |
-//! | `client` | the methods of the Bot API |
-//! | `judge` | what an update is |
+//! | `acts` | actions besides sending text |
+//! | `buttons` | labels of buttons, and their commands |
+//! | `client` | methods of the Bot API |
+//! | `judge` | classification of updates |
 //! | `files` | files that come with a message |
-//! | `inbound` | from an update to the gateway |
+//! | `inbound` | hand-over of updates to the gateway |
 //! | `poll` | one poller for each bot |
 //! | `render` | Markdown as Telegram's HTML |
 
@@ -45,13 +45,11 @@ use crate::{
 pub use inbound::Taken;
 pub use poll::{Poller, register};
 
-/// The channel's name.
 pub const CHANNEL: &str = channel::TELEGRAM;
 
-/// The longest message, in UTF-16 units.
+/// Maximum length of a message, in UTF-16 units.
 const LONGEST: usize = 4096;
 
-/// One bot.
 #[derive(Debug)]
 pub struct Telegram {
     tenant: TenantId,
@@ -66,7 +64,7 @@ pub struct Telegram {
 }
 
 impl Telegram {
-    /// The bot with these settings. Telegram is not asked anything yet.
+    /// Builds the bot with these settings, without a call to Telegram.
     ///
     /// # Errors
     ///
@@ -98,13 +96,12 @@ impl Telegram {
         })
     }
 
-    /// Its account.
     #[must_use]
     pub const fn id(&self) -> AccountId {
         self.id
     }
 
-    /// How its updates come.
+    /// Way in which its updates arrive.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         self.settings.mode
@@ -119,7 +116,7 @@ impl Telegram {
             buttons: buttons.as_ref().map_or(&[], |buttons| buttons.as_slice()),
             chat: &part.target.chat,
             thread,
-            // The first part answers; the others follow it.
+            // Only the first part is sent as a reply to the message.
             reply_to: part
                 .target
                 .reply_to
@@ -135,7 +132,8 @@ impl Telegram {
         };
         let Some(html) = html else { return self.send_to(message).await };
         match self.bot.send_message(Outgoing { text: &html, html: true, ..message }).await {
-            // Refused, so surely not sent: the text is worth more than its looks.
+            // Telegram refused the message, so it certainly was not sent: send it without
+            // formatting.
             Err(CallError::Refused { status: 400, description, .. })
                 if description.contains("parse entities") =>
             {
@@ -150,7 +148,7 @@ impl Telegram {
         }
     }
 
-    /// Sends, and follows a group that has become a supergroup.
+    /// Sends a message, and follows a group that has become a supergroup.
     async fn send_to(&self, message: Outgoing<'_>) -> Outcome {
         match self.bot.send_message(message).await {
             Err(CallError::Refused { moved_to: Some(chat), .. }) => {
@@ -188,8 +186,8 @@ impl ChannelAdapter for Telegram {
         self.settings.allow.allows(&sender.id, &sender.name)
     }
 
-    /// As it is, which is what is sent if Telegram does not like how it was rendered, and as
-    /// rendered with its tags, which is more than Telegram counts.
+    /// Checks the text as it is, which is sent if Telegram rejects the HTML, and as rendered with
+    /// its tags, which is longer than Telegram's own count.
     fn fits(&self, text: &str) -> bool {
         utf16(text) <= LONGEST
             && match self.settings.parse {

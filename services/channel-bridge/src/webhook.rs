@@ -1,8 +1,8 @@
-//! The signed webhook: any program as a channel.
+//! Signed webhook: any program as a channel.
 //!
-//! In: a signed `POST` to `/webhook/<account id>`. Out: a signed `POST` to the
-//! account's URL, with the delivery's id as idempotency key, so that sending
-//! again is safe and a reply arrives exactly once.
+//! Inbound: a signed `POST` to `/webhook/<account id>`. Outbound: a signed `POST` to the account's
+//! URL, with the delivery's id as idempotency key, so that retries are safe and a reply arrives
+//! exactly once.
 
 mod acts;
 mod files;
@@ -35,19 +35,17 @@ use crate::{
     split::utf16,
 };
 
-/// The channel's name.
 pub const CHANNEL: &str = channel::WEBHOOK;
 
-/// The longest part, in UTF-16 units.
+/// Maximum length of a part, in UTF-16 units.
 const LONGEST: usize = 32_000;
 
-/// How long the receiver may take.
+/// Timeout of a post to the receiver.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The header that makes a second delivery harmless.
+/// Header that makes a second delivery harmless.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// One webhook account.
 #[derive(Debug)]
 pub struct Webhook {
     tenant: TenantId,
@@ -60,11 +58,11 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// The account with these settings.
+    /// Builds the account with these settings.
     ///
     /// # Errors
     ///
-    /// If they cannot be used.
+    /// If the settings cannot be used.
     pub fn new(
         (tenant, id, name): (TenantId, AccountId, String),
         (settings, secrets): (&Value, &Value),
@@ -82,7 +80,7 @@ impl Webhook {
         };
         let id = part.id.to_string();
         if matches!(part.act, Some(Act::Close { .. })) && !self.settings.actions {
-            // It shows no buttons, and understands no more than texts.
+            // The program understands texts only, so it shows no buttons that could be removed.
             return Outcome::Sent { platform_id: id };
         }
         let mut body = json!({
@@ -125,7 +123,7 @@ fn answered(response: &reqwest::Response, id: String) -> Outcome {
     let status = response.status();
     let code = status.as_u16();
     match status {
-        // What came before under this key has arrived; so has this.
+        // The receiver has an earlier request with this key, so the reply has arrived.
         StatusCode::CONFLICT => Outcome::Sent { platform_id: id },
         status if status.is_success() => Outcome::Sent { platform_id: id },
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {

@@ -1,4 +1,4 @@
-//! How the gateway is put together.
+//! Composition root of the gateway.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -33,13 +33,13 @@ use crate::{
     openai::OpenAi,
 };
 
-/// How often the database is asked whether it is still there.
+/// Interval of the database check.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long before the end those who still follow are told to come again.
+/// Time before the end of the grace period at which open streams are told to reconnect.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// The gateway, with its ports bound and not yet serving.
+/// The gateway with its ports bound, not yet serving.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -53,7 +53,8 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the ports and gets ready to reach the backends, none of which need be there yet.
+    /// Binds the ports and prepares the connections to the backends, none of which need be
+    /// reachable yet.
     ///
     /// # Errors
     ///
@@ -71,20 +72,10 @@ impl App {
         Ok(Self { config, http, grpc, pools, bus, locks, directory, signer })
     }
 
-    /// Where HTTP is served.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say.
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.http.local_addr()?)
     }
 
-    /// Where gRPC is served.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say.
     pub fn grpc_address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.grpc.local_addr()?)
     }
@@ -93,7 +84,7 @@ impl App {
     ///
     /// # Errors
     ///
-    /// With the first failure of any of its tasks.
+    /// The first error of any of its tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         info!(http = %self.http_address()?, grpc = %self.grpc_address()?, "serving");
         let Self { config, http, grpc, pools, bus, locks, directory, signer } = self;
@@ -150,7 +141,7 @@ impl App {
     }
 }
 
-/// Who verifies what services of the mesh show; nobody, if there is no secret to verify it by.
+/// Signer that verifies calls from other services; `None` without a mesh secret.
 fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
     if config.mesh.secret.expose_secret().is_empty() {
         warn!("`mesh.secret` is not set: no bridge and no other service is let in");
@@ -159,7 +150,7 @@ fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
     Signer::new(&config.mesh.secret).map(Some).context("`mesh.secret` cannot be used")
 }
 
-/// The memory service; nobody, if there is no secret to be believed by.
+/// Client of the memory service; `None` without a mesh secret to sign calls with.
 fn memory(
     config: &Config,
     signer: Option<&Signer>,
@@ -170,7 +161,7 @@ fn memory(
     memory.map(Some).context("`mesh.memory_url` cannot be used")
 }
 
-/// Says whether the database is there, until it is time to stop.
+/// Keeps the database's readiness check up to date until `stop`.
 async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
     if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
         return Ok(());
@@ -188,7 +179,7 @@ async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::R
     }
 }
 
-/// Takes nothing new from the moment of stopping, and ends in time what follows for long.
+/// Fails readiness at `stop`, and ends open streams shortly before the grace period is over.
 async fn drain(
     readiness: Readiness,
     cut: CancellationToken,
@@ -197,7 +188,7 @@ async fn drain(
 ) -> anyhow::Result<()> {
     stop.cancelled().await;
     readiness.drain();
-    // Dropped with the process if everything ends sooner.
+    // Dropped with the process if all calls end sooner.
     tokio::spawn(async move {
         sleep(grace.saturating_sub(LAST_WORD)).await;
         cut.cancel();

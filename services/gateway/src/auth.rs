@@ -1,13 +1,14 @@
-//! Who gets in: the same check, the same rate and the same limits at every door.
+//! Authentication, rate limit and limit on open calls, the same for HTTP and gRPC.
 //!
-//! | shown | by whom | may |
+//! | credential | sent by | permits |
 //! |---|---|---|
-//! | `authorization: Bearer hf_…` | anybody, at any door | what the key's scopes say |
-//! | `x-holdfast-context` | a service of the mesh, by gRPC | what needs the scope `service` |
-//! | `authorization: Bearer hfn_…` | a node, by gRPC | be connected |
+//! | `authorization: Bearer hf_…` | any caller, over HTTP or gRPC | what the key's scopes permit |
+//! | `x-holdfast-context` | a service of the mesh, over gRPC | what needs the scope `service` |
+//! | `authorization: Bearer hfn_…` | a node, over gRPC | connecting as that node |
 //!
-//! The tenant comes from here and from nowhere else. A tenant's keys share one
-//! rate, kept in Redis; while Redis is gone each process keeps its part of it.
+//! The tenant is derived here and nowhere else. All keys of a tenant share one rate limit, kept in
+//! Redis; while Redis is unreachable each process enforces a part of it by itself. Services of the
+//! mesh have no rate limit.
 
 use std::{
     sync::Arc,
@@ -26,7 +27,7 @@ use crate::{
     config,
 };
 
-/// Stands at the doors. Cloning shares it.
+/// Authenticates callers and enforces their limits. Clones share the limits.
 #[derive(Debug, Clone)]
 pub struct Doorman {
     directory: Directory,
@@ -37,7 +38,7 @@ pub struct Doorman {
 }
 
 impl Doorman {
-    /// A doorman who asks this directory. Without a signer no service of the mesh is let in.
+    /// Without a `signer`, calls from services of the mesh are refused.
     #[must_use]
     pub fn new(
         directory: Directory,
@@ -49,11 +50,12 @@ impl Doorman {
         Self { directory, locks, signer, window: config.rate_window, calls }
     }
 
-    /// Lets a call with a key in, or says why not. The call lasts until what is returned is dropped.
+    /// Admits a call with an API key. The call counts as open until the returned guard is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// If nobody knows the key, or its tenant has used up what it may.
+    /// If the key is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
         let known = self.directory.authenticate(bearer(headers)?).await?;
         self.meter(known.tenant, known.rate).await?;
@@ -61,11 +63,11 @@ impl Doorman {
         Ok((caller(known), call))
     }
 
-    /// As [`admit`](Self::admit), and lets services of the mesh in too.
+    /// As [`admit`](Self::admit), and also admits services of the mesh and nodes.
     ///
     /// # Errors
     ///
-    /// As [`admit`](Self::admit); or if the context is not to be believed.
+    /// As [`admit`](Self::admit), or if the signed context is not valid.
     pub async fn admit_any(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
         match (&self.signer, headers.get(CONTEXT)) {
             (Some(signer), Some(context)) => {
@@ -83,7 +85,6 @@ impl Doorman {
         }
     }
 
-    /// Lets a node in.
     async fn admit_node(&self, token: &str) -> Result<(Caller, Call), Error> {
         let known = self.directory.authenticate_node(token).await?;
         self.meter(known.tenant, known.rate).await?;
@@ -102,11 +103,11 @@ impl Doorman {
     }
 }
 
-/// Goes on only if the caller has a scope.
+/// Checks that the caller has a scope.
 ///
 /// # Errors
 ///
-/// If it has not.
+/// [`Error::Scope`], with the missing scope.
 pub fn require(caller: &Caller, scope: Scope) -> Result<(), Error> {
     if caller.scopes.has(scope) {
         Ok(())
@@ -115,7 +116,8 @@ pub fn require(caller: &Caller, scope: Scope) -> Result<(), Error> {
     }
 }
 
-/// A rate a minute, as a bucket that fills in `window`; at least one call fits into it.
+/// Converts a rate per minute to a token bucket that refills in `window`; it holds at least one
+/// call.
 fn limit(rate: u32, window: Duration) -> Limit {
     let minute = Duration::from_secs(60);
     let burst = (window.as_secs_f64() / minute.as_secs_f64() * f64::from(rate)).max(1.0);
@@ -138,9 +140,9 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 }
 
 fn caller(known: Authenticated) -> Caller {
-    // Words that only a later version knows give nothing here.
+    // Scopes that only a later version knows grant nothing here.
     let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
-    // No key acts as a service or as a node, whatever its row says.
+    // No key acts as a service or a node, whatever scopes are stored with it.
     let scopes = scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect();
     Caller { tenant: known.tenant, key: Some(known.key), scopes, name: known.name }
 }

@@ -1,7 +1,7 @@
-//! How many calls are open, of each tenant and in all.
+//! Limits on open calls, per tenant and in total.
 //!
-//! A stream may be open for minutes and costs a subscription; without a bound
-//! for each tenant one of them could take the place of all.
+//! A stream may be open for minutes and holds a subscription; without a limit per tenant, one
+//! tenant could use up the total.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,6 @@ use holdfast_types::TenantId;
 
 use crate::Error;
 
-/// The calls that are open.
 #[derive(Debug)]
 pub struct Calls {
     most: u32,
@@ -26,7 +25,7 @@ struct Open {
     of: HashMap<TenantId, u32>,
 }
 
-/// One open call; it ends when this is dropped.
+/// One open call. Dropping it ends the call.
 #[derive(Debug)]
 pub struct Call {
     tenant: TenantId,
@@ -34,16 +33,16 @@ pub struct Call {
 }
 
 impl Calls {
-    /// At most so many at once, and at most so many of one tenant.
+    /// Limits in total, and for one tenant.
     pub fn new(most: u32, most_of_one: u32) -> Self {
         Self { most, most_of_one, open: Mutex::default() }
     }
 
-    /// Opens one.
+    /// Opens a call for a tenant.
     ///
     /// # Errors
     ///
-    /// If there is no room.
+    /// [`Error::Full`] or [`Error::TooManyCalls`], depending on the limit that is reached.
     pub fn open(self: &Arc<Self>, tenant: TenantId) -> Result<Call, Error> {
         let mut open = self.lock();
         if open.all >= self.most {

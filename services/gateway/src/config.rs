@@ -1,4 +1,4 @@
-//! What an operator may choose about the gateway.
+//! Settings of the gateway.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,87 +10,82 @@ use holdfast_kit::{
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// Everything that the gateway reads: its own table, and those that all services share.
+/// All settings of the gateway: its own table, and those that all services share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The doors.
     pub gateway: Gateway,
-    /// Postgres.
     pub database: holdfast_pg::Config,
-    /// NATS.
     pub nats: holdfast_bus::Config,
-    /// Redis.
     pub redis: holdfast_lock::Config,
-    /// Logs and spans.
     pub telemetry: telemetry::Config,
-    /// How the platform's own services trust each other.
+    /// Secret and addresses for calls between the platform's services.
     pub mesh: Mesh,
-    /// What secrets are sealed with.
+    /// Keys that encrypt stored secrets.
     pub secrets: Secrets,
-    /// What jobs and reminders may be.
+    /// Limits of jobs and reminders.
     pub schedules: holdfast_jobs::Rules,
-    /// Where skills come from.
     pub skills: holdfast_skills::Config,
 }
 
-/// The doors: the table `[gateway]`.
+/// The table `[gateway]`: servers and limits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gateway {
-    /// Where to listen for HTTP: the OpenAI-compatible API, health, metrics.
+    /// Listen address of HTTP: the OpenAI-compatible API, health, metrics.
     ///
-    /// The listener speaks no TLS. On an address that others can reach, put it behind something
-    /// that does: keys travel in the clear otherwise.
+    /// The listener has no TLS. If others can reach the address, put a TLS proxy in front of it:
+    /// keys travel unencrypted otherwise.
     pub http: SocketAddr,
 
-    /// Where to listen for gRPC. The same goes for it.
+    /// Listen address of gRPC. It has no TLS either.
     pub grpc: SocketAddr,
 
-    /// How long to let calls in flight finish after SIGTERM.
+    /// Time for open calls to finish after SIGTERM.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, or Kubernetes kills the process
-    /// first. Nothing is lost either way: a caller follows its message again.
+    /// first. Nothing is lost then: a caller can follow its message again.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 
-    /// The most bytes of one request.
+    /// Maximum size of a request, in bytes. Over gRPC, requests with files, archives, articles or
+    /// skills have higher fixed limits.
     pub body_limit: usize,
 
-    /// The most bytes of one message's text.
+    /// Maximum text of a message, in bytes.
     pub text_limit: usize,
 
-    /// How long a request's body may take to arrive.
+    /// Timeout for a request's body to arrive.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
 
-    /// How long an HTTP call that does not stream may wait for its answer.
+    /// Maximum wait for the answer of an HTTP call that does not stream.
     ///
-    /// The turn goes on after that; the same `Idempotency-Key` brings its answer.
+    /// The turn goes on after that; a request with the same `Idempotency-Key` gets its answer.
     #[serde(with = "humantime_serde")]
     pub answer_timeout: Duration,
 
-    /// Over how much time a tenant's rate is levelled: so much of it may be used at once.
+    /// Time window of the rate limit. A tenant may use the rate of a whole window in one burst.
     ///
-    /// A rate of 6,000 a minute and 10 s make a burst of 1,000.
+    /// A rate of 6,000 per minute and a window of 10 s allow a burst of 1,000.
     #[serde(with = "humantime_serde")]
     pub rate_window: Duration,
 
-    /// Calls that may be open at once, streams included.
+    /// Maximum number of open calls, streams included.
     pub calls: u32,
 
-    /// Calls that one tenant may have open at once, streams included.
+    /// Maximum number of open calls of one tenant, streams included.
     ///
-    /// Keep it well below `calls`, or one tenant can shut the door for all.
+    /// Keep it well below `calls`, or one tenant can block all others.
     pub calls_per_tenant: u32,
 
-    /// How often a stream that has nothing to say shows that it lives.
+    /// Interval of keep-alive comments on a stream without events.
     #[serde(with = "humantime_serde")]
     pub heartbeat: Duration,
 
-    /// The origins of web pages that may call `/mcp`, as `https://app.example.com:443`.
+    /// Origins of web pages that may call `/mcp`, such as `https://app.example.com:443`.
     ///
-    /// A request that a browser sends for another page is refused; programs send no origin.
+    /// Requests from other web pages are refused. Programs send no origin and are not affected.
     pub mcp_origins: Vec<String>,
 }
 
@@ -114,11 +109,11 @@ impl Default for Gateway {
 }
 
 impl Config {
-    /// Refuses what cannot work together, and warns of what is unwise.
+    /// Checks combinations of settings, and logs a warning for unwise ones.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         let Gateway { body_limit, text_limit, calls, calls_per_tenant, .. } = self.gateway;
         ensure!(

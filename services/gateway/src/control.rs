@@ -1,8 +1,8 @@
-//! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
-//! channels, routing, MCP servers, sessions, operations.
+//! The gRPC services for a tenant's settings and state: agents, providers, keys, tenants, channels,
+//! routing, MCP servers, sessions, operations.
 //!
-//! To put them behind the door: make one [`State`] and call [`add_services`].
-//! Handlers parse, call and convert; they decide nothing but who may.
+//! To serve them, make one [`State`] and call [`add_services`]. Handlers parse, check scopes, call
+//! and convert; they make no other decisions.
 
 mod accounts;
 pub mod agents;
@@ -54,34 +54,28 @@ use tonic::service::Routes;
 
 use crate::{Error, operations, sessions};
 
-/// The largest archive of files that comes or goes in one message, in bytes.
+/// Maximum size of a message with an archive of files, in bytes.
 const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
-/// The largest article that comes or goes, with what is said of it, in bytes.
+/// Maximum size of a message with an article and its metadata, in bytes.
 const LARGEST_ARTICLE: usize = 8 * 1024 * 1024;
-/// The largest skill that comes in one message, in bytes: its files, or a ZIP of them.
+/// Maximum size of a message with a skill, in bytes: its files, or a ZIP of them.
 const LARGEST_SKILL: usize = 24 * 1024 * 1024;
 
-/// What the handlers stand on. Cloning shares it.
+/// Dependencies of the handlers. Clones share them.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// What tenants have.
     pub directory: Directory,
-    /// Their conversations.
     pub sessions: Sessions,
-    /// How runners and bridges are told.
     pub bus: Bus,
-    /// Their agents' files.
     pub workspaces: Workspaces,
-    /// What is to be done at its time.
     pub jobs: Jobs,
-    /// What agents remember and know; `None` where the mesh has no secret.
+    /// `None` if the mesh has no secret.
     pub memory: Option<holdfast_grpc::Memory>,
-    /// Their skills.
     pub library: Library,
 }
 
-/// Puts the services beside those that are there, each with its limit on a request's size.
+/// Adds the services to `routes`, each with its limit on a request's size.
 #[must_use]
 pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes {
     macro_rules! service {
@@ -127,7 +121,6 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
 }
 
 impl State {
-    /// The names of a tenant's agents.
     pub(crate) async fn agent_names(&self, tenant: TenantId) -> Result<AgentNames, Error> {
         let agents = self.directory.agents(tenant).await?;
         let names = agents.into_iter().map(|agent| (agent.id, agent.name.to_string()));
@@ -135,42 +128,41 @@ impl State {
     }
 }
 
-/// What agents are called.
+/// Names of agents by id.
 pub(crate) struct AgentNames(HashMap<AgentId, String>);
 
 impl AgentNames {
-    /// An agent's name; of one that was deleted there is only its id.
+    /// Returns an agent's name, or its id if the agent was deleted.
     pub(crate) fn of(&self, id: AgentId) -> String {
         self.0.get(&id).cloned().unwrap_or_else(|| id.to_string())
     }
 }
 
-/// Who is written into the audit log.
+/// Actor for the audit log.
 pub(crate) fn actor(caller: &Caller) -> Actor {
     caller.key.map_or(Actor::Operator, Actor::Key)
 }
 
-/// A moment, as the contracts have it.
 pub(crate) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
-/// The message that a request cannot do without.
+/// Returns a required field, or an error if it is missing.
 pub(crate) fn given<T>(field: &'static str, message: Option<T>) -> Result<T, Error> {
     message.ok_or(Error::Missing(field))
 }
 
-/// Refuses a text that says nothing.
+/// Returns an error if a required text is blank.
 pub(crate) fn given_text(field: &'static str, text: &str) -> Result<(), Error> {
     if text.trim().is_empty() { Err(Error::Missing(field)) } else { Ok(()) }
 }
 
-/// A text, or nothing if it is empty.
+/// `None` for an empty text, which in protos means a missing one.
 pub(crate) fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// How many are asked for: `usual` if it is not said, and never more than `most`.
+/// Page size: `usual` if `asked` is 0; an error if it is above `most`.
 pub(crate) fn limit(asked: u32, usual: u32, most: u32) -> Result<i64, Error> {
     match asked {
         0 => Ok(usual.into()),
@@ -179,7 +171,7 @@ pub(crate) fn limit(asked: u32, usual: u32, most: u32) -> Result<i64, Error> {
     }
 }
 
-/// The value that a word stands for; the default one if there is none.
+/// Parses the serialized name of an enum's value; empty is the default value.
 pub(crate) fn word<T: DeserializeOwned + Default>(
     field: &'static str,
     word: &str,
@@ -191,7 +183,7 @@ pub(crate) fn word<T: DeserializeOwned + Default>(
     }
 }
 
-/// The value that a word stands for.
+/// Parses the serialized name of an enum's value.
 pub(crate) fn parse_word<T: DeserializeOwned>(
     field: &'static str,
     word: &str,
@@ -204,7 +196,7 @@ pub(crate) fn parse_word<T: DeserializeOwned>(
     })
 }
 
-/// The word that stands for a value.
+/// Serialized name of an enum's value.
 pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -212,7 +204,7 @@ pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// A refusal in words.
+/// Error of kind `Invalid` with this message.
 pub(crate) fn refuse(why: String) -> Error {
     holdfast_directory::Error::Invalid(why).into()
 }

@@ -1,7 +1,7 @@
-//! What every request passes on its way in: a span, the doorman, the count of how it went.
+//! Middleware of every request: span, authentication, limits, request counter.
 //!
-//! One middleware for both doors; they differ in how a refusal looks. An open
-//! call is held until the last byte of its answer is gone, not until its first.
+//! HTTP and gRPC share it; they differ in the form of an error. A call counts as open until the
+//! last byte of its response is sent, not the first.
 
 use std::{
     pin::Pin,
@@ -23,7 +23,6 @@ use tracing::{Instrument as _, Span, field, info_span};
 
 use crate::{auth::Doorman, calls::Call, openai::Refusal};
 
-/// Attends to one call by HTTP.
 pub async fn http(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
     let span = span("http", &request);
     let response = async {
@@ -39,7 +38,6 @@ pub async fn http(State(doorman): State<Doorman>, request: Request, next: Next) 
     response
 }
 
-/// Attends to one call by gRPC.
 pub async fn grpc(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
     let span = span("grpc", &request);
     let response = async {
@@ -50,7 +48,7 @@ pub async fn grpc(State(doorman): State<Doorman>, request: Request, next: Next) 
     }
     .instrument(span)
     .await;
-    // What fails before it begins to answer says so in the headers.
+    // A call that fails before its first response message has the status in the headers.
     let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
     count("grpc", word(code));
     response
@@ -112,7 +110,7 @@ const fn word(code: Code) -> &'static str {
     }
 }
 
-/// An answer's body, and the call that it ends.
+/// Response body that keeps its call open until it is dropped.
 struct Held {
     body: Body,
     _call: Call,

@@ -1,14 +1,12 @@
-//! Following a message to its answer: the one way, for every door.
+//! Following a message to its answer, for all APIs.
 //!
-//! Two sources tell of a turn. Deltas come over NATS as they are made and may be
-//! lost; the journal in Postgres has the answer and cannot be. So the journal is
-//! asked whenever a second has passed in which nothing was heard: losing NATS
-//! delays an answer and never hangs.
+//! A turn is reported by two sources. Deltas arrive over NATS while it runs, and may be lost; the
+//! journal in Postgres has the answer reliably. So the journal is queried after each second without
+//! a delta: losing NATS delays an answer and never hangs.
 //!
-//! **What can go wrong.** A client that reads slowly is not read for: its own
-//! subscription fills up and loses deltas, its step falls silent (see `merge`),
-//! and nobody else notices. A client that goes away drops its [`Follow`], and
-//! with it the subscription; the turn goes on.
+//! **What can go wrong.** The subscription of a slow client fills up and loses deltas; the step
+//! concerned is then not streamed (see `merge`), and no other client is affected. A client that
+//! disconnects drops its follower state, and with it the subscription; the turn goes on.
 
 mod event;
 mod merge;
@@ -29,10 +27,10 @@ use tracing::debug;
 use crate::Error;
 use merge::{Merge, Taken};
 
-/// After so much silence the journal is asked.
+/// Time without a delta after which the journal is queried.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Follows messages. Cloning shares it.
+/// Follows messages. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Follower {
     sessions: Sessions,
@@ -41,14 +39,14 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows by these; whoever still follows when `stop` is cancelled is told to come again.
+    /// When `stop` is cancelled, followers get [`Error::Stopping`].
     #[must_use]
     pub const fn new(sessions: Sessions, bus: Bus, stop: CancellationToken) -> Self {
         Self { sessions, bus, stop }
     }
 
-    /// Follows a message that was accepted a moment ago. Call it before anybody is woken, so that
-    /// nothing is missed; `runs` are the turns that it may begin.
+    /// Follows a message that was just accepted. Call it before a runner is woken, so that no delta
+    /// is missed. `runs` are the turns that the message may begin.
     pub async fn accepted(
         &self,
         tenant: TenantId,
@@ -59,13 +57,13 @@ impl Follower {
         let mut follow = self.follow(tenant, accepted.message, accepted.session, deltas);
         follow.merge = Merge::new(accepted.seq, runs);
         if accepted.duplicate {
-            // It may have ended long ago.
+            // The turn of a repeated message may have ended already.
             follow.look_at = Instant::now();
         }
         follow
     }
 
-    /// Follows a message, however it stands.
+    /// Follows an older message, whether its turn has ended or not.
     ///
     /// # Errors
     ///
@@ -77,7 +75,7 @@ impl Follower {
         let mut follow = self.follow(tenant, message, answer.session, deltas);
         follow.merge = Merge::new(answer.seq, vec![message.into()]);
         follow.heed(answer);
-        // It may have ended since it was looked at.
+        // The turn may have ended since the query.
         follow.look_at = Instant::now();
         Ok(follow)
     }
@@ -115,7 +113,6 @@ impl Follower {
     }
 }
 
-/// One message that is followed.
 #[derive(Debug)]
 pub struct Follow {
     of: Follower,
@@ -124,16 +121,15 @@ pub struct Follow {
     session: SessionId,
     deltas: Option<Deltas>,
     merge: Merge,
-    /// A delta of a turn that may or may not have seen the message.
+    /// Delta that waits until the journal tells whether its turn has seen the message.
     unsure: Option<Delta>,
     told: VecDeque<Event>,
-    /// Approvals that were told of.
+    /// Approvals that were reported already.
     asked: Vec<ApprovalId>,
     look_at: Instant,
     over: bool,
 }
 
-/// What was heard first.
 enum Heard {
     Delta(Option<Delta>),
     Silence,
@@ -141,29 +137,27 @@ enum Heard {
 }
 
 impl Follow {
-    /// The message.
     #[must_use]
     pub const fn message(&self) -> MessageId {
         self.message
     }
 
-    /// Its session.
     #[must_use]
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// What happens next; `None` after the end, which is told exactly once.
+    /// Returns the next event; `None` after the end, which is reported exactly once.
     ///
-    /// Dropping the future loses nothing.
+    /// Cancel safe: dropping the future loses no event.
     ///
     /// # Errors
     ///
-    /// If the message is gone, or the process stops. The turn goes on.
+    /// If the message was deleted, or the process stops. The turn goes on.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         loop {
             if let Some(event) = self.told.pop_front() {
-                // The bus and the journal both tell of it.
+                // The bus and the journal both report an approval.
                 if let What::Approval(awaited) = &event.what {
                     if self.asked.contains(&awaited.approval) {
                         continue;
@@ -188,11 +182,11 @@ impl Follow {
         }
     }
 
-    /// Waits for the end, or until a person must say something first.
+    /// Waits for the end, or for an approval request, which counts as the end.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next), or if it takes longer than `patience`.
+    /// As [`next`](Self::next); or no answer within `patience`.
     pub async fn finish(mut self, patience: Duration) -> Result<Finished, Error> {
         let end = async {
             while let Some(event) = self.next().await {
@@ -236,7 +230,7 @@ impl Follow {
 
     fn take(&mut self, delta: Delta) {
         let told = &mut self.told;
-        // A text is copied only where a delta has to be taken twice, which is once a step.
+        // Cloning is limited to deltas that have to be processed twice: one per step.
         let again = self.merge.is_unsure(&delta).then(|| delta.clone());
         match self.merge.take(delta, &mut |event| told.push_back(event)) {
             Taken::Unsure => self.unsure = again,
@@ -245,7 +239,8 @@ impl Follow {
         }
     }
 
-    /// Asks the journal whether a turn has seen the message.
+    /// Queries the journal for whether a turn has seen the message, then processes the waiting
+    /// delta again.
     async fn find_out(&mut self) -> Result<(), Error> {
         self.look().await?;
         if let Some(delta) = self.unsure.take() {
@@ -254,13 +249,13 @@ impl Follow {
         Ok(())
     }
 
-    /// Asks the journal how the message stands.
+    /// Queries the journal for the state of the message.
     async fn look(&mut self) -> Result<(), Error> {
         let asked = self.of.sessions.answer(self.tenant, self.message).await;
         self.look_at = Instant::now() + PATIENCE;
         match asked {
             Ok(answer) => self.heed(answer),
-            // The message is accepted; who follows it can wait for the database too.
+            // The message is stored, so its follower can wait until the database is back.
             Err(error) if error.kind().is_transient() => {
                 debug!(%error, "the journal does not answer; asking again");
             }
@@ -284,7 +279,7 @@ impl Follow {
     }
 }
 
-/// The next delta, or never where nobody listens.
+/// Next delta; pending forever without a subscription.
 async fn next(deltas: &mut Option<Deltas>) -> Option<Delta> {
     match deltas {
         Some(deltas) => deltas.next().await,

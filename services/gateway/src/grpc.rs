@@ -1,4 +1,4 @@
-//! The gRPC door: which services stand behind it, and how their server is set up.
+//! The gRPC server and its services.
 
 mod arrivals;
 mod messages;
@@ -22,25 +22,25 @@ pub use messages::Messages;
 
 use crate::{auth::Doorman, edge};
 
-/// How often a silent connection is asked whether it is still there.
+/// Interval of keep-alive pings on an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long it may take to say so. After that its streams, and what they cost, are let go.
+/// Timeout of a ping's answer. After it the connection is closed and its streams are freed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest message, in bytes: bridges and callers hand over files with it.
+/// Minimum size limit of a message, in bytes: bridges and callers send files in it.
 const ARRIVAL: usize = 24 * 1024 * 1024;
 
-/// The services of the door, each with its limit on a request's size.
+/// Services for messages, each with its limit on a request's size.
 pub fn routes(messages: Messages, arrivals: Arrivals, body_limit: usize) -> Routes {
     Routes::new(MessagesServer::new(messages).max_decoding_message_size(body_limit.max(ARRIVAL)))
         .add_service(IngestServer::new(arrivals).max_decoding_message_size(body_limit.max(ARRIVAL)))
 }
 
-/// Puts the doorman before the services, and what is open to everybody beside them.
+/// Puts authentication in front of the services; health and reflection stay open.
 ///
 /// # Errors
 ///
-/// If the contracts' description cannot be served.
+/// If the descriptors of the protos cannot be decoded.
 pub fn router(services: Routes, doorman: Doorman, readiness: &Readiness) -> anyhow::Result<Router> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -62,10 +62,6 @@ pub fn router(services: Routes, doorman: Doorman, readiness: &Readiness) -> anyh
 }
 
 /// Serves until `stop` is cancelled, then finishes the calls in flight.
-///
-/// # Errors
-///
-/// If the server fails.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

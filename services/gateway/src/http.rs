@@ -1,5 +1,4 @@
-//! The HTTP door: the OpenAI-compatible API, the mesh as an MCP server, and what operators and
-//! probes look at.
+//! HTTP routes: the OpenAI-compatible API, the platform as an MCP server, health and metrics.
 
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use crate::{
     openai::{self, OpenAi, Refusal},
 };
 
-/// Everything behind the door.
 pub fn router(
     api: OpenAi,
     (mesh, bounds): (mcp::Service, mcp::Bounds),
@@ -51,11 +49,11 @@ pub fn router(
         })
 }
 
-/// Reads a request's body, as JSON.
+/// Reads a request's body as JSON.
 ///
 /// # Errors
 ///
-/// If it is too large, too slow, not UTF-8, no JSON, or not what it should be.
+/// If the body is too large, too slow, not UTF-8, not JSON, or not of the type `T`.
 pub async fn read<T: DeserializeOwned>(
     request: Request,
     limit: usize,

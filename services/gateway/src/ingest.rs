@@ -1,9 +1,8 @@
-//! Taking messages in: whose they are, which agent answers, which session they belong to.
+//! Accepting messages: author, agent and session.
 //!
-//! A message is accepted when the transaction that stores it has committed, and
-//! not before. Then whoever should run is told: by [`Ingest::announce`], which
-//! comes second so that a caller who wants to follow can subscribe in between.
-//! An announcement that is lost costs the runners' poll, a second at most.
+//! A message is accepted when the transaction that stores it has committed. Runners are notified
+//! afterwards in a second call, so that a caller who wants to follow can subscribe in
+//! between. A lost notification costs the runners' polling interval, a second at most.
 
 mod attached;
 mod author;
@@ -33,37 +32,32 @@ pub use text::clean;
 
 use crate::Error;
 
-/// The longest idempotency key, in bytes.
+/// Maximum length of an idempotency key, in bytes.
 const LONGEST_KEY: usize = 256;
 
-/// What somebody with a key says to an agent.
+/// Message from a caller with an API key.
 #[derive(Debug, Clone, Default)]
 pub struct Said {
-    /// The caller's idempotency key; empty makes one.
+    /// Idempotency key; empty generates one.
     pub request_id: String,
-    /// The text.
     pub text: String,
-    /// The agent, by name or id; empty is the default one.
+    /// Name or id; empty is the default agent.
     pub agent: String,
-    /// The session: an id, a key, or a name of the caller's own; empty is the agent's main one.
+    /// Id, key, or a name given by the caller; empty is the agent's main session.
     pub session: String,
-    /// Files that come with it.
     pub attachments: Vec<MessageAttachment>,
 }
 
-/// A message that was accepted.
 #[derive(Debug, Clone)]
 pub struct Taken {
-    /// Whose.
     pub tenant: TenantId,
-    /// Where it is now.
     pub accepted: Accepted,
-    /// The turns that it may begin: its own, and those of what was accepted with it.
+    /// Turns that the message may begin: its own, and those of messages stored with it.
     pub runs: Vec<RunId>,
     mode: QueueMode,
 }
 
-/// Takes messages in. Cloning shares it.
+/// Accepts messages. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     directory: Directory,
@@ -74,7 +68,7 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Over these; no text has more than `text_limit` bytes.
+    /// `text_limit` is the maximum text of a message, in bytes. Attached files are not stored.
     #[must_use]
     pub const fn new(
         directory: Directory,
@@ -85,20 +79,20 @@ impl Ingest {
         Self { directory, sessions, bus, text_limit, files: None }
     }
 
-    /// The same, keeping files that come with messages.
+    /// Stores attached files in the agents' workspaces.
     #[must_use]
     pub fn with_files(self, files: Workspaces) -> Self {
         Self { files: Some(files), ..self }
     }
 
-    /// Accepts a message from somebody with a key.
+    /// Accepts a message from a caller with an API key.
     ///
     /// # Errors
     ///
-    /// If it cannot be accepted as it is, or not now.
+    /// If the message is not valid, or cannot be stored now.
     pub async fn accept(&self, caller: &Caller, said: Said) -> Result<Taken, Error> {
         let text = match self.text(&said.text) {
-            // A file says enough by itself.
+            // A message may consist of files only.
             Err(Error::Empty) if !said.attachments.is_empty() => String::new(),
             text => text?,
         };
@@ -115,25 +109,24 @@ impl Ingest {
         self.store(caller.tenant, message).await
     }
 
-    /// A text as it may be stored.
+    /// Returns a message's text without control characters.
     ///
     /// # Errors
     ///
-    /// If it is empty, too long, or has a NUL.
+    /// If the text is empty, too long, or contains a NUL.
     pub fn text(&self, text: &str) -> Result<String, Error> {
         text::message(text, self.text_limit)
     }
 
-    /// Stores one message.
     async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<Taken, Error> {
         self.store_all(tenant, vec![message]).await
     }
 
-    /// Stores messages of one session, in their order; what is returned is the last of them.
+    /// Stores messages of one session in order, and returns the last of them.
     ///
     /// # Errors
     ///
-    /// If the last is refused, or it is a subagent's session.
+    /// If the last message is refused, or the session is a subagent's.
     pub async fn store_all(
         &self,
         tenant: TenantId,
@@ -166,9 +159,9 @@ impl Ingest {
         Ok(Taken { tenant, accepted, runs, mode })
     }
 
-    /// Lets a session go on that was held, for a message that says so: held, no runner could take
-    /// the message in. A repetition of it counts while the first is unanswered: its sender may
-    /// never have heard of it.
+    /// Resumes a paused session for a message with the resume command: while it is paused, no
+    /// runner could process the message. A repeated message also resumes while the first is
+    /// unanswered, because the notification may have been lost.
     async fn resume(&self, tenant: TenantId, accepted: &Accepted) -> Result<(), Error> {
         if accepted.duplicate {
             let answer = self.sessions.answer(tenant, accepted.message).await?;
@@ -182,7 +175,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// Tells whoever should run the session that it has something to do.
+    /// Notifies the runners, or the runner of a running turn, of a new message.
     pub fn announce(&self, taken: &Taken) {
         let Accepted { session, wake, running, .. } = taken.accepted;
         if let Some(after) = wake {
@@ -197,11 +190,7 @@ impl Ingest {
         }
     }
 
-    /// Ends what runs in a session; says whether anything did.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such session.
+    /// Cancels the running turn of a session; returns whether there was one.
     pub async fn cancel(
         &self,
         tenant: TenantId,
@@ -216,7 +205,8 @@ impl Ingest {
         if running.is_some() {
             return Ok(true);
         }
-        // A turn that waits for a person's word is on nobody's hands.
+        // A turn that waits for an approval holds no lease, so no runner can be told: cancel the
+        // wait itself.
         let waited = self.sessions.cancel_wait(tenant, session).await?;
         if waited == Some(true) {
             self.bus.wake_run(0);
@@ -230,7 +220,7 @@ impl Ingest {
     }
 }
 
-/// A message for a place, with what all messages of one caller have in common.
+/// New message for a session, with the fields that all messages of a caller share.
 pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
     let source = match caller.key {
         Some(key) => Source::Key(key),
@@ -250,11 +240,11 @@ pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
     }
 }
 
-/// The caller's idempotency key, or a new one.
+/// Checks the caller's idempotency key; generates one if it is empty.
 ///
 /// # Errors
 ///
-/// If it is too long, or cannot be stored.
+/// If the key is too long, or contains a NUL.
 pub fn idem_key(given: String) -> Result<String, Error> {
     match given.len() {
         0 => Ok(Uuid::now_v7().simple().to_string()),
@@ -264,7 +254,7 @@ pub fn idem_key(given: String) -> Result<String, Error> {
     }
 }
 
-/// Whether a message lets its session go on, should it be held.
+/// Whether a message resumes its session if that is paused.
 fn resumes(message: &NewMessage) -> bool {
     message
         .body
@@ -276,11 +266,7 @@ fn debounce(agent: &AgentCard) -> Duration {
     Duration::from_millis(u64::from(agent.settings.debounce_ms))
 }
 
-/// The key of a caller's own name for a session.
-///
-/// # Errors
-///
-/// If the name is too long.
+/// Session key for a name given by the caller.
 pub fn own_session(agent: &AgentCard, name: &str) -> Result<SessionKey, Error> {
     Ok(SessionKey::api(&agent.name, &clean(name))?)
 }

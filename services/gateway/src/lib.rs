@@ -1,20 +1,21 @@
-//! The gateway: who may, which agent, which session. The only door for callers.
+//! The gateway: authenticates callers, routes messages to agents and sessions. The only entry point
+//! for callers.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `config.rs`, `app.rs` | what an operator may choose; how it is put together |
-//! | `edge.rs`, `auth.rs`, `calls.rs` | what every call passes: a span, its key, its rate, its place |
+//! | `config.rs`, `app.rs` | settings; the composition root |
+//! | `edge.rs`, `auth.rs`, `calls.rs` | every call: span, key, rate limit, limit on open calls |
 //! | `ingest.rs` | accepting messages |
-//! | `routing.rs` | who answers a message from a channel, and in which session |
-//! | `follow.rs` | following one to its answer |
-//! | `control.rs`, `sessions.rs`, `operations.rs` | what a tenant has, and how it stands |
-//! | `nodes.rs` | people's own machines, and their connections |
-//! | `grpc.rs` | the gRPC door |
-//! | `http.rs`, `openai.rs` | the HTTP door, and the API that OpenAI's clients speak |
-//! | `mcp.rs` | the mesh as an MCP server, at the same door |
+//! | `routing.rs` | choosing the agent and the session of a message from a channel |
+//! | `follow.rs` | following a message to its answer |
+//! | `control.rs`, `sessions.rs`, `operations.rs` | a tenant's settings, conversations and state |
+//! | `nodes.rs` | nodes and their connections |
+//! | `grpc.rs` | the gRPC server |
+//! | `http.rs`, `openai.rs` | the HTTP server, and the OpenAI-compatible API |
+//! | `mcp.rs` | the platform as an MCP server, over HTTP |
 //!
-//! Nothing that matters is kept here: a message is accepted when Postgres has
-//! it, and whoever follows it may do so at any gateway.
+//! The gateway holds no state that must survive: a message is accepted when Postgres has stored it,
+//! and it can be followed through any gateway.
 
 mod app;
 mod auth;

@@ -1,14 +1,14 @@
-//! The mesh as an MCP server: what other programs' models may do with it, at `/mcp`.
+//! The platform as an MCP server at `/mcp`.
 //!
-//! | tool | scope | what |
+//! | tool | scope | effect |
 //! |---|---|---|
-//! | `ask` | chat | says something to an agent, and brings its answer |
-//! | `list_agents`, `list_sessions`, `read_history` | read | looks at what there is |
-//! | `list_files`, `read_file` | read | looks at an agent's files |
-//! | `write_file` | admin | changes one |
+//! | `ask` | chat | sends a message to an agent, and returns its answer |
+//! | `list_agents`, `list_sessions`, `read_history` | read | reads agents and conversations |
+//! | `list_files`, `read_file` | read | reads an agent's files |
+//! | `write_file` | admin | changes a file |
 //!
-//! It is one more door: the same keys, the same rates and limits, and behind it the same handlers
-//! as by gRPC, which decide who may. A tool that the key does not reach is not shown.
+//! Keys, rate limits and body limits are those of the HTTP API. The tools call the gRPC handlers,
+//! which check scopes. Tools that the key has no scope for are not listed.
 
 mod shape;
 
@@ -43,17 +43,15 @@ use crate::{
     sessions,
 };
 
-/// What answers at `/mcp`.
 pub type Service = holdfast_mcp::Service<Mesh>;
 
-/// The conversation of those who name none.
+/// Session name used when the client gives none.
 const SESSION: &str = "mcp";
 
 const INSTRUCTIONS: &str = "\
 Personal assistants of one tenant. `ask` speaks with one of them; name a session to go on with a \
 conversation later. What an assistant writes is its own: check it before you act on it.";
 
-/// What the mesh offers.
 #[derive(Debug)]
 pub struct Mesh {
     ingest: Ingest,
@@ -62,14 +60,14 @@ pub struct Mesh {
     answer_timeout: Duration,
 }
 
-/// How long a request's body may be, and may take.
+/// Limits of a request's body: size in bytes, and time to arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     limit: usize,
     patience: Duration,
 }
 
-/// Puts the mesh behind the door.
+/// Creates the MCP service, and the limits of request bodies.
 pub fn service(
     ingest: Ingest,
     follower: Follower,
@@ -84,13 +82,14 @@ pub fn service(
     (holdfast_mcp::service(Arc::new(mesh), door), bounds)
 }
 
-/// Reads a request's body, all of it and in time, before anybody waits for it.
+/// Middleware that reads the whole body of a request, within its limits, before the service waits
+/// for it.
 pub async fn whole(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let Bounds { limit, patience } = bounds;
     match tokio::time::timeout(patience, to_bytes(body, limit)).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
-        // A body that broke off is told the same: nobody is there to read it.
+        // An interrupted body gets the same response: the client is no longer there to read it.
         Ok(Err(_)) => Refusal::too_large(limit).into_response(),
         Err(_) => Refusal::too_slow(patience).into_response(),
     }
@@ -127,7 +126,7 @@ impl Serve for Mesh {
             "list_files" => self.list_files(who, input).await,
             "read_file" => self.read_file(who, input).await,
             "write_file" => self.write_file(who, input).await,
-            // Who calls was shown all that there are.
+            // The client was given a list of all tools.
             _ => Err(Status::not_found("there is no such tool")),
         };
         match done {
@@ -139,7 +138,7 @@ impl Serve for Mesh {
 }
 
 impl Mesh {
-    /// Says something to an agent, and waits for its answer.
+    /// Sends a message to an agent, and waits for its answer.
     async fn ask(&self, who: &Caller, ask: Ask, context: &Context) -> Answer {
         let Ask { message: text, agent, session, request_id } = ask;
         let session = if session.is_empty() { SESSION.to_owned() } else { session };
@@ -152,7 +151,7 @@ impl Mesh {
         };
         let answered = tokio::select! {
             answered = tokio::time::timeout(self.answer_timeout, finish(follow, context)) => answered,
-            // The turn goes on, and its answer is kept.
+            // The turn goes on, and its answer is stored.
             () = context.cancelled.cancelled() => return Answer::failed("it was cancelled"),
         };
         match answered {
@@ -230,7 +229,7 @@ impl Mesh {
     }
 }
 
-/// Follows to the end, and tells the client how it goes.
+/// Follows a message to its end, and sends progress notifications.
 async fn finish(mut follow: Follow, context: &Context) -> Result<Finished, Error> {
     let mut told = 0;
     while let Some(event) = follow.next().await {
@@ -247,7 +246,7 @@ async fn finish(mut follow: Follow, context: &Context) -> Result<Finished, Error
     Err(Error::Stopping)
 }
 
-/// A request in a caller's name, as the handlers of the other door take it.
+/// Request to a gRPC handler, with a verified caller.
 fn by<T>(who: Caller, message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.extensions_mut().insert(who);

@@ -1,10 +1,6 @@
-//! `Nodes`: setting up people's own machines, and holding their connections.
+//! The service `Nodes`: creating and revoking nodes, and their connections.
 //!
-//! | file | what |
-//! |---|---|
-//! | `nodes.rs` | the service |
-//! | `nodes/link.rs` | one connection: what is asked over the bus goes to the node, its answers back |
-//! | `nodes/words.rs` | the contract's words and the mesh's |
+//! `nodes/link.rs` holds one connection: requests from the bus to the node, and its answers back.
 
 mod link;
 mod words;
@@ -33,20 +29,20 @@ use crate::{
 };
 use link::Link;
 
-/// How long a gateway may take to say whether it has a node's connection.
+/// Wait for the gateway that holds a node's connection to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How much may wait to be sent to a node.
+/// Maximum number of messages queued for a node.
 const WAITING: usize = 64;
 
-/// Answers `holdfast.gateway.v1.Nodes`.
+/// Implements `holdfast.gateway.v1.Nodes`.
 #[derive(Debug)]
 struct Nodes {
     state: State,
     stop: CancellationToken,
 }
 
-/// Puts the service beside those that are there; its connections end when `stop` is cancelled.
+/// Adds the service to `routes`; its connections end when `stop` is cancelled.
 pub fn add_service(
     routes: Routes,
     state: &State,
@@ -118,7 +114,8 @@ impl Service for Nodes {
         let revoked = self.state.directory.revoke_node(tenant, by, &request.node).await;
 
         let node = revoked.map_err(Error::from)?;
-        // Whoever has its connection sees it by itself soon, if this is lost.
+        // If this is lost, the gateway that holds the connection notices the revocation at its next
+        // check.
         drop(self.state.bus.ask_node(tenant, node, &NodeWish::Look, PATIENCE).await);
         Ok(Response::new(RevokeNodeResponse {}))
     }
@@ -127,7 +124,7 @@ impl Service for Nodes {
         &self,
         request: Request<Streaming<AttachRequest>>,
     ) -> Result<Response<Asked>, Status> {
-        // Which node it is stands in its token; that it is one was found at the door.
+        // The token tells which node it is. The middleware checked only that it belongs to a node.
         let token = request.metadata().get("authorization").and_then(|text| text.to_str().ok());
         let token = token.and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token);
         let token = token.trim().to_owned();
@@ -156,7 +153,7 @@ fn must_be_node(caller: &Caller) -> Result<(), Status> {
 }
 
 impl Nodes {
-    /// A node, and whether it is connected now.
+    /// Converts a node, and asks whether it is connected.
     async fn shown(&self, tenant: TenantId, node: Node) -> pb::Node {
         let reached = match node.may_be_connected {
             true => self.state.bus.ask_node(tenant, node.id, &NodeWish::Here, PATIENCE).await,

@@ -1,19 +1,17 @@
-//! The API that OpenAI's clients speak: Chat Completions, Responses, Models.
+//! The OpenAI-compatible API: Chat Completions, Responses, Models.
 //!
-//! A model is an agent: `holdfast` is the tenant's default one, `holdfast/<agent>`
-//! another. What happens to a conversation is in `converse`; `chat` and
-//! `responses` are two forms of asking and of answering.
+//! A model is an agent: `holdfast` is the tenant's default agent, `holdfast/<agent>` another one.
+//! `chat` and `responses` are two formats of requests and answers for the same conversations.
 //!
-//! | the client sends | and then |
+//! | the client sends | effect |
 //! |---|---|
-//! | `user` | the session of that name goes on; only what it does not know yet is taken in |
-//! | `previous_response_id` | the session of that response goes on |
-//! | neither | a session for this once, which begins with all that was sent |
-//! | `Idempotency-Key` | again: the stored answer; with another request: 409 |
+//! | `user` | the session of that name continues; only messages it does not have are added |
+//! | `previous_response_id` | the session of that response continues |
+//! | neither | a new session for this request, which begins with all messages sent |
+//! | `Idempotency-Key` | a repeated request gets the stored answer; another request: 409 |
 //!
-//! A message is accepted before the first byte of an answer, so that what is
-//! wrong with it is a proper HTTP status. A client that goes away takes nothing
-//! with it: the turn ends, and its answer is kept.
+//! A message is accepted before the first byte of an answer, so that an invalid one gets a proper
+//! HTTP status. If the client disconnects, the turn goes on and its answer is stored.
 
 mod chat;
 mod content;
@@ -33,7 +31,7 @@ pub use responses::respond;
 
 use crate::{config, follow::Follower, ingest::Ingest};
 
-/// What the handlers work with. Cloning shares it.
+/// Dependencies of the handlers. Clones share them.
 #[derive(Debug, Clone)]
 pub struct OpenAi {
     ingest: Ingest,
@@ -45,7 +43,6 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Takes in and follows by these, within the doors' limits.
     #[must_use]
     pub const fn new(ingest: Ingest, follower: Follower, config: &config::Gateway) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! `Operations`: what waits, what died, what could not be delivered. Put behind the door by
+//! The service `Operations`: waiting messages, dead letters and deliveries. Registered by
 //! `control`.
 
 use std::{collections::HashMap, time::Duration};
@@ -20,13 +20,13 @@ use crate::{
     control::{State, limit, parse_word, some, timestamp},
 };
 
-/// How long runners may take to say how they are.
+/// Wait for runners to report their state.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 const USUAL: u32 = 50;
 const MOST: u32 = 200;
 
-/// Answers `holdfast.gateway.v1.Operations`.
+/// Implements `holdfast.gateway.v1.Operations`.
 #[derive(Debug)]
 pub struct Handler(pub State);
 
@@ -43,7 +43,7 @@ impl Service for Handler {
         let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
         let tenant = self.0.directory.tenant(&caller.tenant.to_string()).await;
 
-        // Without NATS nobody says anything, and all else is known.
+        // Without NATS no runner answers; the rest of the status is complete.
         let runners = self.0.bus.about_runners(PATIENCE).await.unwrap_or_default();
         let (mut sandboxes, mut no_commands) = (HashMap::new(), HashMap::new());
         for RunnerAbout { sandbox, no_commands: why } in runners {

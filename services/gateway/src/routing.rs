@@ -1,18 +1,16 @@
-//! Who answers a message from a channel, and in which session. Pure: no clock, no I/O.
+//! Routing: the agent and the session of a message from a channel. Pure: no clock, no I/O.
 //!
-//! 1. The binding cascade (spec RTE-004): the most specific binding that matches
-//!    chooses the agent.
-//! 2. Where no binding matches, the rules (RTE-001, C-52): the first that matches
-//!    chooses the agent, and may say which tools the turn has.
-//! 3. Else the tenant's default agent. It also stands in for an agent that was
-//!    deleted (RTE-006).
+//! 1. The binding cascade (spec RTE-004): the most specific matching binding chooses the agent.
+//! 2. Without a matching binding, the rules (RTE-001, C-52): the first matching rule chooses the
+//!    agent, and may limit the turn's tools.
+//! 3. Otherwise the tenant's default agent. It also replaces an agent that was deleted (RTE-006).
 //!
-//! A binding or a rule may leave the choice to a model (RTE-013): it is made by whoever runs the
-//! turn, once the message is stored. The agent that is named has the session, and stands in.
+//! A binding or a rule may leave the choice to a model (RTE-013). The runner makes that choice
+//! after the message is stored. The session belongs to the agent that is named here, and that agent
+//! answers if the model makes no choice.
 //!
-//! The session's key is made here of what the platform calls things, and is
-//! never taken from the message: nothing that somebody writes, or names
-//! themselves, reaches a session that is not theirs (RTE-008).
+//! The session key is built from the platform's ids and never taken from the message's content:
+//! nothing that a sender writes, also as their own name, leads to another user's session (RTE-008).
 
 mod cascade;
 mod key;
@@ -22,41 +20,39 @@ use std::fmt;
 use holdfast_directory::{AgentCard, Routing, Rule};
 use holdfast_types::{InvalidKey, ModelRoute, Peer, PeerKind, SessionKey, account_name};
 
-/// What is known of a message from a channel.
+/// Message from a channel, as far as routing needs it.
 #[derive(Debug, Clone)]
 pub struct Inbound {
-    /// The kind of channel.
+    /// Kind of channel, such as `telegram`.
     pub channel: String,
-    /// The account's name; empty is `default`.
+    /// Name of the channel account; empty is `default`.
     pub account: String,
-    /// The counterpart: whose direct messages, which group.
+    /// Peer: the user of a direct chat, or the group.
     pub peer: Peer,
-    /// What the counterpart is part of.
+    /// Peer that contains this one, such as the group of a topic.
     pub parent: Option<Peer>,
-    /// The topic or thread.
     pub thread: Option<String>,
-    /// The guild, on platforms that have them.
+    /// Only on platforms that have guilds.
     pub guild: Option<String>,
-    /// The team, on platforms that have them.
+    /// Only on platforms that have teams.
     pub team: Option<String>,
-    /// Who wrote it.
+    /// Platform's id of the sender.
     pub sender: Option<String>,
-    /// What they wrote.
     pub text: String,
 }
 
 impl Inbound {
-    /// The channel as bindings, rules and identities have it.
+    /// Channel in the normal form of bindings, rules and identities.
     fn channel(&self) -> String {
         self.channel.trim().to_lowercase()
     }
 
-    /// The account as bindings have it.
+    /// Account in the normal form of bindings.
     fn account(&self) -> String {
         account_name(&self.account)
     }
 
-    /// Who wrote it; in direct messages that is who they are held with.
+    /// Id of the sender; in a direct chat without one, the id of the peer.
     fn author(&self) -> Option<&str> {
         let direct = (self.peer.kind == PeerKind::Direct).then_some(self.peer.id.as_str());
         let given = [self.sender.as_deref(), direct].into_iter().flatten();
@@ -64,24 +60,19 @@ impl Inbound {
     }
 }
 
-/// What chose the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MatchedBy {
-    /// A binding for the counterpart.
+    /// A binding for the peer.
     Peer,
-    /// A binding for what the counterpart is part of.
+    /// A binding for the peer's parent.
     ParentPeer,
-    /// A binding for the guild.
     Guild,
-    /// A binding for the team.
     Team,
-    /// A binding for the account.
     Account,
-    /// A binding for the whole channel.
     Channel,
-    /// A rule, by its place; the first is 1.
+    /// Position of the rule, from 1.
     Rule(usize),
-    /// Nothing did.
+    /// No binding and no rule matched.
     Default,
 }
 
@@ -100,28 +91,24 @@ impl fmt::Display for MatchedBy {
     }
 }
 
-/// Where a message goes, and why.
+/// Destination of a message, and the reason.
 #[derive(Debug, Clone)]
 pub struct Routed {
-    /// Who answers.
     pub agent: AgentCard,
-    /// The session.
     pub key: SessionKey,
-    /// The agent's main session.
     pub main_key: SessionKey,
-    /// What chose the agent.
     pub matched_by: MatchedBy,
-    /// The tools that the turn may use, where a rule says so; `None` leaves the agent's own.
+    /// Tools that a rule limits the turn to; `None` leaves the agent's own.
     pub tools: Option<Vec<String>>,
-    /// That a model says who answers: then the agent stands in where it does not.
+    /// Set if a model chooses the agent; `agent` then answers if the model makes no choice.
     pub by_model: Option<ModelRoute>,
 }
 
-/// Says where a message goes.
+/// Chooses the agent and the session of a message.
 ///
 /// # Errors
 ///
-/// If no key can be made of what the message says, which nothing that was tried has done.
+/// If no session key can be built from the platform's ids. No known input causes it.
 pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey> {
     let Chosen { agent, matched_by, tools, by_model } = choose(routing, inbound);
     Ok(Routed {
@@ -134,7 +121,7 @@ pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey>
     })
 }
 
-/// What a binding or a rule says.
+/// Choice by a binding, a rule or the default.
 struct Chosen<'r> {
     agent: &'r AgentCard,
     matched_by: MatchedBy,
@@ -162,7 +149,7 @@ fn choose<'r>(routing: &'r Routing, inbound: &Inbound) -> Chosen<'r> {
     }
 }
 
-/// Every key that a rule gives must match; one that gives none takes everything.
+/// Whether all conditions of a rule match; a rule without conditions matches everything.
 fn matches(rule: &Rule, channel: &str, inbound: &Inbound) -> bool {
     rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
         && rule.user_id.as_deref().is_none_or(|wanted| inbound.author() == Some(wanted))

@@ -1,4 +1,5 @@
-//! `Sessions`: looking at conversations and holding them. Put behind the door by `control`.
+//! The service `Sessions`: sessions, their entries and runs; pause, resume, delete. Registered by
+//! `control`.
 
 mod convert;
 
@@ -29,7 +30,7 @@ const USUAL_ENTRIES: u32 = 100;
 const MOST_ENTRIES: u32 = 1_000;
 const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
-/// Answers `holdfast.gateway.v1.Sessions`.
+/// Implements `holdfast.gateway.v1.Sessions`.
 #[derive(Debug)]
 pub struct Handler(pub State);
 
@@ -52,7 +53,7 @@ impl Service for Handler {
             None => None,
         };
 
-        // One more than is asked for tells whether there is another page.
+        // One session more than requested tells whether there is another page.
         let filter = SessionFilter { agent, kind, limit: most + 1, after };
         let found = self.0.sessions.sessions(caller.tenant, filter).await;
         let mut sessions = found.map_err(Error::from)?;
@@ -195,7 +196,7 @@ impl Service for Handler {
         let names = self.0.agent_names(caller.tenant).await?;
         let (run, entries) = match self.0.sessions.run(caller.tenant, id).await {
             Ok((run, entries)) => (convert::run(run, &names), entries),
-            // One that has not ended may wait for a person's word.
+            // A run that has not ended may wait for an approval.
             Err(holdfast_session::Error::NotFound { .. }) => {
                 let waiting = self.0.sessions.waiting_run(caller.tenant, id).await;
                 let (run, entries) = waiting.map_err(Error::from)?;
@@ -211,7 +212,7 @@ impl Service for Handler {
 }
 
 impl Handler {
-    /// The session that an id, a key, or a name given to the default agent stands for.
+    /// Finds a session by id, by key, or by the name that a caller gave it with the default agent.
     async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
         if session.is_empty() {
             return Err(Error::Missing("session"));
@@ -236,7 +237,7 @@ impl Handler {
     }
 }
 
-/// Where the next page begins. Callers read nothing into it.
+/// Start of the next page; opaque to callers.
 fn page_token(last: SessionId) -> String {
     last.as_uuid().simple().to_string()
 }

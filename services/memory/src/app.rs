@@ -1,4 +1,4 @@
-//! How the service is put together.
+//! Composition root of the memory service.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     worker::Worker,
 };
 
-/// How often the database is asked whether it is still there.
+/// Interval of the database readiness check.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// The memory, with its port and its model, and not yet serving.
+/// Connected but not yet serving service.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -39,11 +39,11 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the port and loads the model. The database need not be there yet.
+    /// Binds the port and loads the model. The database may still be down.
     ///
     /// # Errors
     ///
-    /// If the port is taken or a setting cannot be used.
+    /// If the port is taken or a setting is invalid.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.check()?;
         let memory = &config.memory;
@@ -58,26 +58,17 @@ impl App {
         Ok(Self { config, listener, pools, signer, embedders, policy, pdf })
     }
 
-    /// Has PDFs read by another program than this one; it calls [`read_pdf`](crate::read_pdf).
+    /// Sets the program that reads PDFs; it must call [`read_pdf`](crate::read_pdf).
     #[must_use]
     pub fn with_pdf_reader(self, program: PathBuf) -> Self {
         Self { pdf: Reader::new(program), ..self }
     }
 
-    /// Where it listens.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is cancelled, then finishes the calls at hand.
-    ///
-    /// # Errors
-    ///
-    /// With the first failure of any of the service's tasks.
+    /// Serves until `stop` is cancelled, then finishes the calls in progress.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { config, listener, pools, signer, embedders, policy, pdf } = self;
         let memory = config.memory;
@@ -136,7 +127,7 @@ impl App {
     }
 }
 
-/// Says whether the database is there, until it is time to stop.
+/// Updates the readiness check until `stop` is cancelled.
 async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
     if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an operator may choose about the memory.
+//! Configuration of the memory service.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -11,110 +11,103 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// Everything that the service reads: its own table, and those that all services share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The memory.
     pub memory: Memory,
-    /// Postgres.
     pub database: holdfast_pg::Config,
-    /// Logs and spans.
     pub telemetry: telemetry::Config,
-    /// How the platform's own services trust each other.
+    /// Authentication between the platform's services.
     pub mesh: Mesh,
 }
 
-/// The memory: the table `[memory]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
-    /// Where gRPC is served, and health and metrics over HTTP/1.1 beside it.
+    /// Address for gRPC, and for health and metrics over HTTP/1.1.
     ///
-    /// Only the mesh's own services call it. Keep everybody else away by a network policy.
+    /// Only services of the mesh call it. Block all others by a network policy.
     pub listen: SocketAddr,
 
-    /// What turns texts into vectors. Another model has everything embedded anew, in the
-    /// background; see docs/memory.md.
+    /// Embedding model. After a change all units are embedded again, in the background; see
+    /// docs/memory.md.
     pub embedding: Embedding,
 
-    /// The embedding before this one, until everything is embedded anew: questions are asked by it
-    /// meanwhile. Without it they are answered by words, and by what is embedded already.
+    /// Previous embedding model, needed until all units are embedded again: questions are embedded
+    /// by it meanwhile. Without it, searches use keywords and the units that are already embedded.
     pub former: Option<Embedding>,
 
-    /// From how many vectors on a tenant gets a table of its own with an index. Below, each search
-    /// looks at all of them, which is exact.
+    /// Number of vectors above which a tenant gets its own table with an index. Below it, each
+    /// search scans all vectors, which is exact.
     pub index_above: u32,
 
-    /// After so many days a daily note counts half. 0 has none age.
+    /// Half-life of daily notes in days; 0 disables aging.
     pub half_life_days: f64,
 
-    /// What is masked in the knowledge base: `secret`, `email`, `phone`, `card`.
+    /// Private data that is masked in the knowledge base: `secret`, `email`, `phone`, `card`.
     pub mask: Vec<String>,
 
-    /// What keeps a text out of the knowledge base, of the same four.
+    /// Private data that keeps a text out of the knowledge base; same values.
     pub refuse: Vec<String>,
 
-    /// How long to let calls at hand finish after SIGTERM.
+    /// Time for calls in progress to finish after SIGTERM.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 }
 
-/// What turns texts into vectors: the tables `[memory.embedding]` and `[memory.former]`.
+/// Tables `[memory.embedding]` and `[memory.former]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Embedding {
-    /// `auto` is `local` if this program has it and its files are there, else `hashed`.
+    /// Kind of embedder. `auto` is `local` if the feature and the model's files are there, else
+    /// `hashed`.
     pub engine: Engine,
 
-    /// The directory of the local model, which `make embedder` fetches.
+    /// Directory of the local model's files, which `make embedder` downloads.
     pub dir: PathBuf,
 
     /// Threads of the local model, 1 to 16.
     pub threads: usize,
 
-    /// The address of an embedding server up to and with `/v1`.
+    /// Base URL of an embedding server, including `/v1`.
     pub base_url: String,
 
-    /// The model's name there.
     pub model: String,
 
-    /// How many numbers its vectors have.
+    /// Numbers per vector.
     pub dimension: usize,
 
-    /// The server's key, if it wants one.
+    /// API key of the server, if it needs one.
     #[serde(serialize_with = "masked")]
     pub api_key: SecretString,
 
-    /// Asks the server to shorten its vectors to `dimension`, which only some models can.
+    /// Asks the server to shorten its vectors to `dimension`; only some models can.
     pub shorten: bool,
 
-    /// What the model wants before a question, such as `query: `.
+    /// Prefix that the model expects before a question, such as `query: `.
     pub question_prefix: String,
 
-    /// What the model wants before a passage, such as `passage: `.
+    /// Prefix that the model expects before a passage, such as `passage: `.
     pub passage_prefix: String,
 
-    /// How long one request to the server may take.
+    /// Timeout of one request to the server.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
 }
 
-/// The kinds of embedders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// The local one if it can be, else the hashed one.
+    /// Local if possible, else hashed.
     Auto,
-    /// A model in this process.
     Local,
-    /// A server that speaks `/v1/embeddings`.
+    /// Server with `/v1/embeddings`.
     OpenAi,
-    /// No model: words only. For tests and trials.
+    /// No model: shared words only. For tests and trials.
     Hashed,
 }
 
-/// What the privacy policy knows.
+/// Kinds of private data that the privacy policy detects.
 pub const PRIVATE: [&str; 4] = ["secret", "email", "phone", "card"];
 
 impl Default for Memory {
@@ -151,11 +144,11 @@ impl Default for Embedding {
 }
 
 impl Config {
-    /// Refuses what cannot work, and warns of what is unwise.
+    /// Refuses invalid settings and warns of unwise ones.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         let memory = &self.memory;
         ensure!(

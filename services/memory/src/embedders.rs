@@ -1,4 +1,4 @@
-//! Which model turns texts into vectors, by what the configuration says and what is there.
+//! Embedding models of the service: the current one and, during a change of models, the former one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,27 +9,26 @@ use tracing::{debug, info, warn};
 
 use crate::{Embedding, Engine};
 
-/// How many numbers a hashed vector has.
+/// Dimension of the hash embedder.
 const HASHED: usize = 384;
 
-/// For how long a question waits for its vector; after that words answer alone.
+/// Maximum wait for a question's embedding; after that the search uses keywords only.
 const QUESTION: Duration = Duration::from_secs(3);
 
-/// The model that everything is embedded by, and the one before it.
+/// Current and former embedding model.
 #[derive(Debug, Clone)]
 pub struct Embedders {
-    /// What the configuration names.
     pub now: Arc<dyn Embedder>,
-    /// What it was before, while everything is embedded anew.
+    /// Former model, while units are being embedded again.
     pub former: Option<Arc<dyn Embedder>>,
 }
 
 impl Embedders {
-    /// Loads what the configuration names.
+    /// Loads the configured models.
     ///
     /// # Errors
     ///
-    /// If that cannot be done; `auto` always can.
+    /// If a model cannot be loaded; `auto` always succeeds.
     pub async fn load(now: &Embedding, former: Option<&Embedding>) -> anyhow::Result<Self> {
         let now = load(now).await?;
         let former = match former {
@@ -40,7 +39,7 @@ impl Embedders {
         Ok(Self { now, former })
     }
 
-    /// The one of this name, if it is here.
+    /// Returns the embedder of a model, if it is loaded.
     pub fn of(&self, model: &str) -> Option<&Arc<dyn Embedder>> {
         [Some(&self.now), self.former.as_ref()]
             .into_iter()
@@ -49,12 +48,13 @@ impl Embedders {
     }
 }
 
-/// For how long a question may wait of which who asks waits for so long: what is left is for the words.
+/// Returns the maximum wait for a question's embedding: at most two thirds of the caller's time, to
+/// leave the rest for the keyword search.
 pub fn patience(given: Option<Duration>) -> Duration {
     given.map_or(QUESTION, |given| QUESTION.min(given * 2 / 3))
 }
 
-/// The vector of a question; `None` if there is none to be had within `limit`.
+/// Returns the embedding of a question; `None` on failure or after `limit`.
 pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> Option<Vec<f32>> {
     let texts = [text.to_owned()];
     match timeout(limit, embedder.embed(&texts, Purpose::Question)).await {
@@ -63,7 +63,7 @@ pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> O
             warn!(error = &error as &dyn std::error::Error, "a question is answered by its words");
             None
         }
-        // Who asks may have little time, and always so.
+        // Callers with short deadlines cause this regularly: not worth a warning.
         Err(_) if limit < QUESTION => {
             debug!(after = ?limit, "the embedder is slow, a question is answered by its words");
             None
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// An embedder that is never done.
+    /// Embedder that never finishes.
     #[derive(Debug)]
     struct Slow;
 

@@ -1,14 +1,14 @@
-//! Erases what is held of sessions and agents that were deleted, and what came late of what people had
-//! erased.
+//! Erasure of all data about deleted sessions and agents, and second pass of erasures that people
+//! requested.
 //!
-//! Who deletes one leaves a row in the same transaction (`memory.forget_later`), so that it is
-//! found here however long this service was away. What went and what is left is counted in the
-//! transaction that erases, and stays in the row as the proof.
+//! The deleting service inserts a row in its own transaction (`memory.forget_later`), so nothing is
+//! missed while this service is down. Erased and remaining rows are counted in the transaction that
+//! erases; the row keeps the counts as proof.
 //!
-//! **What can go wrong.** A turn, or a model that is asked what is worth remembering, is under way
-//! when its session is deleted, and has something kept afterwards. So it is looked a second time,
-//! [`LATE`] after the first: whoever keeps something has given up by then. So it is with what people
-//! had erased of a session or a person, who go on: of them only what was said before goes then.
+//! **What can go wrong.** A turn or a memory extraction is running when its session is deleted, and
+//! stores something afterwards. So each erasure has a second pass, [`LATE`] after the first: by
+//! then such writers have given up. If people erased a session or a user that continues to exist,
+//! the second pass erases only what was said before the request.
 
 use std::time::Duration;
 
@@ -32,18 +32,17 @@ use crate::{
     who::ALL_AGENTS,
 };
 
-/// How often it is looked for what was deleted.
+/// Interval of the check for due erasures.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// When it is looked again for what was kept late.
+/// Delay between the first and the second pass.
 pub const LATE: Duration = Duration::from_secs(15 * 60);
 
-/// How often it is looked.
+/// Passes per erasure.
 const PASSES: i32 = 2;
 
 const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
-/// The loop.
 #[derive(Debug)]
 pub struct Eraser {
     pools: Pools,
@@ -51,16 +50,11 @@ pub struct Eraser {
 }
 
 impl Eraser {
-    /// One that tells `views` of tenants who hold less than before.
+    /// Creates an eraser. `views` is invalidated for tenants whose data was erased.
     pub const fn new(pools: Pools, views: Views) -> Self {
         Self { pools, views }
     }
 
-    /// Works until `stop`.
-    ///
-    /// # Errors
-    ///
-    /// None: what fails is tried again.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut failures = 0;
         while !stop.is_cancelled() {
@@ -85,7 +79,7 @@ impl Eraser {
         Ok(())
     }
 
-    /// Erases what is due; one that cannot be erased keeps no other.
+    /// Processes all due erasures; one failure does not stop the others.
     async fn step(&self) -> Result<(), Error> {
         let mut tx = self.pools.system().await?;
         let due = erasures::due(&mut tx).await?;
@@ -127,7 +121,7 @@ impl Eraser {
     }
 }
 
-/// Erases what was written before people had it erased, and was kept since.
+/// Erases data that was written before the request and stored after it.
 async fn erase_late(
     tx: &mut TenantTx,
     erasure: &Erasure,
@@ -148,7 +142,7 @@ fn what(erasure: &Erasure) -> Result<Erase, Error> {
         "user" => Ok(Erase::User(erasure.subject.clone())),
         "agent" => {
             let agent: AgentId = erasure.subject.parse()?;
-            // What belongs to all agents is nobody's to take along.
+            // The nil agent owns what all agents share; it is never erased.
             match agent.as_uuid() == ALL_AGENTS {
                 true => Err(Error::Corrupt("erasure")),
                 false => Ok(Erase::Agent(agent.as_uuid())),
@@ -158,7 +152,7 @@ fn what(erasure: &Erasure) -> Result<Erase, Error> {
     }
 }
 
-/// Rows by table, and those that came since.
+/// Adds counts to the rows by table.
 pub fn added(mut rows: Rows, counts: &[Count]) -> Rows {
     for (what, count) in counts {
         *rows.entry((*what).to_owned()).or_default() += count;

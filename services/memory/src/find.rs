@@ -1,7 +1,6 @@
-//! The question, the two searches, one order.
+//! Search: keyword search and vector search, combined in one ranking.
 //!
-//! What is asked, by which signals and with which weights was decided by measurement: see
-//! docs/decisions/0029 and `holdfast_recall`.
+//! Signals and weights were chosen by measurement: see docs/decisions/0029 and `holdfast_recall`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,54 +25,45 @@ use crate::{
     who::Who,
 };
 
-/// What is left of the oldest note, so that it is found where nothing newer answers.
+/// Minimum decay factor, so that old notes are found where nothing newer answers.
 const FLOOR: f32 = 0.3;
 
-/// How much an answer among chunks is held back for repeating a better one, unless it is said.
+/// Default diversity for document chunks, which overlap.
 const DIVERSITY: f32 = 0.1;
 
-/// What is asked.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The question.
     pub query: String,
-    /// How many answers.
     pub k: u32,
-    /// The kinds of units; empty is all.
+    /// Kinds of units to search; empty means all.
     pub kinds: Vec<i16>,
-    /// The rarer filters.
     pub narrow: Option<Narrow>,
-    /// After so many days a dated note counts half; 0 or less has none age.
+    /// Half-life of dated notes in days; 0 or less disables aging.
     pub half_life_days: f64,
-    /// How much an answer is held back for repeating a better one.
+    /// Weight of diversity, 0 to 1; `None` means the default.
     pub diversity: Option<f64>,
-    /// How long who asks waits, if they say so.
+    /// Time until the caller's deadline, if it has one.
     pub within: Option<Duration>,
 }
 
-/// What was found, best first.
+/// Search result, best hit first.
 #[derive(Debug)]
 pub struct Answer {
-    /// The units, each with its place's reasons.
     pub hits: Vec<Hit>,
-    /// The model that the question was compared by; empty if none was.
+    /// Model that embedded the question; empty if only keywords were used.
     pub model: String,
-    /// `exact` or `index`; empty if words alone answered.
+    /// Vector search method: `exact` or `index`; empty if only keywords were used.
     pub how: &'static str,
 }
 
-/// A unit in its place.
 #[derive(Debug)]
 pub struct Hit {
-    /// Its place's reasons.
     pub ranked: Ranked<Uuid>,
-    /// What it is.
     pub unit: FoundUnit,
-    /// The score of its words, before it was compared with the best.
+    /// Keyword score before normalisation by the best one.
     pub words: f32,
 }
 
-/// Finds.
 #[derive(Debug, Clone)]
 pub struct Finder {
     pools: Pools,
@@ -82,12 +72,11 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// One that searches by these.
     pub const fn new(pools: Pools, embedders: Embedders, views: Views) -> Self {
         Self { pools, embedders, views }
     }
 
-    /// Finds what answers a question, of what `who` sees.
+    /// Searches the units that `who` may see.
     pub async fn find(
         &self,
         tenant: TenantId,
@@ -133,8 +122,9 @@ impl Finder {
         Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
     }
 
-    /// Looks at each of the units that filters leave, if they are few. How many hold the question's
-    /// words is counted meanwhile on another connection: of all, so that a word weighs the same.
+    /// Scans all units that pass the filters, if these are few. Document frequencies are counted
+    /// meanwhile on another connection, over all units, so that a word's weight does not depend on
+    /// the filters.
     async fn among_left(
         &self,
         whom: (TenantId, &Who),
@@ -170,7 +160,7 @@ impl Finder {
         self.among_all(whom, &ask, is_indexed, ready(meaning)).await
     }
 
-    /// Looks at all that is seen, or asks the index.
+    /// Scans all visible units, or uses the index.
     async fn among_all(
         &self,
         (tenant, who): (TenantId, &Who),
@@ -188,8 +178,8 @@ impl Finder {
         Ok((meaning, found))
     }
 
-    /// What a question means, and where that is searched; `None` if there is nothing to compare it
-    /// with, or nobody who says it within `limit`.
+    /// Embeds the question and chooses the table to search; `None` if the tenant has no vectors or
+    /// no embedding is available within `limit`.
     async fn meaning(
         &self,
         view: &View,
@@ -198,7 +188,7 @@ impl Finder {
         limit: Duration,
     ) -> Option<Meaning> {
         let space = view.space.as_ref()?;
-        // Where its model is not here, by the one that everything is being embedded anew by.
+        // If that model is not loaded, the current one, by which units are being embedded again.
         let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
         let vector = embedders::question(embedder.as_ref(), text, limit).await?;
         let model = embedder.model().to_owned();
@@ -206,8 +196,8 @@ impl Finder {
         Some(Meaning { model, vector, own })
     }
 
-    /// Asks words and meaning at once, on two connections, where each takes long: words while it is
-    /// still found out what the question means.
+    /// Runs keyword and vector search on two connections. The keyword search runs while the
+    /// question is being embedded.
     async fn at_once(
         &self,
         tenant: TenantId,
@@ -219,7 +209,7 @@ impl Finder {
         let by_words = async {
             let mut tx = self.pools.tenant(tenant).await?;
             let said = search::said(&mut tx, who, ask).await?;
-            // Words are found sooner than what is near: most is looked up meanwhile.
+            // Keyword search finishes first: load its units while the vector search runs.
             let found = match known.get() {
                 Some(meaning) => {
                     search::look_up(&mut tx, ask, Option::as_ref(meaning), &said, said.units())
@@ -240,8 +230,8 @@ impl Finder {
             };
             Ok::<_, sqlx::Error>((tx, near))
         };
-        // One that holds a connection waits for another here, and yet nobody waits for ever: the pool
-        // lends in the order of asking, and words ask first and hold nothing beside theirs.
+        // Each task waits for a connection and may hold another. This cannot deadlock: the pool
+        // serves requests in order, and the keyword task asks first and needs only one.
         let ((said, mut found), (mut tx, near)) = tokio::try_join!(biased; by_words, by_meaning)?;
         let meaning = known.into_inner().flatten();
         let mut rest: BTreeSet<Uuid> = said.units().chain(near).collect();
@@ -256,7 +246,7 @@ impl Finder {
     }
 }
 
-/// Chunks overlap; what was said does not.
+/// Default diversity: chunks of documents overlap, turns and memories do not.
 fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
     match wanted.diversity {
         #[expect(clippy::cast_possible_truncation, reason = "a share of one")]
@@ -266,10 +256,10 @@ fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
     }
 }
 
-/// What the score of the words must know of everything that is searched together.
+/// Statistics for the keyword score.
 ///
-/// More may have been counted, to know whether the tenant is searched by its index: what words weigh
-/// does not depend on that.
+/// `vectors` may have been counted further than [`COUNTED`], to choose between scan and index; the
+/// cap keeps the weights of words independent of that.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of term counts")]
 fn collection(seen: &Seen) -> Collection {
     Collection {
@@ -278,11 +268,11 @@ fn collection(seen: &Seen) -> Collection {
     }
 }
 
-/// How much the question's words weigh in a unit.
+/// Returns the keyword score of a unit.
 fn words(unit: &FoundUnit, terms: &[String], all: Collection) -> f32 {
     let number = |count: i32| u32::try_from(count).unwrap_or(0);
     let held_by = unit.held_by.as_deref().unwrap_or_default();
-    // What was put since it was counted.
+    // Units that were added after the count.
     let most = held_by.iter().copied().max().unwrap_or(0);
     let all = Collection { units: all.units.max(number(most)), ..all };
     let weigh = |(term, units): (&String, &i32)| {

@@ -1,4 +1,4 @@
-//! What a request may hold: the checks, and the words that refuse.
+//! Validation of request fields, and conversion of common ones.
 
 use holdfast_proto::memory::v1 as pb;
 use jiff::Timestamp;
@@ -7,19 +7,16 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Where something comes from, as it is stored.
+/// Provenance as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// user, tool, web, file, system or agent.
+    /// Source kind: user, tool, web, file, system or agent.
     pub kind: String,
-    /// What it was.
     pub name: String,
-    /// Where in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub locator: String,
-    /// When it was got.
     pub retrieved_at: Timestamp,
-    /// Who let it in, of a change that was proposed.
+    /// Principal who accepted the change, if it was proposed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub accepted_by: String,
 }
@@ -34,11 +31,11 @@ const SOURCES: [(pb::SourceKind, &str); 6] = [
 ];
 
 impl Provenance {
-    /// Reads it from a request.
+    /// Parses the provenance of a request.
     ///
     /// # Errors
     ///
-    /// If it is missing, or says nothing.
+    /// If it is missing or has no kind or name.
     pub fn read(given: Option<pb::Provenance>) -> Result<Self, Error> {
         let given = given.ok_or(Error::NoProvenance)?;
         let kind = SOURCES.iter().find(|(kind, _)| *kind == given.kind());
@@ -58,7 +55,6 @@ impl Provenance {
         })
     }
 
-    /// As the contract writes it.
     pub fn told(self) -> pb::Provenance {
         let kind = SOURCES.iter().find(|(_, name)| *name == self.kind).map(|(kind, _)| *kind);
         pb::Provenance {
@@ -70,7 +66,7 @@ impl Provenance {
     }
 }
 
-/// Refuses a text that is too long, or that cannot be stored.
+/// Refuses a text that is longer than `bytes` or contains NUL.
 pub fn at_most(field: &'static str, text: &str, bytes: usize) -> Result<(), Error> {
     if text.len() > bytes {
         let problem = format!("has {} bytes, and {bytes} are the most", text.len());
@@ -82,7 +78,7 @@ pub fn at_most(field: &'static str, text: &str, bytes: usize) -> Result<(), Erro
     Ok(())
 }
 
-/// Refuses a text that says nothing, as well.
+/// Refuses a blank text, and one that [`at_most`] refuses.
 pub fn some_text(field: &'static str, text: &str, bytes: usize) -> Result<(), Error> {
     if text.trim().is_empty() {
         return Err(Error::field(field, "is empty, and has to say something"));
@@ -90,7 +86,7 @@ pub fn some_text(field: &'static str, text: &str, bytes: usize) -> Result<(), Er
     at_most(field, text, bytes)
 }
 
-/// Refuses labels that are too many or too long.
+/// Refuses tags that are too many or too long.
 pub fn tags(tags: &[String]) -> Result<(), Error> {
     if tags.len() > 32 {
         let problem = format!("are {}, and 32 are the most", tags.len());
@@ -99,7 +95,6 @@ pub fn tags(tags: &[String]) -> Result<(), Error> {
     tags.iter().try_for_each(|tag| some_text("tags", tag, 64))
 }
 
-/// A share of one.
 pub fn share(field: &'static str, given: Option<f64>) -> Result<Option<f64>, Error> {
     match given {
         Some(share) if !(0.0..=1.0).contains(&share) => {
@@ -109,7 +104,6 @@ pub fn share(field: &'static str, given: Option<f64>) -> Result<Option<f64>, Err
     }
 }
 
-/// A moment.
 pub fn time(
     field: &'static str,
     given: Option<prost_types::Timestamp>,
@@ -120,12 +114,11 @@ pub fn time(
         .map_err(|_| Error::field(field, "is no time that a calendar has"))
 }
 
-/// A moment as the contract writes it.
 pub fn told_time(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
-/// How many entries a page has.
+/// Returns the page size: `usual` for 0, at most 500.
 pub fn page(limit: u32, usual: u32) -> Result<i64, Error> {
     match limit {
         0 => Ok(usual.into()),
@@ -134,7 +127,7 @@ pub fn page(limit: u32, usual: u32) -> Result<i64, Error> {
     }
 }
 
-/// An id with its prefix: `itm_…`, `doc_…`.
+/// Parses an id with its prefix: `itm_…`, `doc_…`.
 pub fn id(what: &'static str, prefix: &'static str, text: &str) -> Result<Uuid, Error> {
     text.strip_prefix(prefix)
         .and_then(|id| id.strip_prefix('_'))
@@ -142,7 +135,7 @@ pub fn id(what: &'static str, prefix: &'static str, text: &str) -> Result<Uuid, 
         .ok_or_else(|| Error::not_found(what, text))
 }
 
-/// An id as the contract writes it.
+/// Returns an id with its prefix.
 pub fn told_id(prefix: &str, id: Uuid) -> String {
     format!("{prefix}_{}", id.simple())
 }

@@ -1,4 +1,4 @@
-//! The contract: reads requests, writes answers, decides nothing.
+//! gRPC services: parse requests, call operations, convert results.
 
 mod convert;
 mod knowledge;
@@ -16,21 +16,21 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{embedders::Embedders, find::Finder, keep::Keeper, space::Views};
 
-/// The largest message: a document of 4 MiB, and what is said about it.
+/// Maximum message size in bytes: a document of 4 MiB and its metadata.
 const MOST: usize = 8 * 1024 * 1024;
 
-/// What the calls do their work with.
+/// State of the gRPC services.
 #[derive(Debug, Clone)]
 pub struct Door {
     pub keeper: Keeper,
     pub finder: Finder,
     pub embedders: Embedders,
     pub views: Views,
-    /// After so many days a dated note counts half, where a question does not say it.
+    /// Default half-life of dated notes in days.
     pub half_life_days: f64,
 }
 
-/// Nobody comes here with a key: callers go to the gateway.
+/// Refuses API keys: external callers go to the gateway.
 struct NoKeys;
 
 impl Authenticate for NoKeys {
@@ -39,7 +39,7 @@ impl Authenticate for NoKeys {
     }
 }
 
-/// Everything that is served: gRPC for services of the mesh, health and metrics beside it.
+/// Returns the routes: gRPC for services of the mesh, health and metrics.
 pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
     let calls = Routes::new(MemoryServer::new(door.clone()).max_decoding_message_size(MOST))
         .add_service(KnowledgeServer::new(door).max_decoding_message_size(MOST))
@@ -54,14 +54,13 @@ pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
     holdfast_doors::health(readiness.clone()).merge(health).merge(calls)
 }
 
-/// The tenant of a call that a service of the mesh makes, and what it asks.
+/// Checks that a service of the mesh makes the call. Returns the tenant and the message.
 fn of_mesh<T>(request: Request<T>) -> Result<(TenantId, T), Status> {
     let (caller, message) = caller(request)?;
     caller.require(Scope::Service)?;
     Ok((caller.tenant, message))
 }
 
-/// A refusal as the caller is told it.
 fn told(error: crate::Error) -> Status {
     holdfast_grpc::status(&error)
 }

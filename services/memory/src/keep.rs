@@ -1,4 +1,4 @@
-//! What is kept: things, turns, documents, articles. Each verb is one transaction.
+//! Operations on items, turns, documents and articles; each is one transaction.
 
 mod articles;
 mod documents;
@@ -27,7 +27,7 @@ pub use turns::{NewTurn, Told};
 
 use crate::{embedders::Embedders, space::Views};
 
-/// Keeps what it is given, and has it embedded.
+/// Stores content and queues it for embedding.
 #[derive(Debug, Clone)]
 pub struct Keeper {
     pools: Pools,
@@ -39,7 +39,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// One that tells `waiting` when there is something to embed, and has PDFs read by `pdf`.
+    /// Creates the service. `waiting` is notified when units are queued; `pdf` reads PDFs.
     pub const fn new(
         pools: Pools,
         embedders: Embedders,

@@ -1,4 +1,4 @@
-//! memory: keeps what agents know, and finds it again.
+//! Memory service: stores what agents know and searches it.
 //!
 //! ```text
 //!  gateway, runner ──gRPC──▶ grpc ──▶ service ──▶ store (Postgres, schema `memory`)
@@ -8,22 +8,22 @@
 //!                                        └── worker ──┘ takes what waits from memory.queue
 //! ```
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | `grpc` | the contract: reads requests, writes answers, decides nothing |
-//! | `who`, `given` | in whose name a call is made; what may be in a request |
-//! | `keep`, `turns`, `articles` | things, turns and documents, the knowledge base |
-//! | `find` | the question, the two searches, one order |
-//! | `unit`, `words` | what is found, and the terms it is found by |
-//! | `store` | every query |
-//! | `eraser` | forgets sessions and agents that were deleted elsewhere |
-//! | `worker` | embeds what waits, again when the model changes; makes indexes |
-//! | `space`, `embedders` | how a tenant is searched; which model |
-//! | `app`, `config`, `error` | composition, settings, failures |
+//! | `grpc` | parses requests, calls operations, converts results |
+//! | `who`, `given` | the agent and user in whose name a call is made; validation of fields |
+//! | `keep` | operations on items, turns, documents and articles |
+//! | `find` | keyword search, vector search, ranking |
+//! | `unit`, `words` | searchable units and their terms |
+//! | `store` | all SQL queries |
+//! | `eraser` | erases data about sessions and agents that were deleted elsewhere |
+//! | `worker` | embeds queued units, again when the model changes; builds indexes |
+//! | `space`, `embedders` | search settings of a tenant; embedding models |
+//! | `app`, `config`, `error` | composition, settings, errors |
 //!
-//! Whatever is kept is found by its words at once and by its meaning as soon as the worker has been
-//! there, within a second on an idle machine. The queue is a table: what was put is embedded
-//! whoever dies meanwhile.
+//! A stored unit is found by keywords immediately and by embedding as soon as the worker has
+//! processed it: within a second on an idle machine. The queue is a table, so units are embedded
+//! even if a process crashes.
 
 mod app;
 mod config;
@@ -44,5 +44,5 @@ mod worker;
 pub use app::App;
 pub use config::{Config, Embedding, Engine, Memory};
 pub use error::Error;
-/// Reads a PDF and ends, if the program was started for that; first thing in `main`.
+/// Reads a PDF and exits, if the program was started for that. Must come first in `main`.
 pub use holdfast_pdf::as_child as read_pdf;

@@ -1,8 +1,8 @@
-//! How a tenant is searched and by whom, remembered for some seconds.
+//! Cache of how each tenant is searched and of what a caller can see.
 //!
-//! **What can go wrong.** Another process changes the model or makes the tenant's own table: this
-//! one goes on as before for [`FRESH`]. What it searches is there for longer than that: the vectors
-//! of a former model, and its table, are taken away a minute after the change.
+//! **What can go wrong.** Another process changes the model or creates the tenant's own table, and
+//! this one continues as before for up to [`FRESH`]. What it searches exists for longer: the
+//! vectors and the table of a former model are deleted a minute after the change.
 
 use std::{
     collections::HashMap,
@@ -22,50 +22,52 @@ use crate::{
     who::Who,
 };
 
-/// For how long what was read is believed.
+/// Maximum age of a cached view.
 pub const FRESH: Duration = Duration::from_secs(5);
 
-/// For how long it is believed that there is much: to count much takes longer than to search it.
+/// Maximum age of a large count: counting many units takes longer than searching them.
 const MUCH: Duration = Duration::from_secs(60);
 
-/// Of more units than these a word's rarity is not told apart: holders are counted up to 1,001.
+/// Maximum counted units. Beyond it, a word's rarity has no more effect: document frequencies are
+/// counted up to 1,001.
 pub const COUNTED: i64 = 20_000;
 
-/// From so many units on that hold a term it is remembered how many they are.
+/// Minimum document frequency that is cached.
 const MANY: i32 = 100;
 
-/// The most that is remembered, of views and of a view's terms; beyond it all is read again.
+/// Maximum entries of each cache; when it is full, it is cleared.
 const MOST: usize = 10_000;
 
 type Known = HashMap<(TenantId, Uuid, String), (Instant, Arc<View>)>;
 
-/// What part of what is still compared whole is few, and how many are at the most: each unit is looked
-/// up by its keys then, which takes as long as to compare several that lie together.
+/// Divisor of the exact-scan limit, and upper bound, for the number of filtered units that are
+/// scanned one by one. Looking up a unit by its key costs as much as comparing several adjacent
+/// ones.
 const FEW: i64 = 8;
 const MOST_FEW: i64 = 2_500;
 
-/// How someone's things are searched.
+/// Search settings and statistics for one agent and user.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// How the tenant is searched; `None` until it has a vector.
+    /// `None` until the tenant has a vector.
     pub space: Option<Space>,
-    /// Who wrote what is seen, and how much there is of it.
+    /// Authors and number of visible units.
     pub seen: Seen,
-    /// When that was counted.
+    /// Time of that count.
     counted: Option<Instant>,
-    /// Where there is much: how many units hold a term, of the terms that were asked for since.
+    /// Document frequencies of terms asked for so far; only where there are many units.
     holders: Option<Arc<Mutex<HashMap<String, i32>>>>,
 }
 
 impl View {
-    /// How many units hold each of these terms, where it is known.
+    /// Returns the cached document frequencies of terms.
     pub fn held_by(&self, terms: &[String]) -> Vec<Option<i32>> {
         let Some(holders) = self.holders() else { return Vec::new() };
         terms.iter().map(|term| holders.get(term).copied()).collect()
     }
 
-    /// So many units hold each of these terms. It is remembered of those that many hold: few are soon
-    /// counted, and each new one counts.
+    /// Caches document frequencies. Low ones are left out: they are counted quickly, and each new
+    /// unit changes them noticeably.
     pub fn learn(&self, terms: &[String], held_by: &[i32]) {
         let Some(mut holders) = self.holders() else { return };
         if holders.len() >= MOST {
@@ -81,7 +83,6 @@ impl View {
     }
 }
 
-/// What was read.
 #[derive(Debug, Clone)]
 pub struct Views {
     pools: Pools,
@@ -90,12 +91,12 @@ pub struct Views {
 }
 
 impl Views {
-    /// Nothing yet. Up to so many vectors are searched exactly, whatever index there is.
+    /// Creates an empty cache. Up to `exact_up_to` vectors are scanned even if there is an index.
     pub fn new(pools: Pools, exact_up_to: u32) -> Self {
         Self { pools, exact_up_to: exact_up_to.into(), known: Arc::default() }
     }
 
-    /// How `who`'s things are searched.
+    /// Returns the view of an agent and user, from the cache if it is recent.
     pub async fn of(&self, tenant: TenantId, who: &Who) -> sqlx::Result<Arc<View>> {
         let key = (tenant, who.agent, who.user.clone());
         let before = self.known().get(&key).cloned();
@@ -126,14 +127,14 @@ impl Views {
         Ok(view)
     }
 
-    /// Whether it was much not long ago, of the same model.
+    /// Returns whether the former count was large and recent, with the same model.
     fn is_much(&self, before: &View, space: Option<&Space>) -> bool {
         let same = before.space.as_ref().map(|space| &space.model) == space.map(|now| &now.model);
         same && before.seen.vectors > self.exact_up_to
             && before.counted.is_some_and(|counted| counted.elapsed() < MUCH)
     }
 
-    /// The table to search for these kinds by index; `None` is the exact scan.
+    /// Returns the indexed table to search for these kinds; `None` means an exact scan.
     pub fn own(&self, view: &View, kinds: &[i16]) -> Option<String> {
         if view.seen.vectors_of(kinds) <= self.exact_up_to {
             return None;
@@ -141,13 +142,13 @@ impl Views {
         view.space.as_ref().and_then(|space| space.own.clone())
     }
 
-    /// Of so many units that filters leave of more, each is looked at; among more than that an index
-    /// finds enough.
+    /// Returns the number of filtered units up to which each one is scanned; with more, the index
+    /// finds enough of them.
     pub fn few(&self) -> i64 {
         (self.exact_up_to / FEW).min(MOST_FEW)
     }
 
-    /// Something of a tenant's changed: it is read again.
+    /// Removes a tenant's views after a change.
     pub fn forget(&self, tenant: TenantId) {
         self.known().retain(|(of, ..), _| *of != tenant);
     }

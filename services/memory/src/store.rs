@@ -1,7 +1,7 @@
-//! Every query: functions over a transaction that sees one tenant's rows.
+//! SQL queries: functions over a transaction that sees one tenant's rows.
 //!
-//! Each names the tenant as well, which is what the indexes want. What may be seen is always told
-//! in the same three terms: whose agent's, whose user's, and whether a group listens.
+//! Each query also names the tenant, for the indexes. Visibility always has the same three
+//! conditions: agent, user, and whether the conversation is a group.
 
 pub mod articles;
 pub mod documents;
@@ -25,8 +25,8 @@ use uuid::Uuid;
 
 use crate::who::Who;
 
-/// Which rows `who` sees: `$2` everything, `$3` agents, `$4` users, `$5` in a group; `$1` is the
-/// tenant.
+/// Appends the visibility condition for `who`: `$1` tenant, `$2` everything, `$3` agents, `$4`
+/// users, `$5` group.
 macro_rules! seen {
     ($select:literal, $rest:literal) => {
         concat!(
@@ -39,7 +39,7 @@ macro_rules! seen {
 }
 pub(crate) use seen;
 
-/// A query that [`seen!`] made, with its first five parameters: what follows is bound from `$6` on.
+/// Binds the first five parameters of a [`seen!`] query; the caller's own begin at `$6`.
 pub(crate) fn seen_by<T>(sql: &'static str, tenant: Uuid, who: &Who) -> Seen<T>
 where
     T: for<'r> FromRow<'r, PgRow>,

@@ -1,4 +1,4 @@
-//! What is found: one memory, one turn, one chunk, as it is indexed.
+//! Searchable unit: a memory, a conversation turn or a chunk, as it is indexed.
 
 use holdfast_recall::terms;
 use holdfast_types::TenantId;
@@ -9,30 +9,24 @@ use uuid::Uuid;
 
 use crate::{given::Provenance, who::Who, words};
 
-/// The kinds, as the contract and the tables number them.
+/// Kinds of units, numbered as in the API and in the tables.
 pub mod kind {
-    /// A typed memory.
     pub const MEMORY: i16 = 1;
-    /// A value under a key.
+    /// Value under a key.
     pub const VALUE: i16 = 2;
-    /// Subject, predicate, object.
+    /// Statement of subject, predicate and object.
     pub const FACT: i16 = 3;
-    /// Something that happened.
     pub const EVENT: i16 = 4;
-    /// Something that was said.
     pub const TURN: i16 = 5;
-    /// A chunk of a document.
     pub const DOCUMENT: i16 = 6;
-    /// A chunk of an article.
     pub const KNOWLEDGE: i16 = 7;
-    /// All of them.
     pub const ALL: [i16; 7] = [MEMORY, VALUE, FACT, EVENT, TURN, DOCUMENT, KNOWLEDGE];
 }
 
-/// How much of a text its terms are taken from, in bytes. A megabyte is the most a `tsvector` has.
+/// Bytes of a text that are indexed for keyword search. A `tsvector` has at most 1 MB.
 const INDEXED: usize = 64 * 1024;
 
-/// A unit to be kept, named by column: it is handed to Postgres as JSON.
+/// Unit to insert. Field names are column names: it is passed to Postgres as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Unit {
     pub unit_id: Uuid,
@@ -66,9 +60,9 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit of a text, which belongs to whom `who` says; the rest is empty.
+    /// Creates a unit that belongs to `who`'s agent and user; other fields are empty.
     ///
-    /// `context` is found by its words too, and has no part in the meaning.
+    /// The terms of `context` are searchable too, but are not embedded.
     pub fn new(tenant: TenantId, who: &Who, kind: i16, said: Said<'_>) -> Self {
         let own = said.terms.len();
         let all = [said.context, said.terms].concat();
@@ -103,7 +97,7 @@ impl Unit {
         }
     }
 
-    /// The same under headings, which count as words and as meaning.
+    /// Adds headings, which are embedded with the text.
     pub fn under(mut self, headings: Vec<String>) -> Self {
         self.hash = hex(&hash(&headings, &self.text));
         self.headings = headings;
@@ -111,27 +105,22 @@ impl Unit {
     }
 }
 
-/// What a unit is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// Its text.
     pub text: &'a str,
-    /// The terms of that.
     pub terms: &'a [String],
-    /// The terms that it is found by as well: of the turn before it, of the headings above it.
+    /// Additional search terms: of the turn before, or of the headings above.
     pub context: &'a [String],
-    /// When.
     pub at: Timestamp,
-    /// Where it comes from.
     pub provenance: &'a Provenance,
 }
 
-/// The terms that a text is found by.
+/// Returns the search terms of a text.
 pub fn terms_of(text: &str) -> Vec<String> {
     terms(cut(text))
 }
 
-/// What is embedded of a unit.
+/// Returns the text of a unit that is embedded.
 pub fn meaning(headings: &[String], text: &str) -> String {
     if headings.is_empty() {
         text.to_owned()
@@ -140,7 +129,7 @@ pub fn meaning(headings: &[String], text: &str) -> String {
     }
 }
 
-/// By what the same text is known again.
+/// Returns the hash by which equal embedded texts are recognised.
 pub fn hash(headings: &[String], text: &str) -> Vec<u8> {
     Sha256::digest(meaning(headings, text).as_bytes()).to_vec()
 }
@@ -150,7 +139,7 @@ fn hex(bytes: &[u8]) -> String {
     format!("\\x{}", digits.concat())
 }
 
-/// The beginning of a text, up to what is indexed.
+/// Returns the indexed beginning of a text.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(INDEXED);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! In whose name a call is made, and what is seen so.
+//! Agent and user in whose name a call is made, and what they may see.
 
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::AgentId;
@@ -6,30 +6,29 @@ use uuid::Uuid;
 
 use crate::{Error, given};
 
-/// The UUID that stands for all agents of a tenant.
+/// Stands for all agents of a tenant.
 pub const ALL_AGENTS: Uuid = Uuid::nil();
 
-/// In whose name a call is made; the calling service vouches for it.
+/// Agent and user in whose name a call is made; the calling service vouches for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
-    /// The agent; [`ALL_AGENTS`] is none in particular.
+    /// The agent, or [`ALL_AGENTS`] for none in particular.
     pub agent: Uuid,
-    /// The user; empty is none.
+    /// The user; empty for none.
     pub user: String,
-    /// In a group only what is safe there is seen.
+    /// The conversation is a group: only content marked as safe there is visible.
     pub group: bool,
-    /// Has the role `kb_maintainer`.
     pub maintainer: bool,
-    /// Sees what belongs to any agent and any user. A search never does.
+    /// Sees the content of all agents and users, in lists and for erasure. Never in a search.
     pub everything: bool,
 }
 
 impl Who {
-    /// Reads it from a request.
+    /// Parses the caller of a request.
     ///
     /// # Errors
     ///
-    /// If it is missing or holds what it may not.
+    /// If it is missing or has an invalid field.
     pub fn read(who: Option<pb::Who>) -> Result<Self, Error> {
         let who = who
             .ok_or_else(|| Error::field("who", "is missing: say in whose name the call is made"))?;
@@ -39,12 +38,12 @@ impl Who {
         Ok(Self { agent, user, group, maintainer, everything })
     }
 
-    /// The agents whose things are seen.
+    /// Returns the agents whose content is visible.
     pub fn agents(&self) -> Vec<Uuid> {
         if self.agent == ALL_AGENTS { vec![ALL_AGENTS] } else { vec![ALL_AGENTS, self.agent] }
     }
 
-    /// The users whose things are seen.
+    /// Returns the users whose content is visible.
     pub fn users(&self) -> Vec<String> {
         if self.user.is_empty() {
             vec![String::new()]
@@ -54,7 +53,7 @@ impl Who {
     }
 }
 
-/// An agent by its id; of an empty one [`ALL_AGENTS`].
+/// Parses an agent id; empty means [`ALL_AGENTS`].
 pub fn agent(id: &str) -> Result<Uuid, Error> {
     match id {
         "" => Ok(ALL_AGENTS),
@@ -62,7 +61,7 @@ pub fn agent(id: &str) -> Result<Uuid, Error> {
     }
 }
 
-/// An agent as the contract writes it.
+/// Returns the agent's id, empty for [`ALL_AGENTS`].
 pub fn agent_text(agent: Uuid) -> String {
     if agent == ALL_AGENTS { String::new() } else { AgentId::from(agent).to_string() }
 }

@@ -1,12 +1,12 @@
-//! The terms of a unit as Postgres indexes and asks for them.
+//! Terms of a unit in the syntax of Postgres' full-text search.
 //!
-//! A `tsvector` is written as it prints (`'tea':1,4 'cup':2`), so that what counts as a term is
-//! decided in one place (`recall::terms`) for the index and the question alike.
+//! A `tsvector` is written literally (`'tea':1,4 'cup':2`), so that one function (`recall::terms`)
+//! decides about terms for the index and for questions.
 //!
-//! Beside its terms a unit has one that says whose it is, which no word can be: `@` and a hash of
-//! tenant, agent and user. With it the index reads the units of those who are searched, and no others.
-//! The database adds it (`memory.mark`). One of tenant and agent alone is written here, for processes
-//! of the former version, which look for that.
+//! Beside its terms each unit has an owner mark, which cannot be a word: `@` and a hash of tenant,
+//! agent and user. With it, the index reads only the units of the searched owners. The database
+//! adds it (`memory.mark`). A mark of tenant and agent only is written here for processes of the
+//! previous version, which search for that one.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use holdfast_types::TenantId;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// The last position that Postgres knows, and how many a term may have.
+/// Highest position in a `tsvector`, and maximum positions per term.
 const LAST: usize = 16_383;
 const MOST: usize = 255;
 
-/// The `tsvector` of a text's terms.
+/// Returns the `tsvector` of terms, with an owner mark.
 pub fn vector(terms: &[String], mark: &str) -> String {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, term) in terms.iter().enumerate() {
@@ -39,17 +39,17 @@ pub fn vector(terms: &[String], mark: &str) -> String {
     out
 }
 
-/// A `tsquery` for each of these.
+/// Returns one `tsquery` per term.
 pub fn each_of(terms: &[String]) -> Vec<String> {
     terms.iter().map(|term| quoted(term)).collect()
 }
 
-/// The `tsquery` for any of these.
+/// Returns a `tsquery` that matches any of the terms.
 pub fn any_of(terms: &[String]) -> String {
     each_of(terms).join(" | ")
 }
 
-/// What says whose agent's a unit is.
+/// Returns the owner mark of an agent's units.
 pub fn mark(tenant: TenantId, agent: Uuid) -> String {
     let mut hash = Sha256::new();
     hash.update(tenant.as_uuid().as_bytes());

@@ -1,12 +1,14 @@
-//! Embeds what waits, everything anew when the model changes, and makes tenants' own indexes.
+//! Embedding worker: embeds queued units, embeds all units again after a change of models, and
+//! builds tenants' indexes.
 //!
-//! What waits is a table. A unit is taken for a minute and goes from the table in the transaction
-//! that writes its vector, so that nothing is lost by whoever dies meanwhile and nothing is written
-//! twice. Tenants take turns, a batch each: who puts a library in delays nobody's note for longer
-//! than a batch.
+//! A unit is claimed from the queue table for a minute, and is deleted from it in the transaction
+//! after its vector is written: nothing is lost in a crash, and no vector is written twice. Tenants
+//! take turns with one batch each, so a large import delays other tenants by one batch at most.
 //!
-//! **What can go wrong.** The embedder is away: what was taken is given back and tried again, ever
-//! more slowly. It refuses one text for good: the batch is done text by text, and that one is given
+//! **What can go wrong.** The embedder is unavailable: claimed units go back to the queue, and the
+//! worker retries with growing delays. The embedder refuses one text for good: the batch is
+//! repeated text by text, and that one is given up after [`TRIES`](crate::store::queue::TRIES);
+//! keyword search still finds it.
 //! up after [`TRIES`](crate::store::queue::TRIES); its words find it still.
 
 use std::{
@@ -38,27 +40,27 @@ use crate::{
     unit::meaning,
 };
 
-/// How many units are embedded at a time.
+/// Units per batch.
 const BATCH: i64 = 64;
 
-/// How often the table is looked at when nobody says that something was put.
+/// Interval of the queue check without a notification.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often it is looked for what is not put by anybody: another model, what has expired.
+/// Interval of the maintenance work: changed models, expired items.
 const TEND: Duration = Duration::from_secs(5);
 
-/// For how long a former model's vectors stay, for processes that do not know of the change yet.
+/// Time in seconds that a former model's vectors are kept, for processes that have not noticed the
+/// change.
 const LINGER: i64 = 12 * FRESH.as_secs() as i64;
 
-/// How many rows one step of tending looks at or takes away.
+/// Rows per step of the maintenance work.
 const PAGE: i64 = 1_000;
 
-/// How many times too large a tenant may become without an index while it is being filled.
+/// Factor by which a tenant may exceed the index threshold while it is being filled.
 const AT_LAST: i64 = 3;
 
 const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
-/// The loop.
 #[derive(Debug)]
 pub struct Worker {
     pools: Pools,
@@ -71,7 +73,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that is told by `waiting` when there is something to embed.
+    /// Creates a worker that is notified by `waiting` when units are queued.
     pub fn new(
         pools: Pools,
         embedders: Embedders,
@@ -90,12 +92,11 @@ impl Worker {
         }
     }
 
-    /// Works until `stop`.
+    /// Runs until `stop` is cancelled.
     ///
     /// # Errors
     ///
-    /// If vectors of the model are there that have another dimension. What else fails is tried
-    /// again.
+    /// If stored vectors of a configured model have another dimension. Other failures are retried.
     pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         self.check_dimension(&stop).await?;
         let mut failures = 0;
@@ -135,7 +136,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Vectors of two dimensions cannot be compared, and are told apart by their model's name only.
+    /// Checks that no model's dimension was changed: stored vectors are distinguished by the
+    /// model's name only, and cannot be compared if their dimensions differ.
     async fn check_dimension(&self, stop: &CancellationToken) -> anyhow::Result<()> {
         let models = [Some(&self.embedders.now), self.embedders.former.as_ref()];
         for embedder in models.into_iter().flatten() {
@@ -151,7 +153,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the database says of a model's dimension, as soon as it answers.
+    /// Returns the differing stored dimension, if any; waits until the database answers.
     async fn otherwise(&self, model: Model<'_>, stop: &CancellationToken) -> Option<i32> {
         let mut failures = 0;
         while !stop.is_cancelled() {
@@ -176,7 +178,7 @@ impl Worker {
         None
     }
 
-    /// Embeds a batch of the next tenant's; whether there was any.
+    /// Embeds a batch of the next tenant. Returns whether there was one.
     async fn step(&mut self) -> Result<bool, Error> {
         let mut tx = self.pools.system().await?;
         let Some(tenant) = queue::next_tenant(&mut tx, self.last).await? else {
@@ -211,7 +213,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Writes the vectors of these units, and takes them out of the queue.
+    /// Writes the vectors of units and removes them from the queue.
     async fn embed(&self, tenant: TenantId, units: &[Uuid]) -> Result<(), Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let texts = queue::texts(&mut tx, units).await?;
@@ -220,7 +222,7 @@ impl Worker {
 
         let now = Arc::clone(&self.embedders.now);
         let is_scanned = self.embed_by(tenant, &now, &texts).await?;
-        // Questions are still asked by the former model: what is new is found by it too.
+        // Until the switch, questions are embedded by the former model: it must find new units too.
         if let Some(former) = self.embedders.former.clone()
             && space.is_some_and(|space| space.model == former.model())
         {
@@ -239,7 +241,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the tenant is searched by this model, and by looking at all of its vectors.
+    /// Writes the vectors of one model. Returns whether the tenant is searched by this model with
+    /// an exact scan.
     async fn embed_by(
         &self,
         tenant: TenantId,
@@ -276,10 +279,11 @@ impl Worker {
         Ok(space.model == model.name && space.own.is_none())
     }
 
-    /// Makes the tenant's own index if it has become large enough; how many vectors it has.
+    /// Builds the tenant's index if it has become large enough. Returns the number of vectors in
+    /// it.
     ///
-    /// While more waits it is put off, up to [`AT_LAST`] times as many: to make an index of what is
-    /// there takes a tenth of the time of adding to one.
+    /// While more units are queued, this waits until [`AT_LAST`] times the threshold: building an
+    /// index takes a tenth of the time of inserting into one.
     async fn grow(&self, tx: &mut TenantTx, model: &str) -> Result<i64, Error> {
         let above = self.index_above * if queue::waits(tx).await? { AT_LAST } else { 1 };
         if vectors::count(tx, model, above + 1).await? <= above {
@@ -288,7 +292,7 @@ impl Worker {
         Ok(spaces::make_own(tx).await?)
     }
 
-    /// Looks after what nobody puts; whether there is more to do at once.
+    /// Does the maintenance work. Returns whether there is more to do at once.
     async fn tend(&self) -> Result<bool, Error> {
         let now = Arc::clone(&self.embedders.now);
         let model = Model { name: now.model(), dimension: now.dimension() };
@@ -300,7 +304,7 @@ impl Worker {
         tx.commit().await?;
 
         let mut more = false;
-        // One that is taken up again is not taken away meanwhile.
+        // A former model that is current again keeps its vectors.
         for (tenant, former) in former.into_iter().filter(|(_, former)| *former != model.name) {
             more |= self.clean(tenant, &former).await?;
         }
@@ -315,8 +319,8 @@ impl Worker {
         Ok(more)
     }
 
-    /// Queues what the tenant has no vectors of by the new model; once all have, it is searched by
-    /// that. Whether something was queued.
+    /// Queues the units that have no vector of the new model; once all have one, switches the
+    /// tenant to it. Returns whether units were queued.
     async fn renew(&self, tenant: TenantId, model: Model<'_>) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let (waiting, given_up) = queue::counts(&mut tx).await?;
@@ -351,7 +355,7 @@ impl Worker {
         Ok(false)
     }
 
-    /// Takes away some of what a former model left; whether there is more.
+    /// Deletes some of a former model's vectors. Returns whether there are more.
     async fn clean(&self, tenant: TenantId, former: &str) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let removed = vectors::remove_some(&mut tx, former, PAGE).await?;

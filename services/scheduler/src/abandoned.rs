@@ -1,7 +1,8 @@
-//! Firings that nobody who delivered them survived: are they in their inboxes?
+//! Abandoned firings: those whose delivery was attempted too often by replicas that then died.
 //!
-//! Whoever died may have written the message, and not lived to say so. Such a firing has come: given
-//! up as an error, what has only one slot were tried again under another key, and came twice.
+//! The last replica may have written the message to the inbox and died before it recorded that.
+//! Such a firing counts as delivered. If it ended as an error instead, a job with a single slot
+//! would be retried under another key, and its message would be delivered twice.
 
 use std::time::Duration;
 
@@ -11,18 +12,18 @@ use tracing::warn;
 
 use crate::{deliver::SOURCE, fire::Ctx};
 
-/// How long one that has come may take from now. What its job says of that is not asked: whatever is
-/// read of it may be what nobody survives.
+/// Maximum duration of an abandoned firing that was delivered, from now. Not read from its job,
+/// since reading the job may be what makes replicas die.
 const PATIENCE: Duration = Duration::from_secs(7_200);
 
-/// Parts with what is delivered no more.
 #[derive(Debug)]
 pub struct Abandoned {
     pub ctx: Ctx,
 }
 
 impl Abandoned {
-    /// Says of these firings that they have come, or gives them up, and says how many the latter are.
+    /// Marks these firings as delivered if their messages are in their inboxes, or else as refused.
+    /// Returns the number of refused ones.
     pub async fn part(&self, firings: &[Firing]) -> Result<u64, Error> {
         let source = Source::Internal(SOURCE.to_owned());
         let (mut delivered, mut refused) = (Vec::new(), Vec::new());
@@ -41,7 +42,7 @@ impl Abandoned {
                     let (outcome, class) = (Outcome::Error, ABANDONED.to_owned());
                     refused.push(Refused { firing: *firing, outcome, class });
                 }
-                // It stays as it is, and is asked for again.
+                // The firing stays as it is; the next sweep finds it again.
                 Err(error) => warn!(%error, "an inbox cannot be asked for an abandoned firing"),
             }
         }

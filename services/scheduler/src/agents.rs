@@ -1,4 +1,4 @@
-//! Whose sessions firings go to: a session's key has its agent's name, and a job its id.
+//! Cache of agents by id. A session key contains the agent's name, and a job its id.
 
 use std::{
     collections::HashMap,
@@ -10,15 +10,15 @@ use holdfast_directory::{AgentCard, Directory, Error};
 use holdfast_types::{AgentId, TenantId};
 use tokio::time::Instant;
 
-/// How long a tenant's agents are believed to be what they were.
+/// Period for which a tenant's agents are cached.
 const FOR: Duration = Duration::from_secs(2);
 
-/// Tenants that are remembered; then all are forgotten.
+/// Maximum number of cached tenants. At this size the cache is cleared.
 const MOST: usize = 10_000;
 
 type Cards = Arc<HashMap<AgentId, AgentCard>>;
 
-/// The agents of tenants, as they were a moment ago.
+/// Agents of tenants, at most two seconds old.
 #[derive(Debug)]
 pub struct Agents {
     directory: Directory,
@@ -30,7 +30,7 @@ impl Agents {
         Self { directory, known: Mutex::default() }
     }
 
-    /// A tenant's agents.
+    /// Returns a tenant's agents by id.
     pub async fn of(&self, tenant: TenantId) -> Result<Cards, Error> {
         let known = |known: &HashMap<TenantId, (Instant, Cards)>| {
             known.get(&tenant).filter(|(at, _)| at.elapsed() < FOR).map(|known| known.1.clone())

@@ -1,4 +1,4 @@
-//! How the service is put together.
+//! Composition of the service.
 
 use std::{
     net::SocketAddr,
@@ -31,7 +31,7 @@ use crate::{
     settle::Settle,
 };
 
-/// The scheduler, with its port and its means, and not yet serving.
+/// The connected scheduler, which does not serve yet.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -41,11 +41,11 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the port and gets ready. No backend needs to be there.
+    /// Binds the port and creates the clients. No backend needs to be up.
     ///
     /// # Errors
     ///
-    /// If the port is taken or a setting cannot be used.
+    /// If the port is taken or a setting is invalid.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.check()?;
         let listener = net::listen(config.scheduler.listen, "scheduler.listen").await?;
@@ -71,20 +71,20 @@ impl App {
         Ok(Self { config, listener, pools, ctx })
     }
 
-    /// Where it listens.
+    /// Returns the address of the HTTP server.
     ///
     /// # Errors
     ///
-    /// If the system does not say.
+    /// If the system does not report it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is cancelled, then finishes the deliveries at hand.
+    /// Serves until `stop` is cancelled, then finishes deliveries in progress.
     ///
     /// # Errors
     ///
-    /// With the first failure of any of the service's tasks.
+    /// The first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { config, listener, pools, ctx } = self;
         let readiness = Readiness::new();
@@ -103,7 +103,8 @@ impl App {
                 }
                 let (firings, handed) = mpsc::unbounded_channel();
                 let settle = Settle { ctx: ctx.clone() };
-                // What ended while nobody was there has ended, and is not lost.
+                // Record the firings that ended while no scheduler ran, before the clock can count
+                // them as lost.
                 settle.look().await;
                 let clock = Clock {
                     jobs: ctx.jobs.clone(),
@@ -118,7 +119,7 @@ impl App {
                 let beats = beats::run(ctx.clone(), stop.clone());
                 let (slots, handover) = (own.deliver_slots as usize, own.handover);
                 let deliver = Deliver { ctx, slots, handover, backlog };
-                // The last ends once the first has let go of its end.
+                // `deliver` ends after `clock` has dropped its sender.
                 tokio::join!(
                     clock.run(stop.clone()),
                     settle.run(stop.clone()),
@@ -142,7 +143,7 @@ impl App {
     }
 }
 
-/// Waits for the database; `false` if the end comes first.
+/// Waits for the database; returns `false` if `stop` is cancelled first.
 async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
     let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
     if waited {

@@ -1,7 +1,7 @@
-//! What this replica has in hand: how much, and whose.
+//! Firings in progress on this replica, counted by tenant.
 //!
-//! When there is no room for more, there still is for tenants that have little of it: what is due to
-//! one does not wait until what another has by the thousand is delivered.
+//! When the backlog is full, tenants with few firings in it may still add some: one tenant's due
+//! firings do not wait until another tenant's thousands are delivered.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +13,7 @@ use holdfast_jobs::Firing;
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 
-/// Firings that this replica has been handed and has not delivered. Cloning shares the count.
+/// Firings that this replica has claimed and not delivered yet. Clones share the count.
 #[derive(Debug, Clone)]
 pub struct Backlog {
     held: Arc<Mutex<Held>>,
@@ -24,24 +24,24 @@ pub struct Backlog {
 struct Held {
     count: usize,
     tenants: HashMap<TenantId, usize>,
-    /// When how many were handed out.
+    /// Time and size of each claimed batch, oldest first.
     handed: VecDeque<(Instant, usize)>,
 }
 
 impl Backlog {
-    /// None yet, and so many at most.
+    /// Creates an empty backlog with a limit of `most` firings.
     pub fn of(most: u32) -> Self {
         Self { held: Arc::default(), most: usize::try_from(most).unwrap_or(usize::MAX) }
     }
 
-    /// How many more there may be, beside those that are about to be added.
+    /// Returns how many firings may still be claimed, besides `more` that are about to be added.
     pub fn room(&self, more: usize) -> u32 {
         let room = self.most.saturating_sub(self.held().count).saturating_sub(more);
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
-    /// The tenants that have as much of it as the average, or more. Whoever has less gets no further
-    /// than that, so all of it stays about as large as it may be.
+    /// Returns the tenants that have at least the average number of firings here. A tenant below
+    /// the average can reach it but not exceed it, so the backlog stays near its limit.
     pub fn crowd(&self) -> Vec<TenantId> {
         let held = self.held();
         let (all, tenants) = (held.count, held.tenants.len());
@@ -49,13 +49,13 @@ impl Backlog {
         crowd.map(|(tenant, _)| *tenant).collect()
     }
 
-    /// Whether there are more than so many, or the first have been in hand for longer than this.
+    /// Whether there are more than `count` firings, or the oldest batch is older than `age`.
     pub fn is_behind(&self, count: usize, age: Duration) -> bool {
         let held = self.held();
         held.count > count || held.handed.front().is_some_and(|(at, _)| at.elapsed() > age)
     }
 
-    /// So many more are in hand, since then.
+    /// Adds firings that were claimed at `at`.
     pub fn add(&self, firings: &[Firing], at: Instant) {
         let mut held = self.held();
         held.count += firings.len();
@@ -65,7 +65,7 @@ impl Backlog {
         }
     }
 
-    /// These are off our hands.
+    /// Removes firings that were delivered or given back.
     pub fn done(&self, firings: &[Firing]) {
         let mut held = self.held();
         held.count = held.count.saturating_sub(firings.len());

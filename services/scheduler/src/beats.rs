@@ -1,12 +1,13 @@
-//! Hearts that beat, and those that no longer need to (spec HBT, decision 0032).
+//! Heartbeats: switching their jobs on and off, and recording their outcomes (spec HBT, decision
+//! 0032).
 //!
-//! | each second | what |
+//! | every second | action |
 //! |---|---|
 //! | marks | agents whose file or settings changed: their jobs are switched on or off |
-//! | ends | heartbeats whose turns have ended, and whose news has arrived: what came of them is told |
+//! | ends | heartbeats whose turns have ended and whose news was delivered: the outcome is recorded and announced |
 //!
-//! All of it may be done twice, by two replicas or again after a crash: the same is written under
-//! the same key.
+//! All of it may be done twice, by two replicas or after a crash: it writes the same under the same
+//! key.
 
 use std::{
     collections::VecDeque,
@@ -37,46 +38,46 @@ use tracing::{debug, warn};
 
 use crate::{deliver::SOURCE, fire::Ctx};
 
-/// How long a heartbeat may take, its news' way included.
+/// Maximum duration of a heartbeat, including the delivery of its news.
 pub const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// How often is looked.
+/// Interval between two passes.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Marks that are taken up at once.
+/// Maximum number of marks processed at once.
 const MARKS: u32 = 100;
 
-/// Heartbeats whose ends are asked for at once.
+/// Maximum number of running heartbeats checked per pass.
 const ENDS: u32 = 500;
 
-/// For how long one that was let through may not be seen in the database yet.
+/// Period in which the database may not show an admitted heartbeat yet.
 const UNSEEN: Duration = Duration::from_secs(2);
 
-/// The door of what agents are told that they said.
+/// Source name of the messages that tell a conversation what the heartbeat sent.
 const TOLD: &str = "heartbeat";
 
-/// What heartbeats need besides what all firings do.
+/// Clients and limits that only heartbeats need.
 #[derive(Debug)]
 pub struct Beats {
     pub workspaces: Workspaces,
     pub locks: Locks,
-    /// The shortest time between two of an agent's.
+    /// Minimum interval between two heartbeats of an agent.
     pub floor: Duration,
-    /// How many may beat at once, in all the mesh.
+    /// Maximum number of concurrent heartbeats, in all replicas together.
     pub most: u32,
-    /// When those were let through that the database may not show yet.
+    /// Times of admissions that the database may not show yet, oldest first.
     pub admitted: Mutex<VecDeque<Instant>>,
 }
 
 impl Beats {
-    /// What an agent's `HEARTBEAT.md` says; `None` if there is none.
+    /// Returns the content of the agent's `HEARTBEAT.md`; `None` if there is no such file.
     pub async fn file(&self, tenant: TenantId, agent: AgentId) -> anyhow::Result<Option<String>> {
         let path = "HEARTBEAT.md".parse().context("the file's name")?;
         let file = self.workspaces.read(tenant, agent, &path, None).await?;
         Ok(file.map(|file| String::from_utf8_lossy(&file.content).into_owned()))
     }
 
-    /// Whether one more may beat, which is then counted.
+    /// Admits one more heartbeat if the limit permits. It then counts as running.
     pub async fn admits(&self, jobs: &Jobs) -> anyhow::Result<bool> {
         let beating = jobs.beating(self.most).await?.len();
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,13 +93,13 @@ impl Beats {
     }
 }
 
-/// Looks each second until told to stop.
+/// Makes a pass every second until `stop` is cancelled.
 pub async fn run(ctx: Ctx, stop: CancellationToken) {
     let mut failed = false;
     while stop.run_until_cancelled(sleep(EACH)).await.is_some() {
         match look(&ctx).await {
             Ok(()) => failed = false,
-            // Said once; what waits is seen to when the database is back.
+            // Logged once. Pending work is done when the database is back.
             Err(error) if !failed => {
                 let error: &(dyn std::error::Error + 'static) = error.as_ref();
                 warn!(error, "heartbeats are not seen to");
@@ -131,7 +132,7 @@ async fn look(ctx: &Ctx) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Switches an agent's heartbeat on if it has something to look at, and off if not.
+/// Switches an agent's heartbeat on if its file has content and it is enabled, and off otherwise.
 async fn keep(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
     let (tenant, agent) = (mark.tenant, mark.agent);
     let config = match ctx.directory.agent_by_id(tenant, agent).await {
@@ -151,7 +152,7 @@ async fn keep(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
                 ctx.bus.wake_schedule();
             }
         }
-        // It is looked at again when somebody changes something.
+        // A refused schedule is tried again when the file or the settings change.
         Err(error) if error.is_refusal() => {
             warn!(%error, tenant.id = %tenant, agent.id = %agent, "a heartbeat cannot be kept");
         }
@@ -160,7 +161,7 @@ async fn keep(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
     Ok(ctx.jobs.unmark_heartbeat(mark).await?)
 }
 
-/// Tells what came of a heartbeat, if it has ended and its news has arrived.
+/// Records the outcome of a heartbeat, if it has ended and its news was delivered.
 async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
     let Beating { firing, took, now } = *beating;
     let (tenant, agent) = (firing.tenant, AgentId::from(firing.job.as_uuid()));
@@ -199,21 +200,21 @@ async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came of asking.
+/// Progress of a heartbeat's turn.
 enum Came {
-    /// Nothing yet.
+    /// The turn or its delivery is not finished.
     Not,
-    /// Nothing was sent.
+    /// The turn ended and nothing was sent.
     Quiet(Status, Option<String>),
-    /// This was.
+    /// News was sent.
     Sent(Box<News>),
 }
 
-/// What was sent.
+/// News that a heartbeat sent.
 struct News {
     text: String,
     heartbeat: Heartbeat,
-    /// `None` where it went into a session only.
+    /// `None` if it was written to a session only.
     sending: Option<Sending>,
     has_media: bool,
 }
@@ -252,7 +253,8 @@ async fn came(
     }
     let heartbeat = ctx.sessions.heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
     let has_media = sent.iter().any(|one| one.is_act);
-    // The tokens are taken off as the turn has done; that it was news, the turn has said.
+    // Removes the heartbeat tokens like the turn did. The turn has already decided that the text is
+    // news.
     let text = match said(Said { text: &answer.text, has_media }, 0) {
         Means::News(news) => news.to_owned(),
         Means::Nothing | Means::Ok => String::new(),
@@ -265,7 +267,7 @@ fn quiet(status: Status, reason: &str) -> Came {
     Came::Quiet(status, Some(reason.to_owned()))
 }
 
-/// Remembers what arrived, so that it is not said again within a day (C-12).
+/// Remembers the hash of delivered news, so that it is not sent again within a day (C-12).
 async fn remember(ctx: &Ctx, news: &News, now: Timestamp) {
     if news.text.is_empty() {
         return;
@@ -281,8 +283,8 @@ async fn remember(ctx: &Ctx, news: &News, now: Timestamp) {
     }
 }
 
-/// Puts what was sent into the conversation in which it was read (C-13): whoever answers there is
-/// understood.
+/// Adds the sent text to the conversation in which the person reads it (C-13), so that the agent
+/// understands an answer to it.
 async fn tell(
     ctx: &Ctx,
     tenant: TenantId,
@@ -311,7 +313,8 @@ async fn tell(
     };
     match ctx.sessions.ingest(tenant, message).await {
         Ok(_) => Ok(()),
-        // It was sent; that its session has no room for it must not keep the next one.
+        // The text was sent. If its session is full, the heartbeat must still end, or the next one
+        // could not start.
         Err(error) if !error.kind().is_transient() => {
             warn!(%error, agent.id = %agent, "a conversation is not told what a heartbeat said");
             Ok(())
@@ -320,7 +323,7 @@ async fn tell(
     }
 }
 
-/// Notes what came of a heartbeat, and lets those know who listen. What was said is not on the bus.
+/// Stores the outcome of a heartbeat, and publishes an event without the text.
 pub async fn note(jobs: &Jobs, bus: &Bus, line: NewHeartbeatLine<'_>) -> Result<(), JobsError> {
     if !jobs.note_heartbeat(line).await? {
         return Ok(());
@@ -331,7 +334,7 @@ pub async fn note(jobs: &Jobs, bus: &Bus, line: NewHeartbeatLine<'_>) -> Result<
     let payload = serde_json::to_vec(&told).unwrap_or_default();
     let subject = Subject::heartbeat(line.firing.tenant, line.agent);
     let (bus, id) = (bus.clone(), format!("heartbeat-{}", line.firing.idem_key()));
-    // Whether anybody hears of it is nobody's to wait for.
+    // Nobody waits for the event to be published.
     tokio::spawn(async move {
         if let Err(error) = bus.publish_event(&subject, &id, Bytes::from(payload)).await {
             debug!(%error, "what came of a heartbeat is not on the bus");

@@ -1,11 +1,10 @@
-//! Claiming what is due, and sleeping until something is.
+//! Claims due firings, and sleeps until the next one is due.
 //!
-//! Each replica does the same, and none knows of the others: rows that another
-//! decides are skipped. Woken too early, or for nothing, a claim finds nothing
-//! and writes nothing.
+//! All replicas do the same and do not know each other: rows that another replica is deciding are
+//! skipped. A claim that comes too early or is unnecessary finds nothing and writes nothing.
 //!
-//! What is due is taken by time. While there is more of it than one claim takes,
-//! a claim goes by turns now and then: one of each tenant, then the next of each.
+//! Due jobs are claimed in order of time. While more are due than one claim takes, some claims go
+//! round-robin instead: one job of each tenant, then the next of each.
 
 use std::{future::pending, time::Duration};
 
@@ -22,46 +21,46 @@ use tracing::{info, warn};
 
 use crate::{abandoned::Abandoned, backlog::Backlog, meter};
 
-/// The longest sleep: so late at most is what nobody told of.
+/// Maximum sleep. A job that is due earlier than expected, and whose wake-up was lost, is late by
+/// at most this.
 const POLL: Duration = Duration::from_secs(1);
 
-/// How long claims go on before what they took is delivered: what is due in one instant is on record
-/// first, and goes out in larger parts.
+/// Period in which consecutive claims are collected before delivery. The slots of one instant are
+/// then recorded first, and delivered in larger batches.
 const GATHER: Duration = Duration::from_millis(800);
 
-/// How often is claimed by turns while there is much to do, or no room: that ranks all that is due.
+/// Minimum interval between round-robin claims, since they rank everything that is due.
 const TURNS: Duration = Duration::from_millis(100);
 
-/// How often it is looked for firings that nobody has, and for runs that take too long.
+/// Interval between sweeps for firings without an owner and for runs that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Beside how many batches in hand what nobody has is taken.
+/// Size of the backlog, in batches, above which sweeps take nothing for crowded tenants.
 const BESIDE: usize = 4;
 
-/// How often jobs that are done for long are looked for.
+/// Interval between deletions of jobs that ended long ago.
 const FORGET: Duration = Duration::from_secs(3600);
 
-/// While what is due is another's to decide, or a later version's.
+/// Delays while another replica decides what is due, or only a later version can.
 const HELD: Backoff = Backoff::new(Duration::from_millis(2), POLL);
 
-/// While the database does not answer.
+/// Delays while the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// Firings that were handed out together, and when.
+/// Firings that were claimed together, and the time of the claim.
 #[derive(Debug)]
 pub struct Handed {
     pub firings: Vec<Firing>,
     pub at: Instant,
 }
 
-/// The loop.
 #[derive(Debug)]
 pub struct Clock {
     pub jobs: Jobs,
     pub abandoned: Abandoned,
     pub bus: Bus,
     pub batch: u32,
-    /// For how long what was handed out is ours.
+    /// Period in which claimed firings belong to this replica.
     pub handover: Duration,
     pub keep_done: Duration,
     pub backlog: Backlog,
@@ -69,7 +68,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Claims until told to stop.
+    /// Claims until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         let mut wakes = None;
         let (mut failures, mut held) = (0, 0);
@@ -82,10 +81,10 @@ impl Clock {
                 Ok(Some(Turn { found, due })) => {
                     failures = 0;
                     held = if found || !due.is_zero() { 0 } else { held + 1 };
-                    // Due, and nothing was found: somebody else has it.
+                    // Something is due and nothing was found: another replica has it.
                     if held > 0 { HELD.delay(held) } else { due }
                 }
-                // There is no room for more until some are delivered.
+                // The backlog is full until some firings are delivered.
                 Ok(None) => Duration::from_millis(5),
                 Err(error) => {
                     if failures == 0 {
@@ -101,13 +100,13 @@ impl Clock {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = sleep(pause) => {}
-                // Somebody asks for a job, which the sweep hands out.
+                // Somebody requested a run by hand. The sweep hands it out.
                 () = woken(&mut wakes) => last.swept = None,
             }
         }
     }
 
-    /// Claims all that is due; `None` if there is no room.
+    /// Claims everything that is due; returns `None` if the backlog is full.
     async fn turn(&self, last: &mut Last) -> Result<Option<Turn>, Error> {
         let Some(claimed) = self.claim(last).await? else {
             self.squeeze(last).await?;
@@ -115,7 +114,8 @@ impl Clock {
         };
         last.was_more = claimed.more;
         if claimed.more {
-            // However long that goes on, what others asked for by hand or handed back has its time.
+            // Claims may go on for long, so firings that were requested by hand or given back need
+            // a sweep in between.
             if is_past(last.swept, SWEEP) {
                 self.sweep(last).await?;
             }
@@ -138,8 +138,8 @@ impl Clock {
         Ok(Some(Turn { found, due }))
     }
 
-    /// Takes what is due to tenants who have little in hand, though there is no room: of the others
-    /// nothing.
+    /// Claims for tenants with few firings in the full backlog, and nothing for the crowded
+    /// tenants.
     async fn squeeze(&self, last: &mut Last) -> Result<(), Error> {
         if is_past(last.turned, TURNS) {
             last.turned = Some(Instant::now());
@@ -157,7 +157,7 @@ impl Clock {
         Ok(())
     }
 
-    /// Claims for a while, and hands over what it was handed; `None` if there is no room.
+    /// Claims for a while, and queues the firings; returns `None` if the backlog is full.
     async fn claim(&self, last: &mut Last) -> Result<Option<Claims>, Error> {
         let begun = Instant::now();
         let mut gathered = Vec::new();
@@ -167,9 +167,9 @@ impl Clock {
             if limit == 0 {
                 break Ok(());
             }
-            // While the database decides some, what it said of others is planned: where there is
-            // much to do, two claims go side by side, of which one goes by turns now and then. They
-            // pass over each other's.
+            // While much is due, two claims run side by side, so that this process plans the
+            // firings of one while the database decides the other. Now and then one of them goes
+            // round-robin. Each skips the rows of the other.
             let is_much = last.was_more || claims.is_some();
             let in_turn = is_much && is_past(last.turned, TURNS);
             let second = async {
@@ -207,16 +207,16 @@ impl Clock {
                 break Ok(());
             }
         };
-        // What was claimed before an error is ours all the same.
+        // Firings claimed before an error belong to this replica nevertheless.
         self.hand(gathered, begun);
         ended.map(|()| claims)
     }
 
-    /// Takes what nobody has; says whether there was anything. By time and by turns, one after the
-    /// other, as long as there is more than one sweep takes.
+    /// Hands out firings without an owner; returns whether there were any. Sweeps alternate between
+    /// order of time and round-robin while there is more than one sweep takes.
     ///
-    /// Who is behind takes nothing of the tenants of whom it has much: it would have that for so long
-    /// that it were handed out again, and would be busy with that alone.
+    /// A replica with a large or old backlog takes nothing for its crowded tenants: it would keep
+    /// those firings until they are handed out again, and then do nothing else.
     async fn sweep(&self, last: &mut Last) -> Result<bool, Error> {
         let begun = Instant::now();
         last.swept = Some(begun);
@@ -236,7 +236,7 @@ impl Clock {
         };
         last.was_full = !in_turn && swept.firings.len() == limit as usize;
         let found = !swept.firings.is_empty() || !swept.abandoned.is_empty() || swept.ended > 0;
-        // First: they are ours already, whatever becomes of the others.
+        // First of all: these belong to this replica, whatever happens to the others.
         self.hand(swept.firings, begun);
         let ended = swept.ended + self.abandoned.part(&swept.abandoned).await?;
         if ended > 0 {
@@ -250,22 +250,22 @@ impl Clock {
             return;
         }
         self.backlog.add(&firings, at);
-        // Whoever takes them ends after this loop does; if it is gone all the same, others are
-        // handed what is lost here.
+        // The receiver ends after this loop. If it is gone nevertheless, the firings are handed out
+        // again later.
         let _ = self.firings.send(Handed { firings, at });
     }
 }
 
-/// What was done when.
+/// Times of the loop's last actions, and the size of their results.
 #[derive(Debug, Default)]
 struct Last {
     swept: Option<Instant>,
     forgot: Option<Instant>,
-    /// Claimed by turns.
+    /// Time of the last round-robin claim.
     turned: Option<Instant>,
-    /// The last claim took as many as it may.
+    /// Whether the last claim was full.
     was_more: bool,
-    /// The last sweep did so too, and went by time.
+    /// Whether the last sweep was full and in order of time.
     was_full: bool,
 }
 
@@ -273,25 +273,23 @@ fn is_past(last: Option<Instant>, pause: Duration) -> bool {
     last.is_none_or(|at| at.elapsed() >= pause)
 }
 
-/// What claims came to.
+/// Result of several claims.
 #[derive(Debug, Clone, Copy)]
 struct Claims {
-    /// Something was due.
     found: bool,
-    /// There may be more.
+    /// Whether more may be due.
     more: bool,
 }
 
-/// What a turn of the loop came to.
+/// Result of one pass of the loop.
 struct Turn {
-    /// There was something.
     found: bool,
-    /// Until the next may be.
+    /// Time until something may be due.
     due: Duration,
 }
 
-/// Counts how late firings were recorded: by the database's clock up to its `now`, by ours, which
-/// may be set wrong but runs as it should, from there.
+/// Records how late firings were claimed: by the database's clock up to its `now`, and from there
+/// by the local clock, which may be set wrong but runs at the right speed.
 fn measure(firings: &[Firing], now: Timestamp, since: Duration) {
     for firing in firings {
         let late = now.duration_since(firing.at);
@@ -300,7 +298,7 @@ fn measure(firings: &[Firing], now: Timestamp, since: Duration) {
     }
 }
 
-/// Waits for a token. One that can never come is waited for all the same: a poll is near.
+/// Waits for a wake-up. Without a subscription it waits forever; the poll ends the sleep.
 async fn woken(wakes: &mut Option<Subscription>) {
     let token = match wakes {
         Some(subscription) => subscription.next().await,

@@ -1,4 +1,4 @@
-//! What an operator may choose about the scheduler.
+//! Settings of the scheduler.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,57 +6,56 @@ use anyhow::ensure;
 use holdfast_kit::{config::Secrets, telemetry};
 use serde::{Deserialize, Serialize};
 
-/// Everything that the scheduler reads: its own table, and those that all services share.
+/// All settings that the scheduler reads: its own table, and the shared tables.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The loop.
     pub scheduler: Scheduler,
-    /// Postgres.
     pub database: holdfast_pg::Config,
-    /// Redis, for what heartbeats said lately.
+    /// Redis, for the hashes of recent heartbeat messages.
     pub redis: holdfast_lock::Config,
-    /// NATS.
     pub nats: holdfast_bus::Config,
-    /// Logs and spans.
     pub telemetry: telemetry::Config,
-    /// What secrets are sealed with.
+    /// Keys that encrypt and hash secrets.
     pub secrets: Secrets,
 }
 
-/// The loop: the table `[scheduler]`.
+/// Settings of the claim loop: the table `[scheduler]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduler {
-    /// Where to listen for HTTP: health, metrics.
+    /// Address of the HTTP server: health, metrics.
     pub listen: SocketAddr,
 
-    /// The most jobs that one claim decides; more are claimed at once after it.
+    /// Maximum number of jobs decided by one claim. If more are due, the next claim follows at
+    /// once.
     pub batch: u32,
 
-    /// The most firings that are in hand at once: what is due beyond is left to other replicas, or
-    /// until there is room.
+    /// Maximum number of firings in progress. Further due firings are left to other replicas, or
+    /// until some are delivered.
     pub backlog: u32,
 
-    /// Tenants whose firings are delivered at once. Each takes a connection to the database.
+    /// Number of tenants whose firings are delivered concurrently. Each needs a database
+    /// connection.
     pub deliver_slots: u32,
 
-    /// How long a firing that was claimed may take to be delivered, before it is handed out again:
-    /// after so long others do the work of a replica that died. The same in all replicas.
+    /// Time in which a claimed firing must be delivered before it is handed out again, so that
+    /// other replicas take over the work of one that died. The same in all replicas.
     #[serde(with = "humantime_serde")]
     pub handover: Duration,
-    /// The shortest time between two heartbeats of an agent, whatever it is set to.
+    /// Minimum interval between two heartbeats of an agent, whatever its own setting.
     #[serde(with = "humantime_serde")]
     pub heartbeat_floor: Duration,
 
-    /// Heartbeats that may be under way at once, in the whole mesh; more wait for a few seconds.
+    /// Maximum number of concurrent heartbeats in the whole installation. Further ones are delayed
+    /// by some seconds.
     pub heartbeats: u32,
 
-    /// How long a job that is done is kept, with its log.
+    /// Retention of a job that has ended, with its log.
     #[serde(with = "humantime_serde")]
     pub keep_done: Duration,
 
-    /// How long to let deliveries at hand finish after SIGTERM.
+    /// Maximum time for deliveries in progress to finish after SIGTERM.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 }
@@ -78,11 +77,11 @@ impl Default for Scheduler {
 }
 
 impl Config {
-    /// Refuses what cannot work.
+    /// Rejects settings that cannot work.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// If a setting is out of range; the error names it.
     pub fn check(&self) -> anyhow::Result<()> {
         let own = &self.scheduler;
         for (setting, number) in [

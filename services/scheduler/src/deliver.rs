@@ -1,8 +1,8 @@
-//! Firings become messages in inboxes, and what became of them is said. Tenants take turns.
+//! Delivers firings as messages to inboxes, and records the outcomes. Tenants take turns.
 //!
-//! The inbox is written before the firing is said to be delivered. A replica
-//! that dies between the two leaves it to another, whose message is known by its
-//! key and is the same one.
+//! The message is written before the firing is recorded as delivered. If the replica crashes in
+//! between, another one delivers the firing again under the same idempotency key, which stores
+//! nothing new.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -33,52 +33,53 @@ use crate::{
     settle::GRACE,
 };
 
-/// What the inbox knows these messages' door as.
+/// Source name of these messages in the inbox.
 pub const SOURCE: &str = "schedule";
 
-/// Of so many, about, it is said together what became of them.
+/// Number of firings above which recorded outcomes are not batched further.
 const MOST: usize = 4_000;
 
-/// Firings of a tenant whose fates are looked up at once.
+/// Maximum number of a tenant's firings that are prepared concurrently.
 const AT_ONCE: usize = 8;
 
-/// When a firing is handed out again that could not be delivered for want of a database.
+/// Delay before a firing is handed out again after a transient failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// While the database does not take what became of firings; then they are handed out again.
+/// Delays between attempts to record outcomes. After the last attempt the firings are handed out
+/// again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 const TRIES: u32 = 5;
 
-/// The most tokens for runners at once: each takes as many sessions as it has room for.
+/// Maximum number of wake-ups sent at once. Each woken runner claims as many sessions as it has
+/// capacity for.
 const MOST_WAKES: usize = 16;
 
-/// Delivers firings.
 #[derive(Debug, Clone)]
 pub struct Deliver {
     pub ctx: Ctx,
     pub slots: usize,
-    /// For how long what was handed out is ours.
+    /// Period in which claimed firings belong to this replica.
     pub handover: Duration,
     pub backlog: Backlog,
 }
 
-/// What is to be said of firings.
+/// Outcomes of firings, to be recorded together.
 #[derive(Debug, Default)]
 struct Said {
     delivered: Vec<Delivered>,
     ended: Vec<Ended>,
     refused: Vec<Refused>,
     postponed: Vec<Postponed>,
-    /// Tokens that runners want.
+    /// Number of wake-ups to send to runners.
     wakes: usize,
 }
 
 impl Deliver {
-    /// Delivers what it is handed until there is nobody who hands it anything. What it has not
-    /// begun when told to stop it gives back.
+    /// Delivers firings until the sender is dropped. When `stop` is cancelled, gives back the
+    /// firings whose delivery has not begun.
     pub async fn run(self, mut handed: UnboundedReceiver<Handed>, stop: CancellationToken) {
         let (ends, ended) = unbounded_channel();
-        // While parts are delivered it is said what became of others.
+        // Outcomes are recorded while other batches are delivered.
         let saying = tokio::spawn(self.clone().say_all(ended));
         let mut queue = Queue::default();
         let mut parts = FuturesUnordered::new();
@@ -101,7 +102,7 @@ impl Deliver {
                 },
                 Some((said, part)) = parts.next() => {
                     queue.done(part.tenant);
-                    // Whoever hears it ends after this.
+                    // The receiver ends only after this sender is dropped.
                     let _ = ends.send((said, part.firings));
                 }
                 else => break,
@@ -114,7 +115,7 @@ impl Deliver {
         }
     }
 
-    /// Says what became of firings, of as many together as there are.
+    /// Records outcomes, as many together as are available.
     async fn say_all(self, mut ended: UnboundedReceiver<(Said, Vec<Firing>)>) {
         while let Some((mut said, mut firings)) = ended.recv().await {
             while firings.len() < MOST
@@ -145,8 +146,8 @@ impl Deliver {
         (said, part)
     }
 
-    /// Those of a part that are still ours. Of those that were handed out a moment ago, and never
-    /// before, nobody need be asked.
+    /// Returns the firings of a part that still belong to this replica. Firings that were claimed a
+    /// moment ago for the first time need no check.
     async fn begin(&self, part: &Part) -> Result<Vec<Firing>, JobsError> {
         if !part.is_again && part.age() < self.handover / 2 {
             return Ok(part.firings.clone());
@@ -154,7 +155,6 @@ impl Deliver {
         self.ctx.jobs.begun(&part.firings).await
     }
 
-    /// Delivers the firings of one tenant.
     async fn deliver_to(&self, tenant: TenantId, firings: &[Firing]) -> Said {
         let mut ids: Vec<JobId> = firings.iter().map(|firing| firing.id.job).collect();
         ids.sort_unstable();
@@ -171,7 +171,7 @@ impl Deliver {
         let ctx = &self.ctx;
         let fates: Vec<_> = firings
             .iter()
-            // A job that is gone took its firings along.
+            // A deleted job's firings are deleted with it.
             .filter_map(|firing| Some((firing, jobs.get(&firing.id.job)?)))
             .map(|(firing, job)| async move { (firing, fire::fate(ctx, firing, job).await) })
             .collect();
@@ -209,7 +209,7 @@ impl Deliver {
         said
     }
 
-    /// Takes note of what an inbox said to a message.
+    /// Records the inbox's answer to a message.
     async fn hear(
         &self,
         tenant: TenantId,
@@ -221,7 +221,7 @@ impl Deliver {
     ) {
         let message = &opening.message;
         let answer = match answer {
-            // It was delivered before, and its job said something else then: that is what counts.
+            // The message was delivered before, when the job had another text. That one counts.
             Err(SessionError::RequestReused(_)) => {
                 match self.ctx.sessions.accepted(tenant, &message.source, &message.idem_key).await {
                     Ok(Some(accepted)) => Ok(accepted),
@@ -257,7 +257,8 @@ impl Deliver {
         }
     }
 
-    /// Says what became of firings. If nobody hears it they are handed out again, under their keys.
+    /// Wakes runners and records outcomes. If recording fails, the firings are handed out again,
+    /// under the same keys.
     async fn say(&self, said: Said) {
         let bus = &self.ctx.bus;
         for _ in 0..said.wakes.min(MOST_WAKES) {
@@ -277,10 +278,10 @@ impl Deliver {
         }
     }
 
-    /// Said again, what was heard already changes nothing.
+    /// Idempotent: outcomes that are already recorded change nothing.
     async fn try_say(&self, said: &Said) -> Result<(), JobsError> {
         let jobs = &self.ctx.jobs;
-        // What ended is first: who waits for it may go on.
+        // Ended firings first, since the next one of their job may wait for them.
         jobs.finished(&said.ended).await?;
         jobs.delivered(&said.delivered).await?;
         jobs.refused(&said.refused).await?;
@@ -293,7 +294,7 @@ fn later(firings: &[Firing], after: Duration) -> Vec<Postponed> {
     firings.iter().map(|firing| Postponed { firing: *firing, after }).collect()
 }
 
-/// An errand as its inbox takes it.
+/// Converts a firing's message to the inbox's form.
 fn opening(firing: &Firing, errand: Errand) -> (Opening, Ends, QueueMode) {
     let message = NewMessage {
         key: errand.key,

@@ -1,16 +1,15 @@
-//! What a firing becomes: one table, a module for each kind of thing.
+//! Conversion of firings into messages, with one module for each kind of job.
 //!
 //! | job | module | becomes |
 //! |---|---|---|
-//! | cron, every, at with `agentTurn` | [`turn`] | a message in a session of the run's own |
+//! | cron, every, at with `agentTurn` | [`turn`] | a message in a session of its own |
 //! | cron, every, at with `systemEvent` | [`event`] | a system event of the main session, or a turn there |
-//! | reminder | [`reminder`] | a message in the session in which it was asked for |
-//! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or nothing and why |
-//! | timer | [`timer`] | an event in a session, which wakes it if it waits for that |
+//! | reminder | [`reminder`] | a message in the session in which it was requested |
+//! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or a skipped firing with its reason |
+//! | timer | [`timer`] | an event in a session, which wakes the session if it waits for that event |
 //!
-//! An arm decides and may look; the
-//! messages of many firings are written together, by `deliver`. An arm that writes for itself must
-//! write the same once however often it is asked: the key is the firing's
+//! These modules decide, and may read. `deliver` writes the messages of many firings together. A
+//! module that writes by itself must be idempotent, with the firing's key
 //! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
 
 mod event;
@@ -31,74 +30,63 @@ use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Targ
 
 use crate::{agents::Agents, beats::Beats};
 
-/// What arms may ask.
+/// Clients that the preparation of firings needs.
 #[derive(Debug, Clone)]
 pub struct Ctx {
-    /// The jobs.
     pub jobs: Jobs,
-    /// The sessions.
     pub sessions: Sessions,
-    /// What tenants have.
     pub directory: Directory,
-    /// Whom to wake.
     pub bus: Bus,
-    /// The names of agents.
     pub agents: Arc<Agents>,
-    /// What heartbeats ask besides.
     pub beats: Arc<Beats>,
 }
 
-/// What is to become of a firing.
+/// Outcome of preparing a firing.
 #[derive(Debug)]
 pub enum Fate {
-    /// A message.
     Message(Box<Errand>),
-    /// Nothing more: it was done already, or there was nothing to do.
+    /// Nothing more to do: it was done already, or there was nothing to do.
     Done {
-        /// How.
         outcome: Outcome,
-        /// Why, in a word, unless it went well.
+        /// One word for the reason; `None` if it succeeded.
         class: Option<&'static str>,
     },
-    /// It cannot be, whenever it is tried: an error of this class.
+    /// Permanent failure, with the error class.
     Refused(&'static str),
-    /// It cannot be now.
+    /// To be tried again after this delay.
     Later(Duration),
 }
 
-/// A message that a firing becomes.
+/// The message that a firing becomes.
 #[derive(Debug)]
 pub struct Errand {
-    /// The session it is for; made if it is not there.
+    /// Session of the message; created if it does not exist.
     pub key: SessionKey,
-    /// The agent that a new session gets.
+    /// Agent of a new session.
     pub agent: AgentId,
-    /// What a new session is set to.
+    /// Settings of a new session.
     pub settings: SessionSettings,
-    /// What is said.
     pub body: Body,
-    /// Where the answer goes.
     pub target: Option<Target>,
-    /// How it is taken while the session is busy.
+    /// Queue mode for a session that runs a turn.
     pub mode: QueueMode,
-    /// When the firing has ended.
     pub ends: Ends,
 }
 
-/// When a firing that became a message has ended.
+/// Condition under which a delivered firing ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// When the message is in its inbox.
+    /// The message is in its inbox.
     Accepted,
-    /// When it was answered, or was not within this time.
+    /// The message is answered, or this time has passed.
     Answered(Duration),
-    /// When it was answered within this time, and the answer has arrived.
+    /// The message is answered within this time, and the answer is delivered.
     Arrived(Duration),
-    /// When whoever looks after it says so, within this time.
+    /// Another component records the end, within this time.
     Told(Duration),
 }
 
-/// What becomes of a firing of a job.
+/// Prepares a firing of any kind of job.
 pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At => match job.payload::<Payload>() {
@@ -112,9 +100,9 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
     }
 }
 
-/// When a firing is handed out again that found no database.
+/// Delay before a firing is handed out again because the database did not answer.
 const AGAIN: Duration = Duration::from_secs(1);
-/// What is stored of the job is not what this version can read.
+/// This version cannot read the stored job.
 const UNREADABLE: Fate = Fate::Refused("unreadable");
-/// The job's agent is there no more.
+/// The job's agent does not exist any more.
 const NO_AGENT: Fate = Fate::Refused("no_agent");

@@ -8,21 +8,21 @@
 //!       └──── finished ◀── settle ◀──which have ended?───────────────────────────┘
 //! ```
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | `clock` | claiming what is due, and how long to sleep |
-//! | `backlog`, `queue` | what is in hand, and which tenant's turn it is |
-//! | `deliver` | firings into inboxes, many at once, and saying what became of them |
-//! | `fire` | what a firing of each kind becomes, a module each |
-//! | `abandoned` | what nobody who delivered it survived: has it come, or has it not |
-//! | `settle` | which firings' messages have ended, and how |
-//! | `beats` | whose hearts beat, and what came of that |
-//! | `agents` | whose sessions they are |
-//! | `app`, `config`, `meter` | composition, settings, numbers |
+//! | `clock` | claims of due jobs, and the sleep until the next one |
+//! | `backlog`, `queue` | firings in progress, and the order of tenants |
+//! | `deliver` | delivery of firings to inboxes in batches, and recording of outcomes |
+//! | `fire` | conversion of firings into messages, one module for each kind of job |
+//! | `abandoned` | firings whose deliverers died: decides whether they were delivered |
+//! | `settle` | detection of firings whose messages are answered, and their outcomes |
+//! | `beats` | heartbeats: which agents have one, and their outcomes |
+//! | `agents` | cache of agents by id |
+//! | `app`, `config`, `meter` | composition, settings, metrics |
 //!
-//! A slot is decided in one transaction with the job's next one, and delivered
-//! under a key that is the slot's: a replica may die anywhere, and another does
-//! the rest under the same key. Only the database's clock is asked.
+//! A slot is decided in one transaction with the job's next slot, and delivered under a key made
+//! from the slot: a replica may crash at any point, and another finishes the work under the same
+//! key. All times come from the database's clock.
 
 mod abandoned;
 mod agents;

@@ -1,7 +1,7 @@
-//! Firings that are to be delivered: a queue for each tenant, and whose turn it is.
+//! Queue of firings to deliver: one queue per tenant, in turns.
 //!
-//! Tenants take turns, a part of their firings each time, and none of them has two parts under way:
-//! however many are due to one, another's are delivered as soon as there is somebody to do it.
+//! Tenants take turns with one part of their firings each, and no tenant has two parts in progress.
+//! However many firings one tenant has, another's are delivered as soon as a delivery slot is free.
 
 use std::{
     cmp::Reverse,
@@ -15,11 +15,12 @@ use tokio::time::Instant;
 
 use crate::clock::Handed;
 
-/// The most firings that are one tenant's turn.
+/// Maximum number of firings in one part.
 const PART: usize = 1_000;
 
-/// The same of those in whose delivery so many were lost: one of them may be why, and in the end it
-/// goes alone and takes no other along.
+/// Returns the maximum size of a part by how many replicas died while delivering its firings.
+///
+/// One of the firings may be the cause, so the parts shrink until it is delivered alone.
 const fn most(lost: i32) -> usize {
     match lost {
         ..=1 => PART,
@@ -29,26 +30,25 @@ const fn most(lost: i32) -> usize {
     }
 }
 
-/// Firings by tenant.
 #[derive(Debug, Default)]
 pub struct Queue {
     tenants: HashMap<TenantId, Waiting>,
-    /// Those of whom something waits and nothing is under way.
+    /// Tenants with waiting firings and no part in progress.
     turns: VecDeque<TenantId>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     firings: BTreeMap<Alike, VecDeque<(Firing, Instant)>>,
-    /// A part is under way.
+    /// Whether a part is in progress.
     is_busy: bool,
 }
 
-/// What goes together.
+/// Property by which firings are grouped into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     is_again: bool,
-    /// How many go at most.
+    /// Maximum size of a part.
     most: usize,
 }
 
@@ -63,21 +63,20 @@ impl Alike {
 pub struct Part {
     pub tenant: TenantId,
     pub firings: Vec<Firing>,
-    /// They were handed out before.
+    /// Whether they were handed out before.
     pub is_again: bool,
-    /// When the first of them was handed out.
+    /// Time when the first of them was claimed.
     at: Instant,
 }
 
 impl Part {
-    /// For how long it has been in hand.
+    /// Returns the time since the first firing was claimed.
     pub fn age(&self) -> Duration {
         self.at.elapsed()
     }
 }
 
 impl Queue {
-    /// Takes more.
     pub fn add(&mut self, handed: Handed) {
         for firing in handed.firings {
             let tenant = firing.id.tenant;
@@ -89,8 +88,8 @@ impl Queue {
         }
     }
 
-    /// The part of whoever's turn it is: of what is alike to the one that has waited for longest.
-    /// [`done`](Self::done) says that it is no longer under way.
+    /// Takes the next tenant's part: the group of the firing that has waited longest. Call
+    /// [`done`](Self::done) when it is delivered.
     pub fn take(&mut self) -> Option<Part> {
         let tenant = self.turns.pop_front()?;
         let waiting = self.tenants.get_mut(&tenant)?;
@@ -110,7 +109,7 @@ impl Queue {
         Some(Part { tenant, firings, is_again: alike.is_again, at })
     }
 
-    /// Nothing of the tenant's is under way any more.
+    /// Marks the tenant's part as delivered.
     pub fn done(&mut self, tenant: TenantId) {
         let Entry::Occupied(mut waiting) = self.tenants.entry(tenant) else { return };
         if waiting.get().firings.is_empty() {
@@ -121,7 +120,7 @@ impl Queue {
         self.turns.push_back(tenant);
     }
 
-    /// All that waits, of which nothing becomes here.
+    /// Removes and returns all waiting firings.
     pub fn drain(&mut self) -> Vec<Firing> {
         self.turns.clear();
         let all = self.tenants.values_mut().map(|waiting| std::mem::take(&mut waiting.firings));

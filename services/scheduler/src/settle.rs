@@ -1,11 +1,11 @@
-//! Which firings have ended: each second their messages are asked for.
+//! Detects ended firings by polling the state of their messages every second.
 //!
-//! Where the answer was to be delivered, that it was given is not the end: its
-//! deliveries are asked for too, until they were sent or given up.
+//! If the answer has to be delivered, the firing ends only when its deliveries were sent or given
+//! up.
 //!
-//! The inbox is the truth, and any replica may ask: who says first that a
-//! firing ended is heard, the others change nothing. What takes longer than it
-//! may is cancelled, if it has begun; what waits for a runner goes on waiting.
+//! The inbox is the source of truth, and any replica may poll: the first one that records an end
+//! wins, the others change nothing. A turn that exceeds its time is cancelled; a message that waits
+//! for a runner continues to wait.
 
 use std::{
     collections::HashMap,
@@ -22,35 +22,34 @@ use tracing::{debug, info, warn};
 
 use crate::{fire::Ctx, meter};
 
-/// How much longer than it may take a firing is waited for, before it counts as lost: within this
-/// time it is cancelled, and says so.
+/// Time beyond a firing's limit before it counts as lost. In this period it is cancelled and
+/// records its own end.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// How long an answer may be on its way: longer than a bridge tries.
+/// Maximum time for the delivery of an answer: longer than a bridge retries.
 const ARRIVAL: Duration = Duration::from_secs(7_200);
 
-/// How often is asked.
+/// Minimum interval between polls.
 const EACH: Duration = Duration::from_secs(1);
 
-/// How much longer what has not begun may wait, before it is looked at again.
+/// Extension for a message whose turn has not begun, before it is checked again.
 const MORE: Duration = Duration::from_secs(60);
 
-/// How many are asked for at once.
+/// Number of firings checked per query.
 const PAGE: u32 = 2_000;
 
-/// Where asking takes long and nothing has ended, it is asked less often: it takes a tenth of the time
-/// at most, if that is not too seldom.
+/// If polls are slow and no firing has ended, they take at most one tenth of the time, unless that
+/// would exceed the maximum interval.
 const PART: f64 = 10.0;
 const SELDOM: Duration = Duration::from_secs(15);
 
-/// Asks for ends.
 #[derive(Debug)]
 pub struct Settle {
     pub ctx: Ctx,
 }
 
 impl Settle {
-    /// Asks each second until told to stop.
+    /// Polls until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         loop {
             let begun = Instant::now();
@@ -63,11 +62,11 @@ impl Settle {
         }
     }
 
-    /// Asks once for all that are out.
+    /// Checks all delivered firings once.
     pub async fn look(&self) -> Looked {
         let mut looked = Looked::default();
         if let Err(error) = self.try_look(&mut looked).await {
-            // Said by whoever claims; asked again in a moment.
+            // The claim loop logs the failure. The next poll follows soon.
             debug!(error = &error as &dyn std::error::Error, "ends cannot be asked for");
         }
         looked
@@ -88,7 +87,7 @@ impl Settle {
         Ok(())
     }
 
-    /// Says which of these have ended, and how many that are.
+    /// Records which of these firings have ended, and returns their number.
     async fn settle(&self, page: &[Out]) -> Result<usize, Failed> {
         let messages: Vec<_> =
             page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
@@ -116,14 +115,14 @@ impl Settle {
         for (out, _) in page.iter().zip(open).filter(|(out, open)| *open && out.left <= GRACE) {
             match self.give_up(out).await {
                 Ok(Late::GivenUp) => ended.push(over(out, Outcome::Error, "timeout")),
-                // It was answered and forgotten long ago.
+                // The message was answered and deleted long ago.
                 Ok(Late::Gone) => ended.push(over(out, Outcome::Skipped, "gone")),
                 Ok(Late::Waits) => queued.push(out.firing),
                 Ok(Late::Begins(patience)) => begun.push(again(out, patience)),
                 Err(error) => warn!(%error, "a run that takes too long cannot be ended yet"),
             }
         }
-        // The log says which turn it was.
+        // The job's log names the run.
         self.ctx.jobs.delivered(&ran).await?;
         self.ctx.jobs.delivered(&begun).await?;
         self.ctx.jobs.queued(&queued, GRACE + MORE).await?;
@@ -135,7 +134,7 @@ impl Settle {
         Ok(ended.len())
     }
 
-    /// How far the answers have got that are to arrive, by their places.
+    /// Returns the delivery state of the answers that must be delivered, by index in `page`.
     async fn arrivals(
         &self,
         page: &[Out],
@@ -153,7 +152,7 @@ impl Settle {
         Ok(places.into_iter().zip(arrivals).collect())
     }
 
-    /// Ends what takes too long, if it has begun, and nobody else's turn.
+    /// Cancels a firing's turn that exceeds its time, if it has begun, and no other turn.
     async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
         let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
         let ended = match out.patience {
@@ -177,7 +176,7 @@ impl Settle {
                 }
                 Ok(Late::GivenUp)
             }
-            // It waited for so long that its time begins only now.
+            // The message waited so long that its turn began only now.
             Ok(Overdue::Begun) => Ok(Late::Begins(out.patience.unwrap_or(GRACE))),
             Ok(Overdue::Waits) => Ok(Late::Waits),
             Ok(Overdue::Gone) => Ok(Late::Gone),
@@ -185,17 +184,16 @@ impl Settle {
     }
 }
 
-/// What a look came to.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Looked {
-    /// Firings that were asked for, and those of them that have ended.
+    /// Number of checked firings, and of those that have ended.
     count: usize,
     ended: usize,
 }
 
 impl Looked {
-    /// How long until the next, after one that took so long. What it takes to say that something has
-    /// ended must be done; what it takes to see that nothing has need not be done often.
+    /// Returns the delay before the next poll, after one that took `took`. Time spent to record
+    /// ends is necessary; time spent to find that nothing has ended is limited.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn pause(self, took: Duration) -> Duration {
         let open = self.count.saturating_sub(self.ended) as f64 / self.count.max(1) as f64;
@@ -203,7 +201,7 @@ impl Looked {
     }
 }
 
-/// What becomes of a firing that takes longer than it may.
+/// Result of checking a firing that exceeds its time.
 enum Late {
     GivenUp,
     Begins(Duration),
@@ -211,25 +209,27 @@ enum Late {
     Gone,
 }
 
-/// The end of a firing of which no message says how it ended.
+/// Returns the end of a firing whose message does not say how it ended.
 fn over(out: &Out, outcome: Outcome, class: &str) -> Ended {
     Ended { firing: out.firing, outcome, class: Some(class.to_owned()), took: None }
 }
 
-/// Says again that a firing is out, and may be for so long.
+/// Extends the time of a firing in progress to `lease`.
 fn again(out: &Out, lease: Duration) -> Delivered {
     let message = Some((out.session, out.seq));
     Delivered { firing: out.firing, run: None, lease, message, arrives: out.arrives }
 }
 
-/// How a firing went whose message ended so. What somebody ended is no error: it is not tried again.
+/// Returns the end of a firing from the end of its message. A cancelled or interrupted turn is not
+/// an error, so it is not retried.
 fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
     let (outcome, class) = match end.outcome {
         Heard::Completed => match arrival {
             Arrival::Arrived => (Outcome::Ok, None),
-            // The channel gave it up.
+            // The channel gave up the delivery.
             Arrival::Lost => (Outcome::Error, Some("undelivered")),
-            // Nobody sends for it yet, and it goes once somebody does: said again it came twice.
+            // No bridge has fetched the answer yet, and one will when it is back. A retry would
+            // send it twice.
             Arrival::OnItsWay => (Outcome::Error, Some(UNSENT)),
         },
         Heard::Interrupted => (Outcome::Skipped, Some("interrupted")),
@@ -241,7 +241,7 @@ fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
     Ended { firing: out.firing, outcome, class, took: Some(end.took) }
 }
 
-/// Why nothing could be asked.
+/// Failure of a poll.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What `holdfast agents create` and `update` say of an agent's heartbeat.
+//! Heartbeat options of `holdfast agents create` and `update`.
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{ActiveHours, Agent};
@@ -6,34 +6,36 @@ use holdfast_proto::gateway::v1::{ActiveHours, Agent};
 use super::super::given;
 use crate::error::Error;
 
-/// What is to be said of the heartbeat; what is not said stays.
+/// Heartbeat settings; options that are not given stay unchanged
 #[derive(Debug, Default, Args)]
 pub struct Heartbeat {
-    /// Whether it looks by itself, by its HEARTBEAT.md, if anything needs doing
+    /// Whether the agent regularly checks by its HEARTBEAT.md whether anything needs doing
     #[arg(long, value_parser = ["on", "off"])]
     heartbeat: Option<String>,
-    /// How often: a number and s, m or h
+    /// Interval of the heartbeat: a number and s, m or h
     #[arg(long)]
     heartbeat_every: Option<String>,
-    /// When: `08:00-22:00`, by the agent's clocks or with `@Europe/Oslo`; or `always`
+    /// Hours in which it is active: `08:00-22:00` in the user's time zone,
+    /// `08:00-22:00@Europe/Oslo`, or `always`
     #[arg(long)]
     heartbeat_hours: Option<String>,
-    /// What is asked, with `{content}` for the file: text, `@file`, or `-` for stdin; empty is the usual
+    /// Prompt of the heartbeat, with `{content}` for the file: text, `@file`, or `-` for stdin;
+    /// empty for the default
     #[arg(long)]
     heartbeat_prompt: Option<String>,
-    /// Where news goes: the channel last spoken on, or the main session's
+    /// Target of its news: the channel last used, or the main session's
     #[arg(long, value_parser = ["last", "main"])]
     heartbeat_target: Option<String>,
-    /// Another model, as `provider:id`; empty is the agent's
+    /// Model of the heartbeat, as `provider:id`; empty for the agent's
     #[arg(long)]
     heartbeat_model: Option<String>,
-    /// Characters that may stand beside HEARTBEAT_OK and still be no news
+    /// Maximum number of characters besides HEARTBEAT_OK that still count as no news
     #[arg(long)]
     heartbeat_ack_max_chars: Option<u32>,
-    /// Another session than its own: `main` or a key; empty is its own
+    /// Session of the heartbeat: `main` or a key; empty for its own session
     #[arg(long)]
     heartbeat_session: Option<String>,
-    /// Whether what it thought is sent with what it says
+    /// Whether the model's reasoning is sent with the news
     #[arg(long, value_parser = ["yes", "no"])]
     heartbeat_reasoning: Option<String>,
 }

@@ -1,18 +1,16 @@
-//! Agents that are made ready for one kind of work (spec TOL-035, REM-011, KBN-004).
+//! Templates of agents for one kind of work (spec TOL-035, REM-011, KBN-004).
 
 use holdfast_proto::gateway::v1::Agent;
 
 use crate::error::Error;
 
-/// The templates by name.
 pub const NAMES: [&str; 4] = ["web-agent", "study-coach", "librarian", "desktop-agent"];
 
-/// What an agent of a template is.
 struct Template {
     name: &'static str,
     description: &'static str,
     instructions: &'static str,
-    /// The tools that it may use; all that the policy gives if there are none here.
+    /// Tools that the agent may use; empty allows all that the policy allows.
     tools: &'static [&'static str],
 }
 
@@ -37,11 +35,11 @@ const TEMPLATES: [Template; 3] = [
     },
 ];
 
-/// An agent of this name, made ready.
+/// Creates the agent of a template.
 ///
 /// # Errors
 ///
-/// If what the template works with is not to be had.
+/// If the template needs a node (`desktop-agent`).
 pub fn ready(template: &str, name: String) -> Result<Agent, Error> {
     let Some(template) = TEMPLATES.iter().find(|known| known.name == template) else {
         return Err(Error::Usage(
@@ -97,7 +95,7 @@ mod tests {
         }
         let places = ["1. Remind", "2. Set the next", "3. Where it helps"];
         assert!(places.map(|at| agent.instructions.find(at).unwrap()).is_sorted());
-        // All that the policy gives, the reminders' tools among them.
+        // Empty: all that the policy allows, which includes the tools for reminders.
         assert!(agent.tools.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! What a job is, as the command line says it.
+//! Job options of `holdfast cron add` and `edit`.
 
 use clap::Args;
 use holdfast_schedule::{Zone, parse_interval, reminder::parse_time};
@@ -7,78 +7,78 @@ use serde_json::{Map, Value, json};
 
 use crate::{commands::given, error::Error};
 
-/// When.
+/// Schedule of a job: at a time, at an interval, or by a cron expression
 #[derive(Debug, Args)]
 pub struct Schedule {
-    /// Once, at a time: `2026-12-24 18:00`, `tomorrow 9:00`, `in 20 minutes`
+    /// Run once at a time: `2026-12-24 18:00`, `tomorrow 9:00`, `in 20 minutes`
     #[arg(long, value_name = "TIME", conflicts_with_all = ["every", "cron"])]
     at: Option<String>,
-    /// At an interval, as `90s`, `10m`, `6h`
+    /// Run at an interval, for example `90s`, `10m`, `6h`
     #[arg(long, value_name = "INTERVAL", conflicts_with = "cron")]
     every: Option<String>,
-    /// By an expression of minute, hour, day, month and weekday, as `0 9 * * 1-5`
+    /// Run by a cron expression of minute, hour, day, month and weekday, for example `0 9 * * 1-5`
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
-    /// The zone of `--at` and `--cron`, as `Europe/Oslo`
+    /// Time zone of `--at` and `--cron`, for example `Europe/Oslo`
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     tz: String,
 }
 
-/// What is said of a job; what is not said is as usual, or stays as it is.
+/// Settings of a job; options that are not given keep the default or the current value
 #[derive(Debug, Args)]
 pub struct What {
     #[command(flatten)]
     schedule: Schedule,
-    /// What the agent is to do, in a conversation of its own: the text, `@file`, or `-` for stdin
+    /// Task for the agent, in a conversation of its own: text, `@file`, or `-` for stdin
     #[arg(long, short = 'm')]
     message: Option<String>,
-    /// What the agent's main conversation is told instead: the text, `@file`, or `-` for stdin
+    /// Event for the agent's main conversation, instead of a task: text, `@file`, or `-` for stdin
     #[arg(long, conflicts_with = "message")]
     event: Option<String>,
-    /// Tell an event by a turn at once, and not with the next one
+    /// Handle the event by a turn at once, instead of with the next turn
     #[arg(long)]
     now: bool,
-    /// The model, as `provider:model` [default: the agent's]
+    /// Model, as `provider:model` [default: the agent's]
     #[arg(long, requires = "message")]
     model: Option<String>,
-    /// How much it thinks: off, low, medium or high [default: medium]
+    /// Thinking level: off, low, medium or high [default: medium]
     #[arg(long, requires = "message")]
     thinking: Option<String>,
-    /// How long it may take, in seconds [default: 3600]
+    /// Maximum duration in seconds [default: 3600]
     #[arg(long, requires = "message")]
     timeout: Option<u32>,
-    /// The channel that the answer is sent on, as `telegram` [default: the last one]
+    /// Channel of the answer, for example `telegram` [default: the last one used]
     #[arg(long, requires = "message")]
     channel: Option<String>,
-    /// The chat that the answer is sent to
+    /// Chat of the answer, by the channel's id
     #[arg(long, requires = "message")]
     to: Option<String>,
-    /// Send the answer to nobody
+    /// Do not deliver the answer
     #[arg(long, requires = "message", conflicts_with_all = ["channel", "to"])]
     no_deliver: bool,
-    /// Run even if it is not known where the answer goes
+    /// Run even if the target of the answer cannot be determined
     #[arg(long, requires = "message")]
     best_effort: bool,
-    /// Tell the main conversation of the answer: its first paragraph, or all of it
+    /// Copy the answer to the main conversation: its first paragraph, or all of it
     #[arg(long, value_parser = ["summary", "full"])]
     post: Option<String>,
-    /// What it is for
+    /// Description of the job's purpose
     #[arg(long)]
     description: Option<String>,
-    /// What becomes of times that nobody was there for: `skip`, `once`, or how late they may be
-    /// made up for, as `6h` [default: skip]
+    /// Policy for missed times: `skip`, `once`, or the maximum lateness up to which they still run,
+    /// for example `6h` [default: skip]
     #[arg(long)]
     missed: Option<String>,
-    /// What becomes of a time while the run before goes on [default: skip]
+    /// Policy for times at which the previous run is still going on [default: skip]
     #[arg(long, value_parser = ["skip", "wait"])]
     overlap: Option<String>,
-    /// Remove a job that runs once after it went well
+    /// Delete a job that runs once after it has succeeded
     #[arg(long)]
     delete_after_run: bool,
 }
 
 impl Schedule {
-    /// As JSON; nothing if nothing is said.
+    /// Returns the schedule as JSON; `None` if no option is given.
     pub fn json(&self) -> Result<Option<Value>, Error> {
         if let Some(at) = &self.at {
             let zone: Zone = self.tz.parse().map_err(wrong)?;
@@ -95,7 +95,7 @@ impl Schedule {
 }
 
 impl What {
-    /// A whole job.
+    /// Returns a complete job. Fails if its task or its schedule is missing.
     pub fn whole(&self, name: String) -> Result<Value, Error> {
         let mut job = self.patch(Some(name))?;
         if job.get("payload").is_none() {
@@ -112,7 +112,7 @@ impl What {
         Ok(job)
     }
 
-    /// What is said, and nothing else.
+    /// Returns only the given fields.
     pub fn patch(&self, name: Option<String>) -> Result<Value, Error> {
         let mut patch = Map::new();
         let mut put = |field: &str, value: Option<Value>| {
@@ -169,7 +169,7 @@ fn missed(word: &str) -> Result<Value, Error> {
 }
 
 fn milliseconds(interval: &str) -> Result<i64, Error> {
-    // The library's own text says what heartbeats use instead.
+    // The library's error message describes the heartbeat syntax instead.
     let read = parse_interval(interval);
     read.map(|read| read.as_secs().saturating_mul(1_000)).map_err(|_| {
         Error::Usage(format!("`{interval}` is no interval: write a number and s, m or h, as `10m`"))

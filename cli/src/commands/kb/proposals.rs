@@ -19,33 +19,33 @@ const COLUMNS: [&str; 8] =
 
 #[derive(Debug, Subcommand)]
 pub enum Proposed {
-    /// List changes that agents propose, newest first; or show one with its text
+    /// List changes proposed by agents, newest first; or show one with its text
     Proposals {
-        /// The one to show, as `itm_…`
+        /// Id of the proposal to show, `itm_…`
         id: Option<String>,
-        /// Those that were decided, too
+        /// Include proposals that are already decided
         #[arg(long)]
         decided: bool,
-        /// At most so many
+        /// Maximum number of proposals to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Go on after this, the `next` of the list before
+        /// Continue after this, the `next` of the previous list
         #[arg(long, default_value = "", hide_default_value = true)]
         after: String,
     },
-    /// Make a change that was proposed
+    /// Accept a proposal and change the article
     Accept {
-        /// The proposal, as `itm_…`
+        /// Id of the proposal, `itm_…`
         id: String,
-        /// Why, for whoever asks later
+        /// Reason of the decision, for the record
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Leave the article as it is
+    /// Decline a proposal; the article stays unchanged
     Decline {
-        /// The proposal, as `itm_…`
+        /// Id of the proposal, `itm_…`
         id: String,
-        /// Why, for whoever asks later
+        /// Reason of the decision, for the record
         #[arg(long)]
         reason: String,
     },

@@ -1,4 +1,4 @@
-//! `holdfast skills env`: secrets that the commands of skills are given.
+//! `holdfast skills env`: secrets that the commands of skills use.
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
@@ -13,23 +13,23 @@ const COLUMNS: [&str; 3] = ["skill", "name", "updated_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Env {
-    /// List which are set; nobody is shown what they are
+    /// List the names of the secrets, without values
     List,
-    /// Set one; what it was is forgotten
+    /// Set or replace a secret of a skill
     Set {
-        /// The skill's name
+        /// Name of the skill that uses it
         skill: String,
-        /// The variable, as in its `requires.env`
+        /// Name of the variable, as in the skill's `requires.env`
         name: String,
-        /// What it is: `@file`, or `-` for stdin
+        /// Value of the secret: `@file`, or `-` for stdin
         #[arg(long, env = "HOLDFAST_SKILL_SECRET", hide_env_values = true, default_value = "-")]
         value: String,
     },
-    /// Forget one
+    /// Delete a secret of a skill
     Rm {
-        /// The skill's name
+        /// Name of the skill that uses it
         skill: String,
-        /// The variable
+        /// Name of the variable, as `list` shows it
         name: String,
     },
 }

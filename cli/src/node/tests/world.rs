@@ -1,4 +1,4 @@
-//! What the tests stand on: a tenant, two gateways, runners, machines, a model that follows a script.
+//! Test world: a tenant, two gateways, runners, machines, and a scripted model.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Walls, allow::Allow, config, host::Host, link::Link};
 use crate::error::Error;
 
-/// Longer than anything here should take.
+/// Longer than any operation here should take.
 const LONG: Duration = Duration::from_secs(60);
 
 pub struct World {
@@ -33,7 +33,7 @@ pub struct World {
     pub bus: Bus,
     pub tenant: TenantId,
     pub agent: Agent,
-    /// Where the gateways speak gRPC.
+    /// gRPC addresses of the gateways.
     pub grpc: Vec<SocketAddr>,
     model: FakeModel,
     scratch: TempDir,
@@ -43,11 +43,11 @@ pub struct World {
     database: Database,
 }
 
-/// Something of the mesh that runs; it ends with the value.
+/// A running process of the mesh; it ends when dropped.
 pub struct Running(JoinHandle<anyhow::Result<()>>);
 
 impl Running {
-    /// Ends it where it stands, as a crash does.
+    /// Ends the process without a clean shutdown, like a crash.
     pub fn end(self) {}
 }
 
@@ -139,7 +139,7 @@ impl World {
         Ok(Running(tokio::spawn(app.run(CancellationToken::new()))))
     }
 
-    /// In each turn from now on the model calls `nodes` with these, one after the other.
+    /// In each further turn the model makes these calls to `nodes`, one after the other.
     pub fn calls(&self, inputs: &[&str]) {
         let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
         self.model.answer(move |request| {
@@ -153,12 +153,12 @@ impl World {
         });
     }
 
-    /// What the agent's owner says.
+    /// Sends a message of the agent's owner.
     pub async fn owner_says(&self, text: &str) -> anyhow::Result<Accepted> {
         self.send(SessionKey::main(&self.agent.name), text).await
     }
 
-    /// What somebody else says.
+    /// Sends a message of another user.
     pub async fn says(&self, who: &str, text: &str) -> anyhow::Result<Accepted> {
         self.send(SessionKey::api(&self.agent.name, who)?, text).await
     }
@@ -181,7 +181,7 @@ impl World {
         Ok(accepted)
     }
 
-    /// What the model was told of each call of the turn, once it has ended.
+    /// Results of all calls of the turn, once it has ended.
     pub async fn results(&self, sent: &Accepted) -> anyhow::Result<Vec<String>> {
         let ended = async || {
             let answer = self.sessions.answer(self.tenant, sent.message).await;
@@ -200,7 +200,7 @@ impl World {
             .collect())
     }
 
-    /// The request that waits for a person's word.
+    /// The pending approval.
     pub async fn asked(&self) -> anyhow::Result<Approval> {
         let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 9 };
         let found = async || self.sessions.approvals(self.tenant, all).await;
@@ -231,7 +231,7 @@ impl World {
     }
 }
 
-/// A person's machine: a folder, and the program that offers it.
+/// A person's machine: a folder, and the node program.
 pub struct Machine {
     pub id: NodeId,
     pub folder: Arc<TempDir>,
@@ -243,14 +243,14 @@ pub struct Machine {
     tenant: TenantId,
 }
 
-/// A connection of a machine; it ends with the value.
+/// A machine's connection; it ends when dropped.
 pub struct Connection(JoinHandle<Result<(), Error>>);
 
 impl Connection {
-    /// Breaks it.
+    /// Breaks the connection.
     pub fn end(self) {}
 
-    /// Why it ended for good.
+    /// Reason why the connection ended for good.
     pub async fn ended(mut self) -> anyhow::Result<String> {
         let ended = tokio::time::timeout(LONG, &mut self.0).await.context("it goes on")??;
         Ok(ended.err().context("it ended well")?.to_string())
@@ -264,7 +264,7 @@ impl Drop for Connection {
 }
 
 impl Machine {
-    /// A machine that lets these commands through; `--all` is all of them.
+    /// A machine that allows these commands; `--all` allows all.
     pub async fn new(
         world: &World,
         name: &str,
@@ -289,7 +289,7 @@ impl Machine {
         })
     }
 
-    /// The same machine, its program started anew.
+    /// The same machine with its program restarted.
     pub async fn reborn(&self) -> anyhow::Result<Self> {
         Ok(Self {
             id: self.id,
@@ -303,11 +303,11 @@ impl Machine {
         })
     }
 
-    /// Connects, and waits until it is.
+    /// Connects, and waits until connected.
     pub async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
         let before = self.since().await;
         if before.is_some() {
-            // It is told to the second.
+            // Times have a resolution of one second.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
         }
         let connection = self.try_connect(to)?;
@@ -328,7 +328,7 @@ impl Machine {
         Ok(Connection(tokio::spawn(keep)))
     }
 
-    /// Which connection counts, if one does.
+    /// The current connection, if there is one.
     async fn since(&self) -> Option<String> {
         let second = Duration::from_secs(1);
         match self.bus.ask_node(self.tenant, self.id, &NodeWish::Here, second).await {
@@ -341,7 +341,7 @@ impl Machine {
         self.since().await.is_some()
     }
 
-    /// How often the command that counts itself was run.
+    /// Number of times that the counting command was run.
     pub fn ran(&self) -> anyhow::Result<usize> {
         match std::fs::read_to_string(self.folder.path().join("ran")) {
             Ok(text) => Ok(text.lines().count()),

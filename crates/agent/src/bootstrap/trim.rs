@@ -1,24 +1,23 @@
-//! How much of a file a prompt shows: its beginning and its end (spec BST-002, BST-003).
+//! Trimming of long files: a prompt shows the beginning and the end (spec BST-002, BST-003).
 //!
-//! Counted in Unicode scalars, so that a text in any script keeps as much as
-//! one in English and is never cut inside of a character. A tenth is lost on
-//! purpose: what is left of the limit makes room for the mark.
+//! Lengths are Unicode scalars, so the limit is fair to all scripts and never cuts inside a
+//! character. The parts use 90 % of the limit; the rest is room for the mark between them.
 
 use std::borrow::Cow;
 
 use super::BootstrapName;
 
-/// The most of a file that a prompt shows, in Unicode scalars.
+/// Maximum length of a file in a prompt, in Unicode scalars.
 pub const MOST_CHARS: usize = 20_000;
 
-/// How much of the limit its beginning has, in per cent.
+/// Share of the limit for the beginning, in per cent.
 pub const HEAD_PERCENT: usize = 70;
 
-/// How much of the limit its end has, in per cent.
+/// Share of the limit for the end, in per cent.
 pub const TAIL_PERCENT: usize = 20;
 
-/// A file's content as a prompt shows it: whole up to [`MOST_CHARS`], else its beginning and its
-/// end with a mark between that names the file and the counts.
+/// Returns a file's content as a prompt shows it: whole up to [`MOST_CHARS`], else the beginning
+/// and the end with a mark between that has the file's name and the counts.
 #[must_use]
 pub fn trimmed(name: BootstrapName, content: &str) -> Cow<'_, str> {
     trimmed_to(name, content, MOST_CHARS)

@@ -1,13 +1,13 @@
-//! Writing memory down before a compaction: what the model reads meanwhile, and how far it is.
+//! Memory flush: the model saves what should outlive a compaction.
 //!
 //! ```text
-//! … what was said …  [flush  thought ─ called ─ returned … flushed]  … what was said …
-//!                     └── no part of the conversation ────────────┘
+//! … conversation …  [flush  thought ─ called ─ returned … flushed]  … conversation …
+//!                    └── not part of the conversation ───────────┘
 //! ```
 //!
-//! The marks and what is between them are entries like others, so that whoever takes the session
-//! over goes on with it, and a call is made once. The model reads what the summary will stand for,
-//! then what it is to do, then what it has done about it.
+//! The marks and the entries between them are ordinary entries, so another runner can continue the
+//! flush and a call is made once. The model reads the entries that the summary will replace, then
+//! the instruction, then its own work so far.
 
 use holdfast_types::{Body, ChatMessage, Entry, Note, SessionKind};
 
@@ -16,22 +16,21 @@ use crate::{
     turn,
 };
 
-/// The tools with which memory is written down.
 pub const FLUSH_TOOLS: [&str; 4] = ["append_file", "edit", "read", "write"];
 
-/// The entry with which it begins, `keeps` of the newest entries not looked at.
+/// Returns the entry that starts a flush; the `keeps` newest entries are left out.
 #[must_use]
 pub fn flush_begins(instruction: String, keeps: u32) -> Entry {
     Entry::Noted { note: Note::Flush, text: instruction, keeps }
 }
 
-/// Whether memory is being written down.
+/// Whether a memory flush is open.
 #[must_use]
 pub fn is_flushing(journal: &[Entry]) -> bool {
     turn::flush(turn::open(journal)).is_some()
 }
 
-/// How often the model was asked in the flush that is open.
+/// Number of model requests in the open flush.
 #[must_use]
 pub fn flush_rounds(journal: &[Entry]) -> usize {
     let open = turn::open(journal);
@@ -39,7 +38,7 @@ pub fn flush_rounds(journal: &[Entry]) -> usize {
     flush.iter().filter(|entry| matches!(entry, Entry::Thought { .. })).count()
 }
 
-/// How many compactions a conversation has seen, and how many it had seen at its last flush.
+/// Returns the number of compactions of a conversation, and that number at its last flush.
 #[must_use]
 pub fn flushes(journal: &[Entry]) -> (u32, Option<u32>) {
     let (mut compactions, mut flushed_at) = (0_u32, None);
@@ -47,7 +46,7 @@ pub fn flushes(journal: &[Entry]) -> (u32, Option<u32>) {
         match entry {
             Entry::Noted { note: Note::Summary, .. } => compactions = compactions.saturating_add(1),
             Entry::Noted { note: Note::Flush, .. } => flushed_at = Some(compactions),
-            // What is said from here on nobody has looked at.
+            // A new conversation begins, which has not been flushed.
             Entry::Noted { note: Note::Reset, .. } => flushed_at = None,
             Entry::Noted { .. }
             | Entry::Heard { .. }
@@ -59,8 +58,9 @@ pub fn flushes(journal: &[Entry]) -> (u32, Option<u32>) {
     (compactions, flushed_at)
 }
 
-/// What the model reads while it writes memory down: of what the compaction takes away the newest
-/// that fits in `budget` tokens, then what it is to do and has done. `None` if there is no flush.
+/// Returns the model's messages during a flush: the newest messages that the compaction will remove
+/// and that fit in `budget` tokens, then the instruction and the work so far. `None` if no flush is
+/// open.
 #[must_use]
 pub fn flush_messages(
     journal: &[Entry],
@@ -72,7 +72,7 @@ pub fn flush_messages(
     let Entry::Noted { text, keeps, .. } = &journal[at] else { return None };
     let goes = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
     let mut messages = history(&journal[..goes], kind, &[], budget).messages;
-    // What was said to the agent meanwhile waits until it has time for it.
+    // New messages wait until the flush has ended.
     let own = journal[at + 1..].iter().filter(|entry| !matches!(entry, Entry::Heard { .. }));
     let told = Entry::Heard { seq: 0, body: Body::text(text.clone()) };
     let aside: Vec<Entry> = std::iter::once(told).chain(own.cloned()).collect();

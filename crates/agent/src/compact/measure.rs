@@ -1,32 +1,32 @@
-//! How much of a window a conversation may take (CMP-001, CMP-004).
+//! Token budgets of compactions (CMP-001, CMP-004).
 
 use holdfast_types::ChatMessage;
 
 use crate::tokens::{Tokenizer, messages_tokens};
 
-/// The share of the window that the newest messages keep, where messages are short.
+/// Share of the window for the newest messages, where messages are short.
 pub const BASE_CHUNK_RATIO: f64 = 0.4;
 
-/// The least share of the window that the newest messages keep.
+/// Minimum share of the window for the newest messages.
 pub const MIN_CHUNK_RATIO: f64 = 0.15;
 
-/// By how much an estimate may be too small.
+/// Factor by which an estimate may be too small.
 pub const SAFETY_MARGIN: f64 = 1.2;
 
-/// The window of a model of which none is known, in tokens.
+/// Default context window, in tokens.
 pub const DEFAULT_CONTEXT_TOKENS: usize = 128_000;
 
-/// What is kept free for the answer, in tokens.
+/// Reserve for the answer, in tokens.
 pub const RESERVE_TOKENS: usize = 16_384;
 
-/// The window of a model, and what of it is not for messages.
+/// Context window of a model and its parts that are not for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// All that the model reads and writes in one request, in tokens.
+    /// Input and output of one request, in tokens.
     pub window: usize,
-    /// What is kept free for its answer, in tokens.
+    /// Reserve for the answer, in tokens.
     pub reserve: usize,
-    /// What the instructions and the tools take, in tokens.
+    /// Instructions and tools, in tokens.
     pub instructions: usize,
 }
 
@@ -37,20 +37,20 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whether a conversation of so many tokens fits: up to the window less what is not for it.
+    /// Whether a conversation of this size fits beside the instructions and the reserve.
     #[must_use]
     pub const fn fits(self, tokens: usize) -> bool {
         tokens.saturating_add(self.instructions) <= self.window.saturating_sub(self.reserve)
     }
 
-    /// The largest piece that a summariser is given at once, in tokens: a quarter of the window.
+    /// Maximum size of one piece for the summariser, in tokens: a quarter of the window.
     pub(crate) const fn max_chunk(self) -> usize {
         let quarter = self.window / 4;
         if quarter == 0 { 1 } else { quarter }
     }
 }
 
-/// The share of the window that the newest messages keep: less where messages are long, so that
+/// Returns the share of the window for the newest messages: less where messages are long, so that
 /// something is left to summarise.
 ///
 /// With messages of `avg` tokens and `r = avg × 1.2 / window`: 0.4 up to `r` = 0.1, then 0.4 −
@@ -74,7 +74,7 @@ pub fn compute_adaptive_chunk_ratio(
     }
 }
 
-/// A share of a window, in whole tokens.
+/// Returns a share of a window in whole tokens.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

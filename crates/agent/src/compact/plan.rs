@@ -1,7 +1,7 @@
-//! What is kept as it was said, and what is summarised (CMP-007, CMP-008, CMP-010).
+//! Choice of the messages to keep and to summarise (CMP-007, CMP-008, CMP-010).
 //!
-//! A cut goes only where the journal has one: all that is before it in the journal is before it in
-//! the conversation too, and no call is parted from its results.
+//! A conversation is cut only where its journal can be cut: everything before the cut in the
+//! journal is also before it in the conversation, and no call is separated from its results.
 
 use holdfast_types::ChatMessage;
 
@@ -19,52 +19,51 @@ use crate::{
     tokens::{Tokenizer, message_tokens, messages_tokens},
 };
 
-/// Into how many parts the older messages are split to be summarised.
+/// Number of parts of the older messages.
 const PARTS: usize = 2;
 
-/// Above how many messages the background summarises them in two halves.
+/// The background summarises up to this number of messages as a whole, and more in two halves.
 const WHOLE_UPTO: usize = 10;
 
-/// What the background's summary ends with if it left a message out.
+/// Remark at the end of a background summary that left out a message.
 const TOO_LONG: &str = "[Some messages were too long to be part of this summary.]";
 
-/// The longest wish, in characters.
+/// Maximum length of the user's wish, in characters.
 const LONGEST_WISH: usize = 1_000;
 
-/// Why a conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// It is estimated not to fit.
+    /// The conversation is estimated not to fit.
     Proactive,
-    /// The model refused it as too long, whatever was estimated.
+    /// The model refused the request as too long.
     Overflow,
-    /// Its user asked for it.
+    /// The user asked for it.
     Asked,
 }
 
-/// What to ask for a summary, and what it will stand for.
+/// Requests for a summary, and the messages that it will replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub(super) requests: Vec<SummaryRequest>,
-    /// How many of the conversation's messages it will stand for.
+    /// Number of the conversation's oldest messages that the summary will replace.
     pub(super) goes: usize,
-    /// How many of the journal's newest entries it does not stand for.
+    /// Number of the journal's newest entries that it will not replace.
     pub(super) keeps: u32,
-    /// How long texts are that are merged at once, in tokens.
+    /// Maximum size of the texts in one merge, in tokens.
     pub(super) max_merge: usize,
     pub(super) remark: Option<&'static str>,
-    /// What matters to the one who asked; empty if they did not say.
+    /// Text of the user's `/compact`; may be empty.
     pub(super) wish: String,
 }
 
 impl Plan {
-    /// Plans to keep the newest messages up to a share of the window, and to summarise the rest in
-    /// stages. `None` if all fits, or if there is nothing but what is to be kept.
+    /// Plans to keep the newest messages up to a share of the window and to summarise the rest in
+    /// stages. `None` if everything fits, or if there is nothing to summarise.
     ///
-    /// The share is [`compute_adaptive_chunk_ratio`]'s; keeping stops at the first message that
-    /// does not fit. More is kept only if calls at the journal's end have no results yet. The
-    /// summary so far goes into the new one. Where its user asks for it, all goes but the newest
-    /// exchange.
+    /// The share is [`compute_adaptive_chunk_ratio`]; keeping stops at the first message that does
+    /// not fit. More is kept only if calls at the journal's end have no results yet. The previous
+    /// summary becomes part of the new one. If the user asked, everything but the newest exchange
+    /// is summarised.
     #[must_use]
     pub fn compact(
         conversation: &Conversation<'_>,
@@ -84,7 +83,8 @@ impl Plan {
                 let ratio = compute_adaptive_chunk_ratio(messages, budget.window, tokenizer);
                 newest_within(conversation, share(budget.window, ratio), tokenizer)?
             }
-            // Who asks for it wants it shorter than it is, however short: the newest exchange stays.
+            // A user who asks wants a shorter conversation, however short it is. Keep the newest
+            // exchange.
             Reason::Asked => before_the_newest(conversation)?,
         };
         let older = &messages[..cut.message];
@@ -103,7 +103,7 @@ impl Plan {
         })
     }
 
-    /// Tells the summariser what matters to the one who asked, in their own words.
+    /// Adds the user's own words about what matters to every request.
     #[must_use]
     pub fn with_regard_to(mut self, wish: &str) -> Self {
         self.wish = line(wish, LONGEST_WISH);
@@ -113,10 +113,10 @@ impl Plan {
         self
     }
 
-    /// Plans the background's summary, if it is time: the last 4 messages stay, of the others what
-    /// users and the assistant said is summarised, in two halves if there is much of it. Messages
-    /// of more than half a window are left out, and the summary says so. `None` if it is not time,
-    /// or if nothing would be left to summarise.
+    /// Plans the background summary, if it is due. The last 4 messages stay; the texts of the user
+    /// and the assistant before them are summarised, in two halves if there are many. Messages
+    /// larger than half a window are left out, with a remark. `None` if no summary is due or
+    /// nothing would be summarised.
     #[must_use]
     pub fn gentle(
         conversation: &Conversation<'_>,
@@ -162,10 +162,10 @@ impl Plan {
     }
 }
 
-/// Drops the oldest half of the messages without asking anyone, as the last resort.
+/// Drops the oldest half of the messages without asking a model, as the last resort.
 ///
-/// What is left begins where the journal may be cut. The summary so far stays, with a note of what
-/// went. `None` if the messages cannot be cut.
+/// The rest begins where the journal may be cut. The previous summary stays, with a note of the
+/// loss. `None` if the messages cannot be cut.
 #[must_use]
 pub fn drop_oldest(conversation: &Conversation<'_>) -> Option<Summary> {
     let half = conversation.messages.len() / 2;
@@ -183,16 +183,16 @@ pub fn drop_oldest(conversation: &Conversation<'_>) -> Option<Summary> {
     Some(Summary { text, keeps: kept(conversation, cut) })
 }
 
-/// A place where the conversation may be cut.
+/// Place where the conversation may be cut.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    /// The first message that is kept.
+    /// First message that is kept.
     message: usize,
-    /// The first entry that is kept.
+    /// First entry that is kept.
     entry: usize,
 }
 
-/// All places, oldest first; the last may be the end.
+/// Returns all cuts, oldest first; the last may be the end.
 fn cuts(conversation: &Conversation<'_>) -> impl DoubleEndedIterator<Item = Cut> {
     let inner = conversation.cuts.iter().copied().enumerate();
     let end = (conversation.messages.len(), conversation.end);
@@ -202,8 +202,8 @@ fn cuts(conversation: &Conversation<'_>) -> impl DoubleEndedIterator<Item = Cut>
         .filter(|cut| cut.message > 0)
 }
 
-/// The oldest cut from which on all messages fit in `room`; the newest if none does. `None` if
-/// there is no cut, or if nothing is older than what fits.
+/// Returns the oldest cut after which all messages fit in `room`, or the newest cut if none does.
+/// `None` if there is no cut, or if everything fits.
 fn newest_within(
     conversation: &Conversation<'_>,
     room: usize,
@@ -225,7 +225,7 @@ fn newest_within(
     (tokens > room).then_some(oldest)
 }
 
-/// The newest cut before which something is, from which on the newest exchange stays whole.
+/// Returns the newest cut that keeps the newest exchange whole.
 fn before_the_newest(conversation: &Conversation<'_>) -> Option<Cut> {
     let newest = conversation.exchanges.last().copied().unwrap_or_default();
     cuts(conversation).rfind(|cut| cut.message <= newest)
@@ -235,7 +235,7 @@ fn kept(conversation: &Conversation<'_>, cut: Cut) -> u32 {
     u32::try_from(conversation.entries - cut.entry).unwrap_or(u32::MAX)
 }
 
-/// One question for each stretch; the first is told what was said before them all.
+/// Returns one request for each chunk; the first includes the previous summary.
 fn questions(
     summary: Option<&str>,
     chunks: &[&[ChatMessage]],
@@ -249,7 +249,7 @@ fn questions(
         .collect()
 }
 
-/// What a user or the assistant said, if anything, without calls.
+/// Returns the text of a user or assistant message, without calls; `None` if it has none.
 fn spoken(message: &ChatMessage) -> Option<ChatMessage> {
     match message {
         ChatMessage::User { text, .. } if !text.trim().is_empty() => Some(message.clone()),

@@ -1,11 +1,11 @@
-//! Where messages may be parted (CMP-003): anywhere but between a call and its results.
+//! Splitting of messages (CMP-003): anywhere but between a call and its results.
 
 use holdfast_types::ChatMessage;
 
 use crate::tokens::{Tokenizer, messages_tokens};
 
-/// Splits messages into at most `parts` stretches of about as many tokens each. Put together, the
-/// stretches are the messages; none is empty.
+/// Splits messages into at most `parts` chunks of about the same number of tokens. The chunks are
+/// complete and in order; none is empty.
 #[must_use]
 pub fn split_messages_by_token_share<'m>(
     messages: &'m [ChatMessage],
@@ -17,10 +17,10 @@ pub fn split_messages_by_token_share<'m>(
     gather(messages, tokenizer, |done, tokens| done + 1 < parts && tokens > share)
 }
 
-/// Splits messages into stretches of at most `max_tokens` tokens each.
+/// Splits messages into chunks of at most `max_tokens` tokens.
 ///
-/// Only one that is a single message, with the results of its calls, may be longer. Put together,
-/// the stretches are the messages; none is empty.
+/// Only a chunk of a single message with the results of its calls may be larger. The chunks are
+/// complete and in order; none is empty.
 #[must_use]
 pub fn chunk_messages_by_max_tokens<'m>(
     messages: &'m [ChatMessage],
@@ -30,13 +30,13 @@ pub fn chunk_messages_by_max_tokens<'m>(
     gather(messages, tokenizer, |_, tokens| tokens > max_tokens)
 }
 
-/// Messages with the results that belong to them: what is never parted.
+/// Returns each message with the results that belong to it.
 pub(super) fn units(messages: &[ChatMessage]) -> impl Iterator<Item = &[ChatMessage]> {
     messages.chunk_by(|_, next| matches!(next, ChatMessage::Tool { .. }))
 }
 
-/// Gathers units until one more would be too much: `is_full` is told how many stretches are done
-/// and how many tokens this one would have.
+/// Collects units into chunks. `is_full` gets the number of finished chunks and the size of the
+/// current one with the next unit.
 fn gather<'m>(
     messages: &'m [ChatMessage],
     tokenizer: &(impl Tokenizer + ?Sized),

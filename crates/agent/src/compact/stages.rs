@@ -1,22 +1,17 @@
-//! What is asked next, and what comes of it.
+//! Steps of a plan: summaries of chunks, then merges.
 
 use holdfast_types::{Entry, Fault, Kind};
 
 use super::{Plan, prompt::SummaryRequest};
 use crate::tokens::tokens;
 
-/// Answers that make no summary.
+/// Unusable answers of a summariser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not one answer for each question.
+    /// The number of answers differs from the number of requests.
     #[error("`{asked}` questions have `{answered}` answers: give one for each, in order")]
-    Miscounted {
-        /// Questions.
-        asked: usize,
-        /// Answers.
-        answered: usize,
-    },
-    /// An answer says nothing: to stand for what was said it would have to.
+    Miscounted { asked: usize, answered: usize },
+    /// An empty answer, by its index: it cannot replace messages.
     #[error("the answer to question `{0}` is empty: ask again, or drop the oldest instead")]
     Empty(usize),
 }
@@ -30,29 +25,26 @@ impl Fault for Error {
     }
 }
 
-/// How far a plan has come.
+/// Next action of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to ask.
     Ask(Plan),
-    /// There is a summary.
     Done(Summary),
 }
 
-/// A summary, and what it stands for.
+/// A summary and its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// What it says.
     pub text: String,
-    /// How many of the journal's newest entries it did not stand for when it was planned.
+    /// Number of the journal's newest entries that it did not replace when it was planned.
     pub keeps: u32,
 }
 
 impl Summary {
-    /// The entry to append, if `since` entries were appended after the plan was made: it does not
-    /// stand for these either.
+    /// Returns the entry to append. `since` entries that were appended after the plan was made are
+    /// kept too.
     ///
-    /// The journal's end has to be as the caller counted it when the entry is stored.
+    /// The caller must check that the journal has not grown further when the entry is stored.
     #[must_use]
     pub fn entry(self, since: u32) -> Entry {
         Entry::summary(self.text, self.keeps.saturating_add(since))
@@ -60,31 +52,31 @@ impl Summary {
 }
 
 impl Plan {
-    /// What to ask now; the questions do not depend on each other.
+    /// Returns the current requests, which are independent of each other.
     #[must_use]
     pub fn requests(&self) -> &[SummaryRequest] {
         &self.requests
     }
 
-    /// How many of the conversation's oldest messages the summary will stand for. These are what a
-    /// memory flush is to read; where the model refused all as too long, the newest of them that fit.
+    /// Number of the conversation's oldest messages that the summary will replace. A memory flush
+    /// reads these or, where the model refused all as too long, the newest of them that fit.
     #[must_use]
     pub const fn goes(&self) -> usize {
         self.goes
     }
 
-    /// How many of the journal's newest entries the summary will not stand for.
+    /// Number of the journal's newest entries that the summary will not replace.
     #[must_use]
     pub const fn keeps(&self) -> u32 {
         self.keeps
     }
 
-    /// Takes one answer for each question, in their order. One answer is the summary; several are
-    /// merged by asking again, oldest first (CMP-005).
+    /// Takes one answer for each request, in order. A single answer is the summary; several are
+    /// merged by another request, oldest first (CMP-005).
     ///
     /// # Errors
     ///
-    /// If an answer is missing or says nothing. The plan is lost; nothing has happened.
+    /// If an answer is missing or empty. The plan is lost, and nothing has changed.
     pub fn answered(self, answers: Vec<String>) -> Result<Progress, Error> {
         if answers.len() != self.requests.len() {
             let (asked, answered) = (self.requests.len(), answers.len());
@@ -111,13 +103,13 @@ impl Plan {
     }
 }
 
-/// Summaries that are merged at once: as many as fit, and at least two, so that it ends.
+/// Groups summaries for merging: as many as fit, and at least two, so that the merging ends.
 fn groups(summaries: &[String], max_tokens: usize) -> Vec<&[String]> {
     let mut groups = Vec::new();
     let (mut start, mut total) = (0, 0_usize);
     for (at, summary) in summaries.iter().enumerate() {
         let more = tokens(summary);
-        // One that would be left alone at the end goes with those before it.
+        // A single last summary joins the group before it.
         let is_last = at + 1 == summaries.len();
         if at - start >= 2 && total + more > max_tokens && !is_last {
             groups.push(&summaries[start..at]);
@@ -206,7 +198,7 @@ mod tests {
             while let Progress::Ask(plan) = progress {
                 rounds += 1;
                 prop_assert!(rounds < 8);
-                // Whoever merges keeps the numbers of the parts.
+                // A merge keeps the order of the parts.
                 let merged = plan.requests().iter().map(|request| {
                     let words: Vec<&str> = request.prompt.split_whitespace().collect();
                     let parts = words.windows(2).filter(|w| w[0] == "part").map(|w| w.join(" "));

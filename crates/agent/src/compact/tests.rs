@@ -1,4 +1,4 @@
-//! Whole compactions: from a journal to the entry that is appended, and what is seen then.
+//! Whole compactions: from a journal to the appended entry and the conversation after it.
 
 use holdfast_types::{ChatMessage, Effect, Entry, SessionKind};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn compact(journal: &[Entry], reason: Reason, budget: Budget) -> Option<Plan> {
     Plan::compact(&read(journal), reason, budget, &QuarterOfChars)
 }
 
-/// Answers every question with one word until there is a summary; and how many were asked.
+/// Answers every request with one word; returns the summary and the number of requests.
 fn asked(plan: Plan) -> (Summary, usize) {
     let (mut plan, mut count) = (plan, 0);
     loop {
@@ -278,7 +278,7 @@ fn a_cut_that_would_free_nothing_is_not_made() {
     ];
     let shorter = [&journal[..3], &[Entry::summary("sum", 2)]].concat();
 
-    // The question, said again, a call and its result: they were cut there before.
+    // The repeated question, a call and its result.
     assert_eq!(read(&shorter).messages().len(), 3);
     assert_eq!(drop_oldest(&read(&shorter)), None);
     assert_eq!(read(&journal).messages().len(), 5);
@@ -321,7 +321,7 @@ proptest! {
             let after = read(&noted);
 
             prop_assert!(is_valid(after.messages()), "{at}: {after:?}");
-            // Something went, and what is left is the end of what was there.
+            // Messages were dropped, and the rest is the end of the conversation.
             prop_assert!(kept_entries < before.entries);
             let from = before.entries - kept_entries;
             let places = before.cuts.iter().copied().chain([before.end]);

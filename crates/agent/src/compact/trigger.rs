@@ -1,63 +1,59 @@
-//! Whether it is time, and for what (CMP-008, CMP-010, AGT-008).
+//! Conditions for compactions and flushes (CMP-008, CMP-010, AGT-008).
 
 use holdfast_types::SessionKind;
 
 use super::{Budget, Reason};
 use crate::outcome::NO_REPLY;
 
-/// Up to how many messages a conversation is left alone.
+/// Maximum number of messages without a background summary.
 pub const SUMMARY_MESSAGES: usize = 20;
 
-/// How many of the newest messages the background's summary leaves as they are.
+/// Number of the newest messages that a background summary keeps.
 pub const KEPT_MESSAGES: usize = 4;
 
-/// How many times the oldest half is dropped before a turn is given up.
+/// Number of times that the oldest half is dropped before a turn is given up.
 pub const MAX_DROPS: u8 = 2;
 
-/// How many tokens before the room is used up memory is written down.
+/// Distance from the limit at which memory is flushed, in tokens.
 pub const SOFT_THRESHOLD_TOKENS: usize = 4_000;
 
-/// How full a conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
-    /// Its messages.
     pub messages: usize,
-    /// Its tokens.
     pub tokens: usize,
-    /// Its model's window, in tokens.
+    /// The model's context window, in tokens.
     pub window: usize,
 }
 
-/// Whether the background should summarise: more than 20 messages, or more than 75 % of the window.
+/// Whether a background summary is due: more than 20 messages, or more than 75 % of the window.
 #[must_use]
 pub const fn needs_summary(fill: Fill) -> bool {
     fill.messages > SUMMARY_MESSAGES
         || fill.tokens.saturating_mul(4) > fill.window.saturating_mul(3)
 }
 
-/// What was tried already after a model had refused a request as too long. Kept for one request;
-/// it has nothing to do with attempts that a credential or a provider is charged with.
+/// Measures already taken for one request that was refused as too long. Independent of the retries
+/// that a key or a provider is charged with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overflow {
-    /// The older part was summarised, or could not be.
+    /// A compaction was tried, with or without success.
     pub is_compacted: bool,
-    /// How many times the oldest half was dropped.
+    /// Number of times that the oldest half was dropped.
     pub drops: u8,
 }
 
-/// What to do about a request that is too long.
+/// Next measure for a request that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// Summarise the older part ([`Plan::compact`](super::Plan::compact)), then ask again.
     Compact,
     /// Drop the oldest half ([`drop_oldest`](super::drop_oldest)), then ask again.
     DropOldest,
-    /// Tell the user.
     GiveUp,
 }
 
-/// Says what to do next about a request that is too long: a compaction once, then the oldest half
-/// goes, twice at most (C-22).
+/// Returns the next measure for a request that is too long: one compaction, then at most two drops
+/// of the oldest half (C-22).
 #[must_use]
 pub const fn remedy(tried: Overflow) -> Remedy {
     if !tried.is_compacted {
@@ -69,27 +65,23 @@ pub const fn remedy(tried: Overflow) -> Remedy {
     }
 }
 
-/// What decides whether memory is written down before a compaction.
+/// Conditions for a memory flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flush {
-    /// Why the compaction is due.
     pub reason: Reason,
-    /// The conversation's tokens.
     pub tokens: usize,
-    /// The room that they have.
     pub budget: Budget,
-    /// What kind of conversation it is.
     pub kind: SessionKind,
-    /// The agent has the tool `write` here, and may use it on its workspace.
+    /// The agent has the `write` tool in this session and may write to its workspace.
     pub may_write: bool,
-    /// How many compactions this conversation has seen.
+    /// Number of compactions of this conversation.
     pub compactions: u32,
-    /// How many it had seen at its last flush.
+    /// That number at the last flush.
     pub flushed_at: Option<u32>,
 }
 
-/// Whether the model is to write down what should outlive the compaction that is near: once for
-/// each, and only where it can and where there is a memory of its own to write to.
+/// Whether memory is flushed before the coming compaction: once for each, and only in sessions that
+/// can write to a memory of their own.
 #[must_use]
 pub fn needs_memory_flush(flush: &Flush) -> bool {
     let has_memory = match flush.kind {
@@ -101,7 +93,7 @@ pub fn needs_memory_flush(flush: &Flush) -> bool {
         | SessionKind::Work
         | SessionKind::Api
         | SessionKind::Global => true,
-        // A subagent reports what it found, and a heartbeat's conversation is not kept.
+        // A subagent reports its results, and a heartbeat's conversation is not kept.
         SessionKind::Subagent | SessionKind::Heartbeat => false,
     };
     let is_near = match flush.reason {
@@ -113,7 +105,7 @@ pub fn needs_memory_flush(flush: &Flush) -> bool {
     has_memory && flush.may_write && flush.flushed_at != Some(flush.compactions) && is_near
 }
 
-/// What the model is told to do before a compaction: `note` is the day's note, as
+/// Returns the instruction for a flush; `note` is the path of the day's note, as
 /// `memory/202612/20261201.md`.
 #[must_use]
 pub fn flush_instruction(note: &str) -> String {

@@ -1,6 +1,6 @@
-//! Which blocks, tools and skills a choice comes to.
+//! Choice of the blocks, tools and skills of a prompt.
 //!
-//! | block | full | lite | custom | turned by |
+//! | block | full | lite | custom | turned off by |
 //! |---|---|---|---|---|
 //! | identity | in | in | in | – |
 //! | bootstrap | in | – | in | – |
@@ -11,35 +11,28 @@
 //! | runtime | in | – | in | `include_runtime` |
 //! | session | in | in | in | – |
 //!
-//! The blocks up to memory are the stable part of a prompt, the others the dynamic part. The lists
-//! of tools say what is *offered*, under every strategy: a lite prompt describes no tools, and its
-//! model may call them all the same.
+//! The blocks up to memory are the stable part of a prompt, the others the dynamic part. The tool
+//! lists select the tools in the *request*, under every strategy: a lite prompt describes no tools,
+//! but its model can call them.
 
 use holdfast_types::{ContextOptions, Strategy};
 
-/// A part of a prompt, in the order in which they stand.
+/// Block of a prompt, in the prompt's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Block {
-    /// Who the agent is.
     Identity,
-    /// The bootstrap files.
     Bootstrap,
-    /// What the tools are for.
     Tools,
-    /// The skills that may be read.
     Skills,
-    /// How memory is recalled, and what of it is always at hand.
+    /// Memory search, and the memories that are always included.
     Memory,
-    /// The clock.
     Time,
-    /// The machine, the model, the channel.
     Runtime,
-    /// Where the conversation is held and with whom.
+    /// Place and participants of the conversation.
     Session,
 }
 
 impl Block {
-    /// All of them, in order.
     pub const ALL: [Self; 8] = [
         Self::Identity,
         Self::Bootstrap,
@@ -51,7 +44,7 @@ impl Block {
         Self::Session,
     ];
 
-    /// Whether it belongs to the part that stays the same from turn to turn (CTX-005).
+    /// Whether the block belongs to the stable part of the prompt (CTX-005).
     #[must_use]
     pub const fn is_stable(self) -> bool {
         match self {
@@ -65,18 +58,15 @@ impl Block {
     }
 }
 
-/// The blocks that are in, each at most once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Blocks(u8);
 
 impl Blocks {
-    /// Whether a block is in.
     #[must_use]
     pub const fn contains(self, block: Block) -> bool {
         self.0 & block.bit() != 0
     }
 
-    /// The blocks that are in, in order.
     pub fn iter(self) -> impl Iterator<Item = Block> {
         Block::ALL.into_iter().filter(move |block| self.contains(*block))
     }
@@ -88,32 +78,27 @@ impl FromIterator<Block> for Blocks {
     }
 }
 
-/// What there is to choose from, as far as policy allows it at all.
+/// Tools and skills that policy allows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Available<'a> {
-    /// Names of tools, in the order in which they are told.
     pub tools: &'a [&'a str],
-    /// Names of skills, in the order in which they are told.
     pub skills: &'a [&'a str],
-    /// The agent's own filter of skills; absent is all (CTX-014).
+    /// The agent's own allow-list of skills; `None` is all (CTX-014).
     pub skills_filter: Option<&'a [String]>,
 }
 
-/// What a choice comes to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice<'a> {
-    /// The tools on offer, in the order given.
+    /// Tools of the request, in the given order.
     pub tools: Vec<&'a str>,
-    /// The skills that the prompt tells of, in the order given; empty if it tells of none.
+    /// Skills in the prompt, in the given order.
     pub skills: Vec<&'a str>,
-    /// The blocks.
     pub blocks: Blocks,
-    /// Names that were asked for and are not there, tools before skills: for the agent's owner to
-    /// read.
+    /// Requested names that do not exist, tools before skills, to report to the agent's owner.
     pub unknown: Vec<&'a str>,
 }
 
-/// Says what is in a prompt.
+/// Applies the options to the available tools and skills.
 #[must_use]
 pub fn choose<'a>(options: &'a ContextOptions, available: &Available<'a>) -> Choice<'a> {
     let is_lite = options.strategy == Strategy::Lite;
@@ -138,8 +123,8 @@ pub fn choose<'a>(options: &'a ContextOptions, available: &Available<'a>) -> Cho
     Choice { tools: chosen_tools, skills: chosen_skills, blocks, unknown }
 }
 
-/// Whether skills are to be recommended for a message: the agent wants it, nobody chose skills by
-/// name, and the prompt tells of skills at all (CTX-008).
+/// Whether to recommend skills for a message: the agent enables it, no skills were chosen by name,
+/// and the prompt has skills (CTX-008).
 #[must_use]
 pub fn wants_recommendations(
     is_enabled: bool,

@@ -1,16 +1,16 @@
-//! Lists of messages that came from elsewhere, made fit for a provider (CTX-015).
+//! Repair of imported message lists, so that providers accept them (CTX-015).
 //!
-//! The journal's own conversation is in order by the way it is read; this is for what was imported,
-//! seeded or handed over.
+//! The journal's own conversation is valid already; this is for imported, seeded or forwarded
+//! messages.
 //!
-//! | in the list | what is left |
+//! | in the list | result |
 //! |---|---|
-//! | an assistant's message with calls that follows neither a user nor a tool | nothing, nor its results |
-//! | a result of no call | nothing |
-//! | a second result of a call | nothing |
-//! | a call without a result | a failed result that says so |
-//! | a result that comes late, after others spoke | right after its call's message |
-//! | an assistant's message without text or calls | nothing |
+//! | an assistant's message with calls that follows neither a user nor a tool | removed with its results |
+//! | a result without a call | removed |
+//! | a second result of a call | removed |
+//! | a call without a result | a failed result is added |
+//! | a result after other messages | moved right after its call's message |
+//! | an assistant's message without text or calls | removed |
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use holdfast_types::ChatMessage;
 
 use crate::history::NOT_MADE;
 
-/// Puts a list of messages in order: each call has exactly one result, before anyone else speaks.
+/// Repairs a list of messages: each call has exactly one result, before any other message.
 #[must_use]
 pub fn sanitised(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut clean: Vec<ChatMessage> = Vec::with_capacity(messages.len());
@@ -40,7 +40,8 @@ pub fn sanitised(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
         let follows =
             matches!(clean.last(), Some(ChatMessage::User { .. } | ChatMessage::Tool { .. }));
         let (mut results, mut others) = (BTreeMap::new(), Vec::new());
-        // Its results are those up to the next message with calls: ids may be used again then.
+        // Results belong to a call only up to the next message with calls: ids may be reused after
+        // it.
         while let Some(next) = rest.next_if(|next| !asks(next)) {
             match next {
                 ChatMessage::Tool { ref call, .. } => {
@@ -98,8 +99,8 @@ pub(crate) mod tests {
         ChatMessage::Tool { call: id.into(), output: "out".into(), failed: false }
     }
 
-    /// Whether every provider takes the list: each call has one result, at once, and each assistant
-    /// that calls follows a user or a tool.
+    /// Whether every provider accepts the list: each call has one immediate result, and each
+    /// assistant message with calls follows a user or a tool.
     pub(crate) fn is_valid(messages: &[ChatMessage]) -> bool {
         let mut open: BTreeSet<&str> = BTreeSet::new();
         let mut before: Option<&ChatMessage> = None;

@@ -1,12 +1,12 @@
-//! What stands after what (CTX-006): one text of instructions (the stable part, the dynamic part,
-//! the summary), then the conversation, then what is said now.
+//! Order of a prompt (CTX-006): the instructions (stable part, dynamic part, summary), then the
+//! conversation, then the current message.
 
 use holdfast_types::ChatMessage;
 
-/// What stands between the parts of the instructions.
+/// Separator between the parts of the instructions.
 pub const SEPARATOR: &str = "\n\n---\n\n";
 
-/// The parts of the instructions as one text, blank ones left out: for a provider that takes one.
+/// Joins the non-blank parts of the instructions, for providers that accept a single text.
 #[must_use]
 pub fn system_text(stable: &str, dynamic: &str, summary: Option<&str>) -> String {
     let summary = summary.map(introduced).unwrap_or_default();
@@ -22,8 +22,8 @@ pub fn system_text(stable: &str, dynamic: &str, summary: Option<&str>) -> String
     text
 }
 
-/// A summary with the words that introduce it: it retells what people and tools said, and so is
-/// neither exact nor an instruction.
+/// Returns a summary with an introduction: it repeats untrusted text, so it is neither exact nor an
+/// instruction.
 pub(crate) fn introduced(summary: &str) -> String {
     format!(
         "[Previous conversation summary]\n\nApproximate, for reference only: it retells what was \
@@ -33,11 +33,10 @@ pub(crate) fn introduced(summary: &str) -> String {
     )
 }
 
-/// The messages with what is said now at their end: once, and not if it is blank (CTX-006,
-/// CTX-016).
+/// Appends the current message, unless it is blank or already there (CTX-006, CTX-016).
 ///
-/// `current` is told apart from an equal message before it by standing unanswered at the end:
-/// callers whose history was read after the message had been stored need not take it out.
+/// An equal last message without an answer is the current one: callers may read the history after
+/// the message was stored.
 #[must_use]
 pub fn with_current(mut history: Vec<ChatMessage>, current: &str) -> Vec<ChatMessage> {
     let is_there =

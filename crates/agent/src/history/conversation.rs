@@ -1,28 +1,28 @@
-//! The conversation that a journal holds.
+//! Conversation of a journal, in a form that every provider accepts.
 //!
-//! Providers insist that each call is followed by exactly one result, before
-//! anyone else speaks. The journal need not be so: someone spoke while a tool
-//! ran, a turn was cut short, a runner was lost. Here it is put in order:
+//! Providers require that each call is followed by exactly one result before any other message. The
+//! journal need not be so: a message arrived while a tool ran, a turn was cut short, a runner was
+//! lost.
 //!
 //! | in the journal | what the model sees |
 //! |---|---|
-//! | heard between a call and its result | after the results |
-//! | pictures that came with a message, or of a call | with the message, or after the results; those that were not loaded are named |
-//! | heard twice at the same place, word for word | once in each turn |
+//! | a message between a call and its result | after the results |
+//! | images of a message or a call | with the message, or after the results; those that were not loaded are named |
+//! | the same message heard twice | once in each turn |
 //! | a call that never returned | a failed result that says what is known |
 //! | a result of no call | nothing |
 //! | a note that ends a turn | a short line in brackets |
-//! | system events | each on a line of its own, in brackets what it is |
-//! | a summary | itself, apart from the messages; nothing of what it stands for |
-//! | what asked for a turn that a summary stands for in part | said again, before the rest of it |
-//! | a call that nobody spoke before | a short line in brackets before it |
+//! | system events | one line each, with a tag in brackets |
+//! | a summary | apart from the messages; nothing of what it replaces |
+//! | the question of a turn that a summary replaces in part | repeated before the rest of the turn |
+//! | a call without a message before it | a short line in brackets before it |
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
-//! | directives at a message's ends | nothing: how it is answered is no part of what is said |
-//! | that a person was asked about a call, and allowed it | nothing: the call's result tells |
-//! | a conversation that began anew | nothing from before it |
-//! | what was thought and called while memory was written down | nothing |
-//! | a seeded message of the system | nothing here: it is part of the instructions |
+//! | directives at a message's ends | nothing |
+//! | an approval request and its decision | nothing: the call's result tells |
+//! | a conversation that started anew | nothing from before it |
+//! | the entries of a memory flush | nothing |
+//! | a seeded system message | nothing here: it is part of the instructions |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,53 +37,51 @@ use crate::{
     turn,
 };
 
-/// What the model is told of a call that its turn did not live to make.
+/// Result of a call that was not started before its turn ended.
 pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before";
 
-/// How much of what asked for a turn is said again, in characters: were it all, a summary of too
-/// long a question would free nothing.
+/// Maximum length of a repeated question, in characters: without it, the summary of a very long
+/// question would save nothing.
 pub(super) const LONGEST_QUESTION: usize = 4_000;
 
-/// How much of a system event is told, in characters.
+/// Maximum length of a system event, in characters.
 const LONGEST_EVENT: usize = 2_000;
 
-/// What stands for the words before a call, where there are none.
+/// Placeholder for the missing message before a call.
 pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
 
-/// A picture that the conversation refers to, loaded.
+/// Loaded image of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// What its content is known by: [`StoredFile::hash`].
+    /// Hash of the content: [`StoredFile::hash`].
     pub hash: String,
-    /// The picture.
     pub image: Image,
 }
 
-/// The conversation since the summary that is in force, all of it, with the places where it may be
-/// cut.
+/// Whole conversation since the current summary, with the places where it may be cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conversation<'j> {
     pub(crate) summary: Option<&'j str>,
     pub(crate) messages: Vec<ChatMessage>,
-    /// For each message: the place in the journal that separates it and all after it from all that
-    /// is before it, if there is one.
+    /// For each message: the index of the journal's entry that separates it from everything before
+    /// it, if there is one.
     pub(crate) cuts: Vec<Option<usize>>,
-    /// The journal's end, if a cut there separates no call from its result.
+    /// Journal's end, if a cut there separates no call from its result.
     pub(crate) end: Option<usize>,
-    /// How many entries the journal has.
+    /// Number of entries in the journal.
     pub(crate) entries: usize,
-    /// The first message of each exchange.
+    /// Index of the first message of each exchange.
     pub(crate) exchanges: Vec<usize>,
 }
 
 impl<'j> Conversation<'j> {
-    /// Reads it out of a journal, or out of the newest part of one.
+    /// Reads a journal, or the newest part of one.
     #[must_use]
     pub fn read(journal: &'j [Entry], kind: SessionKind) -> Self {
         Self::with_pictures(journal, kind, &[])
     }
 
-    /// The same, with those of its pictures that were loaded.
+    /// Reads a journal and includes the loaded images.
     #[must_use]
     pub fn with_pictures(journal: &'j [Entry], kind: SessionKind, pictures: &'j [Picture]) -> Self {
         let begun = began(journal);
@@ -102,21 +100,19 @@ impl<'j> Conversation<'j> {
         Self { summary, messages, cuts, end, entries: journal.len(), exchanges }
     }
 
-    /// The messages since the summary, oldest first: valid for every provider as they are.
+    /// Returns the messages since the summary, oldest first. Every provider accepts them.
     #[must_use]
     pub fn messages(&self) -> &[ChatMessage] {
         &self.messages
     }
 
-    /// The summary that is in force, in its own words.
     #[must_use]
     pub const fn summary(&self) -> Option<&'j str> {
         self.summary
     }
 }
 
-/// System events, as a note has them: what others wrote breaks no line, and so passes for nothing
-/// else.
+/// Formats system events, one line each: untrusted text cannot add lines.
 fn told(text: &str) -> String {
     let events: Vec<SystemEvent> = serde_json::from_str(text).unwrap_or_default();
     let lines =
@@ -124,13 +120,14 @@ fn told(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Where the conversation last began anew.
+/// Returns the index at which the current conversation starts.
 pub(super) fn began(journal: &[Entry]) -> usize {
     let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
     journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1)
 }
 
-/// The summary that stands for most, and where in the journal begins what it does not stand for.
+/// Returns the summary that replaces most, and the index of the first entry that it does not
+/// replace.
 fn in_force(journal: &[Entry]) -> (Option<&str>, usize) {
     let mut found: (Option<&str>, usize) = (None, 0);
     for (at, entry) in journal.iter().enumerate() {
@@ -144,11 +141,11 @@ fn in_force(journal: &[Entry]) -> (Option<&str>, usize) {
     found
 }
 
-/// Walks the journal; collects messages, and where exchanges begin, each from what was said to what
-/// was answered.
+/// Reader of a journal: collects messages and the starts of exchanges, each from a question to its
+/// answer.
 struct Reader<'j> {
     kind: SessionKind,
-    /// Where the walk began: a cut there would take nothing away.
+    /// Index of the first entry; a cut there would remove nothing.
     start: usize,
     messages: Vec<ChatMessage>,
     cuts: Vec<Option<usize>>,
@@ -157,11 +154,11 @@ struct Reader<'j> {
     asked: Option<Asked<'j>>,
     heard: Vec<(i64, &'j Body)>,
     pictures: &'j [Picture],
-    /// Memory is being written down.
+    /// Whether a memory flush is open.
     aside: bool,
 }
 
-/// Calls that wait for their results, and what was said meanwhile.
+/// Calls that wait for results, and messages heard meanwhile.
 struct Asked<'j> {
     calls: &'j [ToolCall],
     begun: BTreeSet<&'j str>,
@@ -186,8 +183,8 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Takes note of what a summary stands for. What asked for the turn that it ends in the midst of
-    /// is said again: the question must not go while it is being answered.
+    /// Reads the entries that a summary replaces. If the summary ends within a turn, the turn's
+    /// question is repeated, so that it is not lost while it is being answered.
     fn pass_over(&mut self, summarised: &'j [Entry]) {
         let turn = summarised.len() - turn::open(summarised).len();
         for (at, entry) in summarised.iter().enumerate() {
@@ -278,8 +275,8 @@ impl<'j> Reader<'j> {
                 self.ended = true;
                 return;
             }
-            // The one in force is told apart, and others have had their time.
-            // What came of it is told as the call's result.
+            // Summaries are shown apart from the messages; the other notes are either for the
+            // record or visible in a call's result.
             Note::Summary
             | Note::Flush
             | Note::Flushed
@@ -296,7 +293,7 @@ impl<'j> Reader<'j> {
         self.ended |= ends;
     }
 
-    /// Adds what someone said: now, or when the calls that were asked for have their results.
+    /// Adds a message, or keeps it until the open calls have their results.
     fn say(&mut self, at: usize, message: ChatMessage) {
         match &mut self.asked {
             Some(asked) => asked.meanwhile.push(message),
@@ -321,7 +318,7 @@ impl<'j> Reader<'j> {
         self.cuts.push(cut.filter(|cut| *cut > self.start));
     }
 
-    /// Gives each call that was asked for its one result.
+    /// Gives each open call its one result.
     fn settle(&mut self) {
         let Some(asked) = self.asked.take() else { return };
         for call in asked.calls {
@@ -329,7 +326,7 @@ impl<'j> Reader<'j> {
             let (call, output) = (call.id.clone(), output.to_owned());
             self.push(None, ChatMessage::Tool { call, output, failed });
         }
-        // No provider's results may all hold pictures; what people show, all take.
+        // Not every provider accepts images in results; all accept them in user messages.
         let images = self.loaded(asked.shown.iter().copied());
         if !images.is_empty() {
             let names: Vec<String> =
@@ -342,7 +339,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// `None` for instructions, and for what was heard already.
+    /// Converts a message; `None` for instructions, commands and repeated messages.
     fn message(&mut self, seq: i64, body: &'j Body) -> Option<ChatMessage> {
         if is_system(body) || body.command().is_some() || self.is_repeated(seq, body) {
             return None;
@@ -360,16 +357,15 @@ impl<'j> Reader<'j> {
         files.filter_map(picture).map(|picture| picture.image.clone()).collect()
     }
 
-    /// What a turn has heard that was given up may be asked anew in the next one: then it is seen
-    /// there, and not only above the note that nothing came of it.
+    /// A failed turn's message may be asked again in the next turn. Show it there too, not only
+    /// above the failure's note.
     fn forget_heard_before(&mut self, entry: &Entry) {
         if matches!(entry, Entry::Noted { .. }) && turn::ends(entry) {
             self.heard.clear();
         }
     }
 
-    /// Whether this very message was heard already. The inbox counts upwards, so that the look back
-    /// is short.
+    /// Whether this message was already heard. The inbox is ordered, so the search is short.
     fn is_repeated(&mut self, seq: i64, body: &'j Body) -> bool {
         let since = self.heard.iter().rev().take_while(|(before, _)| *before >= seq);
         let found = since.into_iter().any(|heard| *heard == (seq, body));
@@ -391,7 +387,7 @@ impl<'j> Asked<'j> {
         }
     }
 
-    /// Takes a result; the first of a call is what counts.
+    /// Adds a result; only the first result of a call counts.
     fn take(&mut self, call: &'j str, result: (&'j str, bool), media: &'j Media) {
         if self.results.contains_key(call) {
             return;

@@ -1,15 +1,15 @@
-//! One message as the model reads it.
+//! Text of one message as the model reads it.
 
 use holdfast_types::{Body, SessionKind};
 
 use crate::text::{line, name};
 
-/// Whether a message is part of the instructions.
+/// Whether a message belongs to the instructions.
 pub(super) fn is_system(body: &Body) -> bool {
     matches!(body.role.as_deref(), Some("system" | "developer"))
 }
 
-/// What was said, with what belongs to it: who said it, what it answers, what came with it.
+/// Formats a message with its sender, its quotation and its attachments.
 pub(super) fn said(body: &Body, kind: SessionKind) -> String {
     let mut text = String::with_capacity(body.text.len() + 32);
     if let Some(event) = &body.event {

@@ -1,4 +1,4 @@
-//! What is seen of journals of all sorts.
+//! Conversations read from journals of all kinds.
 
 use holdfast_types::{
     Attachment, Body, Effect, Image, ImageData, Media, Note, ReplyTo, Sender, StoredFile,

@@ -1,4 +1,4 @@
-//! What may be run, reached, read and written (spec POL-016, ACT-006).
+//! Permissions to run commands, use the network, and read and write files (spec POL-016, ACT-006).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,50 +8,44 @@ use super::{
     path::{covers, normal},
 };
 
-/// Whether something may be done.
+/// In ascending order of permissiveness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// No.
     Deny,
-    /// Once a person has agreed.
     Ask,
-    /// Yes.
     Allow,
 }
 
-/// What is done to a file.
+/// Kind of access to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
     Read,
-    /// It is changed, made or deleted.
+    /// Includes creation and deletion.
     Write,
 }
 
-/// Which part of the workspace may be read and written.
+/// Parts of the workspace that may be read and written.
 ///
-/// Absent is all, an empty list nothing. An entry covers what it names and all
-/// below; `*` stays within a part, `**` crosses them.
+/// Absent is all, an empty list nothing. An entry covers a path and everything below it; `*`
+/// matches within a path component, `**` across components.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FsScope {
-    /// What may be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<Vec<String>>,
-    /// What may be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Vec<String>>,
 }
 
 impl FsScope {
-    /// Everything may be read, nothing written: for behaviours that plan and judge.
+    /// Scope to read everything and write nothing: for behaviours that plan and judge.
     #[must_use]
     pub const fn read_only() -> Self {
         Self { read: None, write: Some(Vec::new()) }
     }
 
-    /// Whether a path may be read or written. One outside the workspace never may.
+    /// Whether a path may be read or written. Paths outside the workspace never may.
     #[must_use]
     pub fn allows(&self, access: Access, path: &str) -> bool {
         let list = match access {
@@ -75,38 +69,34 @@ impl FsScope {
     }
 }
 
-/// What an agent's actions may do, as a tenant writes it.
+/// Permissions of an agent's actions, as a tenant writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Actions {
-    /// Whether commands run; they do if absent.
+    /// Commands; allowed if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<Permission>,
-    /// Whether actions reach the network; they do not if absent.
+    /// Network access; denied if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Permission>,
-    /// The files of an agent.
     pub root: FsScope,
-    /// The files of its subagents; within those of the agent.
+    /// Files of its subagents, within those of the agent.
     pub subagent: FsScope,
-    /// What an agent's tenant says of all this.
+    /// Permissions of the agent's tenant, which apply too.
     #[serde(skip)]
     pub(crate) above: Option<Box<Self>>,
 }
 
-/// What an action asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActionRequest<'a> {
-    /// It reaches the network.
+    /// Whether the action uses the network.
     pub network: bool,
-    /// What it reads.
     pub reads: Vec<&'a str>,
-    /// What it writes.
     pub writes: Vec<&'a str>,
 }
 
 impl Actions {
-    /// A tenant's with an agent's: both must agree.
+    /// Combines a tenant's and an agent's permissions: both must agree.
     pub(crate) fn with(&self, agent: &Self) -> Result<Self, Error> {
         for (actions, at) in [(self, "tools.actions"), (agent, "agent.tools.actions")] {
             actions.root.check(&format!("{at}.root"))?;
@@ -123,7 +113,7 @@ impl Actions {
         self.said_of_network().unwrap_or(Permission::Deny)
     }
 
-    /// What was said of the network, if anything was.
+    /// Returns the network permission; `None` if neither set one.
     pub(crate) fn said_of_network(&self) -> Option<Permission> {
         self.strictest(|actions| actions.network)
     }
@@ -133,7 +123,7 @@ impl Actions {
         [above, of(self)].into_iter().flatten().min()
     }
 
-    /// The scopes that a session must all keep to.
+    /// Returns the scopes that all apply to a session.
     pub(crate) fn scopes(&self, is_subagent: bool) -> impl Iterator<Item = &FsScope> {
         [self.above.as_deref(), Some(self)].into_iter().flatten().flat_map(move |actions| {
             [Some(&actions.root), Some(&actions.subagent).filter(|_| is_subagent)]
@@ -143,7 +133,7 @@ impl Actions {
     }
 }
 
-/// What a permission says.
+/// Converts a permission to a decision.
 pub(crate) fn permit(permission: Permission, rule: Rule, reason: Reason) -> Decision {
     match permission {
         Permission::Allow => Decision::Allow,
@@ -152,7 +142,7 @@ pub(crate) fn permit(permission: Permission, rule: Rule, reason: Reason) -> Deci
     }
 }
 
-/// The stricter of two decisions; the first of equals.
+/// Returns the stricter of two decisions; the first of equals.
 pub(crate) fn stricter(a: Decision, b: Decision) -> Decision {
     match (&a, &b) {
         (Decision::Deny { .. }, _) | (_, Decision::Allow) => a,

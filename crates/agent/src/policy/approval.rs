@@ -1,4 +1,4 @@
-//! Which calls a person must approve, and what a call is about.
+//! Approvals: the calls that a person must approve.
 
 use std::collections::BTreeMap;
 
@@ -16,42 +16,39 @@ use super::{
     view::View,
 };
 
-/// When a person is asked before a tool is called.
+/// Condition under which a tool call needs an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
-    /// Never.
     Never,
-    /// When the call touches what is protected: a protected path, a command on someone's node.
+    /// Calls that touch something protected: a protected path, a command on a node.
     Protected,
-    /// Before each call.
     Always,
 }
 
-/// Which calls a person must approve, as a tenant writes it.
+/// Approval settings, as a tenant writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Approvals {
-    /// By tool, group or pattern; of several that cover a tool the strictest counts. A tenant's
-    /// replaces what holds by default, an agent's can only be stricter.
+    /// By tool, group or pattern; the strictest of several matches counts. A tenant's mode replaces
+    /// the default, an agent's can only be stricter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ApprovalMode>,
-    /// Paths to protect besides those that always are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
 }
 
 impl Approvals {
-    /// Whether it asks less than holds without it.
+    /// Whether a mode is weaker than [`ApprovalMode::Always`].
     pub(crate) fn loosens(&self) -> bool {
         self.tools.values().any(|mode| *mode < ApprovalMode::Always)
     }
 }
 
-/// What an agent is, and what it is told to be: changes to it are proposals.
+/// Files that define an agent. Changes to them need an approval.
 const PROTECTED: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
 
-/// What is asked about where nobody wrote anything.
+/// Default approval modes.
 const ASKED: [(&str, ApprovalMode); 5] = [
     ("write", ApprovalMode::Protected),
     ("edit", ApprovalMode::Protected),
@@ -61,10 +58,10 @@ const ASKED: [(&str, ApprovalMode); 5] = [
     ("email", ApprovalMode::Always),
 ];
 
-/// What may be done on a node without touching it.
+/// Read-only operations on nodes.
 const NODE_READS: [&str; 4] = ["discover", "list", "status", "ping"];
 
-/// The approvals of one agent, bound to the catalogue.
+/// Approval modes of one agent, bound to the catalogue.
 #[derive(Debug)]
 pub(crate) struct Gates {
     modes: Vec<ApprovalMode>,
@@ -104,7 +101,7 @@ impl Gates {
         self.modes.get(at).copied().unwrap_or(ApprovalMode::Never)
     }
 
-    /// What is decided of a tool before it is known what it is asked to do.
+    /// Returns the decision for a tool before its input is known.
     pub(crate) fn of_tool(&self, at: usize) -> Decision {
         match self.mode(at) {
             ApprovalMode::Always => Decision::NeedApproval { reason: Reason::Always },
@@ -112,16 +109,16 @@ impl Gates {
         }
     }
 
-    /// Whether a path is protected, in whatever case it is written.
+    /// Whether a path is protected, in any case.
     fn protects(&self, path: &str) -> bool {
         let Some(path) = normal(path) else { return true };
         let path = path.to_lowercase();
-        // Deleting what is above it deletes it.
+        // Deleting a parent folder deletes a protected path too.
         self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))
     }
 }
 
-/// The strictest mode that a list gives to each tool.
+/// Returns the strictest mode of each tool in a list.
 fn strictest<T: AsRef<str>>(
     binder: &mut Binder<'_>,
     list: &[(T, ApprovalMode)],
@@ -140,7 +137,7 @@ fn strictest<T: AsRef<str>>(
 }
 
 impl View<'_> {
-    /// What is decided of an action that a behaviour asks for.
+    /// Decides an action of a behaviour.
     #[must_use]
     pub fn decide_action(&self, request: &ActionRequest<'_>) -> Decision {
         let actions = &self.compiled.actions;
@@ -160,17 +157,17 @@ impl View<'_> {
         decision
     }
 
-    /// Whether commands may reach the network; `None` if neither the tenant nor the agent says.
+    /// Network permission of commands; `None` if neither the tenant nor the agent set one.
     #[must_use]
     pub fn network(&self) -> Option<Permission> {
         self.compiled.actions.said_of_network()
     }
 
-    /// Whether a path may be read or written by this session.
+    /// Whether this session may read or write a path.
     #[must_use]
     pub fn in_scope(&self, access: Access, path: &str) -> Decision {
         let mut scopes = self.compiled.actions.scopes(self.is_subagent).chain(&self.scopes);
-        // Even where every scope is open, a path is one in the workspace.
+        // Without scopes the path must still be inside the workspace.
         if normal(path).is_some() && scopes.all(|scope| scope.allows(access, path)) {
             return Decision::Allow;
         }
@@ -181,7 +178,7 @@ impl View<'_> {
         Decision::Deny { layer: Place::Action, rule: Rule::OutOfScope { access } }
     }
 
-    /// What is decided of what a tool is asked to do.
+    /// Decides a call by its input; `decision` is the decision for the tool.
     pub(crate) fn judge(&self, tool: &str, input: &Value, decision: Decision) -> Decision {
         match tool {
             "exec" => stricter(self.command(input), decision),
@@ -233,7 +230,7 @@ impl View<'_> {
         let judged = paths.iter().map(|path| self.in_scope(Access::Write, path));
         let decision = judged.fold(Decision::Allow, stricter);
         let is_asked = self.mode(tool) >= ApprovalMode::Protected;
-        // What does not say to what it writes may write to anything.
+        // A call without a path may write anywhere.
         let touches =
             paths.is_empty() || paths.iter().any(|path| self.compiled.gates.protects(path));
         if is_asked && touches {
@@ -261,7 +258,7 @@ impl View<'_> {
     }
 }
 
-/// The paths that a call names.
+/// Returns the paths in a call's input.
 fn paths(tool: &str, input: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for field in ["path", "file_path", "file", "filename", "destination"] {
@@ -280,7 +277,7 @@ fn paths(tool: &str, input: &Value) -> Vec<String> {
     found
 }
 
-/// The files that a patch names: in a unified diff's headers, or in those of `*** Update File`.
+/// Returns the files in a patch: unified diff, or `*** Update File` format.
 fn patched(patch: &str) -> Vec<String> {
     const HEADERS: [&str; 9] = [
         "+++ ",
@@ -301,7 +298,7 @@ fn patched(patch: &str) -> Vec<String> {
         {
             found.extend(named(old, true).into_iter().chain(named(new, false)));
         }
-        // Elsewhere it is a removed line that begins with `-- `.
+        // Elsewhere, `--- ` is a removed line that begins with `-- `.
         let is_old = lines.peek().is_some_and(|next| next.starts_with("+++ "));
         let old = line.strip_prefix("--- ").filter(|_| is_old);
         let header = HEADERS.iter().find_map(|header| line.strip_prefix(header));
@@ -312,7 +309,7 @@ fn patched(patch: &str) -> Vec<String> {
     found
 }
 
-/// The path in a header; a diff's begins with `a/` or `b/`, which is no folder.
+/// Returns the path of a header. In a diff the prefixes `a/` and `b/` are not folders.
 fn named(header: &str, is_diff: bool) -> Option<String> {
     // A date may follow after a tab.
     let name = header.split('\t').next().unwrap_or(header).trim().trim_matches('"');

@@ -1,7 +1,6 @@
-//! The tools that there are, whoever brings them.
+//! Catalogue of all tools.
 //!
-//! Plugins' and MCP servers' tools are in it beside the product's own, before
-//! the first layer is asked, so that all obey all layers (spec POL-008).
+//! Tools of plugins and MCP servers are included, so that all layers apply to them (spec POL-008).
 
 use std::collections::HashMap;
 
@@ -13,35 +12,29 @@ use super::{
     set::ToolSet,
 };
 
-/// Who brings a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The product.
     Native,
-    /// A plugin, by its id.
     Plugin(String),
-    /// An MCP server, by its name.
+    /// Name of the MCP server.
     Mcp(String),
 }
 
-/// A tool that there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// Its name, as it is registered.
     pub name: String,
-    /// Who brings it.
     pub origin: Origin,
 }
 
 impl Tool {
-    /// A tool of the product's own.
+    /// Creates one of the product's own tools.
     #[must_use]
     pub fn native(name: &str) -> Self {
         Self { name: name.to_owned(), origin: Origin::Native }
     }
 }
 
-/// The tools that there are, sorted by canonical name (spec TOL-005).
+/// All tools, sorted by canonical name (spec TOL-005).
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Listed>,
@@ -56,10 +49,10 @@ struct Listed {
 }
 
 impl Catalog {
-    /// Makes a catalogue, and tells what was left out of it.
+    /// Builds a catalogue and returns warnings about tools that were left out.
     ///
-    /// A name is one tool's, in all its spellings and aliases: a plugin cannot
-    /// bring a second `exec` by calling it `Bash`.
+    /// A name belongs to one tool, in all spellings and aliases: a plugin cannot add a second
+    /// `exec` by calling it `Bash`.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> (Self, Vec<Warning>) {
         let (mut listed, mut warnings): (Vec<Listed>, _) = (Vec::new(), Vec::new());
@@ -73,7 +66,8 @@ impl Catalog {
                 listed.push(Listed { canonical, tool });
             }
         }
-        // Stable, so that of two with one name the first stays; the product's own before others'.
+        // Stable sort: of two tools with the same name the first stays, the product's own before
+        // others.
         listed.sort_by(|a, b| {
             let is_foreign = |listed: &Listed| listed.tool.origin != Origin::Native;
             (&a.canonical, is_foreign(a)).cmp(&(&b.canonical, is_foreign(b)))
@@ -98,19 +92,17 @@ impl Catalog {
         (Self { tools, places, core }, warnings)
     }
 
-    /// How many tools there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// The tool that a model or a person means by a name.
+    /// Finds a tool by its name or an alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.place(name).and_then(|at| self.tools.get(at)).map(|listed| &listed.tool)
@@ -128,12 +120,11 @@ impl Catalog {
         self.tools.get(at).map_or("", |listed| &listed.tool.name)
     }
 
-    /// The product's own tools.
     pub(crate) const fn core(&self) -> &ToolSet {
         &self.core
     }
 
-    /// Which tools an entry covers.
+    /// Returns the tools that an entry covers.
     pub(crate) fn covered(&self, entry: &Entry, mode: Mode) -> ToolSet {
         let mut set = ToolSet::empty(self.tools.len());
         if let (Entry::Name(name), Mode::Allow) = (entry, mode) {
@@ -158,7 +149,7 @@ impl Catalog {
         set
     }
 
-    /// A plugin's bare id stands for its tools, where no tool has that name.
+    /// Adds a plugin's tools for its bare id, where no tool has that name.
     fn add_plugin(&self, id: &str, set: &mut ToolSet) {
         if is_known(id) {
             return;
@@ -177,7 +168,7 @@ impl Entry {
         match self {
             Self::All => true,
             Self::Name(name) => name == tool,
-            // An allowance is for what is named; a denial for what is meant.
+            // An allow entry matches canonical names only, a deny entry aliases too.
             Self::Glob(glob) => {
                 super::glob::matches(glob, tool)
                     || (mode == Mode::Deny

@@ -1,4 +1,4 @@
-//! The policy of one agent, compiled: made when settings or tools change, asked for every turn.
+//! Compiled policy of one agent: built when settings or tools change, used in every turn.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use super::{
     visibility::Shown,
 };
 
-/// The longest list of providers, chats or filters.
+/// Maximum number of providers, chats or filters.
 pub(crate) const MOST: usize = 256;
 
-/// What a behaviour's toolbox need not name: commands, files and the basics (spec TOL-034).
+/// Tools that a behaviour's toolbox always includes: commands, files and the basics (spec TOL-034).
 const ALWAYS: [&str; 8] = [
     "group:fs",
     "group:runtime",
@@ -37,7 +37,7 @@ const ALWAYS: [&str; 8] = [
     "event",
 ];
 
-/// The tool policy of one agent, bound to the tools that there are.
+/// Tool policy of one agent, bound to the catalogue.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) catalog: Arc<Catalog>,
@@ -47,7 +47,7 @@ pub struct Compiled {
     pub(crate) defaults: BoundDefaults,
     pub(crate) always: Covers,
     pub(crate) spawn_depth: u8,
-    /// The tenant's and the agent's: neither shows what the other hides.
+    /// Visibility filters of the tenant and of the agent; both must show a tool.
     pub(crate) filters: [Vec<(Shown, Covers)>; 2],
     pub(crate) gates: Gates,
     pub(crate) exec: ExecSettings,
@@ -56,7 +56,7 @@ pub struct Compiled {
     warnings: Vec<Warning>,
 }
 
-/// What a tenant or an agent wrote.
+/// Settings of a tenant or an agent, bound to the catalogue.
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) own: Sieve,
@@ -75,14 +75,14 @@ pub(crate) struct BoundDefaults {
     pub(crate) subagents: Covers,
 }
 
-/// A provider, or some of its models.
+/// Provider, or some of its models.
 #[derive(Debug)]
 pub(crate) struct ModelKey {
     provider: String,
     model: Option<String>,
 }
 
-/// A turn's model, in lower case.
+/// Model of a turn, in lower case.
 #[derive(Debug)]
 pub(crate) struct Model {
     provider: String,
@@ -111,7 +111,7 @@ impl ModelKey {
             && self.model.as_ref().is_none_or(|key| glob::matches(key, &model.id))
     }
 
-    /// How closely it names a model: the closest one's profile counts.
+    /// Specificity of the key: the profile of the most specific key applies.
     pub(crate) fn closeness(&self) -> (bool, usize) {
         let letters = |text: &str| text.chars().filter(|c| !matches!(c, '*' | '?')).count();
         let model = self.model.as_deref();
@@ -120,11 +120,12 @@ impl ModelKey {
 }
 
 impl Compiled {
-    /// Binds what is written to the tools that there are.
+    /// Binds settings to the tools of a catalogue.
     ///
     /// # Errors
     ///
-    /// If an entry could never name a tool, a list is too long, a window or a scope is none.
+    /// If an entry can never name a tool, a list is too long, or a time window or a scope is
+    /// invalid.
     pub fn new(
         catalog: Arc<Catalog>,
         defaults: &Defaults,
@@ -140,7 +141,7 @@ impl Compiled {
         let bound = BoundDefaults::new(&mut binder, defaults)?;
         let always = binder.only(&ALWAYS.map(str::to_owned), "meta tools")?;
         let gates = Gates::new(&mut binder, &tenant.approvals, &agent.approvals)?;
-        // What the product itself lists is no tenant's mistake.
+        // Warnings about the product's own lists are not for the tenant.
         let is_theirs = |warning: &Warning| match warning {
             Warning::Unknown { at, .. } | Warning::CoreKept { at } => {
                 at.starts_with("tools") || at.starts_with("agent.tools")
@@ -167,20 +168,20 @@ impl Compiled {
         })
     }
 
-    /// What in the settings works, and probably not as meant.
+    /// Returns warnings about settings that are valid but probably mistakes.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What is left for a turn.
+    /// Applies the policy to one turn.
     #[must_use]
     pub fn view<'c>(&'c self, subject: &Subject) -> View<'c> {
         View::new(self, subject)
     }
 }
 
-/// Layer 1: the agent's profile, or else its tenant's with what either allows besides.
+/// Layer 1: the agent's profile, else the tenant's, with the tools that either allows besides.
 fn profile(binder: &mut Binder<'_>, tenant: &Settings, agent: &Settings) -> Result<Sieve, Error> {
     let (profile, also_allow, at) = match agent.profile {
         Some(profile) => (Some(profile), agent.also_allow.clone(), "agent.tools"),
@@ -190,7 +191,7 @@ fn profile(binder: &mut Binder<'_>, tenant: &Settings, agent: &Settings) -> Resu
         }
     };
     let policy = Policy { profile, also_allow, ..Policy::default() };
-    // The lists are read, and warned of, again where they are written.
+    // The lists are bound again in their own layer, which repeats the warnings.
     let warned = binder.warnings.len();
     let sieve = binder.bind(&policy, at, Layer::Profile)?;
     binder.warnings.truncate(warned);

@@ -1,45 +1,30 @@
-//! What is said of a tool, and which rule says it.
+//! Decisions about tools and calls, and the rules behind them.
 
 use std::fmt;
 
 use super::layer::Layer;
 
-/// What is decided of a tool, or of a call.
+/// Decision about a tool or a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be used.
     Allow,
-    /// It may not.
-    Deny {
-        /// Who decided.
-        layer: Place,
-        /// By which rule.
-        rule: Rule,
-    },
-    /// It may be used once a person has agreed.
-    NeedApproval {
-        /// Why they are asked.
-        reason: Reason,
-    },
+    Deny { layer: Place, rule: Rule },
+    NeedApproval { reason: Reason },
 }
 
-/// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// One of the nine layers.
     Layer(Layer),
-    /// The filters of who sees what.
     Visibility,
-    /// The catalogue: there is no such tool.
+    /// The tool does not exist.
     Catalog,
-    /// The permissions of actions: what may be run, reached, read, written.
     Action,
-    /// The approvals of commands.
     Exec,
 }
 
 impl Place {
-    /// Its word: what the metric of denials is labelled with.
+    /// Label in the metric of denials.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,7 +36,7 @@ impl Place {
         }
     }
 
-    /// Its number, if it is one of the nine.
+    /// Number of the layer; `None` for other sources.
     #[must_use]
     pub const fn number(self) -> Option<u8> {
         match self {
@@ -61,16 +46,13 @@ impl Place {
     }
 }
 
-/// A list that names the only tools there are, and is not a tenant's policy.
+/// Allow-list that is not part of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
-    /// The agent's own.
     Own,
-    /// The route's or a message's.
+    /// List of the route or of a message.
     Message,
-    /// The behaviour's toolbox.
     Toolbox,
-    /// What the session was spawned with.
     Bundle,
 }
 
@@ -85,44 +67,36 @@ impl List {
     }
 }
 
-/// The rule that denied. Its wording is stable.
+/// Rule that denied. The texts are stable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// An entry denies it.
+    /// An entry of a list denies the tool.
     Denied {
-        /// The entry.
         entry: String,
-        /// The list that it stands in.
         list: String,
     },
-    /// A list of what is allowed does not have it.
+    /// An allow-list does not contain the tool.
     NotAllowed {
-        /// The list.
         list: String,
     },
-    /// The same, of a list that came with the turn.
+    /// An allow-list of the turn does not contain the tool.
     NotListed(List),
-    /// A subagent as deep as this spawns no more.
+    /// A subagent at this depth may not spawn others.
     TooDeep {
-        /// How deep it is.
         depth: u8,
-        /// How deep one that spawns may be, at most.
+        /// Maximum depth of a session that spawns.
         limit: u8,
     },
-    /// No filter shows it here, now, to this person.
+    /// No visibility filter shows the tool to this user, here and now.
     Hidden,
-    /// There is no such tool.
+    /// The tool does not exist.
     Unknown,
-    /// A path is outside what may be read or written.
+    /// A path is outside the scope.
     OutOfScope {
-        /// `read` or `write`.
         access: &'static str,
     },
-    /// Commands may not be run.
     NoExec,
-    /// The network may not be reached.
     NoNetwork,
-    /// The command is refused.
     Command(super::exec::ExecReason),
 }
 
@@ -145,18 +119,15 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Why a person is asked. Its wording is stable.
+/// Reason of an approval. The texts are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Each call is asked about.
     Always,
-    /// The call writes to a protected path, or does not say to which it writes.
+    /// The call writes to a protected path, or names no path.
     Protected,
-    /// The action reaches the network.
+    /// The action uses the network.
     Network,
-    /// Commands are asked about.
     Exec,
-    /// The command is not in the allow-list.
     Command(super::exec::ExecReason),
 }
 

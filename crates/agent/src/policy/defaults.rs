@@ -1,19 +1,19 @@
-//! What is denied where nobody wrote anything.
+//! Default denials.
 //!
-//! | list | layer | when | who can lift it |
+//! | list | layer | applies to | lifted by |
 //! |---|---|---|---|
-//! | providers | 4 | the model is the provider's | `also_allow` of a matching `by_provider` |
+//! | providers | 4 | the provider's models | `also_allow` of a matching `by_provider` |
 //! | groups | 7 | a group or a topic | `also_allow` of a matching chat rule |
-//! | sandbox | 8 | restricted mode | nobody: isolate instead |
+//! | sandbox | 8 | restricted mode | nothing: isolate instead |
 //! | subagents | 9 | a subagent or a job's run | `also_allow` of `subagents` |
 
-/// What a group may not do (spec POL-011; a topic neither, C-42).
+/// Tools denied in groups (spec POL-011) and topics (C-42).
 pub const GROUP_DENY: &[&str] = &["exec", "write", "edit", "apply_patch", "sessions_spawn", "cron"];
 
-/// What may not run without isolation (spec POL-010).
+/// Tools denied without isolation (spec POL-010).
 pub const SANDBOX_DENY: &[&str] = &["exec", "write", "edit", "apply_patch"];
 
-/// What a subagent may not do (spec POL-009, with `message` by C-08).
+/// Tools denied to subagents (spec POL-009, with `message` by C-08).
 pub const SUBAGENT_DENY: &[&str] = &[
     "sessions_list",
     "sessions_history",
@@ -31,26 +31,23 @@ pub const SUBAGENT_DENY: &[&str] = &[
 /// Tools that a provider's models cannot use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderDenial {
-    /// The provider and its models, as `by_provider` writes it.
+    /// Provider and models, in the form of `by_provider`.
     pub key: &'static str,
-    /// The tools.
     pub deny: &'static [&'static str],
 }
 
-/// The lists that hold unless something lifts them.
+/// Default denials of all layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
-    /// By provider and model.
     pub providers: &'static [ProviderDenial],
-    /// In groups and topics.
+    /// Lists for groups and topics.
     pub groups: &'static [&'static str],
-    /// Without isolation.
     pub sandbox: &'static [&'static str],
-    /// For subagents and the runs of jobs.
+    /// For subagents and job runs.
     pub subagents: &'static [&'static str],
 }
 
-/// Spec POL-012. Google is listed since it was asked for: it denies nothing.
+/// Spec POL-012 lists Google, without any denied tools.
 const PROVIDERS: &[ProviderDenial] = &[
     ProviderDenial { key: "ollama", deny: &["image", "canvas"] },
     ProviderDenial { key: "google", deny: &[] },
@@ -58,7 +55,7 @@ const PROVIDERS: &[ProviderDenial] = &[
 ];
 
 impl Defaults {
-    /// The fixed rules of the older table (S0), as data.
+    /// Returns the rules of the older table (S0).
     #[must_use]
     pub const fn shipped() -> Self {
         Self {
@@ -69,7 +66,7 @@ impl Defaults {
         }
     }
 
-    /// The bare engine (S2): only subagents are held back, all else is what the tenant writes.
+    /// Returns the rules of the bare engine (S2): it restricts subagents only.
     #[must_use]
     pub const fn bare() -> Self {
         Self { providers: &[], groups: &[], sandbox: &[], subagents: SUBAGENT_DENY }

@@ -1,4 +1,4 @@
-//! One entry of a list, as it is written and as it is meant.
+//! Entries of tool lists.
 
 use super::{
     error::{Error, short},
@@ -7,36 +7,33 @@ use super::{
     name::{canonical, is_known},
 };
 
-/// The longest entry, in characters.
+/// Maximum length of an entry, in characters.
 pub(crate) const LONGEST: usize = 128;
 
-/// The longest list.
+/// Maximum number of entries in a list.
 const MOST: usize = 512;
 
-/// What an entry stands for.
+/// Parsed entry of a tool list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// Every tool.
     All,
-    /// One tool, by its canonical name; or a plugin, by its id.
+    /// Canonical name of a tool, or id of a plugin.
     Name(String),
-    /// Every tool with a name of this form.
     Glob(String),
-    /// A group.
-    Group { word: String, members: Members },
+    Group {
+        word: String,
+        members: Members,
+    },
 }
 
-/// What an entry is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It allows.
     Allow,
-    /// It denies.
     Deny,
 }
 
 impl Entry {
-    /// Reads an entry.
+    /// Parses and checks an entry.
     ///
     /// # Errors
     ///
@@ -50,7 +47,7 @@ impl Entry {
         Ok(Self::read(text))
     }
 
-    /// Reads an entry that someone else has checked, or has not.
+    /// Parses an entry without checks.
     pub(crate) fn read(text: &str) -> Self {
         let lower = text.trim().to_lowercase();
         if lower.chars().all(|c| c == '*') && !lower.is_empty() {
@@ -64,7 +61,7 @@ impl Entry {
         }
     }
 
-    /// Whether it names something of the product's own, be it there or not.
+    /// Whether the entry names something of the product's own, available or not.
     pub(crate) fn is_of_core(&self) -> bool {
         match self {
             Self::All => true,
@@ -74,7 +71,7 @@ impl Entry {
         }
     }
 
-    /// Whether it may cover nothing today without being a mistake: a plugin's tools come and go.
+    /// Whether covering no tool is not a mistake: a plugin's tools come and go.
     pub(crate) fn may_be_empty(&self) -> bool {
         match self {
             Self::All => true,
@@ -90,11 +87,11 @@ impl Entry {
     }
 }
 
-/// Reads a list.
+/// Parses a list.
 ///
 /// # Errors
 ///
-/// If it is too long, or an entry could never name a tool.
+/// If the list is too long, or an entry could never name a tool.
 pub(crate) fn parse_all<T: AsRef<str>>(list: &[T], at: &str) -> Result<Vec<Entry>, Error> {
     if list.len() > MOST {
         return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MOST });

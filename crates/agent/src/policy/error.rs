@@ -1,78 +1,39 @@
-//! Why a policy is refused, and what in it deserves a second look.
+//! Errors and warnings of policy settings.
 
 use std::fmt;
 
 use holdfast_types::{Fault, Kind};
 
-/// Why settings are refused.
+/// Invalid policy settings. `at` is the path of the setting; quoted texts are shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The text is not of the settings' form.
+    /// The JSON does not have the form of the settings.
     #[error("the tool policy cannot be read: {0}")]
     Form(String),
-    /// An entry could never name a tool.
+    /// The entry can never name a tool.
     #[error(
         "`{entry}` in `{at}` names no tool: write a name, a `group:` or a pattern with `*`, of 1 to {} characters without spaces",
         crate::policy::entry::LONGEST
     )]
-    Entry {
-        /// Where it is written.
-        at: String,
-        /// What is written, shortened.
-        entry: String,
-    },
-    /// A list is too long.
+    Entry { at: String, entry: String },
     #[error("`{at}` has {got} entries, and {limit} is the most")]
-    TooMany {
-        /// Where it is written.
-        at: String,
-        /// How many there are.
-        got: usize,
-        /// How many there may be.
-        limit: usize,
-    },
-    /// A time of day is none, or a window is empty.
+    TooMany { at: String, got: usize, limit: usize },
+    /// An invalid time of day, or an empty window.
     #[error("`{at}` is no time window: write `from` and `to` as `HH:MM`, and not the same")]
-    Window {
-        /// Where it is written.
-        at: String,
-    },
-    /// A path scope leaves the workspace.
+    Window { at: String },
+    /// A path scope outside the workspace.
     #[error("`{path}` in `{at}` is no scope: write a path in the workspace, without `..`")]
-    Scope {
-        /// Where it is written.
-        at: String,
-        /// What is written, shortened.
-        path: String,
-    },
-    /// Somebody is named in a way in which no door names anybody.
+    Scope { at: String, path: String },
     #[error(
         "`{person}` in `{at}` is nobody: write the channel and the id there, as in `telegram:12345`, or `api:` and a key's id"
     )]
-    Person {
-        /// Where it is written.
-        at: String,
-        /// What is written, shortened.
-        person: String,
-    },
-    /// A role cannot be given by a list.
+    Person { at: String, person: String },
+    /// A role that a list cannot give.
     #[error("`{role}` in `{at}` is no role to give: {wanted}")]
-    Role {
-        /// Where it is written.
-        at: String,
-        /// What is written, shortened.
-        role: String,
-        /// What to do instead.
-        wanted: &'static str,
-    },
-    /// An allow-list's pattern for commands is empty or unreadable.
+    Role { at: String, role: String, wanted: &'static str },
+    /// An empty or unreadable pattern in a command allow-list.
     #[error("`{pattern}` in `{at}` is no command pattern: write words, as in `git log *`")]
-    Command {
-        /// Where it is written.
-        at: String,
-        /// What is written, shortened.
-        pattern: String,
-    },
+    Command { at: String, pattern: String },
 }
 
 impl Fault for Error {
@@ -81,31 +42,17 @@ impl Fault for Error {
     }
 }
 
-/// Something in a policy that works, and probably not as meant.
+/// Setting that is valid but probably a mistake. `at` is its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
-    /// An entry covers no tool that there is, nor one that there could be.
-    Unknown {
-        /// Where it is written.
-        at: String,
-        /// The entry.
-        entry: String,
-    },
-    /// An allow-list names nothing of the product's own tools; they are kept.
-    CoreKept {
-        /// Where it is written.
-        at: String,
-    },
-    /// A tool is left out since no entry could name it.
-    Unnameable {
-        /// The tool's name, shortened.
-        tool: String,
-    },
-    /// A tool is left out since its name is another's.
-    Clash {
-        /// The tool's name.
-        tool: String,
-    },
+    /// The entry covers no existing or known tool.
+    Unknown { at: String, entry: String },
+    /// The allow-list names none of the product's own tools, so they stay allowed.
+    CoreKept { at: String },
+    /// The tool is left out because no entry could name it.
+    Unnameable { tool: String },
+    /// The tool is left out because another one has its name.
+    Clash { tool: String },
 }
 
 impl fmt::Display for Warning {
@@ -127,7 +74,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A text of a tenant's, short enough to be shown.
+/// Shortens a tenant's text for an error.
 pub(crate) fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }

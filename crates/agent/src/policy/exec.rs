@@ -1,4 +1,4 @@
-//! Which commands run, which a person must approve, and which never run (spec SBX-011).
+//! Command approvals: which commands run, need an approval, or never run (spec SBX-011).
 
 use std::fmt;
 
@@ -11,66 +11,62 @@ use super::{
     subject::SandboxMode,
 };
 
-/// The longest allow-list of commands.
+/// Maximum number of rules in a command allow-list.
 const MOST: usize = 512;
 
-/// How commands are let through.
+/// Commands that may run, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Security {
-    /// None runs.
     Deny,
-    /// Those in the allow-list run.
+    /// Commands in the allow-list.
     Allowlist,
-    /// All run.
     Full,
 }
 
-/// When a person is asked.
+/// Commands that need an approval, in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Before every command.
     Always,
-    /// Before one that the allow-list does not have.
+    /// Commands that are not in the allow-list.
     OnMiss,
-    /// Never: what the allow-list does not have is denied.
+    /// None: commands that are not in the allow-list are denied.
     Off,
 }
 
-/// Commands that may run.
+/// Rule of a command allow-list.
 ///
-/// The first word of a pattern is the program as it is called (`ls` is not
-/// `./ls`), the others its arguments; `*` and `?` stay within a word and between
-/// its slashes, and stand for no `..`. A pattern of one word lets the program
-/// have any arguments, and so does a last word of `*`.
+/// The first word of a pattern is the program as it is called (`ls` is not `./ls`), the others are
+/// its arguments. `*` and `?` match within a word and between slashes, but never `..`. A pattern of
+/// one word allows any arguments, and so does a last word of `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecRule {
-    /// Its id; given back when a command matches, so that its use can be recorded.
+    /// Returned when a command matches, so that the rule's use can be recorded.
     #[serde(default)]
     pub id: String,
     /// As in `git log *`.
     pub pattern: String,
 }
 
-/// How a tenant or an agent lets commands through.
+/// Command settings of a tenant or an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecSettings {
-    /// What runs; absent: all in a sandbox, none outside one.
+    /// If absent: all in a sandbox, none outside one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<Security>,
-    /// Who is asked; absent: nobody in a sandbox, a person on a miss outside one.
+    /// If absent: never in a sandbox, on a miss outside one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<Ask>,
-    /// The commands that may run. Empty allows none (C-51).
+    /// Commands that may run; empty allows none (C-51).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowlist: Vec<ExecRule>,
 }
 
 impl ExecSettings {
-    /// A tenant's with an agent's: the stricter of each, and both lists.
+    /// Combines a tenant's and an agent's settings: the stricter of each, and both lists.
     pub(crate) fn with(&self, agent: &Self) -> Result<Self, Error> {
         let mut allowlist = Vec::with_capacity(self.allowlist.len() + agent.allowlist.len());
         for (rules, at) in [(self, "tools.exec"), (agent, "agent.tools.exec")] {
@@ -91,7 +87,8 @@ impl ExecSettings {
         Ok(Self { security, ask, allowlist })
     }
 
-    /// What holds for a session. In a sandbox there is less to ask about (spec SBX-009).
+    /// Returns the effective settings of a session. The defaults are more permissive in a sandbox
+    /// (spec SBX-009).
     pub(crate) fn for_sandbox(&self, mode: SandboxMode) -> (Security, Ask) {
         let (security, ask) = match mode {
             SandboxMode::Isolated => (Security::Full, Ask::Off),
@@ -100,55 +97,45 @@ impl ExecSettings {
         (self.security.unwrap_or(security), self.ask.unwrap_or(ask))
     }
 
-    /// Whether it lets more through than holds without it.
+    /// Whether the settings permit more than the defaults.
     pub(crate) fn loosens(&self) -> bool {
         self.security.is_some_and(|security| security > Security::Deny)
             || !self.allowlist.is_empty()
     }
 }
 
-/// What is decided of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecVerdict {
-    /// It runs.
     Allowed {
-        /// Why.
         reason: ExecReason,
-        /// The ids of the rules that it matched, one for each command of a chain.
+        /// Ids of the matched rules, one for each command of a chain.
         rules: Vec<String>,
     },
-    /// It does not.
     Denied {
-        /// Why.
         reason: ExecReason,
     },
-    /// A person is asked.
     Ask {
-        /// Why.
         reason: ExecReason,
     },
 }
 
-/// Why a command runs, or does not. Its wording is stable.
+/// Reason of a decision about a command. The texts are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecReason {
-    /// The allow-list has every command of it.
+    /// Every command is in the allow-list.
     Allowlist,
-    /// All commands are let through.
     Full,
-    /// None is.
     Denied,
-    /// Every command is asked about.
+    /// Every command needs an approval.
     Always,
-    /// The allow-list lacks some command of it.
+    /// A command is not in the allow-list.
     Miss,
-    /// It runs a command within a command, which no allow-list can judge.
+    /// A command substitution, which an allow-list cannot judge.
     Substitution,
-    /// It cannot be cut into commands surely.
+    /// The line cannot be split into commands reliably.
     Unclear,
-    /// It sets variables, by which a command that is allowed becomes another.
+    /// The call sets environment variables, which can change what an allowed command does.
     Environment,
-    /// There is no command in it.
     Empty,
 }
 
@@ -173,7 +160,7 @@ impl fmt::Display for ExecReason {
     }
 }
 
-/// Decides of a command line. Every command of a chain must be in the allow-list.
+/// Decides a command line. Every command of a chain must be in the allow-list.
 #[must_use]
 pub fn exec_approval(
     command: &str,
@@ -188,7 +175,7 @@ pub fn exec_approval(
         Security::Deny => return ExecVerdict::Denied { reason: ExecReason::Denied },
         Security::Full => Ok((ExecReason::Full, Vec::new())),
         Security::Allowlist => match read(command) {
-            // A person would be asked to approve what they cannot see either.
+            // No approval either: the person could not see what would run.
             Line::Substitution => {
                 return ExecVerdict::Denied { reason: ExecReason::Substitution };
             }
@@ -206,7 +193,7 @@ pub fn exec_approval(
     judged(matched, ask)
 }
 
-/// The same of a command that is run with variables set: `PATH=.` makes anything of `ls`.
+/// Corrects a verdict for a command with environment variables: `PATH=.` can make `ls` any program.
 pub(crate) fn with_variables(verdict: ExecVerdict, ask: Ask) -> ExecVerdict {
     match verdict {
         ExecVerdict::Allowed { reason: ExecReason::Allowlist, .. } => {
@@ -227,7 +214,7 @@ fn judged(matched: Result<(ExecReason, Vec<String>), ExecReason>, ask: Ask) -> E
     }
 }
 
-/// The id of the first rule that a command matches.
+/// Returns the id of the first rule that a command matches.
 fn rule_of(words: &[String], allowlist: &[ExecRule]) -> Option<String> {
     allowlist.iter().find(|rule| is_allowed(words, &rule.pattern)).map(|rule| rule.id.clone())
 }
@@ -255,13 +242,13 @@ fn fit(patterns: &[String], words: &[String]) -> bool {
     patterns.iter().zip(words).all(|(pattern, word)| is_word(pattern, word))
 }
 
-/// Whether a word is of a form. A wildcard stays below what is written before it.
+/// Whether a word matches a pattern. A wildcard never matches a path with `..`.
 fn is_word(pattern: &str, word: &str) -> bool {
     let goes_up = word.split('/').any(|part| part == "..");
     !(goes_up && glob::is_pattern(pattern)) && glob::matches_between(pattern, word, Some('/'))
 }
 
-/// The words of a pattern; quotes keep spaces together.
+/// Splits a pattern into words; quotes keep spaces together.
 fn words(pattern: &str) -> Option<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     let mut quote: Option<char> = None;

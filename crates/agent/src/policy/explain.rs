@@ -1,29 +1,27 @@
-//! What is told to a person who asks why a tool is there, or is not (spec POL-015).
+//! Explanations of why a tool is allowed or denied (spec POL-015).
 
 use serde::{Deserialize, Serialize};
 
 use super::decision::{Decision, Place, Rule};
 
-/// Why a tool may be used, or may not. Stable: programs read it.
+/// Explanation of a decision about a tool. A stable format that programs read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The tool, by its canonical name.
     pub tool: String,
     /// `allow`, `deny` or `approval`.
     pub decision: String,
-    /// Who decided: a layer's name, `visibility`, `catalog`, `action` or `exec`.
+    /// Source of a denial: a layer's name, `visibility`, `catalog`, `action` or `exec`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
-    /// The layer's number, 1 to 9.
+    /// Number of the layer, 1 to 9.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u8>,
-    /// The entry that denied it, as it is written in its canonical form.
+    /// Entry that denied the tool, in canonical form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
-    /// The list that denied it or does not have it.
+    /// List with the entry, or the allow-list without the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list: Option<String>,
-    /// The rule, in words.
     pub reason: String,
 }
 

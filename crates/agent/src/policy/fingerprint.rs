@@ -1,4 +1,4 @@
-//! Which call an approval is for: a call that differs in anything is another call.
+//! Fingerprints of calls: an approval applies only to a call with the same fingerprint.
 
 use std::fmt;
 
@@ -7,16 +7,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::name::canonical;
 
-/// What identifies a call, the same on every runner and in every version.
+/// Fingerprint of a tool call, the same on every runner and in every version.
 ///
-/// SHA-256 over the tool's canonical name and its input as canonical JSON: keys
-/// sorted, no space, numbers as they are written. An alias and the order of keys
-/// change nothing; anything else does.
+/// SHA-256 of the tool's canonical name and its input as canonical JSON: sorted keys, no spaces,
+/// numbers as written. Aliases and the order of keys make no difference; everything else does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// The fingerprint of a call.
+    /// Computes the fingerprint of a call.
     #[must_use]
     pub fn of(tool: &str, input: &Value) -> Self {
         let mut text = String::new();
@@ -29,21 +28,22 @@ impl Fingerprint {
         Self(hex(&digest.finalize()))
     }
 
-    /// The same, bound to something besides the input: the folder that a command runs in, or the
-    /// digest of the script that it runs, so that a script changed after approval is another call.
+    /// Returns a fingerprint that also depends on something outside the input, such as a command's
+    /// folder or the digest of its script: a script that was changed after the approval is another
+    /// call.
     #[must_use]
     pub fn bound_to(&self, what: &str, value: &str) -> Self {
         let mut digest = Sha256::new();
         digest.update(b"holdfast.bound.v1\0");
         for part in [self.0.as_str(), what, value] {
-            // Lengths, so that no two lists of parts look the same.
+            // Lengths keep different lists of parts distinct.
             digest.update(part.len().to_be_bytes());
             digest.update(part.as_bytes());
         }
         Self(hex(&digest.finalize()))
     }
 
-    /// As 64 hexadecimal digits.
+    /// Returns the fingerprint as 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes canonical JSON, whatever order the maps of this build keep.
+/// Writes canonical JSON, independent of the build's map order.
 fn write(value: &Value, into: &mut String) {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {

@@ -1,17 +1,17 @@
-//! `*` and `?` in names.
+//! Wildcards `*` and `?` in names.
 
-/// Whether a text is of a pattern's form: `*` is any run of characters, `?` any one.
+/// Whether a text matches a pattern: `*` is any run of characters, `?` any single one.
 ///
-/// Takes time in the product of both lengths at worst, whatever they are.
+/// The time is at most proportional to the product of both lengths.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     matches_between(pattern, text, None)
 }
 
-/// The same, where neither `*` nor `?` crosses a separator.
+/// Same as [`matches`], but no wildcard matches the separator.
 pub(crate) fn matches_between(pattern: &str, text: &str, separator: Option<char>) -> bool {
     let crosses = |c: char| Some(c) != separator;
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // Where to go on if what follows the last star did not fit: after it, one character later.
+    // Where to continue after a mismatch: behind the last star, one character later.
     let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     loop {
         let (pattern_before, text_before) = (pattern.clone(), text.clone());
@@ -42,7 +42,7 @@ pub(crate) fn matches_between(pattern: &str, text: &str, separator: Option<char>
     }
 }
 
-/// Whether a text has a wildcard in it.
+/// Whether a text has a wildcard.
 pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }

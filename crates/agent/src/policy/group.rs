@@ -1,11 +1,9 @@
-//! Words that stand for many tools: `group:fs`, `group:web` … (spec POL-002).
+//! Tool groups: `group:fs`, `group:web` … (spec POL-002).
 
-/// A group whose members are fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Its word after `group:`.
     pub name: &'static str,
-    /// Its tools, by canonical name. Their companions belong to it too.
+    /// Canonical names. The companions of these tools are members too.
     pub tools: &'static [&'static str],
 }
 
@@ -13,7 +11,6 @@ const fn group(name: &'static str, tools: &'static [&'static str]) -> Group {
     Group { name, tools }
 }
 
-/// The fixed groups.
 pub const GROUPS: &[Group] = &[
     group("automation", &["cron", "gateway"]),
     group("fs", &["read", "write", "edit", "apply_patch"]),
@@ -38,29 +35,24 @@ pub const GROUPS: &[Group] = &[
     group("web", &["web_search", "web_fetch"]),
 ];
 
-/// What a `group:` word stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Members {
-    /// A fixed group's tools.
     Fixed(&'static [&'static str]),
-    /// All tools that the product itself brings.
+    /// All of the product's own tools.
     Native,
-    /// All tools of plugins.
     Plugins,
-    /// All tools of MCP servers.
     Mcp,
-    /// The tools of one plugin.
     Plugin(String),
-    /// The tools of one MCP server.
+    /// Tools of one MCP server.
     Server(String),
-    /// Nothing: there is no such group.
+    /// No members: there is no such group.
     Unknown,
 }
 
-/// Reads the word after `group:`, in lower case.
+/// Returns the members of a group by its lower-case name.
 pub(crate) fn members(word: &str) -> Members {
     match word {
-        // The names that the replicated products give to it.
+        // Names that the replicated products use.
         "native" | "lurkbot" | "openclaw" | "holdfast" => Members::Native,
         "plugins" => Members::Plugins,
         "mcp" => Members::Mcp,

@@ -1,30 +1,28 @@
-//! The nine layers, and the order in which they are asked.
+//! The nine policy layers and their order.
 
-/// A layer of the policy (spec POL-005), in the order in which they are asked.
+/// Layer of the policy (spec POL-005), in the order of evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// The profile, and what is allowed besides.
     Profile,
-    /// The profile for a provider or a model, and what is allowed besides.
+    /// Profile for a provider or a model, and its `also_allow`.
     ProviderProfile,
-    /// What the tenant allows and denies.
     Global,
-    /// The same for a provider or a model.
+    /// The tenant's lists for a provider or a model.
     GlobalProvider,
-    /// What the agent is allowed and denied; what its route, its behaviour and the messages name.
+    /// The agent's lists, and those of its route, its behaviour and the messages.
     Agent,
-    /// The same for a provider or a model.
+    /// The agent's lists for a provider or a model.
     AgentProvider,
-    /// Where the conversation is held: a group, a channel.
+    /// Place of the conversation: a group, a channel.
     Chat,
-    /// What may run where there is no isolation.
+    /// Tools that may run without isolation.
     Sandbox,
-    /// What a subagent, or the run of a job, may do.
+    /// Restrictions of subagents and job runs.
     Subagent,
 }
 
 impl Layer {
-    /// All nine, in order.
+    /// In the order of evaluation.
     pub const ALL: [Self; 9] = [
         Self::Profile,
         Self::ProviderProfile,
@@ -37,7 +35,7 @@ impl Layer {
         Self::Subagent,
     ];
 
-    /// Its number, from 1 to 9.
+    /// From 1 to 9.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -53,7 +51,7 @@ impl Layer {
         }
     }
 
-    /// Its name, as metrics and explanations use it.
+    /// Name in metrics and explanations.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,15 +68,15 @@ impl Layer {
     }
 }
 
-/// The older table of nine fixed rules (spec POL-004), and the layer that each became (C-04).
+/// Older table of nine fixed rules (spec POL-004), with the layer that replaced each (C-04).
 ///
-/// The ninth, plugins, is no layer: their tools are in the catalogue before the first is asked.
+/// The ninth, plugins, is no layer: their tools are in the catalogue, so all layers apply to them.
 pub const FIXED_RULES: [(&str, Option<Layer>); 9] = [
     ("profile", Some(Layer::Profile)),
     ("provider", Some(Layer::GlobalProvider)),
     ("model", Some(Layer::GlobalProvider)),
     ("global", Some(Layer::Global)),
-    // It has no rules: the types `embedded`, `cli` and `web` deny nothing.
+    // Has no rules: the types `embedded`, `cli` and `web` deny nothing.
     ("agent type", Some(Layer::Agent)),
     ("group", Some(Layer::Chat)),
     ("sandbox", Some(Layer::Sandbox)),

@@ -1,11 +1,11 @@
-//! What the tools are called: 24 canonical names, and the words that others use for them.
+//! Tool names: 24 canonical names and their aliases.
 //!
-//! A policy is written and asked in any of these words and always decided on the
-//! canonical one (spec C-05), so that no denial is evaded by a synonym.
+//! Policies may use any alias, but decisions use the canonical name (spec C-05), so that no denial
+//! is evaded by a synonym.
 
 use std::borrow::Cow;
 
-/// The tools of the catalogue (spec TOL-008, C-06), sorted.
+/// Canonical tools (spec TOL-008, C-06), sorted.
 pub const NATIVE: [&str; 24] = [
     "agents_list",
     "apply_patch",
@@ -33,11 +33,11 @@ pub const NATIVE: [&str; 24] = [
     "write",
 ];
 
-/// Tools that do part of what one of the 24 does: (tool, the one it goes with).
+/// Companions: tools that do a part of one of the 24, as (tool, principal).
 ///
-/// A group that has the one has the other, and a denial of the one denies the
-/// other; without this, `deny: [write]` would leave `append_file`. An allowance
-/// of the one by name does not give the other.
+/// A group with the principal includes its companions, and a denial of the principal denies them;
+/// without this, `deny: [write]` would leave `append_file`. Allowing the principal by name does not
+/// allow its companions.
 pub const COMPANIONS: &[(&str, &str)] = &[
     ("append_file", "write"),
     ("bind_external_workspace", "write"),
@@ -62,7 +62,7 @@ pub const COMPANIONS: &[(&str, &str)] = &[
     ("sessions_merge", "write"),
 ];
 
-/// Whose word an alias is.
+/// Product that an alias comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// OpenClaw and its replicas (S0, S2).
@@ -75,16 +75,13 @@ pub enum Family {
     Dan,
 }
 
-/// Another word for a tool.
+/// Alternative name of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alias {
-    /// The word.
     pub name: &'static str,
-    /// The tool.
     pub canonical: &'static str,
-    /// Whose word it is.
     pub family: Family,
-    /// How a call by this word differs; empty if in nothing.
+    /// Difference of a call by this name; empty if there is none.
     pub note: &'static str,
 }
 
@@ -118,10 +115,10 @@ pub const ALIASES: &[Alias] = &[
     alias(Family::Dan, "create_sub_agent", "sessions_spawn", "takes a capability bundle"),
 ];
 
-/// A tool's canonical name: trimmed, lower case, aliases resolved.
+/// Returns a tool's canonical name: trimmed, lower case, aliases resolved.
 ///
-/// A hyphen is read as an underscore where that names a tool of the catalogue.
-/// An unknown name comes back trimmed and lower-cased.
+/// Hyphens become underscores where that gives a known name. Unknown names are only trimmed and
+/// lower-cased.
 #[must_use]
 pub fn canonical(name: &str) -> Cow<'_, str> {
     let trimmed = name.trim();
@@ -141,7 +138,7 @@ pub fn canonical(name: &str) -> Cow<'_, str> {
     lower
 }
 
-/// The canonical name behind a lower-case word, if it is one that we know.
+/// Returns the canonical name of a lower-case word, if known.
 fn resolve(word: &str) -> Option<&'static str> {
     if let Ok(at) = NATIVE.binary_search(&word) {
         return NATIVE.get(at).copied();
@@ -152,23 +149,23 @@ fn resolve(word: &str) -> Option<&'static str> {
     COMPANIONS.iter().map(|(tool, _)| *tool).find(|tool| *tool == word)
 }
 
-/// Whether a canonical name is one that the product itself gives to a tool.
+/// Whether a canonical name is one of the product's own tools.
 pub(crate) fn is_known(canonical: &str) -> bool {
     NATIVE.binary_search(&canonical).is_ok()
         || COMPANIONS.iter().any(|(tool, _)| *tool == canonical)
 }
 
-/// The other words for a tool.
+/// Returns the aliases of a tool.
 pub(crate) fn aliases_of(canonical: &str) -> impl Iterator<Item = &'static str> + '_ {
     ALIASES.iter().filter(move |alias| alias.canonical == canonical).map(|alias| alias.name)
 }
 
-/// The tool that a tool goes with, if it goes with one.
+/// Returns the tool that a companion belongs to.
 pub(crate) fn principal_of(canonical: &str) -> Option<&'static str> {
     COMPANIONS.iter().find(|(tool, _)| *tool == canonical).map(|(_, principal)| *principal)
 }
 
-/// The one form of a tool's name that a model of this family is shown.
+/// Returns the name of a tool for models that expect the names of this family.
 #[must_use]
 pub fn shown(canonical: &str, family: Family) -> &str {
     ALIASES

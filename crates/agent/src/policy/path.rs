@@ -1,13 +1,12 @@
-//! Paths in a workspace, and what covers them.
+//! Workspace paths and the scopes that cover them.
 //!
-//! Only names are looked at here: that a link leads nowhere else is checked
-//! where the file is opened.
+//! Only names are compared. Whether a link leads outside is checked where the file is opened.
 
 use super::glob;
 
-/// A path in the workspace in its one form: relative, without `.` and empty parts.
+/// Normalises a workspace path: relative, without `.` and empty parts.
 ///
-/// `None` if it is absolute or goes up, or could be read as another path than it looks.
+/// `None` if the path is absolute, contains `..`, or could be read as another path.
 pub(crate) fn normal(path: &str) -> Option<String> {
     let is_odd = |c: char| c.is_control() || c == '\\';
     if path.starts_with(['/', '~']) || path.contains(is_odd) {
@@ -24,16 +23,16 @@ pub(crate) fn normal(path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Whether a scope covers a path: it names the path, or something above it.
+/// Whether a scope covers a path: it matches the path or a folder above it.
 ///
-/// `*` and `?` stay within a part, `**` is any number of parts; an empty scope is everything.
+/// `*` and `?` match within a part, `**` any number of parts; an empty scope covers everything.
 pub(crate) fn covers(scope: &str, path: &str) -> bool {
     let scope: Vec<&str> = scope.split('/').filter(|part| !part.is_empty()).collect();
     let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     (0..=path.len()).any(|end| fits(&scope, &path[..end]))
 }
 
-/// Whether parts are of a form; `**` is any run of them. As in `glob`, one level up.
+/// Whether parts match a pattern; `**` is any run of parts. The algorithm is that of `glob`.
 fn fits(scope: &[&str], path: &[&str]) -> bool {
     let (mut at, mut part) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

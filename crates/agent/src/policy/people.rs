@@ -1,15 +1,15 @@
-//! Who speaks in a turn, and whose assistant it is (spec TOL-006, C-02, C-39).
+//! Roles of the authors of a turn, and ownership of the agent (spec TOL-006, C-02, C-39).
 //!
-//! | role | who has it |
+//! | role | given to |
 //! |---|---|
-//! | `owner` | whom `owners` names; an API key with the scope `admin` |
-//! | `admin` | whom `roles` names so; an API key with the scope `admin` |
-//! | `member` | whom `roles` or the account's allow-list names; every API key; owners and admins |
-//! | `guest` | everybody else who speaks |
-//! | any other | whom `roles` names so |
+//! | `owner` | people in `owners`; an API key with the scope `admin` |
+//! | `admin` | people with it in `roles`; an API key with the scope `admin` |
+//! | `member` | people in `roles` or on the account's allow-list; every API key; owners and admins |
+//! | `guest` | all other authors |
+//! | any other | people with it in `roles` |
 //!
-//! A turn may answer several people at once: it has the roles that all of them
-//! have, so that nobody gets by another's message what they lack themselves.
+//! A turn may answer several people at once. It has the roles that all of them have, so that nobody
+//! gains rights by another's message.
 
 use std::collections::BTreeSet;
 
@@ -29,27 +29,27 @@ const ADMIN: &str = "admin";
 const MEMBER: &str = "member";
 const GUEST: &str = "guest";
 
-/// The longest name of a person or a role, in bytes.
+/// Maximum length of a person's id or a role, in bytes.
 const LONGEST: usize = 300;
 
-/// Whom the tenant and the agent name.
+/// People named in the settings of the tenant and the agent.
 #[derive(Debug, Default)]
 pub(crate) struct People {
-    /// Who, and their role.
+    /// Id and role.
     named: BTreeSet<(String, String)>,
 }
 
-/// Who speaks in a turn.
+/// Roles of the authors of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Who {
-    /// Their id, if there is one speaker.
+    /// Id of the author; `None` if there are several or none.
     pub user: Option<String>,
-    /// The roles that all speakers have, sorted; none if nobody speaks.
+    /// Roles that all authors have, sorted; empty without authors.
     pub roles: Vec<String>,
 }
 
 impl Who {
-    /// Whether all who speak own the agent; not if nobody does.
+    /// Whether all authors own the agent; `false` without authors.
     #[must_use]
     pub fn is_owner(&self) -> bool {
         self.roles.iter().any(|role| role == OWNER)
@@ -85,7 +85,7 @@ impl People {
         Ok(())
     }
 
-    /// Who they are that speak.
+    /// Returns the common roles of the authors.
     pub(crate) fn who<'a>(&self, speakers: impl Iterator<Item = &'a Author>) -> Who {
         let (mut ids, mut common) = (BTreeSet::new(), None::<BTreeSet<String>>);
         for speaker in speakers {
@@ -119,14 +119,14 @@ impl People {
 }
 
 impl super::compiled::Compiled {
-    /// Who they are that speak in a turn, by what the tenant and the agent say of them.
+    /// Returns the common roles of a turn's authors, by the settings of the tenant and the agent.
     #[must_use]
     pub fn who<'a>(&self, speakers: impl IntoIterator<Item = &'a Author>) -> Who {
         self.people.who(speakers.into_iter())
     }
 }
 
-/// A door's word in lower case, and an id there as it is written.
+/// Normalises a person's id: channel in lower case, the id there unchanged.
 fn person_id(person: &str) -> Option<String> {
     let (door, id) = person.trim().split_once(':')?;
     let (door, id) = (door.trim().to_lowercase(), id.trim());
@@ -136,7 +136,7 @@ fn person_id(person: &str) -> Option<String> {
     (is_word && is_id && person.len() <= LONGEST).then(|| format!("{door}:{id}"))
 }
 
-/// A role that a list may give, in lower case.
+/// Checks and lower-cases a role from a list.
 fn checked(role: &str, at: &str) -> Result<String, Error> {
     let wrong = |wanted| Error::Role { at: at.to_owned(), role: short(role), wanted };
     let word = role.trim().to_lowercase();
@@ -153,12 +153,12 @@ fn checked(role: &str, at: &str) -> Result<String, Error> {
     }
 }
 
-/// Whether all who speak are owners, by what a tenant and one of its agents have written; not if
-/// nobody does.
+/// Whether all authors are owners, by the settings of a tenant and one of its agents; `false`
+/// without authors.
 ///
 /// # Errors
 ///
-/// If what is written is no policy.
+/// If the settings are not a valid policy.
 pub fn are_owners<'a>(
     tenant: &Value,
     agent: &Value,
@@ -171,11 +171,10 @@ pub fn are_owners<'a>(
     Ok(people.who(speakers.into_iter()).is_owner())
 }
 
-/// Who reads what is said in a session: its owner alone, or others too.
+/// Returns the audience of a session: the owner alone, or others too.
 ///
-/// The main session is its owner's. Where direct messages are led into it, it is so only while
-/// all that was ever said in it (`always`) and the turn's own messages are an owner's; so is
-/// somebody's direct conversation.
+/// The main session is the owner's. If direct messages are routed to it, it is so only while all
+/// its earlier authors (`always`) and the turn's are owners. The same holds for direct messages.
 #[must_use]
 pub fn audience(kind: SessionKind, scope: DmScope, now: &Who, always: &Who) -> Audience {
     let is_owners = match kind {

@@ -1,23 +1,21 @@
-//! Ready-made allow-lists for an agent's purpose (spec POL-001).
+//! Profiles: predefined allow-lists (spec POL-001).
 
 use serde::{Deserialize, Serialize};
 
-/// A ready-made allow-list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// It can tell its own status, and nothing else.
+    /// Only the session's own status.
     Minimal,
     /// Files, commands, sessions, memory, images.
     Coding,
     /// Messages, and the sessions they belong to.
     Messaging,
-    /// Everything.
     Full,
 }
 
 impl Profile {
-    /// What it allows, as a tenant would write it.
+    /// Returns the entries of the allow-list.
     #[must_use]
     pub const fn allow(self) -> &'static [&'static str] {
         match self {
@@ -36,7 +34,6 @@ impl Profile {
         }
     }
 
-    /// Its word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

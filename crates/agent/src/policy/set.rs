@@ -1,18 +1,16 @@
-//! A set of the catalogue's tools: one bit for each.
+//! Sets of tools, with one bit for each tool of the catalogue.
 
-/// A set of tools, by their places in the catalogue.
+/// Set of indices in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ToolSet {
     words: Vec<u64>,
 }
 
 impl ToolSet {
-    /// None of so many.
     pub(crate) fn empty(size: usize) -> Self {
         Self { words: vec![0; size.div_ceil(64)] }
     }
 
-    /// All of so many.
     pub(crate) fn full(size: usize) -> Self {
         let mut set = Self::empty(size);
         for at in 0..size {
@@ -35,39 +33,34 @@ impl ToolSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Adds the other's.
     pub(crate) fn add(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word |= other;
         }
     }
 
-    /// Takes away the other's.
     pub(crate) fn subtract(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word &= !other;
         }
     }
 
-    /// Whether both have something.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).any(|(word, other)| word & other != 0)
     }
 
-    /// What both have.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let words = self.words.iter().zip(&other.words).map(|(word, other)| word & other);
         Self { words: words.collect() }
     }
 
-    /// What this has and the other has not.
+    /// Returns the difference of both sets.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         rest.subtract(other);
         rest
     }
 
-    /// Its tools' places, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(at, word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)

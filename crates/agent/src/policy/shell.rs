@@ -1,26 +1,24 @@
-//! A command line, cut into the commands that a shell would run.
+//! Parser that splits a command line into the commands that a shell would run.
 //!
-//! It is read to be compared with an allow-list, so whatever is not surely read
-//! as the shell would read it is refused: an error here asks a person, a
-//! misreading would run something that nobody allowed.
+//! The result is compared with an allow-list, so everything that may mean something else to the
+//! shell is refused: a refusal needs an approval at worst, a misreading would run a command that
+//! nobody allowed.
 
-/// What a command line is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Commands, each as its words; joined by `;`, `&`, `|`, `&&`, `||` or new lines.
+    /// Words of each command; separated by `;`, `&`, `|`, `&&`, `||` or new lines.
     Commands(Vec<Vec<String>>),
-    /// It runs something inside something else: `$(…)`, back-ticks, `<(…)`, `${…}`.
+    /// A command or parameter substitution: `$(…)`, back-ticks, `<(…)`, `${…}`.
     Substitution,
-    /// It does something that is not followed here: redirects, groups, assignments.
+    /// Unsupported syntax: redirects, groups, assignments.
     Unclear,
 }
 
-/// Reads a command line.
 pub(crate) fn read(line: &str) -> Line {
     let mut reader = Reader { commands: Vec::new(), words: Vec::new(), word: None };
     match reader.line(line) {
         Ok(()) => Line::Commands(reader.commands),
-        // What is hidden further on counts more than what was met first.
+        // A substitution anywhere in the line is the more important result.
         Err(Stop::Unclear) if may_substitute(line) => Line::Substitution,
         Err(Stop::Unclear) => Line::Unclear,
         Err(Stop::Substitution) => Line::Substitution,
@@ -71,7 +69,7 @@ impl Reader {
                 '$' => self.dollar(next)?,
                 '<' | '>' if next == Some('(') => return Err(Stop::Substitution),
                 '<' | '>' | '(' | ')' => return Err(Stop::Unclear),
-                // What follows is a comment to the shell, and its quotes are none.
+                // The rest is a comment to the shell, so its quotes have no meaning.
                 '#' if self.word.is_none() => return Err(Stop::Unclear),
                 c => self.letter(c)?,
             }
@@ -86,7 +84,7 @@ impl Reader {
             match (c, next) {
                 ('"', _) => return Ok(()),
                 ('`', _) => return Err(Stop::Substitution),
-                // A quote after a dollar is, within quotes, the closing one.
+                // Within double quotes, `$"` ends the quotation.
                 ('$', Some('"' | '\'')) => self.letter('$')?,
                 ('$', _) => self.dollar(next)?,
                 ('\\', Some(escaped @ ('$' | '`' | '"' | '\\' | '\n'))) => {
@@ -104,9 +102,9 @@ impl Reader {
     fn dollar(&mut self, next: Option<char>) -> Result<(), Stop> {
         match next {
             Some('(' | '{' | '[') => Err(Stop::Substitution),
-            // `$'…'` and `$"…"` spell characters that are not there.
+            // `$'…'` and `$"…"` may contain escaped characters.
             Some('\'' | '"') => Err(Stop::Unclear),
-            // A variable as the command itself could be any command.
+            // A variable in the command's place could be any command.
             Some(_) if self.words.is_empty() => Err(Stop::Unclear),
             Some(_) | None => self.letter('$'),
         }
@@ -133,9 +131,9 @@ impl Reader {
         self.end_word();
         let words = std::mem::take(&mut self.words);
         match words.first() {
-            // Between two of `&&`, and at the end.
+            // Between two `&&`, and at the end.
             None => return Ok(()),
-            // `PATH=. ls` is not `ls`; a brace or a pattern is not the name that it becomes.
+            // `PATH=. ls` is not `ls`; braces and patterns are expanded to other names.
             Some(name)
                 if name.is_empty()
                     || name.contains(['=', '*', '?', '[', '{', '}', '~', '!'])
@@ -150,7 +148,7 @@ impl Reader {
     }
 }
 
-/// Words after which comes another command, or a change of what words mean.
+/// Words that are followed by another command or change the meaning of words.
 const KEYWORDS: [&str; 18] = [
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
     "function", "select", "coproc", "alias", "eval", "time",

@@ -1,4 +1,4 @@
-//! A policy bound to the catalogue: what it lets through, as sets.
+//! Policies bound to the catalogue, as sets of tools.
 
 use super::{
     catalog::Catalog,
@@ -9,12 +9,11 @@ use super::{
     settings::Policy,
 };
 
-/// The entries of a list, and what they cover together.
+/// Entries of a list and the tools that they cover.
 #[derive(Debug, Clone)]
 pub(crate) struct Covers {
     entries: Vec<Entry>,
     pub(crate) set: ToolSet,
-    /// Where the list is written.
     pub(crate) at: String,
 }
 
@@ -27,26 +26,24 @@ impl Covers {
         Self { entries, set, at }
     }
 
-    /// The first entry that covers a tool.
+    /// Returns the first entry that covers a tool.
     pub(crate) fn entry(&self, catalog: &Catalog, at: usize, mode: Mode) -> Option<&Entry> {
         self.entries.iter().find(|entry| catalog.covered(entry, mode).contains(at))
     }
 }
 
-/// One policy, bound to the catalogue.
+/// Policy bound to the catalogue.
 #[derive(Debug, Clone)]
 pub(crate) struct Sieve {
-    /// The profile with what is allowed besides.
     pub(crate) profile: Option<Covers>,
-    /// What is allowed, with what is allowed besides; `None` is all.
+    /// Includes `also_allow`; `None` is all.
     pub(crate) allow: Option<Covers>,
-    /// What is denied.
     pub(crate) deny: Covers,
-    /// What it lifts of a default list.
+    /// Default denials that `also_allow` lifts.
     pub(crate) lifts: ToolSet,
 }
 
-/// Binds policies to a catalogue and gathers what is odd about them.
+/// Binds policies to a catalogue and collects warnings.
 #[derive(Debug)]
 pub(crate) struct Binder<'c> {
     pub(crate) catalog: &'c Catalog,
@@ -54,7 +51,7 @@ pub(crate) struct Binder<'c> {
 }
 
 impl Binder<'_> {
-    /// Binds a policy that is written at a place.
+    /// Binds the policy at the path `at`.
     pub(crate) fn bind(&mut self, policy: &Policy, at: &str, layer: Layer) -> Result<Sieve, Error> {
         let also_at = format!("{at}.also_allow");
         let also = self.read(&policy.also_allow, &also_at, Mode::Allow)?;
@@ -74,7 +71,8 @@ impl Binder<'_> {
                 let of_core = self.names_core(&entries);
                 entries.extend(also);
                 let mut covers = self.allowing(entries, at.clone());
-                // A list of plugins' tools is about plugins; the product's own stay (spec POL-007).
+                // A list of plugin tools restricts only plugins; the product's own tools stay
+                // allowed (spec POL-007).
                 if !of_core && !matches!(layer, Layer::Sandbox | Layer::Subagent) {
                     covers.set.add(self.catalog.core());
                     self.warnings.push(Warning::CoreKept { at });
@@ -88,13 +86,12 @@ impl Binder<'_> {
         Ok(Sieve { profile, allow, deny: self.denying(deny, deny_at), lifts })
     }
 
-    /// Binds a list that names the only tools there are: nothing is added to it.
+    /// Binds a complete list of tools: nothing is added to it.
     pub(crate) fn only(&mut self, list: &[String], at: &str) -> Result<Covers, Error> {
         let entries = self.read(list, at, Mode::Allow)?;
         Ok(Covers::new(self.catalog, entries, Mode::Allow, at.to_owned()))
     }
 
-    /// Binds a list that denies.
     pub(crate) fn denied<T: AsRef<str>>(&mut self, list: &[T], at: &str) -> Result<Covers, Error> {
         let entries = self.read(list, at, Mode::Deny)?;
         Ok(self.denying(entries, at.to_owned()))
@@ -126,7 +123,7 @@ impl Binder<'_> {
 
     fn allowing(&self, entries: Vec<Entry>, at: String) -> Covers {
         let mut covers = Covers::new(self.catalog, entries, Mode::Allow, at);
-        // Whoever may run commands can change files anyway (spec POL-006).
+        // Commands can change files anyway (spec POL-006).
         if let (Some(exec), Some(patch)) =
             (self.catalog.place("exec"), self.catalog.place("apply_patch"))
             && covers.set.contains(exec)

@@ -1,4 +1,4 @@
-//! What the nine layers promise.
+//! Tests of the nine policy layers.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn is_allowed(view: &View<'_>, tool: &str) -> bool {
     matches!(view.decide(tool), Decision::Allow | Decision::NeedApproval { .. })
 }
 
-/// The layer and the rule that deny a tool, or `allow`.
+/// Returns the layer and the rule that deny a tool, or `allow`.
 fn told(view: &View<'_>, tool: &str) -> String {
     let explanation = view.explain(tool);
     match explanation.number {

@@ -1,4 +1,4 @@
-//! What the nine layers leave for one turn.
+//! The tools that the nine layers leave for one turn.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use super::{
     subject::{SandboxMode, Subject},
 };
 
-/// The tools of one turn, and why the others are not among them.
+/// Allowed tools of one turn, and the reasons for the removal of the others.
 #[derive(Debug)]
 pub struct View<'c> {
     pub(crate) compiled: &'c Compiled,
@@ -28,7 +28,7 @@ pub struct View<'c> {
     removals: Vec<Removal<'c>>,
 }
 
-/// What one list took away.
+/// Tools that one list removed.
 #[derive(Debug)]
 struct Removal<'c> {
     place: Place,
@@ -116,7 +116,7 @@ impl<'c> View<'c> {
         }
         if let Some(list) = &subject.toolbox {
             let mut listed = named(&compiled.catalog, list);
-            // An empty toolbox is meant; another leaves the basics (spec TOL-034).
+            // An empty toolbox is intended; any other keeps the basics (spec TOL-034).
             if !list.is_empty() {
                 listed.add(&compiled.always.set);
             }
@@ -201,7 +201,7 @@ impl<'c> View<'c> {
         }
     }
 
-    /// A policy's profile, then what it allows and denies.
+    /// Applies a policy's profile, then its lists.
     fn pass(&mut self, layer: Layer, sieve: &'c Sieve) {
         self.keep(layer, sieve.profile.as_ref());
         self.sift(layer, sieve);
@@ -237,7 +237,7 @@ impl<'c> View<'c> {
         lifts
     }
 
-    /// The only place that changes what is allowed, and it takes away.
+    /// The only place that changes the allowed tools. It only removes.
     fn remove(&mut self, place: Place, by: By<'c>, tools: &ToolSet) {
         if self.allowed.meets(tools) {
             let tools = self.allowed.and(tools);
@@ -246,13 +246,13 @@ impl<'c> View<'c> {
         }
     }
 
-    /// The tools to offer, by the names they are registered under, sorted by canonical name.
+    /// Returns the allowed tools by their registered names, sorted by canonical name.
     #[must_use]
     pub fn offered(&self) -> Vec<&'c str> {
         self.allowed.iter().map(|at| self.compiled.catalog.registered(at)).collect()
     }
 
-    /// What is decided of a tool, in whatever words it is named.
+    /// Decides a tool, by any of its names.
     #[must_use]
     pub fn decide(&self, tool: &str) -> Decision {
         let Some(at) = self.compiled.catalog.place(tool) else {
@@ -264,7 +264,7 @@ impl<'c> View<'c> {
         }
     }
 
-    /// What is decided of a call: of the tool, and of what it is asked to do.
+    /// Decides a call: the tool and its input.
     #[must_use]
     pub fn decide_call(&self, tool: &str, input: &Value) -> Decision {
         match self.decide(tool) {
@@ -275,13 +275,13 @@ impl<'c> View<'c> {
         }
     }
 
-    /// Why a tool may be used, or may not.
+    /// Explains the decision about a tool.
     #[must_use]
     pub fn explain(&self, tool: &str) -> Explanation {
         Explanation::new(canonical(tool).as_ref(), &self.decide(tool))
     }
 
-    /// The same of every tool, sorted by name.
+    /// Explains the decisions about all tools, sorted by name.
     #[must_use]
     pub fn explain_all(&self) -> Vec<Explanation> {
         let catalog = &self.compiled.catalog;
@@ -304,7 +304,7 @@ impl<'c> View<'c> {
     }
 }
 
-/// Whether a rule is for the conversation.
+/// Whether a rule applies to the conversation.
 fn is_here(rule: &ChatRule, subject: &Subject) -> bool {
     let channel = rule.channel.as_ref().is_none_or(|wanted| {
         subject.channel.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(wanted))
@@ -313,11 +313,11 @@ fn is_here(rule: &ChatRule, subject: &Subject) -> bool {
     channel && chat && rule.kind.is_none_or(|kind| kind == subject.kind)
 }
 
-/// What a list names: what cannot be read names nothing.
+/// Returns the tools that a list covers. Unknown entries cover nothing.
 fn named(catalog: &Catalog, list: &[String]) -> ToolSet {
     let mut set = ToolSet::empty(catalog.len());
     for text in list {
-        // A plain name needs no reading.
+        // A plain name needs no parsing.
         let entry = match catalog.place(text) {
             Some(at) => {
                 set.insert(at);

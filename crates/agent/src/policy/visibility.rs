@@ -1,9 +1,8 @@
-//! To whom, where and when a tool is shown (spec TOL-006, TOL-007).
+//! Visibility filters: users, places and times for which a tool is shown (spec TOL-006, TOL-007).
 //!
-//! A tool that no filter names is shown to everyone. One that some filters name
-//! is shown if one of them holds in whole: what is not given is not asked, what
-//! is given must fit, and a fact that is not known fits nothing. What is not
-//! shown cannot be called either.
+//! A tool that no filter names is always shown. Other tools are shown if at least one of their
+//! filters matches completely: absent conditions match, and an unknown fact matches no condition.
+//! Tools that are not shown cannot be called either.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,33 +11,28 @@ use super::{
     subject::{LocalTime, Subject, Weekday},
 };
 
-/// When and to whom some tools are shown.
+/// Condition under which some tools are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// The tools: names, groups, patterns.
     pub tools: Vec<String>,
-    /// Any of these roles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<String>>,
-    /// Any of these channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<Vec<String>>,
-    /// Any of these chats, by the platform's ids.
+    /// Chat ids on the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chats: Option<Vec<String>>,
-    /// Any of these users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<Vec<String>>,
-    /// Any of these days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days: Option<Vec<Weekday>>,
-    /// Between these times of the tenant's day.
+    /// In the tenant's time zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hours: Option<Hours>,
 }
 
-/// A window of the day: from `from` on, until before `to`; past midnight if `to` is earlier.
+/// Time window that includes `from` and excludes `to`; spans midnight if `to` is earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hours {
@@ -48,7 +42,7 @@ pub struct Hours {
     pub to: String,
 }
 
-/// A filter whose window is read.
+/// Filter with its parsed time window.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     filter: Filter,
@@ -62,7 +56,7 @@ impl Shown {
             Some(hours) => {
                 let from = minute(&hours.from).filter(|from| *from < 1_440).ok_or_else(wrong)?;
                 let to = minute(&hours.to).ok_or_else(wrong)?;
-                // Read as `always` by some and as `never` by others.
+                // Ambiguous: could mean always or never.
                 if from == to {
                     return Err(wrong());
                 }
@@ -73,7 +67,6 @@ impl Shown {
         Ok(Self { filter: filter.clone(), window })
     }
 
-    /// Whether the filter holds for someone.
     pub(crate) fn holds(&self, subject: &Subject) -> bool {
         let filter = &self.filter;
         let any_of = |wanted: &Option<Vec<String>>, own: Option<&str>| match (wanted, own) {
@@ -114,7 +107,7 @@ impl Shown {
     }
 }
 
-/// The minute of the day that `HH:MM` names; 1440 for `24:00`.
+/// Parses `HH:MM` to the minute of the day; 1440 for `24:00`.
 fn minute(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
     let number = |part: &str| {

@@ -1,4 +1,4 @@
-//! What the agent knows and where its files are: sections 6, 9, 11, 12 and 18.
+//! Memory and files: sections 6, 9, 11, 12 and 18.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::{
     text::push_line,
 };
 
-/// The files of section 18, in its order; memory has a section of its own.
+/// Files of section 18 in their order; memory has its own section.
 const IN_CONTEXT: [BootstrapName; 7] = [
     BootstrapName::Soul,
     BootstrapName::Identity,
@@ -22,7 +22,7 @@ const IN_CONTEXT: [BootstrapName; 7] = [
     BootstrapName::Bootstrap,
 ];
 
-/// Section 6: how to look into memory, and what was noted for the long term.
+/// Section 6: memory search, and `MEMORY.md`.
 pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
     if !setting.memory.unwrap_or(setting.is_full()) {
         return;
@@ -56,7 +56,6 @@ pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 9.
 pub(super) fn workspace(out: &mut String, setting: &Setting<'_>) {
     heading(out, "## Workspace");
     match setting.workspace {
@@ -69,7 +68,6 @@ pub(super) fn workspace(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 11.
 pub(super) fn sandbox(out: &mut String, setting: &Setting<'_>) {
     let Some(sandbox) = setting.sandbox else {
         return;
@@ -88,7 +86,6 @@ pub(super) fn sandbox(out: &mut String, setting: &Setting<'_>) {
     });
 }
 
-/// Section 12.
 pub(super) fn listed(out: &mut String, setting: &Setting<'_>) {
     heading(out, "## Workspace Files (injected)");
     let mut gap = "";
@@ -100,7 +97,6 @@ pub(super) fn listed(out: &mut String, setting: &Setting<'_>) {
     out.push_str(if gap.is_empty() { "None.\n" } else { ": see Project Context.\n" });
 }
 
-/// Section 18.
 pub(super) fn project_context(out: &mut String, setting: &Setting<'_>) {
     let mut files = context(setting).peekable();
     if files.peek().is_none() {
@@ -127,8 +123,8 @@ pub(super) fn project_context(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// The files that the context shows: one that is not there is told as missing if every agent
-/// should have it; an empty one says nothing.
+/// Returns the files of the context. A missing file is reported if every agent should have it;
+/// empty files are left out.
 fn context<'a>(
     setting: &Setting<'a>,
 ) -> impl Iterator<Item = (BootstrapName, Option<&'a str>)> + use<'a> {

@@ -1,8 +1,7 @@
-//! All that a prompt is made of, in two halves.
+//! Input of a prompt, in two halves.
 //!
-//! A [`Setting`] holds while the agent's documents, tools and settings do; a
-//! [`Moment`] is this turn's. The stable part of a prompt is made of the
-//! setting alone, so no moment can change a byte of it.
+//! A [`Setting`] is constant while the agent's files, tools and settings are; a [`Moment`] belongs
+//! to one turn. The stable part depends on the setting only, so no moment can change it.
 
 use holdfast_types::{Entry, SessionKind, ToolSpec};
 
@@ -12,29 +11,26 @@ use crate::{
     subagent::SubagentTask,
 };
 
-/// The capability of a channel whose messages may have buttons.
+/// Capability of a channel whose messages may have buttons.
 pub const INLINE_BUTTONS: &str = "inlineButtons";
 
-/// The capability of a channel on which a reply may quote a message, by a tag in its text.
+/// Capability of a channel on which a tag in a reply quotes a message.
 pub const REPLY_TAGS: &str = "replyTags";
 
-/// How much of the prompt there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PromptMode {
-    /// All sections.
     #[default]
     Full,
-    /// Those that a subagent needs.
+    /// Sections that a subagent needs.
     Minimal,
-    /// Who it is and whom it believes, the time and which session this is: the least that an
-    /// agent can work with (spec CTX-001). Its tools are on offer and not described.
+    /// Identity, safety, time and session: the least that an agent can work with (spec CTX-001).
+    /// The request has its tools, but the prompt does not describe them.
     Lite,
-    /// The line that says what it is, and nothing else.
     None,
 }
 
 impl PromptMode {
-    /// The mode of a kind of session where nothing else is said: minimal for subagents.
+    /// Default mode of a kind of session: minimal for subagents.
     #[must_use]
     pub const fn of(kind: SessionKind) -> Self {
         match kind {
@@ -52,72 +48,58 @@ impl PromptMode {
     }
 }
 
-/// All that [`build`](super::build) needs.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptInput<'a> {
-    /// What holds for longer than a turn.
     pub setting: Setting<'a>,
-    /// What is this turn's.
     pub moment: Moment<'a>,
-    /// The session's journal.
     pub journal: &'a [Entry],
-    /// How many tokens all of it may be; [`CONTEXT_LIMIT`](crate::CONTEXT_LIMIT) if nothing else
-    /// is known.
+    /// Size limit in tokens; [`CONTEXT_LIMIT`](crate::CONTEXT_LIMIT) by default.
     pub context_limit: usize,
 }
 
-/// What the stable part is made of.
+/// Input of the stable part.
 ///
-/// Made by [`Setting::of`], which asks for what decides who reads what; the
-/// rest begins empty.
+/// [`Setting::of`] takes the fields that decide who reads what; the others start empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
-    /// How much of the prompt there is.
     pub mode: PromptMode,
-    /// What kind of conversation it is.
     pub kind: SessionKind,
-    /// Who reads what is said.
     pub audience: Audience,
-    /// The agent's name; the file `IDENTITY.md` may give it another.
+    /// May be replaced by the one in `IDENTITY.md`.
     pub agent_name: &'a str,
-    /// What its owner tells it to be and to do.
     pub instructions: &'a str,
-    /// What it runs in.
     pub product: Product<'a>,
-    /// Who its owner is, by the id that messages carry.
+    /// Id of the owner, as in messages.
     pub owner: Option<&'a str>,
-    /// The time zone's name.
+    /// Name of the time zone.
     pub zone: &'a str,
-    /// The tools on offer; none in a step that must do without.
+    /// Tools of the request; empty in a step without tools.
     pub tools: &'a [ToolSpec],
-    /// The names of the tools that it has besides, and may look up.
+    /// Names of further tools that the agent can look up.
     pub more_tools: &'a [String],
-    /// What it is told of how to speak of its calls, in place of the usual.
+    /// Replacement for the text of section 3.
     pub tool_call_style: Option<&'a str>,
-    /// The skills that it may read.
+    /// Skills that the agent may read.
     pub skills: &'a [Skill<'a>],
-    /// The files of its workspace, as far as it has one; those that the session may not see are
-    /// not shown.
+    /// Bootstrap files of the workspace. Those that the session may not see are not shown.
     pub files: &'a [BootstrapFile],
-    /// Whether what it remembers is part of the prompt (spec CTX-002, `IncludeMemory`); if
-    /// nothing is said, it is in the full one.
+    /// Whether memory is part of the prompt (spec CTX-002, `IncludeMemory`); `None` is yes in full
+    /// mode.
     pub memory: Option<bool>,
-    /// Where its files are, as its tools name the place: never a path of the host.
+    /// Working directory as the tools name it, never a path of the host.
     pub workspace: Option<&'a str>,
-    /// The sandbox that its tools run in.
     pub sandbox: Option<Sandbox<'a>>,
-    /// How to write what will be spoken aloud.
+    /// Hint for texts that will be spoken aloud.
     pub voice: Option<&'a str>,
-    /// Short names of models.
     pub aliases: &'a [ModelAlias<'a>],
-    /// What a heartbeat asks; [`HEARTBEAT_PROMPT`](super::HEARTBEAT_PROMPT) if nothing is said.
+    /// `None` is [`HEARTBEAT_PROMPT`](super::HEARTBEAT_PROMPT).
     pub heartbeat_prompt: Option<&'a str>,
-    /// Whether its model reasons in its text and must mark what is its answer.
+    /// Whether the model reasons in its text and must mark its answer.
     pub marks_reasoning: bool,
 }
 
 impl<'a> Setting<'a> {
-    /// An agent of this name in a session of this kind, and nothing else yet.
+    /// Creates a setting without anything else.
     #[must_use]
     pub const fn of(agent_name: &'a str, kind: SessionKind, audience: Audience) -> Self {
         Self {
@@ -153,7 +135,7 @@ impl<'a> Setting<'a> {
             || self.more_tools.iter().any(|tool| tool == name)
     }
 
-    /// A file, if it was given and both its mode and its session let the prompt show it.
+    /// Returns a file that both the mode and the session let the prompt show.
     pub(super) fn file(&self, name: BootstrapName) -> Option<&'a BootstrapFile> {
         let found = self.files.iter().find(|file| file.name == name)?;
         let has_place = match self.mode {
@@ -164,25 +146,22 @@ impl<'a> Setting<'a> {
         (has_place && is_shown(self.kind, self.audience, name)).then_some(found)
     }
 
-    /// What is in a file, if there is one, it says anything and the prompt may show it.
+    /// Returns the text of a file that the prompt may show; `None` if it is empty.
     pub(super) fn text_of(&self, name: BootstrapName) -> Option<&'a str> {
         self.file(name).and_then(BootstrapFile::text)
     }
 }
 
-/// What the agent runs in: a white label names its own.
+/// Product that the agent runs in; a white label has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Where its documentation is.
     pub docs: Option<&'a str>,
-    /// Commands for people with a terminal, each with what it does.
+    /// Commands for people with a terminal, with their descriptions.
     pub commands: &'a [(&'a str, &'a str)],
 }
 
 impl Product<'_> {
-    /// Holdfast, as it is shipped.
     pub const HOLDFAST: Self = Self {
         name: "Holdfast",
         docs: None,
@@ -190,79 +169,71 @@ impl Product<'_> {
     };
 }
 
-/// A skill that the agent may read.
+/// Skill that the agent may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Skill<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// What it is for; empty tells of it by its name alone.
+    /// If empty, the prompt lists the skill by its name alone.
     pub description: &'a str,
-    /// Where its text is, as the `read` tool takes it: `skills/<name>/SKILL.md`.
+    /// Path for the `read` tool: `skills/<name>/SKILL.md`.
     pub location: &'a str,
 }
 
-/// The sandbox that tools run in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sandbox<'a> {
-    /// What it is called: a logical name, never a host's.
+    /// Logical name, never a host's.
     pub container: Option<&'a str>,
-    /// What is not possible in it.
     pub restrictions: Option<&'a str>,
-    /// What its commands may do with the workspace.
     pub access: Option<WorkspaceAccess>,
 }
 
-/// What a sandbox may do with the workspace.
+/// Access of a sandbox to the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkspaceAccess {
-    /// Nothing: it is not there.
+    /// The workspace is not mounted.
     None,
-    /// Read.
     ReadOnly,
-    /// Read and write.
     ReadWrite,
 }
 
-/// A short name of a model.
+/// Short name of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ModelAlias<'a> {
-    /// The short name.
     pub alias: &'a str,
-    /// The model's id: `provider:model`.
+    /// `provider:model`.
     pub model: &'a str,
 }
 
-/// What the dynamic part is made of, besides the setting.
+/// Input of the dynamic part, besides the setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
     /// Date and time, for the model to read: `Tuesday, 2026-12-01 14:05`.
     pub now: &'a str,
-    /// Names of skills that seem to fit what was said last.
+    /// Names of the skills recommended for the last message.
     pub skills: &'a [&'a str],
-    /// The skill that the last message calls by its name: `/name …`.
+    /// Skill that the last message calls: `/name …`.
     pub called: Option<Called<'a>>,
-    /// The channel that the conversation is held on, if it is.
+    /// Channel of the conversation, if any.
     pub channel: Option<Channel<'a>>,
-    /// How freely it may react to messages there, if it may.
+    /// `None` if the channel has no reactions.
     pub reactions: Option<Reactions>,
-    /// What runs it; left out of the prompt if nothing is said (spec CTX-002, `IncludeRuntime`).
+    /// Left out of the prompt if absent (spec CTX-002, `IncludeRuntime`).
     pub runtime: Option<Runtime<'a>>,
-    /// What a subagent was made for.
     pub task: Option<SubagentTask<'a>>,
-    /// What a model has written for this message, where one chose the agent for it; empty is nothing.
+    /// Note by the model that chose the agent for this message; empty if it wrote none.
     pub routed: Option<&'a str>,
-    /// Pictures of the conversation that were loaded, so that the model sees them.
+    /// Images of the conversation that were loaded.
     pub pictures: &'a [Picture],
-    /// What is remembered that fits what was said last, best first.
+    /// Memories for the last message, best first.
     pub memories: &'a [Remembered],
-    /// What the agent noted in the last days, newest first; shown where `MEMORY.md` may be.
+    /// Notes of the last days, newest first; shown where `MEMORY.md` may be.
     pub notes: &'a [DailyNote],
-    /// How many tokens the two may be together (spec MEM-015).
+    /// Limit for memories and notes together, in tokens (spec MEM-015).
     pub memory_limit: usize,
 }
 
 impl<'a> Moment<'a> {
-    /// This moment, and nothing else yet.
+    /// Creates a moment without anything else.
     #[must_use]
     pub const fn at(now: &'a str) -> Self {
         Self {
@@ -282,46 +253,37 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// How many tokens memories and notes may be in a prompt where nothing else is said.
+/// Default limit for memories and notes together, in tokens.
 pub const MEMORY_LIMIT: usize = 1_500;
 
-/// Something that is remembered of whoever is spoken with.
+/// Memory about the person in the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Remembered {
-    /// What it is, in a word: `preference`, `fact`, `note`.
     pub what: String,
-    /// When it was said or written, as `2026-12-01`; empty if nobody knows.
+    /// Date such as `2026-12-01`; empty if unknown.
     pub when: String,
-    /// What it says.
     pub text: String,
 }
 
-/// What the agent noted on a day.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DailyNote {
-    /// Where it stands: `memory/202612/20261201.md`.
     pub path: String,
-    /// What it says.
     pub text: String,
 }
 
-/// A skill that somebody called by its name.
+/// Skill that the user called by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Called<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Where its text is, as the `read` tool takes it.
+    /// Path for the `read` tool.
     pub location: &'a str,
 }
 
-/// The channel that a conversation is held on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel<'a> {
-    /// Its kind: `telegram`.
     pub name: &'a str,
-    /// What the `message` tool can do there: `send`, `react`, `poll`.
+    /// Actions of the `message` tool there: `send`, `react`, `poll`.
     pub actions: &'a [&'a str],
-    /// What it is capable of: [`INLINE_BUTTONS`], [`REPLY_TAGS`] and others.
     pub capabilities: &'a [&'a str],
 }
 
@@ -331,31 +293,26 @@ impl Channel<'_> {
     }
 }
 
-/// How freely an agent reacts to messages.
+/// How often an agent reacts to messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reactions {
     /// At most once in five to ten exchanges.
     Minimal,
-    /// Whenever it seems natural.
     Extensive,
 }
 
-/// What runs the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runtime<'a> {
-    /// A logical name of the place, never a machine's.
+    /// Logical name, never a machine's.
     pub host: &'a str,
-    /// The operating system.
     pub os: &'a str,
-    /// The processor's architecture.
     pub arch: &'a str,
-    /// The runtime's version.
     pub version: &'a str,
-    /// The model's id: `provider:model`.
+    /// `provider:model`.
     pub model: &'a str,
-    /// How hard the model thinks: `off`, `low`, `medium`, `high`.
+    /// `off`, `low`, `medium` or `high`.
     pub thinking: &'a str,
-    /// What becomes of commands that need approval, where somebody said so: `off`, `ask`, `full`
+    /// Set if the user chose the treatment of commands that need an approval: `off`, `ask`, `full`
     /// (spec SYS-012).
     pub elevated: Option<&'a str>,
 }

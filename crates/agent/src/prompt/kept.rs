@@ -1,4 +1,4 @@
-//! A stable part that is made once, and used again while its setting is the same.
+//! Stable part that is stored and reused while its setting is unchanged.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -8,16 +8,16 @@ use std::{
 use super::{Setting, stable};
 use crate::tokens::tokens;
 
-/// A stable part, and how long it and the tools are that go with it. Cloning it copies no text.
+/// Stable part, with the size of it and its tools. A clone copies no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StablePart {
     pub(super) text: Arc<str>,
-    /// Of the text and of the tools' specifications.
+    /// Of the text and the tools' specifications.
     pub(super) tokens: usize,
 }
 
 impl StablePart {
-    /// Writes it.
+    /// Writes the stable part of a setting.
     #[must_use]
     pub fn of(setting: &Setting<'_>) -> Self {
         let text = stable(setting);
@@ -29,7 +29,6 @@ impl StablePart {
         Self { tokens: tokens(&text) + tools, text: text.into() }
     }
 
-    /// What the model reads first.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -37,12 +36,11 @@ impl StablePart {
 }
 
 impl Setting<'_> {
-    /// What tells this setting from others of the same agent, in a process' lifetime: all but what
-    /// the agent *is*, its name, its instructions and its files, which whoever keeps stable parts
-    /// keeps apart by their version.
+    /// Hash of the setting within one process, except the agent's name, instructions and files: a
+    /// cache must distinguish those by their version.
     #[must_use]
     pub fn key(&self) -> u64 {
-        // Without `..`, so that what is added to a setting is not forgotten here.
+        // Without `..`, so that a new field cannot be forgotten here.
         let Self {
             mode,
             kind,

@@ -1,4 +1,4 @@
-//! When, where and on what the agent runs: sections 8 and 21, and what follows section 23.
+//! Time, place and runtime: sections 8 and 21, and those after section 23.
 
 use holdfast_types::{Entry, SessionKind};
 
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{bootstrap::Audience, history, subagent::write_prompt, text::push_line};
 
-/// Section 8, its stable half.
 pub(super) fn zone(out: &mut String, setting: &Setting<'_>) {
     heading(out, "## Current Date & Time");
     out.push_str("Time zone: ");
@@ -16,7 +15,7 @@ pub(super) fn zone(out: &mut String, setting: &Setting<'_>) {
     out.push_str("; the time stands under Now.\n");
 }
 
-/// Section 8, its dynamic half: the clock, and what conversation this is.
+/// Section 8, dynamic half: the clock and the kind of conversation.
 pub(super) fn clock(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     heading(out, "## Now");
     out.push_str("It is ");
@@ -50,7 +49,7 @@ const fn place(kind: SessionKind, audience: Audience) -> &'static str {
     }
 }
 
-/// Part of section 5 that is another with each message: skills that seem to fit it.
+/// Dynamic half of section 5: skills recommended for the message, or called by it.
 pub(super) fn recommended(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     if let Some(skill) = moment.called {
         heading(out, "## Skill Called");
@@ -72,7 +71,6 @@ pub(super) fn recommended(out: &mut String, setting: &Setting<'_>, moment: &Mome
     }
 }
 
-/// Section 21.
 pub(super) fn runtime(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     let Some(runtime) = moment.runtime else {
         return;
@@ -112,12 +110,12 @@ fn part(out: &mut String, name: &str, text: &str) {
     value(out, text);
 }
 
-/// A value of the line, which cannot begin another one.
+/// Writes a value that cannot start another one.
 fn value(out: &mut String, text: &str) {
     push_line_without(out, text, ADDRESS, ('|', "/"));
 }
 
-/// After section 23: that a model chose the agent, and what it has written for it.
+/// After section 23: the note of the model that chose the agent.
 pub(super) fn routed(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) {
     let Some(note) = moment.routed else {
         return;
@@ -138,7 +136,7 @@ pub(super) fn routed(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) {
     fenced(out, "note", "", note);
 }
 
-/// After section 23: what a subagent is, else what a group is.
+/// After section 23: the context of a subagent or a group.
 pub(super) fn context(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     match setting.kind {
         SessionKind::Subagent => {
@@ -165,7 +163,7 @@ pub(super) fn context(out: &mut String, setting: &Setting<'_>, moment: &Moment<'
     }
 }
 
-/// What the conversation's own messages of the system say: a program's instructions.
+/// System messages of the conversation: a program's instructions.
 pub(super) fn given(out: &mut String, journal: &[Entry]) {
     let given = history::instructions(journal);
     if !given.is_empty() {

@@ -1,9 +1,9 @@
-//! What is remembered that fits this message: the part of section 6 that is another with each.
+//! Memories for this message: the dynamic half of section 6.
 //!
-//! Memories come first, best first, then the notes of the last days, newest first. All of it keeps to
-//! its share of the prompt (spec MEM-015): no memory takes more than a quarter, memories together no
-//! more than all of it, and notes what they leave. It was said by people and found by a search, so it
-//! stands between tags that it cannot close.
+//! Memories come first, best first, then the notes of the last days, newest first. Their size is
+//! limited (spec MEM-015): a memory gets at most a quarter of the limit, memories together all of
+//! it, and notes the rest. The texts are untrusted, so they stand between tags that they cannot
+//! close.
 
 use super::{
     input::{Moment, Remembered, Setting},
@@ -15,13 +15,13 @@ use crate::{
     tokens::tokens,
 };
 
-/// The longest word for what a memory is, and for when it was said.
+/// Maximum length of a memory's kind and of its date, in characters.
 const WORD: usize = 32;
 
-/// Fewer tokens than these of a note say nothing.
+/// Minimum room for a note, in tokens.
 const FEWEST: usize = 40;
 
-/// Writes it, if there is any and the prompt has memory at all.
+/// Writes the memories, if there are any and the prompt has memory.
 pub(super) fn recalled(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     if !setting.memory.unwrap_or(setting.is_full()) {
         return;
@@ -55,7 +55,7 @@ pub(super) fn recalled(out: &mut String, setting: &Setting<'_>, moment: &Moment<
     }
 }
 
-/// The memories that there is room for, a line each.
+/// Returns the memories that fit, one per line.
 fn memories(memories: &[Remembered], left: &mut usize) -> String {
     let most = *left / 4;
     let mut text = String::new();
@@ -76,13 +76,13 @@ fn memories(memories: &[Remembered], left: &mut usize) -> String {
     text
 }
 
-/// As much of a text as so many tokens are.
+/// Shortens a text to a number of tokens.
 fn fitting(text: &str, most: usize) -> String {
     let all = tokens(text);
     if all <= most {
         return text.to_owned();
     }
-    // Of its characters, the share that its tokens may have.
+    // Proportional cut by characters.
     let characters = text.chars().count();
     shortened(text, characters.saturating_mul(most) / all)
 }

@@ -1,4 +1,4 @@
-//! How the agent answers: sections 13 to 15, 19, 20, 22 and 23.
+//! Replies of the agent: sections 13 to 15, 19, 20, 22 and 23.
 
 use super::{
     input::{Channel, INLINE_BUTTONS, Moment, REPLY_TAGS, Reactions, Setting},
@@ -6,14 +6,14 @@ use super::{
 };
 use crate::{outcome::NO_REPLY, text::push_line};
 
-/// What a model answers to a heartbeat when nothing needs doing.
+/// Answer to a heartbeat when nothing needs doing.
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
-/// What a heartbeat asks where the agent's settings say nothing else.
+/// Default text of a heartbeat.
 pub const HEARTBEAT_PROMPT: &str = "Look at HEARTBEAT.md, if there is one, and do what it asks for; \
     take up nothing from earlier conversations. If nothing needs attention, reply HEARTBEAT_OK.";
 
-/// Section 13, where the channel can quote a message.
+/// Section 13, if the channel can quote a message.
 pub(super) fn reply_tags(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     let can = moment.channel.is_some_and(|channel| channel.can(REPLY_TAGS));
     if setting.is_full() && can {
@@ -28,7 +28,6 @@ pub(super) fn reply_tags(out: &mut String, setting: &Setting<'_>, moment: &Momen
     }
 }
 
-/// Section 14.
 pub(super) fn messaging(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
     if !setting.is_full() {
         return;
@@ -64,7 +63,6 @@ fn actions(out: &mut String, moment: &Moment<'_>) {
     }
 }
 
-/// Section 15.
 pub(super) fn voice(out: &mut String, setting: &Setting<'_>) {
     if let (true, Some(hint)) = (setting.is_full(), setting.voice) {
         heading(out, "## Voice (TTS)");
@@ -82,7 +80,6 @@ pub(super) fn silence(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 20.
 pub(super) fn heartbeats(out: &mut String, setting: &Setting<'_>) {
     if setting.is_full() {
         heading(out, "## Heartbeats");
@@ -94,7 +91,6 @@ pub(super) fn heartbeats(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 22.
 pub(super) fn reactions(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) {
     let Some(level) = moment.reactions else {
         return;
@@ -112,7 +108,6 @@ pub(super) fn reactions(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) 
     });
 }
 
-/// Section 23.
 pub(super) fn reasoning(out: &mut String, setting: &Setting<'_>) {
     if setting.marks_reasoning {
         heading(out, "## Reasoning Format");

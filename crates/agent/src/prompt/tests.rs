@@ -1,4 +1,4 @@
-//! What the tests of the prompt share.
+//! Shared code of the prompt's tests.
 
 use holdfast_types::{Body, ChatMessage, Entry, SessionKind, ToolSpec};
 use serde_json::json;

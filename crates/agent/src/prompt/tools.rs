@@ -1,4 +1,4 @@
-//! What the agent can do, and how: sections 2 to 5.
+//! Tools and skills: sections 2 to 5.
 
 use holdfast_types::ToolSpec;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{bootstrap::BootstrapName, text::push_line};
 
-/// The order of the tools that every agent knows; others follow by name.
+/// Order of the well-known tools; others follow by name.
 const ORDER: [&str; 24] = [
     "read",
     "write",
@@ -36,17 +36,17 @@ const ORDER: [&str; 24] = [
     "tts",
 ];
 
-/// The two that find what the model does not see.
+/// Tools that find and describe tools outside the request.
 const SEARCH: &str = "tool_search";
 const DESCRIBE: &str = "tool_describe";
 
-/// How many of the tools that the model does not see are named to it.
+/// Maximum number of other tools that the prompt names.
 const MOST_NAMED: usize = 40;
 
-/// What is said of calls where the agent's settings say nothing else.
+/// Default text of section 3.
 const STYLE: &str = "Before you call a tool, say briefly what you are about to do.";
 
-/// Section 2. The tools' whole descriptions and inputs are sent beside the prompt.
+/// Section 2. The request has the tools' full descriptions and inputs.
 pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
     if setting.tools.is_empty() {
         return;
@@ -57,7 +57,7 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
          gave you. If a call fails, say so or try another way. You have:\n",
     );
     let can_look = setting.has_tool(SEARCH) && setting.has_tool(DESCRIBE);
-    // What the two that find tools are for is said below.
+    // The two search tools are described below.
     let is_listed = |tool: &&ToolSpec| !can_look || ![SEARCH, DESCRIBE].contains(&&*tool.name);
     let mut tools: Vec<&ToolSpec> = setting.tools.iter().filter(is_listed).collect();
     let place = |tool: &ToolSpec| ORDER.iter().position(|name| *name == tool.name);
@@ -83,7 +83,7 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// What else there is, by name: whoever does not know of a tool does not look for it.
+/// Names of further tools: a model does not search for tools it has never heard of.
 fn more(out: &mut String, names: &[String]) {
     out.push_str("There are more; `tool_search` finds them, `tool_describe` opens one to you");
     for (at, name) in names.iter().take(MOST_NAMED).enumerate() {
@@ -96,7 +96,7 @@ fn more(out: &mut String, names: &[String]) {
     out.push_str(".\n");
 }
 
-/// What a tool does: the first sentence of its description, if one ends on the first line.
+/// Returns the first sentence of a description, or its first line.
 fn summary(description: &str) -> &str {
     let first = description.trim_start().lines().next().unwrap_or_default();
     match first.find(". ") {
@@ -105,13 +105,12 @@ fn summary(description: &str) -> &str {
     }
 }
 
-/// Section 3.
 pub(super) fn call_style(out: &mut String, setting: &Setting<'_>) {
     heading(out, "## Tool Call Style");
     remark(out, setting.tool_call_style.unwrap_or(STYLE));
 }
 
-/// Section 4; a white label without commands for its people has none.
+/// Section 4; left out if a white label has no commands.
 pub(super) fn quick_reference(out: &mut String, setting: &Setting<'_>) {
     if setting.product.commands.is_empty() {
         return;
@@ -124,7 +123,6 @@ pub(super) fn quick_reference(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 5.
 pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
     if !setting.is_full() || setting.skills.is_empty() {
         return;
@@ -156,10 +154,10 @@ pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
     out.push_str(".\n");
 }
 
-/// A skill comes from wherever it was installed from: it cannot end the list.
+/// A skill's text is untrusted: it must not close the list.
 const OPEN: (char, &str) = ('<', "&lt;");
 
-/// Skills with what they are for.
+/// Skills with descriptions.
 fn available(out: &mut String, skills: &[&Skill<'_>]) {
     heading(out, "## Skills (mandatory)");
     out.push_str(

@@ -1,4 +1,4 @@
-//! Who the agent is, whose it is, and whom it believes: sections 1, 7, 10, 16 and 17.
+//! Identity and trust: sections 1, 7, 10, 16 and 17.
 
 use super::{
     input::Setting,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{bootstrap::BootstrapName, text::push_line};
 
-/// What an agent is told that has neither instructions nor files.
+/// Instructions of an agent with neither instructions nor files.
 const DEFAULT_INSTRUCTIONS: &str = "Be helpful, honest and brief. Say so when you do not know.";
 
 /// Section 1, in every mode.
@@ -14,7 +14,7 @@ pub(super) fn identity(out: &mut String, setting: &Setting<'_>) {
     out.push_str("You are a personal assistant running inside ");
     push_line(out, setting.product.name, NAME);
     out.push('.');
-    // Where a file says what it is called, that is its name.
+    // `IDENTITY.md` contains the name.
     if setting.text_of(BootstrapName::Identity).is_none() {
         out.push_str(" Your name is ");
         push_line(out, setting.agent_name, NAME);
@@ -23,7 +23,7 @@ pub(super) fn identity(out: &mut String, setting: &Setting<'_>) {
     out.push('\n');
 }
 
-/// What the owner tells it, directly after what it is: it holds in sessions without any file too.
+/// The owner's instructions, right after the identity: they apply in sessions without files too.
 pub(super) fn instructions(out: &mut String, setting: &Setting<'_>) {
     let has_files = [BootstrapName::Soul, BootstrapName::Agents]
         .into_iter()
@@ -38,7 +38,7 @@ pub(super) fn instructions(out: &mut String, setting: &Setting<'_>) {
     out.push('\n');
 }
 
-/// What may instruct it, and what never does.
+/// Rules about texts that may instruct the agent.
 pub(super) fn safety(out: &mut String, _: &Setting<'_>) {
     heading(out, "## Safety");
     out.push_str(
@@ -49,7 +49,6 @@ pub(super) fn safety(out: &mut String, _: &Setting<'_>) {
     );
 }
 
-/// Section 7.
 pub(super) fn user_identity(out: &mut String, setting: &Setting<'_>) {
     if let (true, Some(owner)) = (setting.is_full(), setting.owner) {
         heading(out, "## User Identity");
@@ -59,7 +58,6 @@ pub(super) fn user_identity(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 10.
 pub(super) fn documentation(out: &mut String, setting: &Setting<'_>) {
     if let (true, Some(docs)) = (setting.is_full(), setting.product.docs) {
         heading(out, "## Documentation");
@@ -71,7 +69,7 @@ pub(super) fn documentation(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 16: a hosted agent has no such tool, and then no such section.
+/// Section 16; a hosted agent has no such tool.
 pub(super) fn self_update(out: &mut String, setting: &Setting<'_>) {
     if setting.is_full() && setting.has_tool("gateway") {
         out.push_str("\n## ");
@@ -83,7 +81,6 @@ pub(super) fn self_update(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-/// Section 17.
 pub(super) fn aliases(out: &mut String, setting: &Setting<'_>) {
     if setting.is_full() && !setting.aliases.is_empty() {
         heading(out, "## Model Aliases");

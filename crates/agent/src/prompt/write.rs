@@ -1,28 +1,28 @@
-//! Writing into a prompt so that everything stays in its place.
+//! Safe writing of texts into a prompt.
 //!
-//! | what | how it is written |
+//! | text | form |
 //! |---|---|
-//! | a name, a description, a value | one line, no hidden characters, a longest length |
+//! | a name, a description, a value | one line, no hidden characters, limited length |
 //! | a document, findings | between tags that it cannot close |
-//! | the owner's instructions | as they are: they are what the prompt is for |
+//! | the owner's instructions | unchanged |
 
 use std::fmt::Write as _;
 
 use crate::text::push_line;
 
-/// The longest name, id or zone, in characters.
+/// Maximum length of a name, id or zone, in characters.
 pub(super) const NAME: usize = 64;
 
-/// The longest model id, path or address, in characters.
+/// Maximum length of a model id, path or address, in characters.
 pub(super) const ADDRESS: usize = 200;
 
-/// The longest description on a line, in characters.
+/// Maximum length of a description, in characters.
 pub(super) const SENTENCE: usize = 160;
 
-/// The longest text of a setting that is written on one line, in characters.
+/// Maximum length of a setting's text on one line, in characters.
 pub(super) const PARAGRAPH: usize = 1_000;
 
-/// Begins a section; what stands before it ends with a line's end.
+/// Starts a section; the text before it must end with a line break.
 pub(super) fn heading(out: &mut String, title: &str) {
     if !out.is_empty() {
         out.push('\n');
@@ -31,14 +31,14 @@ pub(super) fn heading(out: &mut String, title: &str) {
     out.push('\n');
 }
 
-/// Writes a text of a setting on a line that it cannot make a heading of.
+/// Writes a setting's text as a list item, so that it cannot become a heading.
 pub(super) fn remark(out: &mut String, text: &str) {
     out.push_str("- ");
     push_line(out, text, PARAGRAPH);
     out.push('\n');
 }
 
-/// Writes `- name: text`, each on one line whatever is in it.
+/// Writes `- name: text` on one line.
 pub(super) fn item(out: &mut String, name: &str, text: &str) {
     out.push_str("- ");
     push_line(out, name, ADDRESS);
@@ -47,7 +47,7 @@ pub(super) fn item(out: &mut String, name: &str, text: &str) {
     out.push('\n');
 }
 
-/// Writes a text on one line in which a character that has a meaning there is replaced.
+/// Writes a text on one line and replaces a reserved character.
 pub(super) fn push_line_without(
     out: &mut String,
     text: &str,
@@ -63,8 +63,7 @@ pub(super) fn push_line_without(
     }
 }
 
-/// Writes a text between tags, `<tag attributes>` and `</tag>`, that it cannot close: where it
-/// says `</tag` it reads `<\/tag`.
+/// Writes a text between `<tag attributes>` and `</tag>`, with `</tag` in it escaped as `<\/tag`.
 pub(crate) fn fenced(out: &mut String, tag: &str, attributes: &str, text: &str) {
     let gap = if attributes.is_empty() { "" } else { " " };
     // Writing to a string cannot fail.
@@ -78,7 +77,7 @@ pub(crate) fn fenced(out: &mut String, tag: &str, attributes: &str, text: &str) 
     let _ = writeln!(out, "\n</{tag}>");
 }
 
-/// Whether what follows a `<` makes it the end of a tag, for a reader who is not strict.
+/// Whether the text after a `<` could be read as the closing tag, even by a lenient reader.
 fn closes(text: &str, tag: &str) -> bool {
     let name = text.trim_start().strip_prefix('/').map(|name| name.trim_start().as_bytes());
     let begins = name.and_then(|name| name.get(..tag.len()));

@@ -1,12 +1,11 @@
-//! Which words a channel goes by (CTX-010).
+//! Words that match a channel (CTX-010).
 
 use std::collections::BTreeMap;
 
-/// The score where nothing is known of a channel.
+/// Score for an unknown channel.
 pub const UNKNOWN_CHANNEL: f64 = 0.3;
 
-/// What is known of channels where nothing else is said: names of their features and their own, in
-/// the languages of their users.
+/// Default words of channels: names and features, in the languages of their users.
 const KNOWN: [(&str, &[&str]); 6] = [
     (
         "telegram",
@@ -34,7 +33,7 @@ const KNOWN: [(&str, &[&str]); 6] = [
     ("dingtalk", &["dingtalk", "ding", "approval", "钉钉", "釘釘", "审批", "考勤"]),
 ];
 
-/// The words that tell that a skill goes with a channel, by the channel's kind.
+/// Words that indicate that a skill matches a channel, by the channel's kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channels(BTreeMap<String, Vec<String>>);
 
@@ -45,7 +44,7 @@ impl Default for Channels {
 }
 
 impl Channels {
-    /// The table with a channel's words set: for one more channel, or instead of what is known.
+    /// Adds or replaces the words of a channel.
     #[must_use]
     pub fn with(mut self, channel: &str, words: &[&str]) -> Self {
         let (channel, words) = entry(channel, words);
@@ -53,8 +52,8 @@ impl Channels {
         self
     }
 
-    /// How well a text goes with a channel: 1 if one of its words is in it, 0 if none is, 0.3 if
-    /// nothing is known of the channel. `text` is in lower case.
+    /// Returns 1 if a text has one of the channel's words, 0 if none, 0.3 for an unknown channel.
+    /// `text` is in lower case.
     pub(super) fn score(&self, channel: &str, text: &str) -> f64 {
         match self.0.get(&channel.to_lowercase()) {
             None => UNKNOWN_CHANNEL,
@@ -68,8 +67,8 @@ fn entry(channel: &str, words: &[&str]) -> (String, Vec<String>) {
     (channel.to_lowercase(), words.iter().map(|word| word.to_lowercase()).collect())
 }
 
-/// Whether a word is in a text, and is no part of a longer one: `ding` is not in `reading`. A plural
-/// counts, and a word that is not ASCII needs no gaps around it.
+/// Whether a text has a word as a whole: `ding` is not in `reading`. A plural counts, and a word
+/// that is not ASCII may be part of a longer one.
 fn has_word(text: &str, word: &str) -> bool {
     if word.is_empty() {
         return false;

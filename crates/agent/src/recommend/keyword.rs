@@ -1,14 +1,14 @@
-//! How well a description goes with what was said.
+//! Match of a description with a message.
 //!
-//! A description's keywords are its words of more than three letters that say something, and the
-//! pairs of neighbours in its Chinese, Japanese or Korean text, where words have no gaps. The score
-//! is the share of them that was said.
+//! A description's keywords are its words of more than three letters without stop words, and the
+//! pairs of adjacent characters in Chinese, Japanese or Korean text. The score is the share of them
+//! in the message.
 
 use std::collections::BTreeSet;
 
 use crate::tokens::is_cjk;
 
-/// Words of more than three letters that say nothing about what a text is about.
+/// Stop words of more than three letters, sorted.
 const STOP_WORDS: [&str; 44] = [
     "about", "after", "again", "also", "another", "because", "been", "before", "being", "between",
     "both", "could", "does", "each", "every", "from", "have", "here", "into", "just", "like",
@@ -17,10 +17,9 @@ const STOP_WORDS: [&str; 44] = [
     "with",
 ];
 
-/// How many letters a word has at least.
+/// Minimum length of a keyword, in characters.
 const SHORTEST: usize = 4;
 
-/// What a message says, ready to be compared with many descriptions.
 #[derive(Debug)]
 pub(super) struct Said(BTreeSet<String>);
 
@@ -29,7 +28,7 @@ impl Said {
         Self(keywords(message))
     }
 
-    /// The share of a description's keywords that was said: 0 to 1; 0 if it has none.
+    /// Returns the share of a description's keywords in the message: 0 to 1; 0 if it has none.
     pub(super) fn share_of(&self, description: &str) -> f64 {
         let wanted = keywords(description);
         if wanted.is_empty() {
@@ -44,8 +43,8 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// The keywords of a text: words in lower case, and pairs of neighbours in text without gaps. A
-/// single such character that stands alone is a keyword too.
+/// Returns the keywords of a text: lower-case words, and pairs of adjacent CJK characters. A single
+/// CJK character is a keyword too.
 fn keywords(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let is_part = |c: char| c.is_alphanumeric();
@@ -65,7 +64,7 @@ fn keywords(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Stretches of one kind: with or without gaps between words.
+/// Splits a text into runs with and without CJK characters.
 fn runs(stretch: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut rest = stretch;
     std::iter::from_fn(move || {

@@ -1,32 +1,32 @@
-//! How well a skill goes with a message, by what is known without asking anyone (CTX-009).
+//! Score of a skill for a message, without asking a model (CTX-009).
 //!
 //! | part | weight | score |
 //! |---|---|---|
-//! | channel | 0.4 | 1 for a word of the channel in the skill's name or description, 0 for none, 0.3 if the channel is not known |
-//! | keyword | 0.3 | the share of the description's keywords that the message says |
+//! | channel | 0.4 | 1 for a word of the channel in the skill's name or description, 0 for none, 0.3 for an unknown channel |
+//! | keyword | 0.3 | share of the description's keywords in the message |
 //! | history | 0.2 | 0.8 if the skill was ever used here |
 //! | recency | 0.1 | from 1 just after its last use to 0 after 7 days |
 //!
-//! The score is 100 times their weighted sum; from 30 on a skill is a candidate. Uses are events
-//! that a skill was read (CTX-012), not calls that happen to have its name.
+//! The score is 100 times their weighted sum; a skill with 30 or more is a candidate. A use is an
+//! event that the skill was read (CTX-012), not a call with its name.
 
 use std::{cmp::Ordering, time::Duration};
 
 use super::{channel::Channels, keyword::Said};
 
-/// From which score on a skill is a candidate (CTX-008).
+/// Minimum score of a candidate (CTX-008).
 pub const THRESHOLD: f64 = 30.0;
 
-/// How sure the score alone is.
+/// Confidence of a score without a model's selection.
 pub const BASE_CONFIDENCE: f64 = 0.5;
 
-/// The history score of a skill that was used.
+/// History score of a skill that was used.
 pub const USED: f64 = 0.8;
 
-/// How long a use counts as recent.
+/// Period in which a use counts as recent.
 pub const RECENCY_HORIZON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What each part of a score weighs.
+/// Weights of the parts of a score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
     channel: f64,
@@ -41,7 +41,7 @@ impl Default for Weights {
     }
 }
 
-/// Weights that make no score.
+/// Weights that are not shares.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
     "the weights `{0}`, `{1}`, `{2}`, `{3}` make no score: write numbers from 0 to 1 that add up \
@@ -50,7 +50,7 @@ impl Default for Weights {
 pub struct InvalidWeights(f64, f64, f64, f64);
 
 impl Weights {
-    /// Weights for channel, keyword, history and recency.
+    /// Creates weights for channel, keyword, history and recency.
     ///
     /// # Errors
     ///
@@ -71,43 +71,34 @@ impl Weights {
     }
 }
 
-/// A skill that may be recommended.
+/// Skill that may be recommended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skill<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// What it is for.
     pub description: &'a str,
 }
 
-/// That a skill was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use<'a> {
-    /// Its name.
     pub skill: &'a str,
-    /// How long ago.
     pub age: Duration,
 }
 
-/// A skill that goes with a message.
+/// Skill with a sufficient score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate<'a> {
-    /// The skill.
     pub skill: Skill<'a>,
-    /// How well: 30 to 100.
+    /// From 30 to 100.
     pub score: f64,
 }
 
-/// What a score is made by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scoring {
-    /// What its parts weigh.
     pub weights: Weights,
-    /// What is known of channels.
     pub channels: Channels,
 }
 
-/// The skills that go with a message on a channel, best first; those that go equally well by name.
+/// Returns the skills that match a message on a channel, best first, then by name.
 #[must_use]
 pub fn shortlist<'a>(
     skills: &[Skill<'a>],
@@ -135,7 +126,7 @@ pub fn shortlist<'a>(
     found
 }
 
-/// Better ones first, then by name.
+/// Descending by score, then by name.
 pub(super) fn by_score(a: (f64, &str), b: (f64, &str)) -> Ordering {
     b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
 }

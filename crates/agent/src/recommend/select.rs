@@ -1,7 +1,7 @@
-//! Which of several candidates a model chooses (CTX-011).
+//! Selection among several candidates by a model (CTX-011).
 //!
-//! What the model is shown of the message and of the skills is data, written as JSON; of what it
-//! answers only names count that were on the list.
+//! The message and the skills are untrusted data, sent as JSON. Only listed names count in the
+//! answer.
 
 use holdfast_types::{Chat, ChatMessage};
 use serde::Deserialize;
@@ -10,19 +10,18 @@ use serde_json::json;
 use super::score::{BASE_CONFIDENCE, Candidate, by_score};
 use crate::text::{line, name};
 
-/// How long the model's answer may be, in tokens.
+/// Output limit of the model, in tokens.
 pub const SELECTION_OUTPUT_TOKENS: u32 = 1_000;
 
-/// The randomness of the model's answer.
 pub const SELECTION_TEMPERATURE: f32 = 0.3;
 
-/// How much of a message the model is shown, in characters.
+/// Maximum length of the message in the request, in characters.
 const LONGEST_MESSAGE: usize = 2_000;
 
-/// How much of a description the model is shown, in characters.
+/// Maximum length of a description in the request, in characters.
 const LONGEST_DESCRIPTION: usize = 300;
 
-/// How many candidates the model is shown.
+/// Maximum number of candidates in the request.
 const MOST: usize = 20;
 
 const INSTRUCTIONS: &str = "You choose skills for an assistant. You are given a JSON document with \
@@ -33,25 +32,22 @@ const INSTRUCTIONS: &str = "You choose skills for an assistant. You are given a 
      skill_name is one of the list, confidence is a number from 0 to 1, reason is one short \
      sentence.";
 
-/// A skill that is recommended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recommendation {
-    /// Its name.
     pub skill: String,
-    /// How well it goes with the message, to 100.
+    /// Up to 100.
     pub score: f64,
-    /// How sure that is, from 0 to 1.
+    /// From 0 to 1.
     pub confidence: f64,
-    /// Why, in the model's words; empty where none was asked.
+    /// The model's reason; empty if no model was asked.
     pub reason: String,
 }
 
-/// What comes of a shortlist.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shortlist<'a> {
-    /// This is recommended, and nobody need be asked: one skill, or none.
+    /// No model needs to be asked: at most one skill.
     Decided(Vec<Recommendation>),
-    /// A model is to choose ([`selection_chat`]); if it cannot, these are recommended as they are
+    /// A model should choose ([`selection_chat`]); if it fails, recommend all of these
     /// ([`Recommendation::from`]).
     Open(Vec<Candidate<'a>>),
 }
@@ -76,18 +72,18 @@ impl From<Candidate<'_>> for Recommendation {
     }
 }
 
-/// An answer that cannot be used: recommend the shortlist as it is.
+/// Unusable answer: recommend the shortlist unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is not the JSON that was asked for.
+    /// The answer is not the requested JSON.
     #[error("the answer is not the JSON that was asked for")]
     NotJson(#[source] serde_json::Error),
-    /// It names skills, but none of the list.
+    /// The answer names skills, but none of the list.
     #[error("the answer names no skill of the list")]
     NoneOfThem,
 }
 
-/// What to ask a model that is to choose; the 20 best candidates are shown to it.
+/// Returns the request to the selecting model, with the 20 best candidates.
 #[must_use]
 pub fn selection_chat(candidates: &[Candidate<'_>], message: &str, channel: &str) -> Chat {
     let skills: Vec<_> = candidates
@@ -107,12 +103,12 @@ pub fn selection_chat(candidates: &[Candidate<'_>], message: &str, channel: &str
     }
 }
 
-/// What a model chose: each of its choices that is on the list, once, with its score damped by how
-/// sure the model is (score × (0.5 + 0.5 × confidence)), best first. An empty choice is a choice.
+/// Returns the listed skills that a model chose, best first. A score is damped by the model's
+/// confidence: score × (0.5 + 0.5 × confidence). An empty choice is valid.
 ///
 /// # Errors
 ///
-/// If the answer is no JSON of the form asked for, or names only skills that are not on the list.
+/// If the answer is not the requested JSON, or names only skills that are not on the list.
 pub fn selected(
     candidates: &[Candidate<'_>],
     answer: &str,
@@ -142,8 +138,8 @@ pub fn selected(
     Ok(found)
 }
 
-/// What the prompt tells of them, in its dynamic part; `None` if nothing is recommended. The
-/// model's reasons stay out of it: they retell what was said.
+/// Returns the recommendations for the prompt's dynamic part; `None` if there are none. The model's
+/// reasons are left out: they repeat untrusted text.
 #[must_use]
 pub fn prompt_block(recommendations: &[Recommendation]) -> Option<String> {
     if recommendations.is_empty() {
@@ -173,7 +169,7 @@ struct Chosen {
     reason: String,
 }
 
-/// The JSON object in an answer that has words or a fence around it.
+/// Returns the JSON object in an answer, ignoring text or a fence around it.
 pub(crate) fn object(answer: &str) -> &str {
     match (answer.find('{'), answer.rfind('}')) {
         (Some(start), Some(end)) if start < end => &answer[start..=end],

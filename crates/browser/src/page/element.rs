@@ -1,7 +1,7 @@
-//! What is done with one element of a page.
+//! Actions on one element of a page.
 //!
-//! An element is named by its ref in a snapshot. One that is pointed at must be what is hit there:
-//! a ref of a page that was left may still mean something, and something else may lie above.
+//! An element is named by its ref in a snapshot. Before a click, the element at that point is
+//! checked: a ref of an earlier page may still resolve, and another element may cover it.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{Page, Pointer, returned};
 use crate::{Error, keys::Key};
 
 impl Page {
-    /// The element that a ref names.
+    /// DOM node id that a ref names.
     fn node(&self, named: &str) -> Result<i64, Error> {
         let number = named.trim().strip_prefix('e').and_then(|number| number.parse().ok());
         number.ok_or_else(|| {
@@ -18,7 +18,7 @@ impl Page {
         })
     }
 
-    /// Runs a function with an element as `this`.
+    /// Calls a JavaScript function with the element as `this`.
     async fn on(&self, named: &str, function: &str, args: &[Value]) -> Result<Value, Error> {
         let node = json!({ "backendNodeId": self.node(named)? });
         let found = self.ask("DOM.resolveNode", node).await.map_err(|error| gone(named, error))?;
@@ -34,7 +34,7 @@ impl Page {
         returned(self.ask("Runtime.callFunctionOn", params).await?)
     }
 
-    /// Where the middle of an element is, once it is in sight.
+    /// Scrolls an element into view and returns its centre.
     async fn middle(&self, named: &str) -> Result<(f64, f64), Error> {
         let node = json!({ "backendNodeId": self.node(named)? });
         let seen = self.ask("DOM.scrollIntoViewIfNeeded", node.clone()).await;
@@ -64,8 +64,8 @@ impl Page {
         self.ask("Input.dispatchMouseEvent", params).await.map(drop)
     }
 
-    /// Where an element is that would get a click there itself: of a page that was left, or behind
-    /// another, something else would.
+    /// Returns the centre of an element, if a click there would hit that element and not another
+    /// one that covers it.
     async fn target(&self, named: &str) -> Result<(f64, f64), Error> {
         const IS_HIT: &str = "function(other) {
             const label = this.closest('label');
@@ -97,11 +97,11 @@ impl Page {
         }
     }
 
-    /// Points at an element.
+    /// Clicks an element, or moves the pointer over it.
     ///
     /// # Errors
     ///
-    /// If it is not there, or not to be seen.
+    /// If the element is not there, not visible, or covered.
     pub async fn point(&self, named: &str, pointer: Pointer) -> Result<(), Error> {
         let at = self.target(named).await?;
         self.pointer("mouseMoved", at, false, 0).await?;
@@ -121,7 +121,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// If one is not there, or not to be seen.
+    /// If an element is not there or not visible, or the first one is covered.
     pub async fn drag(&self, named: &str, to: &str) -> Result<(), Error> {
         let from = self.target(named).await?;
         self.pointer("mouseMoved", from, false, 0).await?;
@@ -135,7 +135,7 @@ impl Page {
         self.settle().await
     }
 
-    /// Writes where the focus is, or into an element.
+    /// Types text into an element, or where the focus is.
     ///
     /// # Errors
     ///
@@ -148,11 +148,11 @@ impl Page {
         self.settle().await
     }
 
-    /// Presses a key, as `Enter` or `Control+a`.
+    /// Presses a key, such as `Enter` or `Control+a`.
     ///
     /// # Errors
     ///
-    /// If there is no such key.
+    /// If the key is unknown, or the element is not there.
     pub async fn press(&self, named: Option<&str>, key: &str) -> Result<(), Error> {
         let Some(key) = Key::parse(key) else {
             let shown: String = key.chars().take(40).collect();
@@ -169,7 +169,7 @@ impl Page {
         self.settle().await
     }
 
-    /// Replaces what a field holds.
+    /// Replaces the content of a field.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Page {
         self.settle().await
     }
 
-    /// Chooses options of a list, by their values or their texts.
+    /// Selects options of a list by value or text.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Page {
         self.settle().await
     }
 
-    /// Checks a box, or takes its check away.
+    /// Checks or unchecks a checkbox.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// If it is not there, or takes none.
+    /// If the element is not there, or cannot be focused.
     pub async fn focus(&self, named: &str) -> Result<(), Error> {
         let node = json!({ "backendNodeId": self.node(named)? });
         self.ask("DOM.focus", node).await.map(drop).map_err(|error| gone(named, error))
@@ -252,12 +252,12 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// If it is not there.
+    /// If the element is not there.
     pub async fn blur(&self, named: &str) -> Result<(), Error> {
         self.on(named, "function() { this.blur(); }", &[]).await.map(drop)
     }
 
-    /// Scrolls by so many pixels, or until an element is in sight.
+    /// Scrolls the page by a number of pixels, or until an element is visible.
     ///
     /// # Errors
     ///
@@ -270,12 +270,12 @@ impl Page {
     }
 }
 
-/// A place on the screen in whole pixels.
+/// Rounds a coordinate to whole pixels.
 fn whole(place: f64) -> i64 {
     format!("{place:.0}").parse().unwrap_or(0)
 }
 
-/// What it means that an element is not found.
+/// Adds to a refusal that the element is not there.
 fn gone(named: &str, error: Error) -> Error {
     match error {
         Error::Refused(why) => {

@@ -1,4 +1,4 @@
-//! Hints, deltas and words to a runner.
+//! Wake-ups, deltas and signals to a runner.
 
 use std::time::{Duration, Instant};
 
@@ -129,7 +129,7 @@ impl SpanExporter for Nowhere {
     }
 }
 
-/// The only test here that starts telemetry, which can be started once.
+/// The only test here that starts telemetry, which can be started only once per process.
 #[tokio::test]
 async fn a_message_carries_the_trace_it_belongs_to() {
     let config = telemetry::Config::default();
@@ -168,7 +168,7 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     };
     let ask = async {
         loop {
-            // The server may not know yet that somebody listens.
+            // The server may not have processed the subscription yet.
             match asker.probe_mcp(&probe, Duration::from_secs(5)).await {
                 Err(Error::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
                 answered => break answered,
@@ -200,7 +200,7 @@ async fn a_question_is_answered_by_whoever_knows_and_by_nobody_at_once() {
     });
     let answers = soon(async {
         loop {
-            // The server may not know yet that somebody listens.
+            // The server may not have processed the subscription yet.
             let answers: Vec<u32> = world.bus.ask(&subject, &"how many?", long, 1).await.unwrap();
             if !answers.is_empty() {
                 break answers;

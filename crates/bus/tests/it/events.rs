@@ -1,4 +1,4 @@
-//! Events are kept, within bounds that stop nobody.
+//! Events are stored, and limits never prevent publishing.
 
 use async_nats::jetstream::{self, stream::Stream};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ async fn a_runaway_tenant_fills_its_bounds_and_stops_nobody() {
     world.bus.ensure_streams().await.unwrap();
     let (runaway, quiet) = (TenantId::generate(), TenantId::generate());
 
-    // Three times what fits, in many sessions, so that no session's own bound is what holds.
+    // Three times the limit, in many sessions, so that the limit per session does not apply.
     for round in 0..12 {
         let sent = (0..16).map(|n| {
             let (bus, id) = (world.bus.clone(), format!("{round}-{n}"));

@@ -1,4 +1,4 @@
-//! What the bus promises, on a real NATS.
+//! Guarantees of the bus, tested on a real NATS.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 

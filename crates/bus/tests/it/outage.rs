@@ -1,4 +1,4 @@
-//! NATS may go at any moment, and come back with nothing.
+//! NATS may go away at any moment, and come back empty.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn without_nats_a_service_starts_and_nobody_waits() {
 
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(!bus.is_connected());
-    // What nobody waits for takes as long as the machine needs to drop it.
+    // Publishing does not wait for the network, only for the machine to drop the message.
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
@@ -54,12 +54,12 @@ async fn subscriptions_outlive_a_crash_and_the_stream_a_wiped_disk() {
     connected(&late).await;
     bus.publish_event(&subject, "3", Bytes::from_static(b"{}")).await.unwrap();
     late.flush().await;
-    // A subscription is made anew a moment after the connection is.
+    // Subscriptions are restored a moment after the connection.
     tokio::time::sleep(Duration::from_secs(1)).await;
     bus.wake_run(0);
     soon(wakes.next()).await.unwrap();
     soon(deltas.next()).await.unwrap();
-    // What was sent while NATS was gone was dropped, not kept for later.
+    // Messages sent during the outage were dropped, not buffered.
     let more = tokio::time::timeout(Duration::from_millis(200), wakes.next()).await;
     assert!(more.is_err());
 }

@@ -1,4 +1,4 @@
-//! A NATS for each test.
+//! An isolated NATS for each test.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use holdfast_bus::{Bus, Config};
 use holdfast_testkit::nats::Namespace;
 use tokio::time::timeout;
 
-/// A bus in a corner of the shared NATS, which is cleaned up with it.
+/// A bus with its own prefix in the shared NATS. Its streams are deleted with it.
 pub struct World {
     pub bus: Bus,
     pub namespace: Namespace,
@@ -23,7 +23,7 @@ impl World {
         Self { bus: connect(&set(config)).await, namespace }
     }
 
-    /// The same bus, as another process has it.
+    /// The same bus, as another process would connect to it.
     pub async fn elsewhere(&self) -> Bus {
         connect(&config(self.namespace.url(), self.namespace.prefix())).await
     }
@@ -33,7 +33,7 @@ pub fn config(url: &str, prefix: &str) -> Config {
     Config { url: url.into(), prefix: prefix.to_owned(), ..Config::default() }
 }
 
-/// A bus that is connected, since what is published before that is dropped.
+/// A bus that is connected, since messages published earlier are dropped.
 pub async fn connect(config: &Config) -> Bus {
     let bus = Bus::connect(config, "test").await.unwrap();
     connected(&bus).await;
@@ -49,7 +49,7 @@ pub async fn connected(bus: &Bus) {
     .await;
 }
 
-/// What should not take long.
+/// Limits the duration of an operation that should be fast.
 pub async fn soon<T>(wait: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), wait).await.unwrap()
 }

@@ -1,31 +1,31 @@
-//! What an agent can do on a channel, and what the channel can.
+//! Actions that channels support.
 
 use serde_json::Value;
 
 use super::{TELEGRAM, WEBHOOK};
 
-/// What Telegram's Bot API has a method for (<https://core.telegram.org/bots/api>).
+/// Actions for which Telegram's Bot API has a method (<https://core.telegram.org/bots/api>).
 const ON_TELEGRAM: &[&str] =
     &["send", "media", "react", "delete", "pin", "unpin", "poll", "thread"];
 
-/// What a program can be told of.
+/// Actions that a webhook receiver can be sent.
 const ON_WEBHOOK: &[&str] =
     &["send", "media", "react", "delete", "pin", "unpin", "poll", "thread", "event", "embed"];
 
-/// What an agent can do on an account with these settings, by the names that its tool `message`
-/// has for it.
+/// Returns the actions that an account with these settings supports, by their names in the tool
+/// `message`.
 #[must_use]
 pub fn acts(channel: &str, settings: &Value) -> &'static [&'static str] {
     match channel {
         TELEGRAM => ON_TELEGRAM,
-        // A program that was written for texts would show an empty one.
+        // A receiver that was written for texts would show an empty one.
         WEBHOOK if settings["actions"] == Value::Bool(true) => ON_WEBHOOK,
         _ => &["send"],
     }
 }
 
-/// What a channel is capable of, by the names that the prompt has for it (spec SYS-014): on both a
-/// reply can quote a message.
+/// Returns the capabilities of a channel, by their names in the prompt (spec SYS-014). On both
+/// channels a reply can quote a message.
 #[must_use]
 pub fn capabilities(channel: &str) -> &'static [&'static str] {
     match channel {

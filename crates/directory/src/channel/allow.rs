@@ -1,12 +1,11 @@
-//! Who may write to an account (spec CHN-019, C-51).
+//! Allow list of a channel account: the senders that may write to it (spec CHN-019, C-51).
 //!
-//! Nobody, unless the list says so. An entry is an id, a name with or without
-//! `@`, `id|name`, or `*` for everybody. Where an entry has both, the id
-//! decides: a name that its owner gives up may be somebody else's tomorrow.
+//! An empty list allows nobody. An entry is an id, a name with or without `@`, `id|name`, or `*`
+//! for everybody. In `id|name` only the id counts, because a name can pass to another person.
 
 use serde::Deserialize;
 
-/// A list of those who may.
+/// Senders that are allowed to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Vec<Written>")]
 pub struct AllowList(Vec<Entry>);
@@ -14,13 +13,13 @@ pub struct AllowList(Vec<Entry>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
     Everybody,
-    /// An id; or a name, since which of the two it is only the platform knows.
+    /// An id or a name: only the platform knows which of the two the text is.
     Either(String),
     Name(String),
     Id(String),
 }
 
-/// As people write it: platforms have ids that are numbers.
+/// Entry as people write it; some platforms have numeric ids.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "an entry is an id, `@name`, `id|name` or `*`")]
 enum Written {
@@ -70,21 +69,21 @@ impl Entry {
 }
 
 impl AllowList {
-    /// Whether the list names a sender, and not only everybody.
+    /// Whether an entry other than `*` matches the sender.
     #[must_use]
     pub fn names(&self, id: &str, name: &str) -> bool {
         let named = self.0.iter().filter(|entry| !matches!(entry, Entry::Everybody));
         named.into_iter().any(|entry| entry.matches(id, name))
     }
 
-    /// Whether a sender may; `name` is empty for one who has none.
+    /// Whether the sender is allowed; `name` is empty if the sender has none.
     #[must_use]
     pub fn allows(&self, id: &str, name: &str) -> bool {
         self.0.iter().any(|entry| entry.matches(id, name))
     }
 
-    /// Whether the list names this very id: `*` names nobody, and a name may be somebody else's
-    /// tomorrow.
+    /// Whether an entry is this id. `*` does not count, and neither do names, because a name can
+    /// pass to another person.
     #[must_use]
     pub fn names_id(&self, id: &str) -> bool {
         !id.is_empty()

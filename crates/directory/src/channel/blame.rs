@@ -1,14 +1,14 @@
-//! Which field is wrong, and what to write there.
+//! Errors in account settings: the wrong field, and the expected value.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Unusable;
 
-/// A field's name, and what may be written there.
+/// Name of a field, and a description of its values.
 pub type Field = (&'static str, &'static str);
 
-/// Reads settings whose fields are these; `at` is what goes before their names.
+/// Parses settings with these fields; `at` is the prefix of their names in errors.
 pub fn settings<T: DeserializeOwned>(
     at: &str,
     fields: &[Field],
@@ -17,14 +17,15 @@ pub fn settings<T: DeserializeOwned>(
     object(value).ok_or_else(|| Unusable(told::<T>(at, fields, value)))
 }
 
-/// Reads secrets that look like this. The parser's own words could repeat one.
+/// Parses secrets; `looks` describes their form. The parser's message is dropped, because it could
+/// repeat a secret.
 pub fn secrets<T: DeserializeOwned>(value: &Value, looks: &str) -> Result<T, Unusable> {
     object(value).ok_or_else(|| {
         Unusable(format!("the `secrets` are not what they should be: write {looks}"))
     })
 }
 
-/// A list would do for a struct, too, and nobody could say what is what in it.
+/// Parses an object. Serde would also accept a list for a struct, without field names.
 fn object<T: DeserializeOwned>(value: &Value) -> Option<T> {
     T::deserialize(value).ok().filter(|_| value.is_object())
 }
@@ -39,7 +40,7 @@ fn told<T: DeserializeOwned>(at: &str, fields: &[Field], value: &Value) -> Strin
             let known: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}`")).collect();
             return format!("`{at}` has no `{name}`: there are {}", known.join(", "));
         };
-        // Every field has a default, so that each can be tried alone.
+        // Every field has a default, so each can be parsed alone.
         if T::deserialize(json!({ name: value })).is_err() {
             return format!("`{at}.{name}` is not what it should be: write {wanted}");
         }

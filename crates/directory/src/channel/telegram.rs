@@ -1,4 +1,4 @@
-//! Accounts on Telegram.
+//! Telegram accounts.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -21,43 +21,40 @@ const FIELDS_OF_GROUPS: [Field; 2] =
     [("allow", "a list of groups' ids, or [\"*\"]: [-100123]"), ("mention_only", "true or false")];
 const SECRETS: &str = "{\"token\": …}, and \"webhook_secret\" for mode `webhook`";
 
-/// The fewest and the most characters of a webhook's secret.
+/// Allowed length of a webhook secret, in bytes.
 const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=256;
 
-/// The settings of a Telegram account.
+/// Settings of a Telegram account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelegramSettings {
-    /// How updates come.
     pub mode: Mode,
-    /// Who may write to the bot.
+    /// Senders that may write to the bot directly.
     pub allow: AllowList,
-    /// Which groups it listens to, and when it answers there.
     pub groups: Groups,
-    /// How replies are formatted.
     pub parse: Parse,
-    /// Another server of the Bot API than the installation's.
+    /// Base URL of another Bot API server than the installation's.
     pub api_base: Option<String>,
 }
 
-/// How a bot's updates come.
+/// How the bridge receives a bot's updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The bridge asks for them.
+    /// The bridge requests them by long polling.
     #[default]
     Poll,
     /// Telegram calls the bridge.
     Webhook,
 }
 
-/// A bot in groups.
+/// Behaviour of a bot in groups.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Groups {
-    /// It answers only where it is mentioned; the rest is heard and not answered.
+    /// Whether the bot answers only messages that mention it; it reads the others too.
     pub mention_only: bool,
-    /// The groups that it listens to; everybody in them may write.
+    /// Groups that the bot reads; all members may write.
     pub allow: AllowList,
 }
 
@@ -67,36 +64,34 @@ impl Default for Groups {
     }
 }
 
-/// How replies are formatted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parse {
-    /// Markdown is rendered.
+    /// Markdown is converted to HTML.
     #[default]
     Html,
-    /// The text is sent as the agent wrote it.
+    /// The text is sent unchanged.
     Plain,
 }
 
-/// The secrets of a Telegram account.
+/// Secrets of a Telegram account.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelegramSecrets {
-    /// The bot's token.
     pub token: SecretString,
-    /// What Telegram shows when it calls the webhook.
+    /// Secret that Telegram sends with each webhook call.
     #[serde(default)]
     pub webhook_secret: Option<SecretString>,
 }
 
 impl TelegramSettings {
-    /// Reads settings and secrets, and checks what they mean together.
+    /// Parses settings and secrets, and checks that they fit together.
     ///
     /// # Errors
     ///
-    /// If they cannot be used.
+    /// [`Unusable`] if the account could not be served.
     pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, TelegramSecrets), Unusable> {
-        // First, so that what is wrong in there is named by its own name.
+        // Parsed first, so that an error in it names its own field.
         if let Some(groups) = settings.get("groups") {
             blame::settings::<Groups>("settings.groups", &FIELDS_OF_GROUPS, groups)?;
         }
@@ -129,7 +124,7 @@ impl TelegramSecrets {
     }
 }
 
-/// It becomes part of a path: nothing in it may mean anything there.
+/// Whether a token contains no character with a meaning in a URL path, of which it becomes a part.
 fn is_token(token: &str) -> bool {
     token.split_once(':').is_some_and(|(id, rest)| {
         let is_number = !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());

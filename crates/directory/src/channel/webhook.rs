@@ -19,23 +19,22 @@ const FIELDS: [Field; 4] = [
     ("actions", "true, if the receiver understands `action`"),
 ];
 
-/// The fewest bytes of a secret.
+/// Minimum length of a secret, in bytes.
 const SHORTEST_SECRET: usize = 16;
 
-/// The longest tolerance, in seconds: older requests cannot be told from replays.
+/// Maximum tolerance, in seconds. An older request cannot be distinguished from a replay.
 const LONGEST_TOLERANCE: u64 = 3600;
 
-/// The settings of a webhook account.
+/// Settings of a webhook account.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookSettings {
-    /// Where replies are posted to; without it there are none.
+    /// URL to which replies are posted; without it no replies are sent.
     pub url: Option<String>,
-    /// Which senders may write.
     pub allow: AllowList,
-    /// How old a signature may be, in seconds.
+    /// Maximum age of a signature, in seconds.
     tolerance: u64,
-    /// Whether the receiver understands more than texts.
+    /// Whether the receiver understands actions other than text.
     pub actions: bool,
 }
 
@@ -45,20 +44,20 @@ impl Default for WebhookSettings {
     }
 }
 
-/// The secrets of a webhook account.
+/// Secrets of a webhook account.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookSecrets {
-    /// What both sides sign with.
+    /// Key of the signatures in both directions.
     pub secret: SecretString,
 }
 
 impl WebhookSettings {
-    /// Reads settings and secrets, and checks what they mean together.
+    /// Parses settings and secrets, and checks that they fit together.
     ///
     /// # Errors
     ///
-    /// If they cannot be used.
+    /// [`Unusable`] if the account could not be served.
     pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, WebhookSecrets), Unusable> {
         let mut settings: Self = blame::settings("settings", &FIELDS, settings)?;
         settings.url = settings.url.filter(|url| !url.is_empty());
@@ -83,7 +82,7 @@ impl WebhookSettings {
         Ok((settings, secrets))
     }
 
-    /// How old a signature may be.
+    /// Returns the maximum age of a signature.
     #[must_use]
     pub const fn tolerance(&self) -> Duration {
         Duration::from_secs(self.tolerance)

@@ -52,7 +52,7 @@ pub(crate) async fn get(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Option
     Ok(row.map(Row::read))
 }
 
-/// The sealed secrets of an account.
+/// Returns the sealed secrets of an account.
 pub(crate) async fn secrets(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Option<Vec<u8>>> {
     const SQL: &str =
         "select secrets from control.accounts where tenant_id = $1 and account_id = $2";
@@ -90,7 +90,7 @@ pub(crate) async fn insert(
     Ok(row.read())
 }
 
-/// `sealed` of `None` keeps the secrets that are stored.
+/// Updates an account; `sealed` of `None` keeps the stored secrets.
 pub(crate) async fn update(
     tx: &mut TenantTx,
     id: AccountId,
@@ -114,7 +114,7 @@ pub(crate) async fn update(
     Ok(row.read())
 }
 
-/// Says whether it was there.
+/// Returns whether the account existed.
 pub(crate) async fn delete(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.accounts where tenant_id = $1 and account_id = $2";
     let tenant = tx.tenant().as_uuid();
@@ -122,7 +122,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<boo
     Ok(done.rows_affected() > 0)
 }
 
-/// The accounts to serve: enabled ones of active tenants.
+/// Returns the accounts to serve: enabled ones of active tenants.
 pub(crate) async fn to_serve(
     tx: &mut SystemTx,
     channel: &str,

@@ -76,7 +76,7 @@ pub(crate) async fn find(tx: &mut TenantTx, wanted: &Wanted) -> sqlx::Result<Opt
     Ok(row.map(Row::read))
 }
 
-/// The one that is flagged, else the first.
+/// Returns the flagged agent, else the first.
 pub(crate) async fn default(tx: &mut TenantTx) -> sqlx::Result<Option<Agent>> {
     const SQL: &str = "select agent_id, name, description, instructions, model, is_default, \
                        settings, version, created_at, updated_at from control.agents \
@@ -131,7 +131,6 @@ async fn write(
     Ok(row.read())
 }
 
-/// Takes the flag from whoever has it.
 pub(crate) async fn clear_default(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "update control.agents set is_default = false, version = version + 1 \
                        where tenant_id = $1 and is_default";
@@ -142,7 +141,7 @@ pub(crate) async fn clear_default(tx: &mut TenantTx) -> sqlx::Result<()> {
 
 pub(crate) async fn delete(tx: &mut TenantTx, id: AgentId) -> sqlx::Result<()> {
     const SQL: &str = "delete from control.agents where tenant_id = $1 and agent_id = $2";
-    // What it remembers goes with it.
+    // The agent's memories are erased later.
     const FORGET: &str = "select memory.forget_later('agent', $1)";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;

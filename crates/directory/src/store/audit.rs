@@ -1,4 +1,4 @@
-//! `control.audit`: append-only, in the transaction of what it tells of.
+//! `control.audit`: append-only, written in the transaction of the change.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::Actor;
 
-/// Records who did what to what. `subject` is an id or a name, never a content.
+/// Records an action. `subject` is an id or a name, never content.
 pub(crate) async fn record(
     tx: &mut TenantTx,
     actor: Actor,

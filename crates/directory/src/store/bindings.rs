@@ -73,7 +73,7 @@ pub(crate) async fn insert(
     Ok(row.read())
 }
 
-/// Says whether it was there.
+/// Returns whether the binding existed.
 pub(crate) async fn delete(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.bindings where tenant_id = $1 and binding_id = $2";
     let tenant = tx.tenant().as_uuid();

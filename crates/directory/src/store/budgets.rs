@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::Budget;
 
-/// What the column holds.
+/// Returns the stored form of an amount.
 fn number(amount: Option<u64>) -> Option<i64> {
     amount.map(|amount| i64::try_from(amount).unwrap_or(i64::MAX))
 }
@@ -41,7 +41,7 @@ pub(crate) async fn put(tx: &mut TenantTx, budget: &Budget) -> sqlx::Result<()> 
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the budget existed.
 pub(crate) async fn delete(tx: &mut TenantTx, agent: Option<AgentId>) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.budgets \
                        where tenant_id = $1 and agent_id is not distinct from $2";

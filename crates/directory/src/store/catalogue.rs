@@ -1,4 +1,4 @@
-//! `control.models` and `control.model_aliases`, and with them `control.budgets` of an agent.
+//! `control.models` and `control.model_aliases`, with the `control.budgets` that apply to an agent.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::Budget;
 
-/// What a tenant adds to what every build knows, and what an agent of it may use.
+/// A tenant's additions to the built-in catalogue, and the budgets that apply to an agent.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) supplement: Supplement,
@@ -34,7 +34,7 @@ struct Limits {
     micros: Option<u64>,
 }
 
-/// What a tenant knows, and the budgets of the whole tenant and of this agent.
+/// Returns a tenant's additions, and the budgets of the whole tenant and of this agent.
 pub(crate) async fn extras(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Extras> {
     const SQL: &str = "
         select (select jsonb_object_agg(model, card) from control.models where tenant_id = $1)
@@ -68,7 +68,7 @@ pub(crate) async fn extras(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Ex
     })
 }
 
-/// What another version wrote and this one cannot read is as good as not there.
+/// Parses a stored model; one that another version wrote and this one cannot read is skipped.
 fn card((model, card): (String, Value)) -> Option<(ModelId, Card)> {
     match serde_json::from_value(card) {
         Ok(card) => Some((model.parse().ok()?, card)),
@@ -93,7 +93,7 @@ pub(crate) async fn put_model(tx: &mut TenantTx, model: &ModelId, card: &Card) -
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the model existed.
 pub(crate) async fn delete_model(tx: &mut TenantTx, model: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.models where tenant_id = $1 and model = $2";
     let tenant = tx.tenant().as_uuid();
@@ -110,7 +110,7 @@ pub(crate) async fn put_alias(tx: &mut TenantTx, alias: &str, model: &ModelId) -
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the alias existed.
 pub(crate) async fn delete_alias(tx: &mut TenantTx, alias: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.model_aliases where tenant_id = $1 and alias = $2";
     let tenant = tx.tenant().as_uuid();
@@ -118,7 +118,7 @@ pub(crate) async fn delete_alias(tx: &mut TenantTx, alias: &str) -> sqlx::Result
     Ok(done.rows_affected() > 0)
 }
 
-/// How many models and aliases a tenant has put.
+/// Returns the number of models and aliases that a tenant has added.
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "
         select (select count(*) from control.models where tenant_id = $1)

@@ -43,7 +43,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Connection>, Error> {
     rows.into_iter().map(Row::read).collect()
 }
 
-/// Those that an agent may use.
+/// Returns the connections that an agent may use.
 pub(crate) async fn of_agent(tx: &mut TenantTx, agent: AgentId) -> Result<Vec<Connection>, Error> {
     const SQL: &str = "select name, kind, agent_id, used_by, settings, \
                        secret is not null as has_secret, updated_at \
@@ -65,7 +65,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Connecti
     row.map(Row::read).transpose()
 }
 
-/// The sealed secret of a connection.
+/// Returns the sealed secret of a connection.
 pub(crate) async fn secret(tx: &mut TenantTx, name: &str) -> sqlx::Result<Option<Vec<u8>>> {
     const SQL: &str = "select secret from control.connections where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
@@ -80,7 +80,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// `sealed` of `None` keeps the secret that is stored.
+/// Stores a connection; `sealed` of `None` keeps the stored secret.
 pub(crate) async fn put(
     tx: &mut TenantTx,
     connection: &Connection,
@@ -109,7 +109,7 @@ pub(crate) async fn put(
     row.read()
 }
 
-/// Says whether it was there.
+/// Returns whether the connection existed.
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.connections where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();

@@ -7,7 +7,7 @@ use sqlx::types::Json;
 
 use crate::{CredentialCard, CredentialKind, Error, NewCredential, Remembered};
 
-/// A key of a provider, sealed; the provider's own has neither kind nor secret here.
+/// A sealed credential; the provider's own API key has neither kind nor secret here.
 #[derive(sqlx::FromRow)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     stats: Option<Json<Stats>>,
     pub(crate) names: Option<Vec<String>>,
     pub(crate) strict: Option<bool>,
-    /// Of tokens that can be renewed.
+    /// Version of the tokens, if they can be renewed.
     pub(crate) version: Option<i64>,
 }
 
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// The keys of a provider, its own first, with what is remembered and in which order they go.
+/// Returns a provider's credentials, its own first, with their statistics and order.
 pub(crate) async fn of(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Row>> {
     const SQL: &str = "
         select n.name, p.kind, p.secret, p.expires_at, s.changed, s.stats, o.names, o.strict,
@@ -128,7 +128,7 @@ pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the credential existed.
 pub(crate) async fn delete(tx: &mut TenantTx, provider: &str, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "
         with stats as (
@@ -147,7 +147,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, provider: &str, name: &str) -> sql
     sqlx::query_scalar(SQL).bind(tenant).bind(provider).bind(name).fetch_one(tx.conn()).await
 }
 
-/// Writes an order down, or forgets it if there are no names.
+/// Stores an order, or deletes it if there are no names.
 pub(crate) async fn order(
     tx: &mut TenantTx,
     provider: &str,
@@ -175,7 +175,7 @@ pub(crate) async fn order(
     Ok(())
 }
 
-/// Remembers this, unless what is remembered is later; of a key that is gone, nothing.
+/// Stores statistics, unless newer ones are stored or the provider was deleted.
 pub(crate) async fn remember(
     tx: &mut TenantTx,
     provider: &str,
@@ -202,7 +202,8 @@ pub(crate) async fn remember(
     Ok(())
 }
 
-/// Forgets what is remembered, so that it counts before what anybody else remembers.
+/// Resets statistics. The time of the reset is after that of the stored ones, so that an older
+/// update of another process does not undo it.
 pub(crate) async fn forget(
     tx: &mut TenantTx,
     provider: &str,

@@ -36,7 +36,7 @@ pub(crate) async fn put(tx: &mut TenantTx, identity: &Identity) -> sqlx::Result<
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the identity existed.
 pub(crate) async fn delete(tx: &mut TenantTx, channel: &str, peer: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.identities \
                        where tenant_id = $1 and channel = $2 and peer = $3";

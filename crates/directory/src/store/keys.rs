@@ -31,7 +31,7 @@ impl Row {
     }
 }
 
-/// What is known of a key before its tenant is.
+/// Fields of a key that can be read before its tenant is known.
 #[derive(sqlx::FromRow)]
 pub(crate) struct Found {
     tenant_id: Uuid,
@@ -86,7 +86,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
-/// Keys that may still be used.
+/// Returns the number of keys that can still be used.
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.keys where tenant_id = $1 \
                        and revoked_at is null and (expires_at is null or expires_at > now())";
@@ -94,7 +94,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// Says whether the key is there; one that is revoked already keeps its time.
+/// Returns whether the key existed; a revoked key keeps its time of revocation.
 pub(crate) async fn revoke(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<bool> {
     const SQL: &str = "update control.keys set revoked_at = coalesce(revoked_at, now()) \
                        where tenant_id = $1 and key_id = $2";

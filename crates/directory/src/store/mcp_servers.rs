@@ -19,7 +19,7 @@ struct Row {
     version: Uuid,
 }
 
-/// A row, and what is sealed in it.
+/// A row with its sealed secrets.
 #[derive(sqlx::FromRow)]
 struct Sealed {
     #[sqlx(flatten)]
@@ -68,7 +68,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServe
     row.map(Row::read).transpose()
 }
 
-/// Those that are used, and what is sealed for each.
+/// Returns the enabled servers, each with its sealed secrets.
 pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<Vec<u8>>)>, Error> {
     const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
                        version, secrets from control.mcp_servers \
@@ -84,7 +84,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// What is sealed; `None` leaves what is stored.
+/// Sealed secrets to store; `None` keeps the stored ones, `Some(None)` deletes them.
 pub(crate) type Secrets<'a> = Option<Option<&'a [u8]>>;
 
 pub(crate) async fn put(
@@ -132,7 +132,7 @@ pub(crate) async fn put(
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the server existed.
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.mcp_servers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();

@@ -1,4 +1,4 @@
-//! Every query of the directory, a file for each table. Rows stay private to it.
+//! Queries of the directory, one file per table. Row types stay private.
 
 pub(crate) mod accounts;
 pub(crate) mod agents;

@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// What is known of a node before its tenant is.
+/// Fields of a node that can be read before its tenant is known.
 #[derive(sqlx::FromRow)]
 pub(crate) struct Found {
     tenant_id: Uuid,
@@ -85,7 +85,7 @@ pub(crate) async fn insert(
     row.read()
 }
 
-/// Revoked ones too, in the order in which they were made.
+/// Returns all nodes in the order of creation, including revoked ones.
 pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Node>, Error> {
     const SQL: &str = "select node_id, name, used_by, platform, version, commands, connection, \
                        last_seen_at, created_at, revoked_at \
@@ -95,7 +95,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Node>, Error> {
     rows.into_iter().map(Row::read).collect()
 }
 
-/// One by its id, or one that is not revoked by its name.
+/// Returns the node with this id, or the one with this name that is not revoked.
 pub(crate) async fn get(
     tx: &mut TenantTx,
     id: Option<NodeId>,
@@ -115,7 +115,7 @@ pub(crate) async fn get(
     row.map(Row::read).transpose()
 }
 
-/// Those that may still connect.
+/// Returns the number of nodes that are not revoked.
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str =
         "select count(*) from control.nodes where tenant_id = $1 and revoked_at is null";
@@ -123,7 +123,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// One that is revoked already keeps its time.
+/// Revokes a node; a revoked node keeps its time of revocation.
 pub(crate) async fn revoke(tx: &mut TenantTx, id: NodeId) -> sqlx::Result<()> {
     const SQL: &str = "update control.nodes set revoked_at = coalesce(revoked_at, now()) \
                        where tenant_id = $1 and node_id = $2";
@@ -132,7 +132,7 @@ pub(crate) async fn revoke(tx: &mut TenantTx, id: NodeId) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Notes a connection in the place of any other; says whether the node may connect.
+/// Stores a connection in place of any other. Returns whether the node may connect.
 pub(crate) async fn came(
     tx: &mut TenantTx,
     id: NodeId,
@@ -155,7 +155,7 @@ pub(crate) async fn came(
     Ok(done.rows_affected() > 0)
 }
 
-/// Notes the end of a connection, if it is the one that counts.
+/// Clears a connection, if it is the current one.
 pub(crate) async fn left(
     tx: &mut TenantTx,
     id: NodeId,
@@ -168,7 +168,7 @@ pub(crate) async fn left(
     Ok(())
 }
 
-/// Which connection counts, and whether the node may be connected at all.
+/// Returns the current connection, and whether the node may connect.
 pub(crate) async fn stands(
     tx: &mut TenantTx,
     id: NodeId,

@@ -26,7 +26,7 @@ impl Row {
     }
 }
 
-/// The tenant's and an agent's, in one look.
+/// Returns the policies of the tenant and of an agent, in one query.
 pub(crate) async fn both(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Policies> {
     const SQL: &str = "select agent_id, document, version, updated_at from control.policies \
                        where tenant_id = $1 and (agent_id is null or agent_id = $2)";

@@ -42,7 +42,8 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Provider
     row.map(Row::read).transpose()
 }
 
-/// Whether a provider has a key and the paths of OpenAI's speech, or is one of speech alone.
+/// Whether the tenant has a provider with a key that offers speech: an OpenAI-compatible one, or
+/// ElevenLabs.
 pub(crate) async fn speaks(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "
         select exists (
@@ -53,7 +54,7 @@ pub(crate) async fn speaks(tx: &mut TenantTx) -> sqlx::Result<bool> {
     sqlx::query_scalar(SQL).bind(tenant).bind(ELEVENLABS).fetch_one(tx.conn()).await
 }
 
-/// The sealed key of a provider.
+/// Returns the sealed key of a provider.
 pub(crate) async fn api_key(tx: &mut TenantTx, name: &str) -> sqlx::Result<Option<Vec<u8>>> {
     const SQL: &str = "select api_key from control.providers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
@@ -83,7 +84,7 @@ pub(crate) async fn clear_default_model(tx: &mut TenantTx) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// `sealed` of `None` keeps the key that is stored.
+/// Stores a provider; `sealed` of `None` keeps the stored key.
 pub(crate) async fn put(
     tx: &mut TenantTx,
     provider: &Provider,
@@ -109,7 +110,7 @@ pub(crate) async fn put(
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the provider existed.
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.providers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();

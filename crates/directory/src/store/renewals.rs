@@ -1,4 +1,4 @@
-//! `control.auth_profiles`, as far as tokens are renewed.
+//! `control.auth_profiles`: columns for the renewal of tokens.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use holdfast_pg::TenantTx;
 
 use crate::CLAIMED;
 
-/// How long a renewal is left alone after it failed for a reason that may pass, in seconds.
+/// Delay before a renewal is retried after a transient failure, in seconds.
 const PAUSE: f64 = 10.0;
 
-/// The tokens of one name, sealed.
+/// Sealed tokens of one credential.
 #[derive(sqlx::FromRow)]
 pub(crate) struct Row {
     pub(crate) version: i64,
@@ -17,13 +17,14 @@ pub(crate) struct Row {
     pub(crate) expires_at: Option<jiff_sqlx::Timestamp>,
     pub(crate) token_url: Option<String>,
     pub(crate) client_id: Option<String>,
-    /// Whether it was claimed by this very query.
+    /// Whether this query made the claim.
     pub(crate) is_claimed: bool,
-    /// Whether it could be renewed at all.
+    /// Whether the tokens can be renewed.
     pub(crate) is_claimable: bool,
 }
 
-/// Claims them, unless they are others by now, somebody has them, or it would be of no use.
+/// Claims the tokens, unless their version differs, another process has the claim, or they cannot
+/// be renewed.
 pub(crate) async fn claim(
     tx: &mut TenantTx,
     (provider, name): (&str, &str),
@@ -60,7 +61,7 @@ pub(crate) async fn get(
     sqlx::query_as(SQL).bind(tenant).bind(provider).bind(name).fetch_optional(tx.conn()).await
 }
 
-/// Puts new tokens in the place of those of a version; returns theirs, and when they end.
+/// Replaces the tokens of a version. Returns the new version and the expiry.
 pub(crate) async fn keep(
     tx: &mut TenantTx,
     (provider, name): (&str, &str),

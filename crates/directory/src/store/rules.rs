@@ -74,7 +74,7 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// How many there are, and the place behind the last.
+/// Returns the number of rules, and the position after the last one.
 pub(crate) async fn end(tx: &mut TenantTx) -> sqlx::Result<(i64, i32)> {
     const SQL: &str = "select count(*), coalesce(max(position) + 1, 0) \
                        from control.rules where tenant_id = $1";
@@ -82,7 +82,7 @@ pub(crate) async fn end(tx: &mut TenantTx) -> sqlx::Result<(i64, i32)> {
     sqlx::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// Turns on those that lead to an agent and are off; says how many.
+/// Enables the disabled rules that lead to an agent. Returns how many there were.
 pub(crate) async fn enable(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<u64> {
     const SQL: &str = "update control.rules set disabled = false \
                        where tenant_id = $1 and agent_id = $2 and disabled";

@@ -4,7 +4,6 @@ use holdfast_pg::TenantTx;
 
 use crate::SkillVariable;
 
-/// A variable, sealed.
 #[derive(sqlx::FromRow)]
 pub(crate) struct Sealed {
     pub(crate) skill: String,
@@ -58,7 +57,7 @@ pub(crate) async fn put(
     Ok(())
 }
 
-/// Says whether it was there.
+/// Returns whether the variable existed.
 pub(crate) async fn delete(tx: &mut TenantTx, skill: &str, name: &str) -> sqlx::Result<bool> {
     const SQL: &str =
         "delete from control.skill_env where tenant_id = $1 and skill = $2 and name = $3";

@@ -34,7 +34,7 @@ pub(crate) async fn insert(tx: &mut TenantTx, name: &str, data_key: &[u8]) -> sq
     Ok(())
 }
 
-/// Locks the tenant against other changes; says whether it is there.
+/// Locks the tenant against other changes. Returns whether it exists.
 pub(crate) async fn lock(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "select 1 from control.tenants where tenant_id = $1 for no key update";
     let tenant = tx.tenant().as_uuid();
@@ -42,7 +42,7 @@ pub(crate) async fn lock(tx: &mut TenantTx) -> sqlx::Result<bool> {
     Ok(found.is_some())
 }
 
-/// Makes all further queries of the transaction see the same moment. Comes before any of them.
+/// Makes all queries of the transaction see one snapshot. Must be the first statement.
 pub(crate) async fn one_moment(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "set transaction isolation level repeatable read, read only";
     sqlx::query(SQL).execute(tx.conn()).await?;

@@ -1,10 +1,10 @@
-//! `control.tools`: what runners announced.
+//! `control.tools`: tools that runners announced.
 
 use holdfast_pg::SystemTx;
 
 use crate::policy::KnownTool;
 
-/// The tools that were announced in the last three days.
+/// Returns the tools that were announced in the last three days.
 pub(crate) async fn all(tx: &mut SystemTx) -> sqlx::Result<Vec<KnownTool>> {
     const SQL: &str = "select name, summary from control.tools \
                        where seen_at > now() - interval '3 days' order by name";
@@ -12,7 +12,7 @@ pub(crate) async fn all(tx: &mut SystemTx) -> sqlx::Result<Vec<KnownTool>> {
     Ok(rows.into_iter().map(|(name, summary)| KnownTool { name, summary }).collect())
 }
 
-/// Notes which there are. What is known and fresh is not written again.
+/// Stores announced tools. Known and recently stored tools are not written again.
 pub(crate) async fn announce(tx: &mut SystemTx, tools: &[KnownTool]) -> sqlx::Result<()> {
     const SQL: &str = "insert into control.tools as t (name, summary) \
                        select * from unnest($1::text[], $2::text[]) \

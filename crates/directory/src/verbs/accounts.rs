@@ -1,4 +1,4 @@
-//! Channel accounts: where a tenant can be spoken to.
+//! Operations on channel accounts.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AccountId, TenantId};
@@ -13,11 +13,7 @@ use crate::{
 const MOST: i64 = 200;
 
 impl Directory {
-    /// The tenant's accounts, of one channel or of all.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's accounts, of one channel or of all.
     pub async fn accounts(
         &self,
         tenant: TenantId,
@@ -33,11 +29,12 @@ impl Directory {
         Ok(accounts)
     }
 
-    /// An account with its secrets, for the bridge that serves it.
+    /// Returns an account with its secrets, for the bridge that serves it.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that id, or its secrets cannot be unsealed.
+    /// [`Error::NotFound`] if the tenant has no such account, [`Error::Sealed`] if its secrets
+    /// cannot be opened.
     pub async fn account(&self, tenant: TenantId, id: AccountId) -> Result<OpenAccount, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let missing = || Error::not_found("channel account", id);
@@ -49,11 +46,12 @@ impl Directory {
         Ok(OpenAccount { account, secrets })
     }
 
-    /// Makes an account.
+    /// Creates an account.
     ///
     /// # Errors
     ///
-    /// If it could never work, its name is another's, or the tenant has too many.
+    /// [`Error::Invalid`] if the account cannot be served, [`Error::Taken`] if the name is used,
+    /// [`Error::TooMany`] at the limit.
     pub async fn create_account(
         &self,
         tenant: TenantId,
@@ -76,11 +74,12 @@ impl Directory {
         Ok(account)
     }
 
-    /// Replaces what an account is. Its channel never changes.
+    /// Replaces the values of an account. The channel never changes.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that id, it could never work, or its name is another's.
+    /// [`Error::NotFound`] if the tenant has no such account, [`Error::Invalid`] if it cannot be
+    /// served, [`Error::Taken`] if the name is used.
     pub async fn update_account(
         &self,
         tenant: TenantId,
@@ -106,7 +105,8 @@ impl Directory {
                 new.check_use(secrets)?;
                 Some(self.seal_secrets(&mut tx, id, secrets).await?)
             }
-            // Renamed, enabled or disabled, whatever was stored when less was checked.
+            // With unchanged settings a rename, enabling or disabling must succeed, even if
+            // stricter checks were added since the settings were stored.
             None if new.settings == old.settings => None,
             None => {
                 let sealed = store::accounts::secrets(&mut tx, id).await?;
@@ -126,7 +126,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that id.
+    /// [`Error::NotFound`] if the tenant has no such account.
     pub async fn delete_account(
         &self,
         tenant: TenantId,
@@ -142,12 +142,8 @@ impl Directory {
         Ok(())
     }
 
-    /// The accounts on a channel that are to be served, of all tenants, with their versions:
-    /// enabled ones of active tenants.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the accounts that bridges must serve on a channel, with their versions: enabled
+    /// accounts of all active tenants.
     pub async fn all_accounts(
         &self,
         channel: &str,
@@ -158,11 +154,8 @@ impl Directory {
         Ok(accounts)
     }
 
-    /// Whose an account is that a webhook names; `None` if it is nobody's, or not to be served.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant of an account that a webhook call names; `None` if there is no such
+    /// account, or if it must not be served.
     pub async fn find_account(&self, id: AccountId) -> Result<Option<TenantId>, Error> {
         let mut tx = self.pools.system().await?;
         let tenant = store::accounts::tenant_of(&mut tx, id).await?;

@@ -1,4 +1,4 @@
-//! Agents: who answers.
+//! Operations on agents.
 
 use holdfast_types::{AgentId, TenantId};
 
@@ -8,11 +8,7 @@ use crate::{Actor, Agent, AgentCard, Directory, Error, NewAgent, routing::Wanted
 pub(super) const MOST: i64 = 500;
 
 impl Directory {
-    /// The tenant's agents, in the order in which they were made.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's agents, in the order of creation.
     pub async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let agents = store::agents::all(&mut tx).await?;
@@ -20,11 +16,7 @@ impl Directory {
         Ok(agents)
     }
 
-    /// What routing needs to know of the tenant's agents, in the order in which they were made.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the fields of the tenant's agents that routing needs, in the order of creation.
     pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<AgentCard>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let cards = store::agents::cards(&mut tx).await?;
@@ -32,11 +24,11 @@ impl Directory {
         Ok(cards)
     }
 
-    /// The agent of that name or id.
+    /// Returns the agent with this name or id.
     ///
     /// # Errors
     ///
-    /// If the tenant has none.
+    /// [`Error::NotFound`] if the tenant has no such agent.
     pub async fn agent(&self, tenant: TenantId, name_or_id: &str) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         self.find_agent(tenant, &Wanted::parse(name_or_id).ok_or_else(missing)?)
@@ -44,21 +36,21 @@ impl Directory {
             .ok_or_else(missing)
     }
 
-    /// The agent of that id.
+    /// Returns the agent with this id.
     ///
     /// # Errors
     ///
-    /// If the tenant has none.
+    /// [`Error::NotFound`] if the tenant has no such agent.
     pub async fn agent_by_id(&self, tenant: TenantId, id: AgentId) -> Result<Agent, Error> {
         let found = self.find_agent(tenant, &Wanted::Id(id)).await?;
         found.ok_or_else(|| Error::not_found("agent", id))
     }
 
-    /// The agent that answers where nobody else does: the one that is flagged, else the first.
+    /// Returns the default agent: the flagged one, else the first.
     ///
     /// # Errors
     ///
-    /// If the tenant has none at all.
+    /// [`Error::NotFound`] if the tenant has no agent.
     pub async fn default_agent(&self, tenant: TenantId) -> Result<Agent, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let agent = store::agents::default(&mut tx).await?;
@@ -66,11 +58,12 @@ impl Directory {
         agent.ok_or_else(|| Error::not_found("agent", "main"))
     }
 
-    /// Makes an agent.
+    /// Creates an agent.
     ///
     /// # Errors
     ///
-    /// If it could never work, its name is another's, or the tenant has too many.
+    /// [`Error::Invalid`] if a value is not allowed, [`Error::Taken`] if the name is used,
+    /// [`Error::TooMany`] at the limit.
     pub async fn create_agent(
         &self,
         tenant: TenantId,
@@ -91,11 +84,13 @@ impl Directory {
         Ok(agent)
     }
 
-    /// Replaces all that an agent is. Under another name it begins new conversations.
+    /// Replaces all values of an agent. After a rename the agent begins new conversations, because
+    /// its session keys change.
     ///
     /// # Errors
     ///
-    /// If the tenant has no such agent, it could never work, or its name is another's.
+    /// [`Error::NotFound`] if the tenant has no such agent, [`Error::Invalid`] if a value is not
+    /// allowed, [`Error::Taken`] if the name is used.
     pub async fn update_agent(
         &self,
         tenant: TenantId,
@@ -119,11 +114,12 @@ impl Directory {
         Ok(agent)
     }
 
-    /// Deletes an agent. What bindings and rules gave it goes to the default agent.
+    /// Deletes an agent. Messages that bindings and rules assigned to it go to the default agent.
     ///
     /// # Errors
     ///
-    /// If the tenant has no such agent, or it is the default one.
+    /// [`Error::NotFound`] if the tenant has no such agent, [`Error::Conflict`] if it is the
+    /// default one.
     pub async fn delete_agent(
         &self,
         tenant: TenantId,

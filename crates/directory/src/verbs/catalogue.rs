@@ -1,4 +1,4 @@
-//! What a tenant knows of models, and the budgets.
+//! Operations on model catalogues and budgets.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,15 +14,11 @@ use crate::{
     store::{self, catalogue::Extras},
 };
 
-/// Models and aliases of one tenant.
+/// Maximum number of models and aliases of a tenant.
 const MOST: i64 = 500;
 
 impl Directory {
-    /// The models that the tenant knows: what every build does, and its own.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the models of the tenant's catalogue: the built-in ones, and its own.
     pub async fn known_models(&self, tenant: TenantId) -> Result<Vec<KnownModel>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let extras = store::catalogue::extras(&mut tx, AgentId::from(Uuid::nil())).await?;
@@ -50,11 +46,7 @@ impl Directory {
         Ok(models.into_values().collect())
     }
 
-    /// What is known to a tenant of models.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's model catalogue.
     pub async fn catalogue(&self, tenant: TenantId) -> Result<Known, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let extras = store::catalogue::extras(&mut tx, AgentId::from(Uuid::nil())).await?;
@@ -62,11 +54,11 @@ impl Directory {
         Ok(known(extras.supplement))
     }
 
-    /// Says what a model is; what was known of it before is replaced.
+    /// Stores the properties of a model; an existing entry is replaced.
     ///
     /// # Errors
     ///
-    /// If no model is like that, or the tenant has too many.
+    /// [`Error::Invalid`] if a value is out of range, [`Error::TooMany`] at the limit.
     pub async fn put_model(
         &self,
         tenant: TenantId,
@@ -83,11 +75,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Forgets what the tenant said of a model.
+    /// Deletes the tenant's entry for a model.
     ///
     /// # Errors
     ///
-    /// If it said nothing of it.
+    /// [`Error::NotFound`] if the tenant has no entry for it.
     pub async fn delete_model(
         &self,
         tenant: TenantId,
@@ -103,11 +95,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives a model, named by its id or another alias, a short name.
+    /// Stores an alias for a model, which is named by its id or another alias.
     ///
     /// # Errors
     ///
-    /// If it can be no name, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed alias or unknown model, [`Error::TooMany`] at the limit.
     pub async fn put_alias(
         &self,
         tenant: TenantId,
@@ -126,11 +118,11 @@ impl Directory {
         Ok(model)
     }
 
-    /// Takes a short name away.
+    /// Deletes an alias of the tenant.
     ///
     /// # Errors
     ///
-    /// If the tenant gave no such name.
+    /// [`Error::NotFound`] if the tenant has no such alias.
     pub async fn delete_alias(
         &self,
         tenant: TenantId,
@@ -146,11 +138,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The tenant's budgets, its own first.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's budgets; the one of the whole tenant comes first.
     pub async fn budgets(&self, tenant: TenantId) -> Result<Vec<Budget>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let budgets = store::budgets::all(&mut tx).await?;
@@ -158,11 +146,12 @@ impl Directory {
         Ok(budgets)
     }
 
-    /// Sets what may be used in a day; it counts within a second or two.
+    /// Stores a daily budget; runners apply it within a second or two.
     ///
     /// # Errors
     ///
-    /// If it limits nothing.
+    /// [`Error::Invalid`] if the budget has no limit or one out of range, [`Error::NotFound`] if
+    /// there is no such agent.
     pub async fn put_budget(
         &self,
         tenant: TenantId,
@@ -182,11 +171,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Lets any amount be used.
+    /// Deletes a budget.
     ///
     /// # Errors
     ///
-    /// If there was no budget.
+    /// [`Error::NotFound`] if there is no such budget.
     pub async fn delete_budget(
         &self,
         tenant: TenantId,
@@ -202,7 +191,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Refuses an agent that could never work. Its models may be named by aliases.
+    /// Validates an agent, whose models may be named by aliases.
     pub(crate) async fn check_agent(&self, tx: &mut TenantTx, new: &NewAgent) -> Result<(), Error> {
         let named: Vec<&String> = new.model.iter().chain(&new.settings.fallbacks).collect();
         let is_id = |name: &&String| name.parse::<ModelId>().is_ok();
@@ -219,7 +208,7 @@ impl Directory {
     }
 }
 
-/// What every build knows, and what a tenant adds.
+/// Returns the built-in catalogue with a tenant's additions.
 pub(crate) fn known(supplement: Supplement) -> Known {
     match supplement.models.is_empty() && supplement.aliases.is_empty() {
         true => Cow::Borrowed(Catalogue::built_in()),

@@ -1,4 +1,4 @@
-//! Chains: the tenant's own, and the one that is shipped.
+//! Operations on chains: the tenant's own, and the built-in one.
 
 use holdfast_types::{Chain, SHIPPED_CHAIN, TenantId};
 
@@ -8,11 +8,8 @@ use crate::{Actor, Directory, Error, NamedChain, chain, store};
 const MOST: i64 = 100;
 
 impl Directory {
-    /// The tenant's chains, by name, and the shipped one unless one of theirs has its name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's chains by name, and the built-in one unless the tenant has one of its
+    /// name.
     pub async fn chains(&self, tenant: TenantId) -> Result<Vec<NamedChain>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let mut chains = store::chains::all(&mut tx).await?;
@@ -23,11 +20,11 @@ impl Directory {
         Ok(chains)
     }
 
-    /// A chain by its name.
+    /// Returns a chain by its name.
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// [`Error::NotFound`] if there is no such chain.
     pub async fn chain(&self, tenant: TenantId, name: &str) -> Result<NamedChain, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let found = store::chains::get(&mut tx, name).await?;
@@ -39,11 +36,11 @@ impl Directory {
         }
     }
 
-    /// Makes a chain, or replaces what one is; runs that are under way go on as they began.
+    /// Creates or replaces a chain. Runs in progress keep the definition they began with.
     ///
     /// # Errors
     ///
-    /// If it could never work, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed chain, [`Error::TooMany`] at the limit.
     pub async fn put_chain(
         &self,
         tenant: TenantId,
@@ -63,11 +60,11 @@ impl Directory {
         stored.ok_or_else(|| Error::not_found("chain", name))
     }
 
-    /// Deletes a chain of the tenant's.
+    /// Deletes a chain of the tenant.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name.
+    /// [`Error::NotFound`] if the tenant has no such chain.
     pub async fn delete_chain(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Connections: the vault of what agents may present at outside services.
+//! Operations on connections to other services.
 
 use holdfast_types::{AgentId, TenantId};
 use jiff::Timestamp;
@@ -13,11 +13,7 @@ use crate::{
 const MOST: i64 = 1_000;
 
 impl Directory {
-    /// The tenant's connections, by name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's connections, by name.
     pub async fn connections(&self, tenant: TenantId) -> Result<Vec<Connection>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let connections = store::connections::all(&mut tx).await?;
@@ -25,11 +21,7 @@ impl Directory {
         Ok(connections)
     }
 
-    /// The connections that an agent may use, by name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the connections that an agent may use, by name.
     pub async fn connections_of(
         &self,
         tenant: TenantId,
@@ -41,12 +33,13 @@ impl Directory {
         Ok(connections)
     }
 
-    /// Sets a connection up, or replaces what one is.
+    /// Creates or replaces a connection.
     ///
     /// # Errors
     ///
-    /// If it could never work, its agent is not there, the tenant has too many, or it would send a
-    /// stored secret to another place than it was given for.
+    /// [`Error::Invalid`] for a malformed value, or if a stored secret would be sent to another
+    /// service than it was given for; [`Error::NotFound`] if there is no such agent;
+    /// [`Error::TooMany`] at the limit.
     pub async fn put_connection(
         &self,
         tenant: TenantId,
@@ -105,7 +98,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name.
+    /// [`Error::NotFound`] if the tenant has no such connection.
     pub async fn delete_connection(
         &self,
         tenant: TenantId,
@@ -122,12 +115,12 @@ impl Directory {
         Ok(())
     }
 
-    /// What is to be presented where a connection leads, and what it leads to by now; without a
-    /// secret if none is stored.
+    /// Returns a connection and its secret, as stored now; `None` if no secret is stored.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name, or its secret cannot be unsealed.
+    /// [`Error::NotFound`] if the tenant has no such connection, [`Error::Sealed`] if its secret
+    /// cannot be opened.
     pub async fn open_connection(
         &self,
         tenant: TenantId,

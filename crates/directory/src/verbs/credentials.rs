@@ -1,4 +1,4 @@
-//! Keys of a provider, and what is remembered of them.
+//! Operations on provider credentials and their statistics.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
@@ -10,15 +10,11 @@ use crate::{
     Remembered, credential::Sealed, store, tenant::check_name,
 };
 
-/// Keys of one provider.
+/// Maximum number of credentials per provider.
 const MOST: usize = 20;
 
 impl Directory {
-    /// The tenant's keys, by provider, with what is remembered of each.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's credentials by provider, with their statistics.
     pub async fn credentials(&self, tenant: TenantId) -> Result<Vec<CredentialCard>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let credentials = store::credentials::all(&mut tx).await?;
@@ -26,12 +22,13 @@ impl Directory {
         Ok(credentials)
     }
 
-    /// Keeps a further key of a provider; it takes the place of one with the same name, and
-    /// nothing is remembered of it.
+    /// Stores a credential of a provider. A credential of the same name is replaced, and its
+    /// statistics are reset.
     ///
     /// # Errors
     ///
-    /// If it could never work, there is no such provider, or it has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::NotFound`] if there is no such provider,
+    /// [`Error::TooMany`] at the limit.
     pub async fn put_credential(
         &self,
         tenant: TenantId,
@@ -65,11 +62,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Forgets a key; of the name `default`, the provider's own.
+    /// Deletes a credential; the name `default` deletes the provider's own API key.
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// [`Error::NotFound`] if there is no such credential.
     pub async fn delete_credential(
         &self,
         tenant: TenantId,
@@ -87,12 +84,12 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes down which keys of a provider take part, and with `strict` in which order; without
-    /// names all do, the one that rested longest first.
+    /// Stores which credentials of a provider are used, and with `strict` in which order. Without
+    /// names all are used, the least recently used one first.
     ///
     /// # Errors
     ///
-    /// If there is no such provider, or no such key.
+    /// [`Error::NotFound`] if there is no such provider or credential.
     pub async fn order_credentials(
         &self,
         tenant: TenantId,
@@ -116,11 +113,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Forgets what went wrong with a key, so that it is used again at once.
+    /// Resets the statistics of a credential, so that it is used again at once.
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// [`Error::NotFound`] if there is no such credential.
     pub async fn enable_credential(
         &self,
         tenant: TenantId,
@@ -140,11 +137,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Keeps what is to be remembered of a key, unless something later is kept.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Stores the statistics of a credential, unless newer ones are stored.
     pub async fn remember_credential(
         &self,
         tenant: TenantId,
@@ -158,7 +151,8 @@ impl Directory {
         Ok(())
     }
 
-    /// A provider's keys, opened. `own` is the key that it was set up with.
+    /// Returns a provider's credentials, decrypted. `own` is the API key that the provider was set
+    /// up with.
     pub(crate) async fn keys_of(
         &self,
         tx: &mut TenantTx,
@@ -196,7 +190,7 @@ impl Directory {
                     keys.versions.insert(row.name.clone(), version);
                     credential
                 }
-                // What nobody can exchange keeps nothing alive.
+                // Without a version the token cannot be renewed, so its refresh token is useless.
                 (Credential::OAuth { access, expires, .. }, None) => {
                     Credential::OAuth { access, refresh: None, expires }
                 }

@@ -1,4 +1,4 @@
-//! Keys: who speaks for a tenant.
+//! Operations on API keys.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use subtle::ConstantTimeEq as _;
 use super::check_room;
 use crate::{Actor, Authenticated, Directory, Error, Key, NewKey, TenantState, store, token};
 
-/// Keys of a tenant that may be usable at once.
+/// Maximum number of usable keys of a tenant.
 const MOST: i64 = 1_000;
 
-/// What was looked up of a key, right or wrong.
+/// Cached lookup of a key; the secret is not verified yet.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownKey {
     digest: Vec<u8>,
@@ -24,13 +24,13 @@ pub(crate) struct KnownKey {
 }
 
 impl Directory {
-    /// Whose a key is, and what it may do.
+    /// Returns the tenant and the scopes of an API key.
     ///
-    /// Only who has the whole key learns that it was revoked or that its tenant is suspended.
+    /// Only a caller with the whole key learns that the key is revoked or the tenant is suspended.
     ///
     /// # Errors
     ///
-    /// If it is not known, has ended, or its tenant is suspended.
+    /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked or expired, or [`Error::Suspended`].
     pub async fn authenticate(&self, token: &str) -> Result<Authenticated, Error> {
         let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
         let known = match self.keys.get(&id) {
@@ -72,11 +72,11 @@ impl Directory {
         Ok(known)
     }
 
-    /// Makes a key; its secret is shown this once.
+    /// Creates a key; the returned secret cannot be read again.
     ///
     /// # Errors
     ///
-    /// If what is asked could never work, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
     pub async fn create_key(
         &self,
         tenant: TenantId,
@@ -92,11 +92,7 @@ impl Directory {
         Ok((key, secret))
     }
 
-    /// The tenant's keys, ended ones too, in the order in which they were made.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's keys in the order of creation, including revoked and expired ones.
     pub async fn keys(&self, tenant: TenantId) -> Result<Vec<Key>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let keys = store::keys::all(&mut tx).await?;
@@ -104,11 +100,11 @@ impl Directory {
         Ok(keys)
     }
 
-    /// Ends a key: here at once, in other processes within 5 s.
+    /// Revokes a key: in this process at once, in others within 5 s.
     ///
     /// # Errors
     ///
-    /// If the tenant has no such key.
+    /// [`Error::NotFound`] if the tenant has no such key.
     pub async fn revoke_key(&self, tenant: TenantId, actor: Actor, id: KeyId) -> Result<(), Error> {
         let mut tx = self.change(tenant).await?;
         if !store::keys::revoke(&mut tx, id).await? {
@@ -121,7 +117,7 @@ impl Directory {
     }
 }
 
-/// Stores a new key, and returns what its owner is given.
+/// Stores a new key, and returns it with its text form.
 pub(super) async fn insert(
     tx: &mut TenantTx,
     pepper: &SecretString,

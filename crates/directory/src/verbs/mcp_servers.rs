@@ -1,4 +1,4 @@
-//! MCP servers: whose tools agents may use.
+//! Operations on MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,7 @@ use crate::{
 const MOST: i64 = 32;
 
 impl Directory {
-    /// The tenant's MCP servers, by name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's MCP servers, by name.
     pub async fn mcp_servers(&self, tenant: TenantId) -> Result<Vec<McpServer>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let servers = store::mcp_servers::all(&mut tx).await?;
@@ -28,11 +24,11 @@ impl Directory {
         Ok(servers)
     }
 
-    /// One of them.
+    /// Returns one MCP server.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name.
+    /// [`Error::NotFound`] if the tenant has no such server.
     pub async fn mcp_server(&self, tenant: TenantId, name: &str) -> Result<McpServer, Error> {
         check_name(name)?;
         let mut tx = self.pools.tenant(tenant).await?;
@@ -41,11 +37,11 @@ impl Directory {
         server.ok_or_else(|| Error::not_found("mcp server", name))
     }
 
-    /// Those that are used, with what is presented to them, by name.
+    /// Returns the enabled MCP servers with their secrets, by name.
     ///
     /// # Errors
     ///
-    /// If what is sealed cannot be opened, or the database fails.
+    /// [`Error::Sealed`] if secrets cannot be opened.
     pub async fn open_mcp_servers(&self, tenant: TenantId) -> Result<Vec<OpenMcpServer>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let stored = store::mcp_servers::enabled(&mut tx).await?;
@@ -65,12 +61,13 @@ impl Directory {
         stored.into_iter().map(open).collect()
     }
 
-    /// Sets an MCP server up, or replaces what one is.
+    /// Creates or replaces an MCP server.
     ///
     /// # Errors
     ///
-    /// If it could never work, the tenant has too many, names an agent that is not there, or
-    /// stored secrets would go to another place than they were given for.
+    /// [`Error::Invalid`] for a malformed value, or if stored secrets would be sent to another
+    /// server than they were given for; [`Error::NotFound`] if there is no such agent;
+    /// [`Error::TooMany`] at the limit.
     pub async fn put_mcp_server(
         &self,
         tenant: TenantId,
@@ -123,11 +120,11 @@ impl Directory {
         Ok(server)
     }
 
-    /// Deletes an MCP server and what is stored for it.
+    /// Deletes an MCP server and its secrets.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name.
+    /// [`Error::NotFound`] if the tenant has no such server.
     pub async fn delete_mcp_server(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What the directory can do, a file for each kind of thing. Transactions begin and end here.
+//! Operations of the directory, one file per kind of item. Transactions begin and end here.
 
 mod accounts;
 mod agents;
@@ -22,7 +22,7 @@ pub use nodes::NodeStanding;
 
 use crate::Error;
 
-/// Refuses one more where there are as many as there may be.
+/// Returns [`Error::TooMany`] if the limit is reached.
 fn check_room(what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
     if have >= limit { Err(Error::TooMany { what, limit }) } else { Ok(()) }
 }

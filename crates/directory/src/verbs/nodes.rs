@@ -1,4 +1,4 @@
-//! Nodes: setting them up, knowing them by their tokens, and which connection of one counts.
+//! Operations on nodes: creation, authentication, and tracking of the current connection.
 
 use holdfast_types::{NodeId, TenantId};
 use secrecy::SecretString;
@@ -10,32 +10,30 @@ use crate::{
     store, token,
 };
 
-/// Nodes of a tenant that may connect.
+/// Maximum number of nodes of a tenant that are not revoked.
 const MOST: i64 = 200;
 
-/// How a connection of a node stands.
+/// State of a node's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeStanding {
-    /// It counts.
     Counts,
-    /// A newer one took its place.
+    /// A newer connection replaced it.
     Replaced,
-    /// The node's token was ended.
     Revoked,
 }
 
 impl Directory {
-    /// Whether a text has the form of a node's token.
+    /// Whether a text has the form of a node token.
     #[must_use]
     pub fn is_node_token(text: &str) -> bool {
         token::read_node(text).is_some()
     }
 
-    /// Whose node a token is of.
+    /// Returns the node of a token.
     ///
     /// # Errors
     ///
-    /// If it is not known, was revoked, or its tenant is suspended.
+    /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked, or [`Error::Suspended`].
     pub async fn authenticate_node(&self, text: &str) -> Result<KnownNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
         let mut tx = self.pools.system().await?;
@@ -56,11 +54,12 @@ impl Directory {
         Ok(KnownNode { tenant, node, name: found.name, rate })
     }
 
-    /// Sets a node up; its token is shown this once.
+    /// Creates a node; the returned token cannot be read again.
     ///
     /// # Errors
     ///
-    /// If what is asked could never work, the name is another node's, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed name, [`Error::Taken`] if the name is used,
+    /// [`Error::TooMany`] at the limit.
     pub async fn create_node(
         &self,
         tenant: TenantId,
@@ -81,11 +80,7 @@ impl Directory {
         Ok((node, token::write_node(id, &secret)))
     }
 
-    /// The tenant's nodes, revoked ones too, in the order in which they were made.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's nodes in the order of creation, including revoked ones.
     pub async fn nodes(&self, tenant: TenantId) -> Result<Vec<Node>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let nodes = store::nodes::all(&mut tx).await?;
@@ -93,11 +88,11 @@ impl Directory {
         Ok(nodes)
     }
 
-    /// A node by its id, or one that is not revoked by its name.
+    /// Returns the node with this id, or the one with this name that is not revoked.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name or id.
+    /// [`Error::NotFound`] if the tenant has no such node.
     pub async fn node(&self, tenant: TenantId, named: &str) -> Result<Node, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let node = store::nodes::get(&mut tx, named.parse().ok(), named).await?;
@@ -105,11 +100,11 @@ impl Directory {
         node.ok_or_else(|| Error::not_found("node", named))
     }
 
-    /// Ends a node's token, and frees its name.
+    /// Revokes a node's token, and frees its name.
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name or id.
+    /// [`Error::NotFound`] if the tenant has no such node.
     pub async fn revoke_node(
         &self,
         tenant: TenantId,
@@ -125,11 +120,11 @@ impl Directory {
         Ok(node.id)
     }
 
-    /// Notes that a node has connected; any other connection of it counts no more.
+    /// Records a node's connection, which replaces any other connection of the node.
     ///
     /// # Errors
     ///
-    /// If it was revoked.
+    /// [`Error::EndedKey`] if the node was revoked.
     pub async fn node_came(
         &self,
         known: &KnownNode,
@@ -142,11 +137,7 @@ impl Directory {
         if came { Ok(()) } else { Err(Error::EndedKey) }
     }
 
-    /// Notes that a connection has ended, if it still counted.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Records the end of a connection, if it is the current one.
     pub async fn node_left(
         &self,
         known: &KnownNode,
@@ -157,11 +148,7 @@ impl Directory {
         Ok(tx.commit().await?)
     }
 
-    /// Whether a connection still counts.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns whether a connection is the current one.
     pub async fn node_stands(
         &self,
         known: &KnownNode,

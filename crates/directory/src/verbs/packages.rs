@@ -1,4 +1,4 @@
-//! Agents that come as packages, with a rule that somebody has to approve (spec SKL-014).
+//! Import of packaged agents, each with a rule that a person must approve (spec SKL-014).
 
 use holdfast_types::{AgentId, TenantId};
 
@@ -6,11 +6,12 @@ use super::{agents, check_room, routing::MOST_RULES};
 use crate::{Actor, Agent, Directory, Error, NewAgent, NewRule, store};
 
 impl Directory {
-    /// Makes an agent, and a rule that leads to it once it is approved: both or neither.
+    /// Creates an agent, and a disabled rule that leads to it: both or neither.
     ///
     /// # Errors
     ///
-    /// If either could never work, the agent's name is another's, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::Taken`] if the agent's name is used,
+    /// [`Error::TooMany`] at a limit.
     pub async fn import_agent(
         &self,
         tenant: TenantId,
@@ -36,11 +37,11 @@ impl Directory {
         Ok(agent)
     }
 
-    /// Turns on the rules that lead to an agent and are off; says how many there were.
+    /// Enables the disabled rules that lead to an agent. Returns how many there were.
     ///
     /// # Errors
     ///
-    /// If the tenant has no such agent.
+    /// [`Error::NotFound`] if the tenant has no such agent.
     pub async fn approve_agent(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Tool policies, and the tools that there are.
+//! Operations on tool policies, and the list of announced tools.
 
 use holdfast_types::{AgentId, RunId, TenantId};
 use serde_json::Value;
@@ -9,17 +9,13 @@ use crate::{
     store,
 };
 
-/// The longest policy, in bytes of JSON.
+/// Maximum length of a policy, in bytes of JSON.
 const LONGEST: usize = 64 * 1024;
-/// The longest summary of a tool that is kept, and the longest reason of a refusal.
+/// Maximum length of a stored tool summary and of a refusal's reason, in characters.
 const LONGEST_TEXT: usize = 300;
 
 impl Directory {
-    /// The policy of an agent, or of the tenant itself.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the policy of an agent, or of the tenant itself.
     pub async fn policy(
         &self,
         tenant: TenantId,
@@ -31,11 +27,7 @@ impl Directory {
         Ok(found.unwrap_or_default())
     }
 
-    /// What holds for an agent: its tenant's policy and its own.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the policies that apply to an agent: its tenant's and its own.
     pub async fn policies(&self, tenant: TenantId, agent: AgentId) -> Result<Policies, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let both = store::policies::both(&mut tx, agent).await?;
@@ -43,13 +35,14 @@ impl Directory {
         Ok(both)
     }
 
-    /// Replaces a policy. With `based_on` only if that is still its version.
+    /// Replaces a policy; with `based_on` only if this is still its version.
     ///
-    /// Whether the document means anything is for the caller to have checked.
+    /// The caller must have checked that the document is a valid policy.
     ///
     /// # Errors
     ///
-    /// If somebody changed it meanwhile, it is too long, or the agent is gone.
+    /// [`Error::Conflict`] if the version differs, [`Error::Invalid`] if the document is too long,
+    /// [`Error::NotFound`] if there is no such agent.
     pub async fn put_policy(
         &self,
         tenant: TenantId,
@@ -86,11 +79,7 @@ impl Directory {
         Ok(stored)
     }
 
-    /// Records that a call of a tool was refused: which tool, and by which rule.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Records in the audit log that a tool call was refused: the tool and the rule.
     pub async fn record_refusal(
         &self,
         tenant: TenantId,
@@ -106,11 +95,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Notes the tools that a runner has. What is known and fresh is not written again.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Stores the tools that a runner has. Known and recently stored tools are not written again.
     pub async fn announce_tools(&self, tools: &[KnownTool]) -> Result<(), Error> {
         let short = |tool: &KnownTool| KnownTool {
             summary: tool.summary.chars().take(LONGEST_TEXT).collect(),
@@ -123,11 +108,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The tools that runners have, by name: those that were announced in the last three days.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tools that runners announced in the last three days, by name.
     pub async fn known_tools(&self) -> Result<Vec<KnownTool>, Error> {
         let mut tx = self.pools.system().await?;
         let tools = store::tools::all(&mut tx).await?;

@@ -1,4 +1,4 @@
-//! Providers: where models are, and which one an agent uses.
+//! Operations on providers, and the choice of an agent's model.
 
 use holdfast_llm::Catalogue;
 use holdfast_pg::TenantTx;
@@ -15,11 +15,7 @@ use crate::{
 const MOST: i64 = 50;
 
 impl Directory {
-    /// The tenant's providers, by name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's providers, by name.
     pub async fn providers(&self, tenant: TenantId) -> Result<Vec<Provider>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let providers = store::providers::all(&mut tx).await?;
@@ -27,12 +23,12 @@ impl Directory {
         Ok(providers)
     }
 
-    /// Sets a provider up, or replaces what one is.
+    /// Creates or replaces a provider.
     ///
     /// # Errors
     ///
-    /// If it could never work, the tenant has too many, or it would send a stored key to
-    /// another place than it was given for.
+    /// [`Error::Invalid`] for a malformed value, or if a stored key would be sent to another URL
+    /// than it was given for; [`Error::TooMany`] at the limit.
     pub async fn put_provider(
         &self,
         tenant: TenantId,
@@ -72,7 +68,7 @@ impl Directory {
         };
         store::providers::put(&mut tx, &provider, sealed.as_deref()).await?;
         if sealed.is_some() {
-            // What went wrong went wrong with the key before.
+            // The statistics belong to the previous key.
             store::credentials::forget(&mut tx, &provider.name, OWN_KEY, now()).await?;
         }
         store::audit::record(&mut tx, actor, "provider.put", &provider.name).await?;
@@ -84,7 +80,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that name.
+    /// [`Error::NotFound`] if the tenant has no such provider.
     pub async fn delete_provider(
         &self,
         tenant: TenantId,
@@ -101,11 +97,12 @@ impl Directory {
         Ok(())
     }
 
-    /// The model that an agent uses: its own, else the tenant's default, else the built-in one.
+    /// Returns the model of an agent: its own, else the tenant's default, else the built-in one.
     ///
     /// # Errors
     ///
-    /// If its provider is not set up, or the provider's key cannot be unsealed.
+    /// [`Error::NoProvider`] if its provider is not set up, [`Error::Sealed`] if the provider's key
+    /// cannot be opened.
     pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let extras = store::catalogue::extras(&mut tx, agent.id).await?;
@@ -115,14 +112,14 @@ impl Directory {
         Ok(choice)
     }
 
-    /// All that an agent needs to think: its model, those that stand in for it, what is known of
-    /// them and what it may use.
+    /// Returns the model of an agent with its fallbacks, catalogue and budgets.
     ///
     /// A fallback that cannot be used is left out.
     ///
     /// # Errors
     ///
-    /// If its own model's provider is not set up, or a key cannot be unsealed.
+    /// [`Error::NoProvider`] if the provider of the agent's own model is not set up,
+    /// [`Error::Sealed`] if a key cannot be opened.
     pub async fn model_setup(&self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let extras = store::catalogue::extras(&mut tx, agent.id).await?;
@@ -143,7 +140,7 @@ impl Directory {
         Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, speaks })
     }
 
-    /// The model of that name, and how to reach it.
+    /// Returns the model with this name or alias, and the access to its provider.
     async fn choose(
         &self,
         tx: &mut TenantTx,
@@ -154,7 +151,7 @@ impl Directory {
         let mut found = store::providers::get(tx, model.provider()).await?;
         let usual = catalogue.usual_provider(model.provider());
         if found.is_none() && usual != model.provider() {
-            // `google:gemini-3` where the provider was set up as `gemini`.
+            // Example: `google:gemini-3`, where the provider was set up as `gemini`.
             found = store::providers::get(tx, usual).await?;
             if found.is_some() {
                 model = resolve(catalogue, &format!("{usual}:{}", model.id()))?;
@@ -197,7 +194,7 @@ impl Directory {
     }
 }
 
-/// The name of the model that an agent asks first.
+/// Returns the name of the model that an agent uses first.
 async fn first_model(tx: &mut TenantTx, agent: &Agent) -> Result<String, Error> {
     let model = match &agent.model {
         Some(model) => Some(model.clone()),

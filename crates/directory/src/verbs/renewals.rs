@@ -1,4 +1,4 @@
-//! Tokens that are renewed: who may, and what came of it.
+//! Operations for the renewal of OAuth tokens.
 
 use crate::{
     Directory, Error, Grant, NewTokens, Purpose, Renewable, Renewal, Renewed, RenewedAt,
@@ -6,12 +6,12 @@ use crate::{
 };
 
 impl Directory {
-    /// Asks to exchange the refresh token of a version; who may is the only one for
-    /// [`CLAIMED`](crate::CLAIMED).
+    /// Requests to exchange the refresh token of a version. One process at a time gets the claim,
+    /// for [`CLAIMED`](crate::CLAIMED).
     ///
     /// # Errors
     ///
-    /// If the database fails, or what is stored cannot be opened.
+    /// [`Error::Sealed`] or [`Error::Corrupt`] if the stored tokens cannot be opened.
     pub async fn begin_renewal(&self, which: &Renewable, version: i64) -> Result<Renewal, Error> {
         let Renewable { tenant, provider, name } = which;
         let mut tx = self.pools.tenant(*tenant).await?;
@@ -43,12 +43,8 @@ impl Directory {
         Ok(if found.is_claimable { Renewal::Busy } else { Renewal::No })
     }
 
-    /// Keeps what an exchange brought in the place of what was exchanged; `None` if somebody else
-    /// put something there meanwhile, which then counts.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Stores new tokens in place of the exchanged ones. Returns `None` if another process replaced
+    /// them meanwhile; its tokens are kept.
     pub async fn keep_renewed(
         &self,
         which: &Renewable,
@@ -73,12 +69,8 @@ impl Directory {
         }))
     }
 
-    /// An exchange failed. With a reason a person has to sign in again; without one it is tried
-    /// again in a few seconds.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Records that an exchange failed. With a reason a person must sign in again; without one the
+    /// exchange is tried again in a few seconds.
     pub async fn renewal_failed(
         &self,
         which: &Renewable,

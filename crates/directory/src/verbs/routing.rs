@@ -1,4 +1,4 @@
-//! Bindings, rules and identities: who answers whom.
+//! Operations on bindings, rules and identities.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,11 +18,11 @@ pub(super) const MOST_RULES: i64 = 200;
 const MOST_IDENTITIES: i64 = 5_000;
 
 impl Directory {
-    /// All that routing needs, as it was at one moment within the last second.
+    /// Returns the routing configuration, at most one second old.
     ///
     /// # Errors
     ///
-    /// If there is no such tenant.
+    /// [`Error::NotFound`] if there is no such tenant.
     pub async fn routing(&self, tenant: TenantId) -> Result<Arc<Routing>, Error> {
         if let Some(routing) = self.routings.get(&tenant) {
             return Ok(routing);
@@ -42,11 +42,7 @@ impl Directory {
         Ok(routing)
     }
 
-    /// The tenant's bindings, in the order in which they count.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's bindings, in the order of evaluation.
     pub async fn bindings(&self, tenant: TenantId) -> Result<Vec<Binding>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let bindings = store::bindings::all(&mut tx).await?;
@@ -54,12 +50,13 @@ impl Directory {
         Ok(bindings)
     }
 
-    /// Makes a binding.
+    /// Creates a binding.
     ///
     /// # Errors
     ///
-    /// If it could never match, its agent is not there, another matches the same, or the
-    /// tenant has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::NotFound`] if there is no such agent,
+    /// [`Error::Conflict`] if another binding matches the same messages, [`Error::TooMany`] at the
+    /// limit.
     pub async fn create_binding(
         &self,
         tenant: TenantId,
@@ -90,7 +87,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the tenant has none of that id.
+    /// [`Error::NotFound`] if the tenant has no such binding.
     pub async fn delete_binding(
         &self,
         tenant: TenantId,
@@ -107,11 +104,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The tenant's rules, in order.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the tenant's rules, in the order of evaluation.
     pub async fn rules(&self, tenant: TenantId) -> Result<Vec<Rule>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let rules = store::rules::all(&mut tx).await?;
@@ -119,11 +112,12 @@ impl Directory {
         Ok(rules)
     }
 
-    /// Replaces all rules. If one is refused, none changes.
+    /// Replaces all rules, or none if one is refused.
     ///
     /// # Errors
     ///
-    /// If one could never match, names an agent that is not there, or there are too many.
+    /// [`Error::Invalid`] for a malformed rule, [`Error::NotFound`] if there is no such agent,
+    /// [`Error::TooMany`] if there are too many rules.
     pub async fn put_rules(
         &self,
         tenant: TenantId,
@@ -149,11 +143,6 @@ impl Directory {
         Ok(())
     }
 
-    /// What the tenant says about who is who.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub async fn identities(&self, tenant: TenantId) -> Result<Vec<Identity>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let identities = store::identities::all(&mut tx).await?;
@@ -161,11 +150,11 @@ impl Directory {
         Ok(identities)
     }
 
-    /// Says who a peer really is.
+    /// Stores an identity.
     ///
     /// # Errors
     ///
-    /// If it could never match, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
     pub async fn put_identity(
         &self,
         tenant: TenantId,
@@ -183,11 +172,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Forgets who a peer really is.
+    /// Deletes an identity.
     ///
     /// # Errors
     ///
-    /// If nothing was said of it.
+    /// [`Error::NotFound`] if there is no such identity.
     pub async fn delete_identity(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Variables of skills. Whoever sets one never sees it again; only runners open them.
+//! Operations on environment variables of skills. Values can be set, and only runners read them.
 
 use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -10,15 +10,11 @@ use crate::{
     store,
 };
 
-/// Variables of one tenant.
+/// Maximum number of variables of a tenant.
 const MOST: i64 = 500;
 
 impl Directory {
-    /// Which variables of skills are set, by skill and name; not what they are.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns the names of the variables that are set, by skill and name, without their values.
     pub async fn skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariable>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let variables = store::skill_env::all(&mut tx).await?;
@@ -26,11 +22,11 @@ impl Directory {
         Ok(variables)
     }
 
-    /// Sets a variable of a skill, which may be installed later; it takes the place of what it was.
+    /// Stores a variable of a skill, which may be installed later. An existing value is replaced.
     ///
     /// # Errors
     ///
-    /// If no command could be given it, or the tenant has too many.
+    /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
     pub async fn put_skill_env(
         &self,
         tenant: TenantId,
@@ -41,7 +37,7 @@ impl Directory {
         let skill = skill_key(skill)?;
         check(name, value)?;
         let mut tx = self.change(tenant).await?;
-        // Counted with the one that may be replaced: that errs on the side of fewer.
+        // A replaced variable is counted too, so at the limit a replacement is refused.
         check_room("variables of skills", store::skill_env::count(&mut tx).await?, MOST)?;
         let data_key = self.data_key(&mut tx).await?;
         let purpose = Purpose::SkillEnv { skill: &skill, name };
@@ -52,11 +48,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Forgets a variable of a skill.
+    /// Deletes a variable of a skill.
     ///
     /// # Errors
     ///
-    /// If it is not set.
+    /// [`Error::NotFound`] if the variable is not set.
     pub async fn delete_skill_env(
         &self,
         tenant: TenantId,
@@ -74,11 +70,11 @@ impl Directory {
         Ok(())
     }
 
-    /// The variables of a tenant's skills, for the commands of those.
+    /// Returns the variables of a tenant's skills with their values.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be unsealed.
+    /// [`Error::Sealed`] if a value cannot be opened.
     pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<OpenVariable>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let sealed = store::skill_env::sealed(&mut tx).await?;

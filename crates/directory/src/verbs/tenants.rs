@@ -1,4 +1,4 @@
-//! Tenants: who the customers are.
+//! Operations on tenants.
 
 use holdfast_types::{AgentId, TenantId};
 use secrecy::SecretString;
@@ -10,11 +10,12 @@ use crate::{
 };
 
 impl Directory {
-    /// Makes a tenant with an agent `main` and a first key, which is shown this once.
+    /// Creates a tenant with an agent `main` and a first key; the returned key cannot be read
+    /// again.
     ///
     /// # Errors
     ///
-    /// If the name is none, or another's.
+    /// [`Error::Invalid`] for a malformed name, [`Error::Taken`] if the name is used.
     pub async fn create_tenant(
         &self,
         actor: Actor,
@@ -45,13 +46,14 @@ impl Directory {
         Ok((made, secret))
     }
 
-    /// The tenant of that name, made if it is not there; its first key if it was made just now.
+    /// Returns the tenant with this name; creates it if it does not exist, and then returns its
+    /// first key too.
     ///
-    /// Any number of processes may ask at once: one makes it.
+    /// Concurrent calls are safe: only one of them creates the tenant.
     ///
     /// # Errors
     ///
-    /// If the name is none.
+    /// [`Error::Invalid`] for a malformed name.
     pub async fn ensure_tenant(&self, name: &str) -> Result<(Tenant, Option<SecretString>), Error> {
         match self.tenant(name).await {
             Ok(tenant) => return Ok((tenant, None)),
@@ -60,17 +62,13 @@ impl Directory {
         }
         match self.create_tenant(Actor::Operator, name).await {
             Ok((tenant, secret)) => Ok((tenant, Some(secret))),
-            // Somebody was faster; what refused us is committed.
+            // Another process was faster, and its tenant is committed.
             Err(Error::Taken { .. }) => Ok((self.tenant(name).await?, None)),
             Err(error) => Err(error),
         }
     }
 
-    /// All tenants, by name.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
+    /// Returns all tenants, by name.
     pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
         let mut tx = self.pools.system().await?;
         let tenants = store::tenants::all(&mut tx).await?;
@@ -78,11 +76,11 @@ impl Directory {
         Ok(tenants)
     }
 
-    /// The tenant of that name or id.
+    /// Returns the tenant with this name or id.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// [`Error::NotFound`] if there is no such tenant.
     pub async fn tenant(&self, name_or_id: &str) -> Result<Tenant, Error> {
         let missing = || Error::not_found("tenant", name_or_id);
         let id = match name_or_id.parse() {
@@ -101,11 +99,12 @@ impl Directory {
         tenant.ok_or_else(missing)
     }
 
-    /// Changes a tenant. A suspended one's keys are refused within 5 s.
+    /// Changes a tenant. Keys of a suspended tenant are refused within 5 s.
     ///
     /// # Errors
     ///
-    /// If there is none, or the rate is 0.
+    /// [`Error::NotFound`] if there is no such tenant, [`Error::Invalid`] if the rate is out of
+    /// range.
     pub async fn update_tenant(
         &self,
         tenant: TenantId,

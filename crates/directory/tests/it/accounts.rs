@@ -1,4 +1,4 @@
-//! An account that could not be served is not stored.
+//! An account that cannot be served is not stored.
 
 use holdfast_directory::{Error, NewAccount};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn telegram(settings: Value, secrets: Option<Value>) -> NewAccount {
 fn why<T: std::fmt::Debug>(refused: Result<T, Error>) -> String {
     match refused {
         Err(Error::Invalid(why)) => why,
-        // No refusal's words, so that the test fails.
+        // Returns no refusal text, so that the test fails.
         other => format!("{other:?}"),
     }
 }

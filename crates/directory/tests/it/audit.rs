@@ -1,4 +1,4 @@
-//! Each change is in the audit log, with who made it; what did not happen is not.
+//! Each change is in the audit log with its author; a refused change is not.
 
 use holdfast_directory::{Actor, Identity, NewBinding, NewRule, TenantChanges};
 use holdfast_types::KeyId;

@@ -1,4 +1,4 @@
-//! Connections: a secret is kept sealed, and given out for its own place and tenant only.
+//! Connections: a secret is stored sealed, and used for its own service and tenant only.
 
 use holdfast_directory::{Error, NewConnection};
 use holdfast_types::{Connected, ConnectionKind, Fault as _, Kind, UsedBy};
@@ -38,7 +38,7 @@ async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {
     assert_eq!(secret.unwrap().expose_secret(), "geheim");
     assert_eq!(theirs.kind(), Kind::NotFound);
     assert_eq!(directory.connections(acme.id).await.unwrap(), [put]);
-    // What is stored neither says the secret nor opens in another tenant's row.
+    // The stored bytes do not contain the secret, and do not open in another tenant's row.
     let mut admin = world.admin().await;
     let stored: Vec<u8> =
         sqlx::query_scalar("select secret from control.connections where tenant_id = $1")

@@ -1,4 +1,4 @@
-//! What memory holds of an agent is said to be forgotten when it is deleted.
+//! Deleting an agent schedules the erasure of its memories.
 
 use crate::world::{BY, World};
 

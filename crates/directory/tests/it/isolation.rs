@@ -1,4 +1,4 @@
-//! No tenant sees, changes or meets another, even where all their names are the same.
+//! No tenant sees or changes the data of another, even if all names are the same.
 
 use holdfast_directory::{
     Agent, Binding, Error, Identity, NewBinding, NewRule, OpenAccount, TenantChanges,
@@ -10,7 +10,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::world::{BY, World, account, agent, key, provider};
 
-/// What one tenant has; the names are the same for each, the contents are `mark`.
+/// Creates one tenant's data; the names are the same for each tenant, the contents contain `mark`.
 struct Tenant {
     id: TenantId,
     mark: &'static str,
@@ -45,7 +45,7 @@ async fn tenant(world: &World, name: &str, mark: &'static str) -> Tenant {
     Tenant { id, mark, coach, account, binding }
 }
 
-/// All that a tenant can read is its own.
+/// Checks that all a tenant can read is its own.
 async fn sees_its_own(world: &World, tenant: &Tenant) {
     let directory = &world.again();
     let (id, mark) = (tenant.id, tenant.mark);
@@ -99,7 +99,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     sees_its_own(&world, &ours).await;
     sees_its_own(&world, &theirs).await;
 
-    // By id nothing of theirs is there for us.
+    // Other tenants' items cannot be found by id.
     let (us, their_agent) = (ours.id, theirs.coach.id.to_string());
     let their_account = theirs.account.account.id;
     let their_key = directory.keys(theirs.id).await.unwrap()[0].id;
@@ -118,7 +118,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     let ruled = NewRule { agent: their_agent, ..NewRule::default() };
     missing(directory.put_rules(us, BY, vec![ruled]).await);
 
-    // What we change and delete by the names that both use is ours.
+    // Changes and deletions by a shared name affect only the caller's tenant.
     let changes = TenantChanges { rate: Some(1), state: None };
     directory.update_tenant(us, BY, changes).await.unwrap();
     directory.create_key(us, BY, key(&["chat"])).await.unwrap();
@@ -134,7 +134,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     directory.delete_account(us, BY, ours.account.account.id).await.unwrap();
     sees_its_own(&world, &theirs).await;
 
-    // Who asks for all accounts gets each with its own tenant.
+    // The list of all accounts names the right tenant for each.
     let all = directory.all_accounts("telegram").await.unwrap();
     assert_eq!(all, [(theirs.id, their_account, 1)]);
 }

@@ -1,4 +1,4 @@
-//! A key counts for its tenant, for its scopes, for its time, and nothing less than all of it does.
+//! A key is valid for its tenant, its scopes and its lifetime, and only as a whole.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn a_revoked_key_ends_here_at_once_and_elsewhere_within_five_seconds() {
     assert!(matches!(world.directory.authenticate(&text).await, Err(Error::EndedKey)));
     tokio::time::sleep(Duration::from_millis(5_050)).await;
     assert!(matches!(elsewhere.authenticate(&text).await, Err(Error::EndedKey)));
-    // Once more changes nothing.
+    // A repetition changes nothing.
     world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
     assert_eq!(world.directory.keys(tenant.id).await.unwrap()[0].revoked_at, revoked_at);
 }

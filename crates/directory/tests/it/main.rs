@@ -1,4 +1,4 @@
-//! The directory's promises, on a real Postgres.
+//! Guarantees of the directory, tested on a real Postgres.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! MCP servers: who may use them, and that what is presented to them stays inside.
+//! MCP servers: access by agents, and protection of their secrets.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn server(name: &str, url: &str, secret: Option<&str>) -> NewMcpServer {
 
 const HERE: &str = "https://here.example/mcp";
 
-/// What is presented to the tenant's servers, by name.
+/// Returns the secrets of the tenant's servers, by name.
 async fn presented(world: &World, tenant: TenantId) -> Vec<(String, Vec<String>)> {
     let open = world.again().open_mcp_servers(tenant).await.unwrap();
     let secrets = |secrets: Vec<(String, secrecy::SecretString)>| {

@@ -41,7 +41,7 @@ async fn a_fresh_tenant_has_the_built_in_model_and_then_the_one_it_chose() {
     assert!(first.api_key.is_none());
     assert_eq!(second.model.to_string(), "openai:gpt-5");
     assert_eq!(second.base_url, "https://models.example/v1");
-    // There is one default model at a time.
+    // There is only one default model.
     let defaults: Vec<_> = world
         .directory
         .providers(tenant.id)

@@ -1,4 +1,4 @@
-//! A node is known by its token, and one connection of it counts.
+//! A node authenticates by its token, and only one of its connections is current.
 
 use holdfast_directory::{
     Directory, Error, KnownNode, NewNode, NodeSelf, NodeStanding, TenantChanges, TenantState,
@@ -43,7 +43,7 @@ async fn a_token_is_of_its_node_until_it_is_revoked_and_no_part_of_it_is_stored(
     world.directory.revoke_node(tenant.id, BY, "laptop").await.unwrap();
     let refused = world.again().authenticate_node(&token).await.unwrap_err();
     assert!(matches!(refused, Error::EndedKey));
-    // Its name is free again, and it is still told of.
+    // The name is free again, and the node is still listed.
     let (again, _) = known(&world.directory, tenant.id, "laptop").await;
     assert_ne!(again.node, laptop.node);
     let listed = world.directory.nodes(tenant.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tool policies: versions, whose they are, and the tools that runners announce.
+//! Tool policies: versions, isolation of tenants, and the tools that runners announce.
 
 use holdfast_directory::{Actor, Error, KnownTool, StoredPolicy};
 use holdfast_types::{AgentId, RunId};
@@ -45,7 +45,7 @@ async fn an_agent_s_policy_is_its_own_and_goes_with_it() {
     assert_eq!((both.tenant.document, both.agent.document), (of_tenant.clone(), of_agent));
     let alone = directory.policies(t, AgentId::generate()).await.unwrap();
     assert_eq!((alone.tenant.document, alone.agent.version), (of_tenant, 0));
-    // Another tenant has none, and cannot give this one's agent one.
+    // The other tenant has no policy, and cannot set one for this tenant's agent.
     assert_eq!(directory.policies(other.id, coach.id).await.unwrap(), Default::default());
     let foreign = directory.put_policy(other.id, BY, Some(coach.id), None, &json!({})).await;
     assert!(matches!(foreign.unwrap_err(), Error::NotFound { .. }));

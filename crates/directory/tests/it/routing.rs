@@ -1,4 +1,4 @@
-//! What is said about routing is one snapshot, current within a second.
+//! The routing configuration is one snapshot, at most a second old.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn there_is_always_one_default_agent() {
     let routing = world.directory.routing(tenant.id).await.unwrap();
     let bound = routing.bindings()[0].agent;
     assert_eq!(routing.agent_or_default(bound).name.as_str(), "boss");
-    // Without a flag it is the first.
+    // Without a flagged agent, the first one is the default.
     world.directory.update_agent(tenant.id, BY, "boss", agent("boss")).await.unwrap();
     assert_eq!(default().await, "boss");
     assert!(world.directory.delete_agent(tenant.id, BY, "boss").await.is_err());

@@ -1,4 +1,4 @@
-//! What is secret is stored sealed, and opens only where it belongs.
+//! Secrets are stored sealed, and open only for their own field and tenant.
 
 use holdfast_directory::{Directory, Error};
 use holdfast_types::{Fault as _, Kind, TenantId};
@@ -74,7 +74,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
         assert_eq!(refused.kind(), Kind::Internal);
     }
 
-    // From one field to another, of the same tenant.
+    // Moved from one field to another, of the same tenant.
     sqlx::query(
         "update control.providers set api_key = (select secrets from control.accounts \
          where account_id = $2) where tenant_id = $1",
@@ -85,7 +85,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
     .await
     .unwrap();
     assert!(matches!(model_key(&world.directory, theirs.id).await, Err(Error::Sealed(_))));
-    // And a tenant's data key to another.
+    // A tenant's data key, moved to another tenant.
     assert_eq!(model_key(&world.directory, ours.id).await.unwrap(), "sk-1");
     sqlx::query(
         "update control.tenants a set data_key = b.data_key from control.tenants b \

@@ -1,4 +1,4 @@
-//! Variables of skills: set, never shown, each tenant's own.
+//! Variables of skills can be set and not read, and belong to one tenant.
 
 use holdfast_directory::Error;
 use holdfast_types::TenantId;
@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::world::{BY, World};
 
-/// What the tenant's commands would be given.
+/// Returns the variables that the tenant's commands would get.
 async fn given(world: &World, tenant: TenantId) -> Vec<String> {
     let open = world.again().open_skill_env(tenant).await.unwrap();
     let line = |it: &holdfast_directory::OpenVariable| {

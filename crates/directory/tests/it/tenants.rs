@@ -1,4 +1,4 @@
-//! A tenant begins with all that it needs, once.
+//! A tenant is created once, with everything that it needs.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! A directory over a database of its own.
+//! Fixture of the tests: a directory over its own database.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{
@@ -34,17 +34,17 @@ impl World {
         Self { directory, pools, database }
     }
 
-    /// Another process's directory over the same database; nothing is remembered yet.
+    /// Creates another process's directory over the same database, with empty caches.
     pub fn again(&self) -> Directory {
         Self::over(&self.pools, 1, "pepper")
     }
 
-    /// A directory whose pepper is another.
+    /// Creates a directory with another pepper.
     pub fn with_another_pepper(&self) -> Directory {
         Self::over(&self.pools, 1, "other")
     }
 
-    /// A directory whose key-encryption key is another.
+    /// Creates a directory with another key-encryption key.
     pub fn with_another_kek(&self) -> Directory {
         Self::over(&self.pools, 2, "pepper")
     }
@@ -54,18 +54,18 @@ impl World {
         Directory::new(pools.clone(), seal, pepper.into())
     }
 
-    /// A tenant, and the text of its first key.
+    /// Creates a tenant, and returns it with its first key.
     pub async fn tenant(&self, name: &str) -> (Tenant, String) {
         let (tenant, secret) = self.directory.create_tenant(BY, name).await.unwrap();
         (tenant, secret.expose_secret().to_owned())
     }
 
-    /// As the schema's owner, whom no row-level security stops.
+    /// Runs a statement as the schema's owner, to whom row-level security does not apply.
     pub async fn admin(&self) -> PgConnection {
         PgConnection::connect(&self.database.admin_url()).await.unwrap()
     }
 
-    /// Actions and subjects of a tenant's audit log, in order.
+    /// Returns the actions and subjects of a tenant's audit log, in order.
     pub async fn audit(&self, tenant: TenantId) -> Vec<(String, String, String)> {
         sqlx::query_as(
             "select actor, action, subject from control.audit where tenant_id = $1 \

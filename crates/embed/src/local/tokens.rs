@@ -1,4 +1,4 @@
-//! Texts as this model reads them: BERT's WordPiece, lower case, without accents.
+//! WordPiece tokenizer of BERT, uncased: lower case, without accents.
 
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
@@ -8,19 +8,18 @@ use tokenizers::{Model, Tokenizer, TruncationParams};
 
 use crate::Error;
 
-/// What BERT has positions for.
+/// Number of positions in BERT's input.
 const MOST_TOKENS: usize = 512;
-/// One token a line, its number the line's; published with BERT under Apache-2.0.
+/// One token per line; the line number is the token's id. Published with BERT under Apache-2.0.
 const VOCABULARY: &str = include_str!("../../data/bert-uncased-vocab.txt");
-/// A text of which more than this could count has more than enough tokens, and the rest need not be
-/// read to be cut: 512 tokens of the vocabulary's longest, about.
+/// Characters of a text that are tokenized. Enough for about 512 of the longest tokens, so the rest
+/// would be truncated anyway.
 const MOST_CHARS: usize = 8 * 1024;
 
-/// Turns texts into numbers.
 #[derive(Debug)]
 pub struct Tokens(Tokenizer);
 
-/// Some texts, padded to one width.
+/// Token ids and attention masks of several texts, padded to one width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub ids: Vec<i64>,

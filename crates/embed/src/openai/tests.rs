@@ -1,4 +1,4 @@
-//! Against a server of our own that answers as the protocol says, or does not.
+//! Tests against a local server that follows the protocol, or violates it.
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Config, OpenAi};
 use crate::{Embedder, Error, Purpose};
 
-/// Serves one handler at `/v1/embeddings` and gives an embedder of two numbers that asks it.
+/// Serves one handler at `/v1/embeddings`. Returns an embedder of dimension 2 that calls it.
 async fn server(handler: fn(&HeaderMap, &Value) -> Response) -> anyhow::Result<OpenAi> {
     let route =
         post(async move |headers: HeaderMap, Json(body): Json<Value>| handler(&headers, &body));
@@ -47,7 +47,7 @@ fn vectors_that_are_shortened_are_known_by_their_length_too() {
     assert_eq!((whole.model(), shortened.model()), ("small", "small@2"));
 }
 
-/// Answers backwards; the second number is the text that it was sent, so that its place shows.
+/// Answers in reverse order; the second number identifies the text.
 fn honest(headers: &HeaderMap, body: &Value) -> Response {
     if headers["authorization"] != "Bearer sekret" || body["model"] != "small" {
         return StatusCode::UNAUTHORIZED.into_response();

@@ -1,4 +1,4 @@
-//! Jobs are made once, and no more of them than there may be.
+//! Adding jobs: once per id, and within the limits.
 
 use holdfast_jobs::{Added, Error, Existing, JobFilter, JobKind, Limits};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A job becomes what its user says, in the fields that a user may say, and no others.
+//! Changes of jobs: allowed fields only.
 
 use holdfast_jobs::{
     Changes, Error, JobKind, JobState, MUTABLE, Mode, NewJob, Origin, Outcome, Reminder,

@@ -1,4 +1,4 @@
-//! Slots that have come are decided once, whoever asks and whoever dies.
+//! Claims: each due slot is decided once, whatever runs concurrently or crashes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,8 +15,8 @@ use crate::world::{World, ago, ended, since};
 
 type Delivery = Arc<Mutex<HashMap<String, u32>>>;
 
-/// Claims until nothing is due. Each delivery is counted by its key; every seventh batch is taken
-/// and forgotten, as by a scheduler that dies.
+/// Claims until nothing is due. Counts deliveries by key. Every seventh batch is dropped, as by a
+/// scheduler that crashes.
 async fn replica(world: &World, number: usize, arrived: Delivery) -> anyhow::Result<()> {
     for batch in number.. {
         let claimed = world.jobs.claim_due(500).await?;
@@ -254,7 +254,7 @@ async fn nothing_due_writes_no_row() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     ada.add(ada.job(json!({"every_s": 3600}))).await?;
-    // One connection, which counts what it did when it is asked to.
+    // One connection, which reports its own statistics.
     let one = Config { system_pool_size: 1, ..world.config() };
     let pools = Pools::lazy(&one, "test")?;
     let jobs = Jobs::new(pools.clone(), Arc::clone(&world.clock) as Arc<dyn Planner>);

@@ -1,4 +1,4 @@
-//! Property: each slot up to now is decided once, by its policy, whatever else goes on.
+//! Property: each slot up to now is decided once, by its policy, under any sequence of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,15 @@ use serde_json::json;
 
 use crate::world::{World, ago, since};
 
-/// Something that happens to a job.
 #[derive(Debug, Clone)]
 enum Step {
-    /// So many slots' time passes, and a scheduler looks.
+    /// Time passes for this many slots, then a scheduler claims.
     Pass(i64),
-    /// A scheduler that was handed something dies.
+    /// A scheduler crashes while it holds a firing.
     Die,
-    /// A sweep, and what it hands out is done.
+    /// A sweep; the firings that it hands out are finished.
     Sweep(Outcome),
-    /// Somebody wants a slot that is past.
+    /// A past slot is requested.
     CatchUp(i64),
 }
 
@@ -42,7 +41,7 @@ fn policy() -> impl Strategy<Value = (&'static str, Overlap)> {
     )
 }
 
-/// What became of a job's slots, by their number.
+/// Results of a job's slots, by their number.
 struct Decided {
     fired: BTreeSet<i64>,
     skipped: BTreeMap<i64, u32>,
@@ -88,7 +87,7 @@ async fn play(missed: &str, overlap: Overlap, steps: Vec<Step>) -> anyhow::Resul
                 now = (now + slots).min(SLOTS - 1);
                 world.clock.set(at(now));
                 if next(&world, &ada, job.id).await? <= at(now) {
-                    // An error's back-off is for the clock on the wall.
+                    // Retry delays use the real clock.
                     world.admin("update schedule.jobs set due_at = slot_at").await?;
                     let firings = world.claim().await?;
                     seen.extend(firings.into_iter().map(|firing| (firing, false)));

@@ -1,4 +1,4 @@
-//! What somebody asks for runs: now, or for slots that are past.
+//! Requested runs: now, or for past slots.
 
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ async fn slots_that_the_log_has_forgotten_are_not_run_again() -> anyhow::Result<
 
     let again = world.jobs.backfill(ada.id, job.id, &slots).await;
     assert!(matches!(again, Err(Error::ForgottenSlot(_))), "{again:?}");
-    // What came after that is known.
+    // The log is complete after that.
     let logged = "update schedule.runs set finished_at = slot_at";
     world.admin(logged).await?;
     let later = slots[0] + SignedDuration::from_secs(15);

@@ -1,4 +1,4 @@
-//! Hearts beat while there is something to look at, and what came of it is on record.
+//! Heartbeat jobs exist while there is something to check, and results are recorded.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Two tenants with the same names never meet.
+//! Isolation of two tenants with the same names.
 
 use holdfast_jobs::{Added, Changes, Error, JobFilter, Mode};
 use serde_json::json;

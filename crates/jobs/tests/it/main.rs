@@ -1,4 +1,4 @@
-//! The promises of the store of jobs, each on a real Postgres of its own.
+//! Tests of the job store, each on a Postgres database of its own.
 
 mod adding;
 mod changing;

@@ -1,4 +1,4 @@
-//! What became of a firing is noted once, and moves its job on.
+//! Reports about firings: each counts once and moves the job on.
 
 use std::time::Duration;
 
@@ -254,7 +254,7 @@ async fn a_slot_that_comes_while_one_is_postponed_is_skipped_as_one_that_runs_wo
     let firing = world.claim_one().await?;
     world.jobs.postponed(&[Postponed { firing, after: Duration::from_secs(60) }]).await?;
 
-    // A minute later.
+    // A minute passes.
     for sql in [
         "update schedule.firings set offer_at = offer_at - interval '60 s'",
         "update schedule.jobs set due_at = now(), running_until = running_until - interval '60 s'",

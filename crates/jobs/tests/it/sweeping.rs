@@ -1,4 +1,4 @@
-//! What a crash left is found, and what nobody survives is given up.
+//! Sweep: finds what a crash left behind, and gives up firings that every holder lost.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn whoever_begins_a_firing_has_it_for_longer_and_giving_it_back_clears_it(
     let ada = world.tenant();
     ada.due(5, json!({"every_s": 3600})).await?;
     let mut firing = world.claim_one().await?;
-    // Its time is over, and nobody has looked.
+    // The run has timed out, and no sweep has run yet.
     world.lapse().await?;
 
     for _ in 0..LOSSES + 2 {

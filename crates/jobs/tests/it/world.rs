@@ -1,4 +1,4 @@
-//! What the tests stand on: a database, a tenant with an agent, a planner of intervals.
+//! Test world: a database, a tenant with an agent, and a planner of intervals.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-/// A planner whose schedules are `{"first", "every_s", "missed"}`; without an interval there is one
-/// slot. It can be told what time it is, up to the database's.
+/// Planner for schedules `{"first", "every_s", "missed"}`; without an interval there is one slot.
+/// Its clock can be set, up to the database's time.
 #[derive(Debug, Default)]
 pub struct Clockwork {
     now: Mutex<Option<Timestamp>>,
@@ -102,12 +102,11 @@ impl World {
         Ok(Self { jobs, clock, database })
     }
 
-    /// How the services log in.
+    /// URL of the services' login.
     pub fn config(&self) -> Config {
         Config { url: self.database.url().into(), ..Config::default() }
     }
 
-    /// Pools of the services' login.
     pub fn pools(&self) -> anyhow::Result<Pools> {
         Pools::lazy(&self.config(), "test")
     }
@@ -121,20 +120,19 @@ impl World {
         Tenant { world: self, id: TenantId::generate(), agent: AgentId::generate() }
     }
 
-    /// Runs a statement as the owner, whom row-level security does not bind.
+    /// Runs a statement as the owner, who is not subject to row-level security.
     pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
         Ok(done.rows_affected())
     }
 
-    /// Reads one number as the owner.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
     }
 
-    /// Makes many jobs at once, each with one slot that is due.
+    /// Adds many jobs, each with one due slot.
     pub async fn many_due(&self, tenant: TenantId, count: u32) -> anyhow::Result<()> {
         let sql = format!(
             "insert into schedule.jobs
@@ -148,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets what is handed out, and what runs, run out of time now.
+    /// Lets all holds and runs expire now.
     pub async fn lapse(&self) -> anyhow::Result<()> {
         for sql in [
             "update schedule.firings set offer_at = now() - interval '1 second'
@@ -191,13 +189,12 @@ pub fn ended(firing: &Firing, outcome: Outcome) -> Ended {
     }
 }
 
-/// A time so many seconds ago, whole as the database's.
+/// Time this many seconds ago, in whole microseconds like the database's.
 pub fn ago(seconds: i64) -> Timestamp {
     let then = Timestamp::now() - SignedDuration::from_secs(seconds);
     Timestamp::from_second(then.as_second()).unwrap_or(then)
 }
 
-/// A tenant with one agent.
 #[derive(Clone, Copy)]
 pub struct Tenant<'w> {
     world: &'w World,
@@ -231,7 +228,7 @@ impl Tenant<'_> {
         Ok(self.world.jobs.add(self.id, new).await?.into_job())
     }
 
-    /// Adds a job whose first slot was so many seconds ago.
+    /// Adds a job whose first slot was this many seconds ago.
     pub async fn due(&self, seconds: i64, spec: Value) -> Result<Job, Error> {
         self.add(self.job(since(seconds, spec))).await
     }
@@ -241,7 +238,7 @@ impl Tenant<'_> {
     }
 }
 
-/// A schedule whose first slot was so many seconds ago.
+/// Schedule whose first slot was this many seconds ago.
 pub fn since(seconds: i64, mut spec: Value) -> Value {
     spec["first"] = json!(ago(seconds).to_string());
     spec

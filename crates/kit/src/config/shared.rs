@@ -1,34 +1,36 @@
-//! The tables that several services read and no other crate owns.
+//! Tables that several services read and no other crate owns.
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::masked;
 
-/// How the platform's own services trust and find each other: the table `[mesh]`.
+/// Addresses and credentials that the platform's services use to call each other: the table
+/// `[mesh]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mesh {
-    /// What the services sign their calls with; the same in all of them, from a `Secret`.
+    /// Key with which the services sign their calls to each other. The same in all services, from a
+    /// `Secret`.
     #[serde(serialize_with = "masked")]
     pub secret: SecretString,
 
-    /// Where the gateway's gRPC is, for the other services.
+    /// URL of the gateway's gRPC server.
     pub gateway_url: String,
 
-    /// Where the memory service's gRPC is, for the other services.
+    /// URL of the memory service's gRPC server.
     pub memory_url: String,
 }
 
-/// What secrets are sealed with: the table `[secrets]`.
+/// Keys that encrypt and hash secrets: the table `[secrets]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Secrets {
-    /// The key-encryption key: 32 bytes in base64. Without it nothing that is sealed can be read.
+    /// Key-encryption key: 32 bytes in base64. Without it no encrypted secret can be read.
     #[serde(serialize_with = "masked")]
     pub kek: SecretString,
 
-    /// What API keys are hashed with. Changing it makes every key invalid.
+    /// Key for the hashes of API keys. A change makes all existing API keys invalid.
     #[serde(serialize_with = "masked")]
     pub pepper: SecretString,
 }

@@ -1,6 +1,6 @@
-//! What may have been meant by a name that nobody knows.
+//! Suggestions for misspelt names.
 
-/// What may have been meant, as the end of a sentence.
+/// Returns a suggestion, or the list of known names, as the end of an error message.
 pub(super) fn near(given: &str, known: &[&str]) -> String {
     match known.iter().filter(|name| is_near(given, name)).min_by_key(|name| edits(given, name)) {
         Some(name) => format!("; did you mean `{name}`?"),
@@ -8,7 +8,7 @@ pub(super) fn near(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The names as a choice: `a`, `b` or `c`.
+/// Joins the names as alternatives: `a`, `b` or `c`.
 pub(super) fn any_of(names: &[&str]) -> String {
     let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.sort_unstable();
@@ -19,12 +19,12 @@ pub(super) fn any_of(names: &[&str]) -> String {
     }
 }
 
-/// Whether one is a slip of the other: an edit for every three letters.
+/// Whether `given` is probably a misspelling of `name`: at most one edit for every three letters.
 pub(super) fn is_near(given: &str, name: &str) -> bool {
     edits(given, name) <= name.len() / 3
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance, in characters.
 fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {

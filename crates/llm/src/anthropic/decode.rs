@@ -1,14 +1,14 @@
-//! From the events of a stream to a reply.
+//! Decoder of Anthropic's events.
 //!
-//! | event | what it means |
+//! | event | contents |
 //! |---|---|
-//! | `message_start`, `message_delta` | what it cost; why it stopped |
-//! | `content_block_start`, `_delta`, `_stop` | a piece of text, of a call's input, of a thought |
+//! | `message_start`, `message_delta` | usage; the stop reason |
+//! | `content_block_start`, `_delta`, `_stop` | a piece of text, of a call's input, of thinking |
 //! | `message_stop` | the end |
-//! | `error` | it broke off, and why |
-//! | `ping`, and whatever else | nothing |
+//! | `error` | the stream failed, and why |
+//! | `ping` and others | ignored |
 //!
-//! Thoughts are no part of the text; they are carried as they came, with where they stood.
+//! Thinking blocks are not part of the text. They are carried unchanged, with their positions.
 
 use std::collections::BTreeMap;
 
@@ -22,28 +22,26 @@ use crate::{
     http::Decode,
 };
 
-/// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
     gather: Gather,
-    /// The blocks that were begun, by their index.
+    /// Open and complete blocks, by index.
     blocks: BTreeMap<u64, Block>,
-    /// How much of thoughts there is, in bytes.
+    /// Total size of the thinking blocks, in bytes.
     thoughts: usize,
     is_overflow: bool,
 }
 
-/// A block of a reply.
+/// Content block of a reply.
 #[derive(Debug)]
 enum Block {
-    /// Text, and how much of it, in bytes.
+    /// Length of the text, in bytes.
     Text(usize),
-    /// A call, by its place.
+    /// Index of the call in the collected reply.
     Call(usize),
-    /// What is carried as it came.
+    /// Block to carry unchanged.
     Thought(Value),
-    /// What nobody asked for.
     Other,
 }
 
@@ -75,7 +73,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What is told later counts: it includes what was told before.
+    /// Later usage replaces earlier usage: the numbers are cumulative.
     fn usage(&mut self, usage: &Value) {
         let read = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens"];
         if usage["input_tokens"].is_u64() {
@@ -109,7 +107,7 @@ impl Decoder {
             "tool_use" => {
                 let at = self.gather.begin_call(block["id"].as_str().unwrap_or_default())?;
                 self.gather.name_call(at, block["name"].as_str().unwrap_or_default(), deltas);
-                // In a stream it is `{}` here, and comes in pieces.
+                // In a stream the input is `{}` here and follows in pieces.
                 if block["input"].as_object().is_some_and(|input| !input.is_empty()) {
                     self.gather.input(at, &block["input"])?;
                 }
@@ -142,7 +140,7 @@ impl Decoder {
                 for key in ["thinking", "signature"] {
                     let Some(piece) = delta[key].as_str() else { continue };
                     self.thoughts += piece.len();
-                    // Beyond what is carried they are not needed, nor kept.
+                    // Thinking beyond the limit is not carried, so it need not be kept.
                     if self.thoughts <= MOST_CARRY
                         && let Value::String(text) = &mut thought[key]
                     {
@@ -157,7 +155,7 @@ impl Decoder {
         }
     }
 
-    /// What is to be carried: thoughts, and where they stood.
+    /// Returns the thinking blocks and their positions, to be carried.
     fn carried(&self) -> Option<Value> {
         let has_thoughts = self.blocks.values().any(|block| matches!(block, Block::Thought(_)));
         if !has_thoughts || self.thoughts > MOST_CARRY {

@@ -1,12 +1,12 @@
-//! From a request to the body that is sent.
+//! Encoder of Anthropic's request body.
 //!
-//! | ours | theirs |
+//! | request | body |
 //! |---|---|
-//! | the stable part | the first block of `system`, marked to be kept in the cache |
-//! | the dynamic part | the second, unmarked: it is never the same |
-//! | tools | the last one is marked, so that they are kept when the stable part changes |
-//! | results, and what was said after them | one `user` message: results first |
-//! | what a model thought | the blocks as they came, where they stood |
+//! | stable part | the first block of `system`, with a cache mark |
+//! | dynamic part | the second block, without a mark: it always differs |
+//! | tools | a cache mark on the last one, so that they stay cached when the stable part changes |
+//! | results and the user messages after them | one `user` message: results first |
+//! | carried thinking | the unchanged blocks at their positions |
 
 use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
 use serde_json::{Value, json};
@@ -18,16 +18,15 @@ use crate::{
     words::{BLANK, Ids, name, object, unseen},
 };
 
-/// The most tokens that are asked for where nobody said how many: they must be said.
+/// Default output limit, in tokens; the API requires one.
 const MOST_UNASKED: u32 = 32_000;
 
-/// The word that turns thinking off where that can be done.
+/// The `off` value of models whose thinking can be turned off.
 const DISABLED: &str = "disabled";
 
-/// The fewest tokens that a budget of thoughts may have.
+/// Minimum thinking budget, in tokens.
 const LEAST_BUDGET: u32 = 1_024;
 
-/// Builds the body of a request.
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let most = request.max_output.unwrap_or_else(|| card.max_output.min(MOST_UNASKED));
@@ -62,7 +61,7 @@ pub(super) fn encode(request: &Request) -> Value {
     body
 }
 
-/// Marks a part whose end is the end of something worth keeping.
+/// Cache mark: the provider caches the request up to this block.
 fn kept() -> Value {
     json!({ "type": "ephemeral" })
 }
@@ -79,7 +78,7 @@ fn system(stable: &str, dynamic: &str) -> Vec<Value> {
     blocks
 }
 
-/// Says how much to think, in the way that this model takes.
+/// Sets the thinking level in the form that the model takes.
 fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
     let off = card.thinking.off.as_deref();
     match (card.thinking.by, request.thinking) {
@@ -93,8 +92,8 @@ fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
             body["output_config"] = json!({ "effort": level.as_str() });
         }
         (By::Budget, level) => {
-            // It must be less than all that may be written, and with a turn's thoughts lost a
-            // budget is refused while the turn's tools are still answering.
+            // The budget must be less than the output limit. Without a turn's thinking blocks a
+            // budget is refused while the turn's tool results are sent.
             let budget = budget(level).min(most.saturating_sub(LEAST_BUDGET));
             if budget >= LEAST_BUDGET && !is_answering_without_thoughts(request) {
                 body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
@@ -102,21 +101,21 @@ fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
         }
         (By::No | By::Effort | By::Switch | By::Marks, _) => {}
     }
-    // The clock is among what is told, and moves within a turn. Thoughts from before are then left
-    // out by the provider, where the request would else be refused.
+    // The system prompt contains the time, which changes within a turn. Let the provider drop the
+    // older thinking blocks, where it would otherwise refuse the request.
     if card.thinking.is_bound && !is_disabled(request, card) {
         body["thinking"] = json!({
             "type": "adaptive",
             "block_binding": { "prefix_mismatch_behavior": "drop_block" },
         });
     }
-    // Newer models show nothing of it unless they are asked to.
+    // Newer models show no thinking unless asked to.
     if request.shows_thinking && body["thinking"]["type"] == "adaptive" {
         body["thinking"]["display"] = "summarized".into();
     }
 }
 
-/// Whether the model is told not to think at all. Thoughts from before are then none of its.
+/// Whether thinking is turned off. Earlier thinking blocks must then not be sent.
 fn is_disabled(request: &Request, card: &Card) -> bool {
     let is_adaptive = card.thinking.by == By::Adaptive;
     is_adaptive
@@ -133,7 +132,7 @@ const fn budget(level: Thinking) -> u32 {
     }
 }
 
-/// Whether results are being answered whose calls came without thoughts that this model can read.
+/// Whether the request ends with tool results whose calls have no thinking blocks for this model.
 fn is_answering_without_thoughts(request: &Request) -> bool {
     let last = request.chat.messages.iter().rev().find_map(|message| match message {
         ChatMessage::Assistant { calls, carry, .. } => Some((calls, carry)),
@@ -168,7 +167,7 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
             Some(_) | None => all.push((role, blocks)),
         }
     }
-    // A conversation must begin with its user.
+    // A conversation must begin with the user.
     if all.first().is_none_or(|(role, _)| *role == "assistant") {
         all.insert(0, ("user", vec![text_block(BLANK)]));
     }
@@ -194,7 +193,7 @@ fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
     } else if !images.is_empty() {
         blocks.push(text_block(&unseen(images.len())));
     }
-    // An empty text is refused.
+    // Empty text blocks are refused.
     if !text.trim().is_empty() {
         blocks.push(text_block(text));
     } else if blocks.is_empty() {
@@ -211,8 +210,8 @@ fn result(id: &str, output: &str, is_failed: bool) -> Value {
     block
 }
 
-/// A reply's blocks. What was carried says where its thoughts stood between its texts (by their
-/// lengths) and its calls (by their ids); without it texts come first, then calls.
+/// Builds a reply's blocks. The carried items hold the positions of the thinking blocks between
+/// texts (by length) and calls (by id). Without them texts come first, then calls.
 fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids) -> Vec<Value> {
     let mut blocks = Vec::new();
     let mut rest = text;

@@ -1,8 +1,8 @@
-//! What a refusal of Anthropic's means: by status and type.
+//! Meaning of Anthropic's errors, by status and type.
 //!
-//! Two things have no type of their own and come as `invalid_request_error` with status 400: a
-//! conversation that is too long, and an account without credit. These are known by how their
-//! messages begin, which is the least of their words that tells them from all others.
+//! A conversation that is too long and an account without credit have no type of their own: both
+//! are an `invalid_request_error` with status 400. They are recognised by the beginning of the
+//! message, as short as is unambiguous.
 
 use holdfast_types::ModelId;
 use reqwest::header::HeaderMap;
@@ -13,18 +13,18 @@ use crate::{
     refusal::{by_status, retry_after, with_wait, word},
 };
 
-/// How the message begins that says how many tokens are too many.
+/// Beginning of the message for a prompt that is too long.
 const OVERFLOW: &str = "prompt is too long: ";
-/// How the message begins that says that there is no credit.
+/// Beginning of the message for an account without credit.
 const NO_CREDIT: &str = "Your credit balance is too low ";
 
-/// What an answer with another status than success means.
+/// Classifies a response with an error status.
 pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     with_wait(classify(Some(status), &body["error"], model), retry_after(headers))
 }
 
-/// What an error in the midst of a stream means.
+/// Classifies an error event within a stream.
 pub(super) fn mid_stream(error: &Value, model: &ModelId) -> Error {
     classify(None, error, model)
 }
@@ -35,7 +35,7 @@ fn classify(status: Option<u16>, error: &Value, model: &ModelId) -> Error {
     match kind {
         Some("invalid_request_error") if begins(OVERFLOW) => Error::ContextOverflow,
         Some("invalid_request_error") if begins(NO_CREDIT) => Error::Quota,
-        // More bytes than are taken at all: with the history shortened it would do.
+        // The body exceeds the size limit: a shorter history would fit.
         Some("request_too_large") => Error::ContextOverflow,
         Some("billing_error") => Error::Quota,
         Some("authentication_error" | "permission_error") => Error::Auth,

@@ -1,4 +1,4 @@
-//! The catalogue that is shipped, and what a tenant makes of it.
+//! Shipped catalogue, and a tenant's additions.
 
 use super::*;
 

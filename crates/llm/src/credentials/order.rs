@@ -1,26 +1,24 @@
-//! In which order keys are tried.
+//! Order in which keys are tried.
 //!
-//! Those that can be used come first, the one that rested longest before the others; then those
-//! that cannot, the one that soonest can before the others. An order that someone wrote down says
-//! which keys take part; with `respect_explicit` it is kept as well.
+//! Usable keys come first, the least recently used before the others; then unusable ones, the one
+//! that is usable soonest first. An explicit order selects the keys; with `respect_explicit` its
+//! order is kept too.
 
 use std::collections::BTreeMap;
 
 use super::{Profile, Stats};
 
-/// How keys are to be ordered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Order<'a> {
-    /// The ids of the keys that take part; `None` is all of the provider's.
+    /// Ids of the keys that take part; `None` is all of the provider's.
     pub explicit: Option<&'a [String]>,
-    /// Whether those that can be used are tried in the order that was written down.
+    /// Whether usable keys keep the explicit order.
     pub respect_explicit: bool,
-    /// The key that someone asked for: it comes first if it takes part.
+    /// Key that comes first, if it takes part.
     pub preferred: Option<&'a str>,
 }
 
-/// The ids of a provider's keys, in the order in which they are tried. Keys that are not valid take
-/// no part.
+/// Returns the ids of a provider's keys in the order to try them. Invalid keys are left out.
 #[must_use]
 pub fn order<'p>(
     provider: &str,
@@ -47,7 +45,7 @@ pub fn order<'p>(
     let (mut usable, mut cooling): (Vec<&str>, Vec<&str>) =
         base.iter().map(|profile| profile.id.as_str()).partition(|id| until(id).is_none());
     if !(how.respect_explicit && how.explicit.is_some()) {
-        // Never used is before all that were.
+        // `None` sorts first: keys that were never used.
         usable.sort_by_key(|id| stats.get(*id).and_then(|stats| stats.last_used));
     }
     cooling.sort_by_key(|id| until(id));
@@ -60,8 +58,8 @@ pub fn order<'p>(
     all
 }
 
-/// The key for a session's next request: the one it used before while that can be used, so that
-/// the provider's cache stays of use; else the first that can. `None` if none can.
+/// Returns the key for a session's next request: the session's previous key while it is usable, so
+/// that the provider's cache stays useful, else the first usable one. `None` if no key is usable.
 #[must_use]
 pub fn sticky<'p>(
     ordered: &[&'p str],

@@ -1,48 +1,38 @@
-//! A key, and whether it can be used at all.
+//! Provider keys and their validity.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// What is presented to a provider.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    /// A key that lasts.
     ApiKey {
-        /// The key.
         key: SecretString,
     },
-    /// A token that may end.
     Token {
-        /// The token.
         token: SecretString,
-        /// When it ends, in milliseconds since 1970; `None` is never.
+        /// Expiry in milliseconds since 1970; `None` is never.
         expires: Option<i64>,
     },
-    /// What a person agreed to.
     OAuth {
-        /// What is presented.
         access: SecretString,
-        /// What is exchanged for another.
         refresh: Option<SecretString>,
-        /// When what is presented ends, in milliseconds since 1970; `None` is unknown.
+        /// Expiry of the access token in milliseconds since 1970; `None` is unknown.
         expires: Option<i64>,
     },
 }
 
-/// A credential, and for which provider it is.
+/// Named credential of a provider.
 #[derive(Clone)]
 pub struct Profile {
-    /// Its name; unique.
     pub id: String,
-    /// For which provider: the whole name. (Half a name, as `open` of `openai`, matches nothing.)
+    /// Whole name of the provider; a prefix such as `open` does not match `openai`.
     pub provider: String,
-    /// What is presented.
     pub credential: Credential,
 }
 
 impl Profile {
-    /// Whether it can be used at a moment.
+    /// Whether the credential is usable at a time. An expired access token with a refresh token is.
     #[must_use]
     pub fn is_valid(&self, now: i64) -> bool {
         let is_there = |secret: &SecretString| !secret.expose_secret().trim().is_empty();
@@ -58,7 +48,7 @@ impl Profile {
         }
     }
 
-    /// Whether it is for a provider: letter case apart, and whatever follows a colon.
+    /// Whether the key is for a provider. Ignores case and everything after a colon.
     #[must_use]
     pub fn is_for(&self, provider: &str) -> bool {
         normal(&self.provider) == normal(provider)

@@ -1,4 +1,4 @@
-//! What is remembered of a key, and what follows from a failure.
+//! Statistics of a key, and the consequences of failures.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,38 +8,32 @@ use crate::Reason;
 
 const HOUR: u64 = 60 * 60;
 
-/// Failures this far apart have nothing to do with each other, in milliseconds.
+/// Failures that are farther apart than this are counted separately, in milliseconds.
 const WINDOW: i64 = 24 * 60 * 60 * 1_000;
 
-/// What is remembered of a key.
+/// Statistics of a key; times are milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
-    /// When it last worked.
     pub last_used: Option<i64>,
-    /// When it last failed.
     pub last_failure: Option<i64>,
-    /// How often it failed since it last worked.
+    /// Failures since the last success.
     pub error_count: u32,
-    /// Until when it is left alone.
     pub cooldown_until: Option<i64>,
-    /// Until when it is out of use.
+    /// Set when the account is out of credit.
     pub disabled_until: Option<i64>,
-    /// Why it is out of use.
     pub disabled_reason: Option<Reason>,
-    /// How often it failed, by reason.
     pub failure_counts: BTreeMap<Reason, u32>,
 }
 
-/// For how long a key is left alone that failed so often in a row: 1 min, 5, 25, then an hour.
+/// Cooldown after a number of consecutive failures: 1 min, 5, 25, then an hour.
 #[must_use]
 pub fn cooldown(errors: u32) -> Duration {
     let times = 5_u64.checked_pow(errors.saturating_sub(1)).unwrap_or(u64::MAX);
     Duration::from_secs(60_u64.saturating_mul(times).min(HOUR))
 }
 
-/// For how long a key is out of use whose account was out of money so often: 5 h, 10, 20, then a
-/// day.
+/// Pause after a number of billing failures: 5 h, 10, 20, then a day.
 #[must_use]
 pub fn billing_pause(failures: u32) -> Duration {
     let times = 2_u64.checked_pow(failures.saturating_sub(1)).unwrap_or(u64::MAX);
@@ -47,7 +41,7 @@ pub fn billing_pause(failures: u32) -> Duration {
 }
 
 impl Stats {
-    /// It failed. `last_used` stays: it was of no use.
+    /// Records a failure. `last_used` stays: it counts successes only.
     #[must_use]
     pub fn after_failure(mut self, reason: Reason, now: i64) -> Self {
         if self.last_failure.is_some_and(|last| now.saturating_sub(last) > WINDOW) {
@@ -67,14 +61,14 @@ impl Stats {
         self
     }
 
-    /// It worked: what went wrong before is forgotten.
+    /// Records a success and forgets earlier failures.
     #[must_use]
     pub fn after_success(self, now: i64) -> Self {
         let last_failure = self.last_failure;
         Self { last_used: Some(now), last_failure, ..Self::default() }
     }
 
-    /// Until when it cannot be used; `None` if it can.
+    /// End of the cooldown or pause; `None` if the key is usable now.
     #[must_use]
     pub fn unusable_until(&self, now: i64) -> Option<i64> {
         self.cooldown_until.max(self.disabled_until).filter(|until| now < *until)

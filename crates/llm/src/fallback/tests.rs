@@ -1,4 +1,4 @@
-//! Who is asked, and who is not.
+//! Choice of the candidates that are asked.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use holdfast_types::{Fault as _, Image, ImageData, Kind, Reply};
 use super::*;
 use crate::{Scripted, scripted::tests::request};
 
-/// Remembers what it was told, and says that these are cooling.
+/// Records the calls, and reports these models as cooling.
 #[derive(Debug, Default)]
 struct Noted {
     cooling: Vec<&'static str>,
@@ -130,7 +130,7 @@ async fn when_all_failed_it_is_said_of_each_why() {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_watch_are_told_when_another_model_begins_anew() {
-    /// Says half of it, then breaks off.
+    /// Emits half of the reply, then fails.
     #[derive(Debug)]
     struct Half;
     impl Model for Half {

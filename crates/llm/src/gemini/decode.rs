@@ -1,13 +1,13 @@
-//! From the pieces of a stream to a reply.
+//! Decoder of Gemini's stream.
 //!
-//! | piece | what it means |
+//! | piece | contents |
 //! |---|---|
-//! | a part with `text` | text; with `thought` beside it, what it thinks |
-//! | a part with `functionCall` | a call, whole |
-//! | `thoughtSignature` beside either | carried |
+//! | a part with `text` | text; with `thought`, thinking |
+//! | a part with `functionCall` | a complete call |
+//! | `thoughtSignature` in either | carried |
 //! | `finishReason` | the end, and why |
-//! | `promptFeedback.blockReason` | the filter kept the answer back |
-//! | `error` | it broke off, and why |
+//! | `promptFeedback.blockReason` | the filter withheld the answer |
+//! | `error` | the stream failed, and why |
 
 use holdfast_types::{ModelId, Reply, Stop, Usage};
 use serde_json::{Value, json};
@@ -19,15 +19,14 @@ use crate::{
     http::Decode,
 };
 
-/// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
     gather: Gather,
-    /// What is carried, in order; text without a signature grows.
+    /// Items to carry, in order. Consecutive text without a signature is one item.
     items: Vec<Value>,
     signatures: usize,
-    /// Whether the call that was begun could not be read by the provider itself.
+    /// Whether the model produced a malformed call.
     is_garbled: bool,
 }
 
@@ -92,7 +91,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Notes how much was said, and the signature of what was said up to here.
+    /// Adds the length of a text piece to the carried items, with its signature.
     fn said(&mut self, length: usize, signature: &Value) {
         let open = self
             .items
@@ -136,7 +135,7 @@ impl Decode for Decoder {
         Ok(deltas)
     }
 
-    /// An answer that comes whole is a piece, or a list of them.
+    /// A complete body is one piece or a list of pieces.
     fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
         let mut deltas = Vec::new();
         match parse(body)? {

@@ -1,11 +1,11 @@
-//! From a request to the body that is sent.
+//! Encoder of Gemini's request body.
 //!
-//! | ours | theirs |
+//! | request | body |
 //! |---|---|
-//! | a call | a `functionCall`, with the signature that came with it, or the word that says that there was none |
-//! | results of one reply | one content, right after it; what was said meanwhile in the next |
+//! | a call | a `functionCall` with its carried signature, or with a placeholder |
+//! | results of one reply | one content right after the reply; later user messages in the next |
 //!
-//! What seldom changes comes first: what is cached is the provider's affair.
+//! Parts that seldom change come first. The provider decides what is cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,9 @@ use crate::{
     words::{BLANK, name, object, told, unseen},
 };
 
-/// Stands for a signature where a call was made by another model.
+/// Placeholder for the signature of a call that another model made.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// Builds the body of a request.
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let mut body = json!({ "contents": contents(request, card) });
@@ -53,7 +52,7 @@ pub(super) fn encode(request: &Request) -> Value {
     body
 }
 
-/// How much to think, in the way that this model takes.
+/// Returns the thinking level in the form that the model takes.
 fn thinking(level: Thinking, card: &Card) -> Option<Value> {
     let off = card.thinking.off.as_deref();
     match (card.thinking.by, level) {
@@ -70,7 +69,7 @@ fn thinking(level: Thinking, card: &Card) -> Option<Value> {
     }
 }
 
-/// The newest reply's calls: what they are of, and which ids the provider gave.
+/// Calls of the newest reply: their tools, and the ids that the provider assigned.
 #[derive(Default)]
 struct Asked<'c> {
     tools: BTreeMap<&'c str, &'c str>,
@@ -158,8 +157,8 @@ fn result(call: &str, output: &str, is_failed: bool, asked: &Asked<'_>) -> Value
     json!({ "functionResponse": response })
 }
 
-/// A reply's parts. What was carried says where its texts ended (by their lengths) and its calls
-/// stood (by their ids), each with its signature.
+/// Builds a reply's parts. The carried items hold the ends of the texts (by length) and the
+/// positions of the calls (by id), each with its signature.
 fn spoken(
     text: &str,
     calls: &[ToolCall],

@@ -1,9 +1,7 @@
-//! What a refusal of Google's means: by status, by its own status' name, and by the reasons among
-//! its details.
+//! Meaning of Google's errors, by status and by the reasons in their details.
 //!
-//! A conversation that is too long has neither a code nor a detail of its own: it comes as
-//! `INVALID_ARGUMENT` and is known by how its message begins, which is the least of its words that
-//! tells it from all others.
+//! A conversation that is too long has no code of its own: it is an `INVALID_ARGUMENT` whose
+//! message has a known beginning, as short as is unambiguous.
 
 use std::time::Duration;
 
@@ -16,18 +14,18 @@ use crate::{
     refusal::{by_status, retry_after, with_wait, word},
 };
 
-/// How the message begins that says how many tokens are too many.
+/// Beginning of the message for too many tokens.
 const OVERFLOW: &str = "The input token count ";
 
-/// What an answer with another status than success means.
+/// Classifies a response with an error status.
 pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    // Without `alt=sse` being understood it is a list.
+    // A server that ignores `alt=sse` sends a list.
     let error = body.pointer("/error").or_else(|| body.pointer("/0/error")).unwrap_or(&Value::Null);
     with_wait(classify(Some(status), error, model), retry_after(headers))
 }
 
-/// What an error in the midst of a stream means.
+/// Classifies an error within a stream.
 pub(super) fn mid_stream(error: &Value, model: &ModelId) -> Error {
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     classify(status.filter(|status| *status >= 400), error, model)
@@ -63,7 +61,7 @@ fn details(error: &Value) -> impl Iterator<Item = &Value> {
     error["details"].as_array().into_iter().flatten()
 }
 
-/// When to come back: `{"retryDelay": "34.07s"}`.
+/// Returns the delay of `{"retryDelay": "34.07s"}`.
 fn wait(error: &Value) -> Option<Duration> {
     let delay = details(error).find_map(|detail| detail["retryDelay"].as_str())?;
     let seconds = delay.strip_suffix('s')?.parse().ok()?;

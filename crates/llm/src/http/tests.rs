@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::{Models, Provider, ProviderKind, scripted::tests::request};
 
-/// What the server was sent: where, with which headers, and what.
+/// Request that the server received: path, headers, body.
 type Seen = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
 
 /// A server that always gives this answer, in pieces of 7 bytes.
@@ -205,7 +205,7 @@ async fn a_conversation_that_is_too_long_is_known_with_every_provider() {
         let error = ask(kind, &url, "m").await.unwrap_err();
 
         assert!(matches!(error, Error::ContextOverflow), "{kind:?} {error:?}");
-        // It would fail again.
+        // A retry would fail again.
         assert_eq!(seen.lock().unwrap().len(), 1);
     }
 }

@@ -1,8 +1,7 @@
-//! From the lines of a stream to a reply.
+//! Decoder of Ollama's stream.
 //!
-//! Each line holds a piece of `message`: text, thoughts, calls, which come whole. The line with
-//! `done` says why and what it cost; Ollama does not say what came from its cache. A line with
-//! `error` says that it broke off.
+//! Each line has a piece of `message`: text, thinking, or complete calls. The line with `done` has
+//! the stop reason and the usage, without cached tokens. A line with `error` reports a failure.
 
 use holdfast_types::{ModelId, Reply, Stop};
 use serde_json::{Value, json};
@@ -14,12 +13,11 @@ use crate::{
     http::Decode,
 };
 
-/// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
     gather: Gather,
-    /// What it thought, until that is more than is carried.
+    /// Thinking to carry, up to the size limit.
     thoughts: String,
 }
 
@@ -68,7 +66,7 @@ impl Decode for Decoder {
         Ok(deltas)
     }
 
-    /// An answer that comes whole is one line, and the last.
+    /// A complete body is one line, which is also the last.
     fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
         self.push(body)
     }

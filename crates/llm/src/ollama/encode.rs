@@ -1,6 +1,6 @@
-//! From a request to the body that is sent.
+//! Encoder of Ollama's request body.
 //!
-//! Results are told apart by their order and their tools' names: Ollama has no ids.
+//! Ollama has no call ids: results are matched by order and tool name.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,13 @@ use crate::{
     words::{name, object, outcome, told, unseen},
 };
 
-/// Builds the body of a request.
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let mut body = json!({
         "model": request.model.id(),
         "messages": messages(request, card),
         "stream": true,
-        // Else what does not fit is left out, and nobody is told.
+        // The default truncates the conversation silently.
         "truncate": false,
     });
     if !chat.tools.is_empty() {
@@ -43,14 +42,14 @@ pub(super) fn encode(request: &Request) -> Value {
     if let Some(most) = request.max_output {
         body["options"]["num_predict"] = most.into();
     }
-    // How much is read takes memory. Only who runs the server knows how much that may be.
+    // The context window costs memory on the server, so it is set only if the tenant configured it.
     if let Some(card) = &request.card {
         body["options"]["num_ctx"] = card.context.into();
     }
     body
 }
 
-/// How much to think, in the way that this model takes; others refuse to be told.
+/// Returns the thinking level in the form that the model takes; other models refuse the field.
 fn think(level: Thinking, card: &Card) -> Option<Value> {
     match (card.thinking.by, level) {
         (By::Switch, level) => Some((level != Thinking::Off).into()),
@@ -67,7 +66,7 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
     if !told.is_empty() {
         messages.push(json!({ "role": "system", "content": told }));
     }
-    // What the newest reply's calls are of.
+    // Tools of the newest reply's calls, by call id.
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
     for message in &chat.messages {
         messages.push(match message {
@@ -90,7 +89,7 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
     messages
 }
 
-/// Pictures must be here: the server fetches none.
+/// Only inline images are sent: the server fetches no URLs.
 fn said(text: &str, images: &[Image], card: &Card) -> Value {
     let mut message = json!({ "role": "user", "content": text });
     let shown: Vec<&str> = images

@@ -1,5 +1,5 @@
-//! What a refusal of Ollama's means: by status, and by the type of the engine's error, which
-//! Ollama passes on as JSON within its own error's text.
+//! Meaning of Ollama's errors, by status and by the type of the engine's error, which is JSON
+//! within the error's text.
 
 use holdfast_types::ModelId;
 use reqwest::header::HeaderMap;
@@ -10,12 +10,12 @@ use crate::{
     refusal::{by_status, retry_after, with_wait, word},
 };
 
-/// The engine's word for a conversation that is too long.
+/// Engine's error type for a conversation that is too long.
 const OVERFLOW: &str = "exceed_context_size_error";
-/// How the text begins where there is no such word.
+/// Beginning of the text where the type is missing.
 const OVERFLOW_TEXT: &str = "the prompt is longer than the context length ";
 
-/// What an answer with another status than success means.
+/// Classifies a response with an error status.
 pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = if is_overflow(&body["error"]) {
@@ -26,7 +26,7 @@ pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &M
     with_wait(error, retry_after(headers))
 }
 
-/// What an error in the midst of a stream means.
+/// Classifies an error within a stream.
 pub(super) fn mid_stream(error: &Value) -> Error {
     if is_overflow(error) {
         Error::ContextOverflow

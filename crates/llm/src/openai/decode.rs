@@ -1,18 +1,17 @@
-//! From the events of a stream to a reply.
+//! Decoder of Chat Completions' stream.
 //!
-//! Servers that call themselves compatible differ in what they leave out; what
-//! has one meaning only is understood:
+//! Compatible servers leave different things out. The decoder accepts everything unambiguous:
 //!
-//! | what comes | what it means |
+//! | input | meaning |
 //! |---|---|
 //! | a call without `index` | the call with this id, else the last one |
-//! | another id under an index that is taken | another call |
-//! | a call without an id, or with one that is taken or too long | it gets one |
+//! | another id under a known index | another call |
+//! | a call without an id, or with a duplicate or too long one | a new id is assigned |
 //! | input as an object | its text |
 //! | `content: null`, a list of parts | nothing; their texts |
-//! | `reasoning_content`, `reasoning`, `<think>` in the text | what it thinks |
+//! | `reasoning_content`, `reasoning`, `<think>` in the text | thinking |
 //! | no `[DONE]`, but a `finish_reason` | the end |
-//! | neither | it broke off |
+//! | neither | the stream broke off |
 
 use holdfast_types::{ModelId, Reply, Stop, Usage};
 use serde_json::Value;
@@ -23,21 +22,19 @@ use crate::{
     gather::{Gather, count, parse},
 };
 
-/// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
     gather: Gather,
-    /// How the server tells its calls apart; as many as were begun.
+    /// One entry for each call that was started, in order.
     calls: Vec<Place>,
 }
 
-/// How the server tells a call from others.
+/// Identity of a call in the server's stream.
 #[derive(Debug)]
 struct Place {
-    /// Where the server counts it.
     index: Option<u64>,
-    /// What the server calls it.
+    /// Id from the server; empty if it sent none.
     given: String,
 }
 
@@ -47,12 +44,11 @@ impl Decoder {
         Self { model, gather, calls: Vec::new() }
     }
 
-    /// Whether the server has said that nothing more comes.
     pub(super) const fn is_done(&self) -> bool {
         self.gather.done
     }
 
-    /// Takes in the data of one event.
+    /// Decodes the data of one event.
     pub(super) fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
         match data.trim_ascii() {
             b"" => return Ok(Vec::new()),
@@ -68,7 +64,6 @@ impl Decoder {
         Ok(deltas)
     }
 
-    /// Takes in an answer that came whole.
     pub(super) fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
         let answer = parse(body)?;
         let mut deltas = Vec::new();
@@ -79,7 +74,6 @@ impl Decoder {
         Ok(deltas)
     }
 
-    /// The reply, now that nothing more comes.
     pub(super) fn finish(self) -> Result<Reply, Error> {
         self.gather.finish()
     }
@@ -93,7 +87,7 @@ impl Decoder {
         }
         let choice = &event["choices"][0];
         let said = &choice[part];
-        // Servers have one name for it or the other, or both for the same.
+        // Servers use one of these names, or both with the same text.
         let thought = [&said["reasoning_content"], &said["reasoning"]];
         let thought = thought.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
         self.gather.thought(thought.unwrap_or_default(), deltas);
@@ -117,11 +111,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// The place of the call that a piece belongs to; a new one if it is the first of its call.
+    /// Returns the index of the call that a piece belongs to, adding a call for its first piece.
     fn place(&mut self, piece: &Value) -> Result<usize, Error> {
         let index = piece["index"].as_u64();
         let given = piece["id"].as_str().unwrap_or_default();
-        // Not at the end but by search: pieces of calls may come in turns.
+        // Pieces of several calls may be interleaved, so search instead of using the last one.
         let known = match (index, given) {
             (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
             (None, "") if piece["function"]["name"].is_string() => None,
@@ -150,7 +144,7 @@ fn stop(reason: &str) -> Stop {
     }
 }
 
-/// A text, or the texts of a list of parts.
+/// Returns a text, or the joined texts of a list of parts.
 fn flat(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -160,7 +154,7 @@ fn flat(content: &Value) -> String {
 }
 
 fn read_usage(usage: &Value) -> Usage {
-    // One name or the other; a server has no reason to say both.
+    // Servers use one of these two names.
     let cached = count(usage, "/prompt_tokens_details/cached_tokens")
         .max(count(usage, "/prompt_cache_hit_tokens"));
     Usage {
@@ -200,7 +194,7 @@ mod tests {
         (deltas, decoder.finish())
     }
 
-    /// Decodes these values, each as an event, and what a finished stream ends with.
+    /// Decodes these values, each as an event, and the end of the stream.
     fn events(values: &[Value]) -> Result<Reply, Error> {
         let mut text = String::new();
         for value in values {
@@ -378,7 +372,7 @@ mod tests {
             calls(&pieces),
             ["call_1", "call_2", "call_3", "call_4"].map(|id| call(id, "t", "{}"))
         );
-        // An object for a text; a name that is said again; a ghost.
+        // An object as input; a repeated name; an empty call.
         let object =
             json!({ "index": 0, "id": "a", "function": { "name": "t", "arguments": { "x": 1 } } });
         let again = json!({ "index": 0, "id": "a", "function": { "name": "t" } });

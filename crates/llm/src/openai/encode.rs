@@ -1,8 +1,7 @@
-//! From a request to the body that is sent.
+//! Encoder of the Chat Completions request body.
 //!
-//! All that is told comes in one system message, the stable part first: there
-//! are servers that take only one, and only at the beginning. Sampling
-//! parameters are left to the provider.
+//! The stable and the dynamic part are one system message at the beginning: some servers accept no
+//! other. Sampling parameters are left to the provider.
 
 use holdfast_types::{ChatMessage, Image, Thinking, ToolCall, ToolSpec};
 use serde_json::{Value, json};
@@ -14,7 +13,6 @@ use crate::{
     words::{arguments, name, outcome, told, unseen, url},
 };
 
-/// Builds the body of a request.
 pub(super) fn encode(request: &Request, takes: Takes) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let told = told(&chat.stable, &chat.dynamic);
@@ -45,7 +43,7 @@ pub(super) fn encode(request: &Request, takes: Takes) -> Value {
     body
 }
 
-/// The word for how much to think; none for a model that cannot be told.
+/// Returns the effort word; `None` for a model without effort levels.
 pub(crate) fn effort(thinking: Thinking, card: &Card) -> Option<&str> {
     match (card.thinking.by, thinking) {
         (By::Effort, Thinking::Off) => card.thinking.off.as_deref(),

@@ -1,4 +1,4 @@
-//! What a provider's refusal means: by status and code, never by the words of its message.
+//! Meaning of a provider's errors, by status and code, never by the message.
 
 use holdfast_types::ModelId;
 use reqwest::header::HeaderMap;
@@ -12,24 +12,24 @@ use crate::{
 /// Codes for a conversation that is too long.
 const OVERFLOW: [&str; 3] =
     ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
-/// Codes for an account that is out of money.
+/// Codes for an account that is out of credit.
 const QUOTA: [&str; 3] =
     ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"];
 /// Codes for a key that is wrong.
 const AUTH: [&str; 3] = ["invalid_api_key", "authentication_error", "permission_error"];
 /// Codes for too many requests.
 const RATE: [&str; 3] = ["rate_limit_exceeded", "rate_limit_error", "tokens"];
-/// Codes for a model that is not there.
+/// Codes for an unknown model.
 const NO_MODEL: [&str; 2] = ["model_not_found", "model_not_found_error"];
 
-/// What an answer with another status than success means.
+/// Classifies a response with an error status.
 pub(crate) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = body.get("error").unwrap_or(&body);
     with_wait(classify(Some(status), &codes(error), model), retry_after(headers))
 }
 
-/// What an error in the midst of a stream means.
+/// Classifies an error within a stream.
 pub(crate) fn mid_stream(error: &Value, model: &ModelId) -> Error {
     let status = error["code"].as_u64().or_else(|| error["status"].as_u64());
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
@@ -58,7 +58,7 @@ fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
     }
 }
 
-/// The code and the type of an error, if they are words and not texts.
+/// Returns the code and the type of an error, if they are single words.
 fn codes(error: &Value) -> Vec<&str> {
     ["code", "type"].iter().filter_map(|key| word(&error[*key])).collect()
 }

@@ -1,4 +1,4 @@
-//! One try against a server that behaves as told.
+//! Single attempts against a scripted server.
 
 use std::{
     sync::{Arc, Mutex},
@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{Delta, Models, Provider, ProviderKind, scripted::tests::request};
 
-/// What the server was sent: its headers and its body.
+/// Request that the server received: headers and body.
 type Seen = Arc<Mutex<Vec<(HeaderMap, Value)>>>;
 
-/// A server that gives these answers in turn, and what it was sent.
+/// Starts a server that gives these answers in turn and records the requests.
 async fn server(answers: Vec<Answer>) -> (String, Seen) {
     type Shared = (Seen, Arc<Mutex<std::vec::IntoIter<Answer>>>);
     async fn answer(
@@ -65,7 +65,7 @@ fn events(texts: &[&str], then: Then) -> Answer {
         Then::Breaks => {
             let broken = Err(std::io::Error::other("cut"));
             Body::from_stream(texts.chain(stream::once(async {
-                // What was sent before must be on its way before the connection goes.
+                // The data sent so far must arrive before the connection is closed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 broken
             })))
@@ -103,7 +103,7 @@ fn asking() -> Request {
     }
 }
 
-/// Asks a server that gives these answers, and tells what it said piece by piece and in the end.
+/// Asks a server with these answers; returns the pieces and the reply.
 async fn ask(answers: Vec<Answer>) -> (Vec<Delta>, Result<Reply, Error>) {
     let (url, _) = server(answers).await;
     ask_at(&url).await
@@ -274,7 +274,7 @@ async fn one_that_hangs_is_left_when_the_answer_is_no_longer_wanted() {
     let (request, cancelled) = (asking(), CancellationToken::new());
     let model = models(&url, None).get(&request.model).unwrap();
     let start = Instant::now();
-    // Cancelled by the first piece: from then on it would hang.
+    // Cancelled at the first piece, after which the server would hang.
     let mut cancel = |_| cancelled.cancel();
 
     let reply = model.reply(&request, &mut cancel, &cancelled).await;

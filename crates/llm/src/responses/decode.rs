@@ -1,16 +1,16 @@
-//! From the events of a stream to a reply.
+//! Decoder of the Responses stream.
 //!
-//! | event | what it means |
+//! | event | contents |
 //! |---|---|
-//! | `response.output_item.added`, `.done` | an item begins; it is whole |
+//! | `response.output_item.added`, `.done` | start of an item; the whole item |
 //! | `response.output_text.delta`, `.refusal.delta` | a piece of text |
 //! | `response.function_call_arguments.delta` | a piece of a call's input |
-//! | `response.reasoning_summary_text.delta` | a piece of what it thinks |
-//! | `response.completed`, `.incomplete` | the end, why, and what it cost |
-//! | `response.failed`, `error` | it broke off, and why |
-//! | whatever else | nothing |
+//! | `response.reasoning_summary_text.delta` | a piece of thinking |
+//! | `response.completed`, `.incomplete` | the end, its reason, and the usage |
+//! | `response.failed`, `error` | the stream failed, and why |
+//! | others | ignored |
 //!
-//! Reasoning is no part of the text; it is carried as it came, with where it stood.
+//! Reasoning items are not part of the text. They are carried unchanged, with their positions.
 
 use std::collections::BTreeMap;
 
@@ -25,29 +25,26 @@ use crate::{
     openai::refusal,
 };
 
-/// The most items.
 const MOST_ITEMS: usize = 1_000;
 
-/// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
     gather: Gather,
-    /// The items that were begun, by their index.
+    /// Open and complete items, by index.
     items: BTreeMap<u64, Item>,
     is_refused: bool,
 }
 
-/// An item of a reply.
+/// Item of a reply.
 #[derive(Debug)]
 enum Item {
-    /// Text: how much of it, in bytes, and of what phase it is.
+    /// Length of the text in bytes, and its phase.
     Text(usize, Value),
-    /// A call, by its place.
+    /// Index of the call in the collected reply.
     Call(usize),
-    /// What is carried as it came.
+    /// Item to carry unchanged.
     Reasoning(Value),
-    /// What nobody asked for.
     Other,
 }
 
@@ -87,7 +84,7 @@ impl Decoder {
             "response.failed" => {
                 return Err(refusal::mid_stream(&event["response"]["error"], &self.model));
             }
-            // Its code and type are its own, or those of an error within.
+            // The code is in the event itself, or in an error object within it.
             "error" => {
                 let error = event.get("error").filter(|error| error.is_object());
                 return Err(match error {
@@ -127,7 +124,7 @@ impl Decoder {
         self.gather.text(piece, deltas)
     }
 
-    /// An item is whole: what did not come in pieces comes now.
+    /// Ends an item; adds what was not streamed.
     fn end(&mut self, index: u64, item: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
         if !self.items.contains_key(&index) {
             self.begin(index, item, deltas)?;
@@ -165,7 +162,7 @@ impl Decoder {
         });
     }
 
-    /// What is to be carried: reasoning that came sealed, and where it stood.
+    /// Returns the encrypted reasoning and its positions, to be carried.
     fn carried(&self) -> Option<Value> {
         let is_sealed = |item: &Item| matches!(item, Item::Reasoning(whole) if whole["encrypted_content"].is_string());
         if !self.items.values().any(is_sealed) {
@@ -177,7 +174,7 @@ impl Decoder {
             Item::Call(at) => Some(json!({ "call": self.gather.call_id(*at) })),
             Item::Reasoning(whole) => is_sealed(item).then(|| {
                 let mut whole = whole.clone();
-                // It is told, and not taken back.
+                // The API sends `status`, but does not accept it in a request.
                 if let Value::Object(fields) = &mut whole {
                     fields.remove("status");
                 }

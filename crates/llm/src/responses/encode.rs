@@ -1,4 +1,4 @@
-//! From a request to the body that is sent.
+//! Encoder of the Responses request body.
 
 use holdfast_types::{ChatMessage, Image, ToolCall};
 use serde_json::{Value, json};
@@ -11,7 +11,6 @@ use crate::{
     words::{Ids, arguments, name, outcome, told, unseen, url},
 };
 
-/// Builds the body of a request.
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let mut body = json!({
@@ -31,14 +30,14 @@ pub(super) fn encode(request: &Request) -> Value {
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input,
-                // Else only schemas of a certain form are taken.
+                // Strict mode accepts only a subset of JSON Schema.
                 "strict": false,
             })
         };
         body["tools"] = chat.tools.iter().map(tool).collect();
     }
     if card.thinking.by == By::Effort {
-        // Reasoning that is not stored comes sealed, if it is asked for.
+        // Reasoning that is not stored is returned encrypted, if requested.
         body["include"] = json!(["reasoning.encrypted_content"]);
         if let Some(effort) = effort(request.thinking, card) {
             body["reasoning"] = json!({ "effort": effort });
@@ -91,8 +90,8 @@ fn said(text: &str, images: &[Image], card: &Card) -> Value {
     json!({ "role": "user", "content": parts })
 }
 
-/// A reply's items. What was carried says where its reasoning stood between its texts (by their
-/// lengths) and its calls (by their ids).
+/// Builds a reply's items. The carried items hold the positions of the reasoning between texts (by
+/// length) and calls (by id).
 fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids, items: &mut Vec<Value>) {
     let mut rest = text;
     let mut left: Vec<&ToolCall> = calls.iter().collect();

@@ -1,4 +1,4 @@
-//! What was said lately is known to all for as long as it counts.
+//! Recently sent texts are known to all processes for their period.
 
 use std::time::Duration;
 

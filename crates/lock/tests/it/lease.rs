@@ -1,4 +1,4 @@
-//! A name has one holder.
+//! A name has at most one holder.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::World;
 
-/// Long enough to be renewed in time by a machine that is busy.
+/// Long enough that a busy machine renews in time.
 const TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What the locks promise, on a real Redis.
+//! Guarantees of the locks, tested on a real Redis.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 

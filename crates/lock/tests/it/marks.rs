@@ -1,4 +1,4 @@
-//! What one process remembers, all do; of two changes at once none is lost.
+//! Marks are shared by all processes, and concurrent changes are not lost.
 
 use std::time::Duration;
 

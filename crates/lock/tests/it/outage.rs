@@ -1,4 +1,4 @@
-//! Redis may go at any moment, and come back empty.
+//! Redis may go away at any moment, and come back empty.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ async fn without_redis_limits_hold_and_nobody_waits() {
     }
 
     assert_eq!(allowed, 3);
-    // Half a second each would be ten.
+    // With half a second for each call it would take ten.
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_redis_that_hangs_costs_half_a_second_and_then_nothing() {
-    // Accepts, and never says a word.
+    // Accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let locks = locks(&format!("redis://{}", silent.local_addr().unwrap()), "");
 
@@ -73,7 +73,7 @@ async fn while_redis_hangs_one_call_at_a_time_finds_out() {
     }
 
     assert!(waited > Duration::from_millis(400), "nobody tried again: {waited:?}");
-    // One at a time waits for three seconds at the most, and all at once for fifteen.
+    // One at a time takes at most three seconds, and all at once fifteen.
     assert!(waited < Duration::from_secs(9), "all of them tried again: {waited:?}");
 }
 

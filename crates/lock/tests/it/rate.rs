@@ -1,4 +1,4 @@
-//! Limits hold, with Redis for everybody.
+//! Limits hold, shared by all processes through Redis.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::World;
 async fn a_burst_is_shared_by_all_processes_and_comes_back() {
     let world = World::new().await;
     let others = world.elsewhere();
-    // One comes back in five seconds, and none while the calls are made.
+    // One comes back every five seconds, so none during the calls.
     let limit = Limit { burst: 4, per: Duration::from_secs(20) };
 
     assert_eq!(world.locks.allow("k", limit, 1).await, Verdict::Allow { remaining: 3 });

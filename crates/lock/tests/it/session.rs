@@ -1,4 +1,4 @@
-//! The highest epoch has the session.
+//! The highest epoch wins the session.
 
 use holdfast_lock::{SessionLock, Taken};
 use holdfast_types::{RunnerId, SessionId, TenantId};

@@ -1,9 +1,9 @@
-//! A Redis for each test.
+//! An isolated Redis for each test.
 
 use holdfast_lock::{Config, Locks};
 use holdfast_testkit::redis::Namespace;
 
-/// Locks in a corner of the shared Redis, which is cleaned up with it.
+/// Locks with their own prefix in the shared Redis. The keys are deleted with them.
 pub struct World {
     pub locks: Locks,
     pub namespace: Namespace,
@@ -15,7 +15,7 @@ impl World {
         Self { locks: locks(namespace.url(), namespace.prefix()), namespace }
     }
 
-    /// The same locks, as another process has them.
+    /// The same locks, as another process would use them.
     pub fn elsewhere(&self) -> Locks {
         locks(self.namespace.url(), self.namespace.prefix())
     }

@@ -1,24 +1,24 @@
-//! What of Markdown a cut must respect: headings and code fences.
+//! Markdown sections and code fences, which splitting must respect.
 
 use std::ops::Range;
 
-/// Some blocks under the same headings.
+/// Consecutive blocks under the same headings.
 #[derive(Debug, Default)]
 pub struct Section {
     pub headings: Vec<String>,
     pub blocks: Vec<Block>,
 }
 
-/// A fence, or text between blank lines.
+/// Code fence, or text between blank lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub range: Range<usize>,
     pub fence: bool,
 }
 
-/// The sections of a document, each beginning with its heading.
+/// Returns the sections of a document, each beginning with its heading.
 ///
-/// A heading with nothing below it goes to the section that follows, so that no chunk is a heading
+/// A heading with no text below it belongs to the following section, so a chunk is never a heading
 /// alone unless the document ends with it.
 pub fn sections(source: &str) -> Vec<Section> {
     let mut done: Vec<Section> = Vec::new();
@@ -76,7 +76,7 @@ fn extend(blocks: &mut [Block], range: Range<usize>) {
     }
 }
 
-/// The level and the title of a heading line (CommonMark: up to three spaces, one to six marks).
+/// Returns level and title of a heading line (CommonMark: up to three spaces, one to six `#`).
 fn heading(line: &str) -> Option<(usize, &str)> {
     let text = indented(line)?;
     let title = text.trim_start_matches('#');
@@ -98,7 +98,7 @@ impl Fence {
         let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = text.trim_start_matches(mark);
         let length = text.len() - info.len();
-        // A back-tick in the rest of the line makes it code within a text.
+        // With a back-tick in the rest of the line, this is inline code (CommonMark).
         (length >= 3 && !(mark == '`' && info.contains('`'))).then_some(Self { mark, length })
     }
 
@@ -108,7 +108,7 @@ impl Fence {
     }
 }
 
-/// The line without up to three spaces before it; more make it code.
+/// Removes up to three leading spaces; `None` if there are more, which makes the line code.
 fn indented(line: &str) -> Option<&str> {
     let text = line.trim_start_matches(' ');
     (line.len() - text.len() <= 3).then_some(text)

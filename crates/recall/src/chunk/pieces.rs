@@ -1,18 +1,17 @@
-//! The smallest parts of a block that a cut may separate.
+//! Smallest parts of a block that chunks are made of.
 
 use std::ops::Range;
 
 use super::markdown::Block;
 use super::{Limits, tokens};
 
-/// A part that stays whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     pub range: Range<usize>,
     pub tokens: usize,
 }
 
-/// The pieces of blocks, in order, each at most `limits.most` long.
+/// Splits blocks into pieces, in order, each at most `limits.most` tokens long.
 pub fn pieces(source: &str, blocks: &[Block], limits: Limits) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for block in blocks {
@@ -46,7 +45,7 @@ fn parts(source: &str, range: Range<usize>, end: fn(&str) -> usize) -> Vec<Range
     parts
 }
 
-/// Blank space at the ends belongs to no piece. The indent of a first line of code does.
+/// Trims blank space at both ends, but keeps the indent of the first line: in code it matters.
 fn trimmed(source: &str, range: Range<usize>) -> Range<usize> {
     let text = &source[range.clone()];
     let start = range.start + (text.len() - text.trim_start_matches(['\n', '\r']).len());
@@ -57,8 +56,8 @@ fn line_end(text: &str) -> usize {
     text.find('\n').map_or(text.len(), |at| at + 1)
 }
 
-/// After the first mark that ends a sentence: a Latin one before a space, an ideographic one
-/// anywhere, a line's end.
+/// Returns the position after the first sentence end: a Latin mark before a space, an ideographic
+/// mark, or a line end.
 fn sentence_end(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -75,7 +74,8 @@ fn sentence_end(text: &str) -> usize {
     text.len()
 }
 
-/// Cuts what has no better place into pieces of at most `most`, at a space if there is one.
+/// Cuts a text without sentence ends into pieces of at most `most` tokens, at a space if there is
+/// one.
 fn cut(source: &str, range: Range<usize>, most: usize, pieces: &mut Vec<Piece>) {
     let mut at = range.start;
     while at < range.end {
@@ -84,7 +84,7 @@ fn cut(source: &str, range: Range<usize>, most: usize, pieces: &mut Vec<Piece>) 
         let mut space = 0;
         for (i, c) in rest.char_indices() {
             let end = i + c.len_utf8();
-            // Never fewer bytes than tokens, so that long texts are not counted over and over.
+            // A text has at least as many bytes as tokens: skip the count until it can matter.
             if end > most && tokens(&rest[..end]) > most {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What a chunk may and may not be.
+//! Tests of chunk boundaries.
 
 use proptest::prelude::{any, proptest};
 use proptest::{collection::vec, prop_assert, prop_oneof, strategy::Just, strategy::Strategy};

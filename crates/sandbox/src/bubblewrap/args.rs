@@ -1,4 +1,4 @@
-//! The arguments that `bwrap` reads; see bwrap(1).
+//! Arguments that `bwrap` reads; see bwrap(1).
 
 use std::{
     collections::BTreeMap,
@@ -10,13 +10,13 @@ use std::{
 
 use crate::{MOUNT, Network, WorkPath};
 
-/// The user that a command is, to itself. On the host it is who started it.
+/// User id of the command within its namespace. On the host it is the user that runs this process.
 const ID: &str = "1000";
 
-/// What `/dev/shm` holds, in bytes.
+/// Size of `/dev/shm`, in bytes.
 const SHARED_MEMORY: u64 = 16 << 20;
 
-/// Files that are the same for every command.
+/// Files with the same contents for every command.
 pub(super) const FILES: [(&str, &str); 4] = [
     (
         "root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:1000:1000:agent:/tmp/home:/bin/bash\n",
@@ -38,7 +38,8 @@ const ETC: [&str; 7] = [
     "/etc/services",
 ];
 
-/// What of `/etc` a command needs for the network: no private keys, which are beside.
+/// Files of `/etc` that the network needs. Private keys, in neighbouring folders, are not among
+/// them.
 const ETC_NETWORK: [&str; 6] = [
     "/etc/gai.conf",
     "/etc/pki/ca-trust/extracted",
@@ -48,7 +49,7 @@ const ETC_NETWORK: [&str; 6] = [
     "/etc/ssl/openssl.cnf",
 ];
 
-/// Files of `/proc` that tell of the machine, or of its other users.
+/// Files of `/proc` that reveal the machine, or its other users.
 const MASKED: [&str; 9] = [
     "/proc/cmdline",
     "/proc/config.gz",
@@ -64,7 +65,7 @@ const MASKED: [&str; 9] = [
 /// Links and directories beside `/usr` that hold programs and libraries.
 const BESIDE_USR: [&str; 6] = ["/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"];
 
-/// What of this machine a command may see.
+/// Parts of this machine that a command may see.
 #[derive(Debug)]
 pub(super) struct System {
     links: Vec<(PathBuf, PathBuf)>,
@@ -73,7 +74,7 @@ pub(super) struct System {
 }
 
 impl System {
-    /// Looks at this machine once; nothing of it changes while it runs.
+    /// Looks at this machine once; these parts do not change while it runs.
     pub(super) fn of_this_machine(also: &[PathBuf]) -> Self {
         let mut links = Vec::new();
         let mut readable = vec![PathBuf::from("/usr")];
@@ -102,12 +103,12 @@ impl Args {
         }
     }
 
-    /// An option that takes a descriptor.
+    /// Adds an option that takes a descriptor.
     pub(super) fn fd(&mut self, option: &str, fd: i32) {
         self.add([&option, &fd.to_string()]);
     }
 
-    /// An option that takes a descriptor and a place.
+    /// Adds an option that takes a descriptor and a path.
     pub(super) fn fd_at(&mut self, option: &str, fd: i32, at: &Path) {
         self.add([&option, &fd.to_string(), &at]);
     }
@@ -116,7 +117,7 @@ impl Args {
         self.0
     }
 
-    /// Namespaces and privileges.
+    /// Adds the namespaces, and drops all privileges.
     pub(super) fn walls(&mut self) {
         for option in [
             "--unshare-user",
@@ -135,7 +136,7 @@ impl Args {
         self.add([&"--hostname", &"sandbox"]);
     }
 
-    /// Variables: ours, then the command's own, which may replace them.
+    /// Adds variables: ours, then the command's own, which may replace them.
     pub(super) fn environment(&mut self, own: &BTreeMap<String, String>) {
         self.add([&"--clearenv"]);
         for (name, value) in [
@@ -153,7 +154,7 @@ impl Args {
         }
     }
 
-    /// Programs and libraries, for reading.
+    /// Adds programs and libraries, read-only.
     pub(super) fn system(&mut self, system: &System, network: Network) {
         for path in &system.readable {
             self.add([&"--ro-bind", path, path]);
@@ -179,7 +180,8 @@ impl Args {
         self.add([&"--dev", &"/dev"]);
     }
 
-    /// What is the command's own, and gone with it. A file system's size is memory.
+    /// Adds file systems that are the command's own and are deleted with it. Their contents use
+    /// memory.
     pub(super) fn own_file_systems(&mut self, tmp: u64) {
         self.add([&"--size", &SHARED_MEMORY.to_string(), &"--tmpfs", &"/dev/shm"]);
         self.add([&"--size", &tmp.to_string(), &"--tmpfs", &"/tmp"]);
@@ -190,9 +192,11 @@ impl Args {
         self.add([&"--dir", &MOUNT]);
     }
 
-    /// After all mounts: what holds them becomes read-only, and the script's place is set.
+    /// Makes the mount points' file systems read-only and sets the working directory; call after
+    /// all mounts.
     ///
-    /// What `bwrap` mounts for itself has no size, and would hold as much as the memory does.
+    /// File systems that `bwrap` mounts for itself have no size limit: while writable, a command
+    /// could fill the memory through them.
     pub(super) fn seal(&mut self, workdir: &WorkPath) {
         for path in ["/dev", "/proc", "/"] {
             self.add([&"--remount-ro", &path]);

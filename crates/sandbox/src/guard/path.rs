@@ -1,10 +1,11 @@
-//! Paths in a script, as far as its text tells.
+//! Paths in a script, as far as its text shows them.
 
 use std::path::Path;
 
 use super::Blocked;
 
-/// What a script may name besides its workspace: its own, or the same for everyone.
+/// Paths that a script may name besides its workspace: private to the sandbox, or the same for
+/// everyone.
 const COMMON: [&str; 14] = [
     "/bin",
     "/dev/fd",
@@ -22,7 +23,7 @@ const COMMON: [&str; 14] = [
     "/var/tmp",
 ];
 
-/// Whether a character ends a word, or a part of it that may be a path.
+/// Whether a character ends a word, or a part of a word that may be a path.
 const fn is_boundary(character: char) -> bool {
     matches!(
         character,
@@ -30,16 +31,16 @@ const fn is_boundary(character: char) -> bool {
     ) || character.is_whitespace()
 }
 
-/// Looks for paths that lead out of the workspace.
+/// Checks that no path leads out of the workspace.
 ///
 /// # Errors
 ///
-/// With the first that does.
+/// The first path that does.
 pub(super) fn check(script: &str, workspace: &Path) -> Result<(), Blocked> {
     for word in script.split(is_boundary) {
         match word.split_once("://") {
             Some(("file", path)) => check_path(path, workspace)?,
-            // What a server makes of a path is its own affair.
+            // Paths of other URLs belong to their servers.
             Some(_) => {}
             // Lists of paths are separated by colons.
             None => word.split(':').try_for_each(|path| check_path(path, workspace))?,

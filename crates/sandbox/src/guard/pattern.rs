@@ -1,11 +1,10 @@
-//! What is dangerous in a script, by class.
+//! Dangerous patterns in scripts, by class.
 //!
-//! Patterns are matched against the lower-cased script. `START` stands before a program's
-//! name: the beginning, or what no name or option holds.
+//! Patterns are matched against the lower-cased script. `start!` precedes a program's name: it
+//! matches the beginning, or a character that cannot be part of a name or option.
 
 use serde::{Deserialize, Serialize};
 
-/// A class of dangerous things that a script may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -15,7 +14,7 @@ pub enum Class {
     Format,
     /// Reads or writes disks beneath their file systems: `dd if=`, `> /dev/sda`.
     RawDisk,
-    /// Ends the machine: `shutdown`, `reboot`, `poweroff`, `halt`.
+    /// Stops the machine: `shutdown`, `reboot`, `poweroff`, `halt`.
     Power,
     /// Functions that start themselves: `:(){ :|:& };:`.
     ForkBomb,
@@ -23,23 +22,23 @@ pub enum Class {
     Substitution,
     /// Text piped to a shell, downloaded or not: `| sh`, `curl … | bash`.
     PipeToShell,
-    /// What is said is thrown away: `> /dev/null`.
+    /// Discards output: `> /dev/null`.
     NullRedirect,
-    /// Here-documents: `<<`.
+    /// Text within the script as input: `<<`.
     HereDocument,
     /// Another user's rights: `sudo`, `su`, `doas`, `pkexec`.
     Privilege,
-    /// Rights of files: `chmod 777`, `chown`, `chgrp`.
+    /// Permissions of files: `chmod 777`, `chown`, `chgrp`.
     Ownership,
-    /// Other processes' end: `pkill`, `killall`, `kill -9`.
+    /// Ends other processes: `pkill`, `killall`, `kill -9`.
     Kill,
     /// Software for the whole machine: `npm -g`, `pip --user`, `apt install`.
     Packages,
-    /// Containers: `docker run`, `docker exec`, and podman's.
+    /// Starts containers: `docker run`, `docker exec`, and podman's.
     Containers,
-    /// What leaves by git: `git push`, `git … --force`.
+    /// Publishes by git, or overwrites: `git push`, `git … --force`.
     GitPush,
-    /// Other machines: `ssh user@host`.
+    /// Logs in to other machines: `ssh user@host`.
     Remote,
     /// Text run as a script: `eval`, `source x.sh`.
     Eval,
@@ -52,7 +51,6 @@ macro_rules! start {
 }
 
 impl Class {
-    /// All of them.
     pub const ALL: [Self; 17] = [
         Self::RecursiveDelete,
         Self::Format,
@@ -73,7 +71,7 @@ impl Class {
         Self::Eval,
     ];
 
-    /// What is looked for, in lower case.
+    /// Regular expressions on the lower-cased script.
     pub(super) const fn patterns(self) -> &'static [&'static str] {
         match self {
             Self::RecursiveDelete => &[
@@ -144,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripts of a class, and scripts that only look like it.
+    /// Scripts of a class, and scripts that only resemble it.
     const CASES: [(Class, &[&str], &[&str]); 17] = [
         (
             Class::RecursiveDelete,

@@ -1,4 +1,4 @@
-//! Commands that go on behind a session's turns.
+//! Background commands of a session.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ fn processes(world: &World) -> Processes {
     Processes::new(Arc::clone(&world.sandbox), 3)
 }
 
-/// What the process writes until it has written this.
+/// Returns the process' output up to and including this text.
 async fn reads_until(
     processes: &Processes,
     owner: Owner,
@@ -102,7 +102,7 @@ async fn limits_hold_in_the_background_too() -> anyhow::Result<()> {
     let script = "for i in 1 2 3 4 5; do head -c 8000000 /dev/zero > f$i; done; sleep 60";
     let filling = processes.spawn(owner, world.command(script)).await?;
     let mut slow = world.command("sleep 60");
-    // Else what the other writes would be its doing, too.
+    // Otherwise the output of the other process would end up here.
     slow.workspace.access = Access::Read;
     slow.timeout = Some(Duration::from_millis(300));
     let slow = processes.spawn(owner, slow).await?;

@@ -1,4 +1,4 @@
-//! Which sandbox is chosen, and what is said when there is none.
+//! Choice of the backend, and the error when none works.
 
 use holdfast_sandbox::{Backend, Choice, Command, Config, Error, Network, NetworkPolicy, open};
 use holdfast_types::{Fault as _, Kind};
@@ -33,7 +33,7 @@ async fn without_bubblewrap_it_is_told_what_to_install() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn walls_that_cannot_be_built_are_found_at_once() {
-    // A `bwrap` that is none.
+    // A file that is not `bwrap`.
     let broken = Config { bwrap: Some("/usr/bin/false".into()), ..config(Choice::Bubblewrap) };
 
     let error = open(&broken).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! However a command ends, it is told, and nothing of it is left.
+//! Ends of commands: each is reported, and no process is left.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! What a command may ask of the kernel: little.
+//! System calls that the filter refuses.
 
 use crate::world::World;
 
-/// Calls with nothing but zeroes: were they let through, the kernel would find those wrong.
+/// Calls with zero arguments: if the filter passed them, the kernel would find the arguments wrong.
 const CALLS: &[(&str, libc::c_long)] = &[
     ("add_key", libc::SYS_add_key),
     ("bpf", libc::SYS_bpf),
@@ -34,7 +34,7 @@ const CALLS: &[(&str, libc::c_long)] = &[
     ("newer than the filter", 900),
 ];
 
-/// Makes each call, and prints the names of those that got anything but a refusal.
+/// Makes each call, and prints the names of those that were not refused.
 fn script() -> String {
     let mut script = String::from("perl -e 'sub t { my ($n, @a) = @_; $! = 0; ");
     script.push_str("my $r = syscall(shift @a, @a); ");
@@ -54,7 +54,7 @@ async fn calls_that_administer_or_look_into_others_are_refused() -> anyhow::Resu
 
 #[tokio::test]
 async fn without_walls_the_same_calls_get_through() -> anyhow::Result<()> {
-    // So that the test above cannot pass by itself.
+    // Shows that the test above can fail.
     let through = World::plain().await?.output(&script()).await?;
 
     for name in ["keyctl", "io_uring_setup", "memfd_create", "unshare", "clone3", "setns"] {
@@ -67,7 +67,7 @@ async fn without_walls_the_same_calls_get_through() -> anyhow::Result<()> {
 #[tokio::test]
 async fn the_calls_of_another_architecture_are_refused() -> anyhow::Result<()> {
     let world = World::walled().await?;
-    // x32's getpid: the filter sees its number, not its architecture.
+    // getpid of x32: the filter sees its number, not its architecture.
     let script = "perl -e '$r = syscall(0x40000000 + 39); print \"$r \", $! + 0'";
 
     assert_eq!(world.output(script).await?, "-1 38");
@@ -96,7 +96,7 @@ async fn only_ordinary_sockets_can_be_made() -> anyhow::Result<()> {
     let script = "perl -e 'for my $f (1, 2, 10, 16, 17, 38, 40) \
                   { print socket(my $s, $f, 3 - ($f < 16), 0) ? \"$f \" : ($! + 0) . \" \" }'";
 
-    // Unix, IPv4, IPv6; netlink, packets, the kernel's cryptography, the machine beneath.
+    // Unix, IPv4, IPv6; netlink, packets, the kernel's cryptography, the hypervisor.
     let output = world.output(script).await?;
 
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A command that takes too much is stopped, and told why.
+//! Limits: a command that exceeds one is ended, and the reason is reported.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::world::{World, is_running, seconds};
 #[tokio::test]
 async fn a_bomb_of_processes_is_stopped() -> anyhow::Result<()> {
     let world = World::walled().await?;
-    // At most 2⁹ processes, were there no wall.
+    // At most 2⁹ processes if nothing limited them.
     let word = seconds(37);
     let script = "b() { [ $1 -gt 0 ] && { b $(($1 - 1)) & b $(($1 - 1)) & }; sleep WORD; }; b 8";
     let mut command = world.command(&script.replace("WORD", &word));
@@ -17,7 +17,8 @@ async fn a_bomb_of_processes_is_stopped() -> anyhow::Result<()> {
 
     let ended = world.run_command(command).await?.ended;
 
-    // The kernel refuses to fork, except to the host's root; then the watcher is there.
+    // The kernel refuses to fork, except for the host's root, where the supervisor ends the
+    // command.
     let expected = [Ended::Limit(Limit::Processes), Ended::TimedOut];
     assert!(expected.contains(&ended), "{ended}");
     if rustix::process::geteuid().is_root() {
@@ -32,7 +33,8 @@ async fn one_process_gets_no_more_memory_than_all_may() -> anyhow::Result<()> {
     let world = World::walled().await?;
     let outcome = world.run("perl -e '$x = \"a\" x (400 << 20); print \"had it\"'").await?;
 
-    // It is the kernel that refuses, at once; the watcher kills what came by in pieces.
+    // The kernel refuses one large allocation at once; the supervisor ends a command that grows in
+    // pieces.
     assert!(matches!(outcome.ended, Ended::Exited(1..)), "{}", outcome.ended);
     assert_eq!(outcome.stdout.to_text(), "");
     Ok(())

@@ -1,7 +1,7 @@
-//! What the sandbox promises, attacked from within.
+//! Guarantees of the sandbox, attacked from within.
 //!
-//! Every attack is small, so that it does no harm where a wall fails, and every test leaves
-//! nothing running.
+//! Every attack is small, so that it does no harm if the isolation fails, and no test leaves a
+//! process running.
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! A command reaches nobody.
+//! Network access of a command.
 
 use std::{
     net::{TcpListener, UdpSocket},

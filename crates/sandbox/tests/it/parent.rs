@@ -1,4 +1,4 @@
-//! What happens to a command when the mesh dies.
+//! Death of the process that started a command.
 
 use std::{
     process::{Command, Stdio},

@@ -1,4 +1,4 @@
-//! Programs that are spoken with.
+//! Commands with pipes.
 
 use std::time::Duration;
 

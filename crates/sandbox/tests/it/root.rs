@@ -1,4 +1,4 @@
-//! Files of a workspace, from outside the sandbox: nothing leads out.
+//! Files of a workspace, from outside the sandbox: no path leads out.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use holdfast_sandbox::{EntryKind, PathError, Root, WorkPath};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tempfile::TempDir;
 
-/// A workspace, and a directory beside it that it must not reach.
+/// Workspace, and a directory beside it that must not be reachable.
 struct Place {
     dir: TempDir,
     root: Root,
@@ -198,7 +198,7 @@ fn no_write_lands_outside_while_a_directory_becomes_a_symlink() -> anyhow::Resul
             match place.root.write(&path("d/f"), b"x") {
                 Ok(()) => written += 1,
                 Err(PathError::SymlinkOutside) => denied += 1,
-                // It was one thing when it was looked at, and another when it was opened.
+                // The path was replaced between the check and the open.
                 Err(PathError::NotFound | PathError::Failed(_) | PathError::NotADirectory) => {}
                 Err(error) => return Err(error.into()),
             }

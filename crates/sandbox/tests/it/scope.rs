@@ -1,4 +1,4 @@
-//! A command that may see only some of its workspace.
+//! Commands that see only some directories of their workspace.
 
 use std::{fs, os::unix::fs::symlink};
 

@@ -1,4 +1,4 @@
-//! What the mesh knows does not reach a command.
+//! Secrets of this process, which no command may read.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::world::{SECRET, World};
 
-/// Shows all that a command could know of processes: environments, arguments, open files.
+/// Prints everything that a command could learn about processes: environments, arguments, open
+/// files.
 const SHOW: &str = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; \
                     for p in /proc/[0-9]*; do readlink $p/exe $p/cwd $p/root; done; true";
 

@@ -1,4 +1,4 @@
-//! What a command sees, and what it cannot reach.
+//! Files and processes that a command can and cannot reach.
 
 use std::fs;
 

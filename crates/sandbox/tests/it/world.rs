@@ -1,4 +1,4 @@
-//! A sandbox and a workspace for each test.
+//! Sandbox and workspace for each test.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,13 +7,13 @@ use holdfast_sandbox::{Choice, Command, Config, Limits, Outcome, Sandbox, open};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A sandbox with small limits, and a workspace beside which a secret lies.
+/// Sandbox with small limits, and a workspace with a secret beside it.
 pub struct World {
     pub sandbox: Arc<dyn Sandbox>,
     dir: TempDir,
 }
 
-/// What lies outside, and in this process' environment.
+/// Secret outside the workspace, and in this process' environment.
 pub const SECRET: &str = "hf-secret-7f3a91";
 
 pub fn config(backend: Choice) -> Config {
@@ -36,12 +36,12 @@ pub fn config(backend: Choice) -> Config {
 }
 
 impl World {
-    /// Behind bubblewrap's walls; where there is no bubblewrap it says what to install.
+    /// Uses bubblewrap; panics with instructions if it is not installed.
     pub async fn walled() -> anyhow::Result<Self> {
         Self::with(config(Choice::Bubblewrap)).await
     }
 
-    /// Without walls.
+    /// Uses the plain backend.
     pub async fn plain() -> anyhow::Result<Self> {
         Self::with(config(Choice::Plain)).await
     }
@@ -58,7 +58,7 @@ impl World {
         self.dir.path().join("workspace")
     }
 
-    /// The file that holds the secret.
+    /// File that holds the secret.
     pub fn secret(&self) -> PathBuf {
         self.dir.path().join("secret")
     }
@@ -75,7 +75,7 @@ impl World {
         Ok(self.sandbox.run(command, CancellationToken::new()).await?)
     }
 
-    /// Runs a script that must end well, and returns what it wrote.
+    /// Runs a script that must succeed, and returns its output.
     pub async fn output(&self, script: &str) -> anyhow::Result<String> {
         let outcome = self.run(script).await?;
         anyhow::ensure!(
@@ -89,7 +89,7 @@ impl World {
     }
 }
 
-/// A time for `sleep` that no other test, and no other run, has: to find it by, and short.
+/// Returns a short, unique duration for `sleep`, by which its process can be found.
 pub fn seconds(whole: u32) -> String {
     format!("{whole}.{}", std::process::id())
 }

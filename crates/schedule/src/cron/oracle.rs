@@ -1,9 +1,9 @@
-//! Slots of cron expressions against an oracle that looks at a clock every minute, in every zone of
-//! the tz database, around the changes of its clocks from 2020 to 2037.
+//! Comparison of cron slots with an oracle that steps through every minute, in every zone of the tz
+//! database, around the clock changes from 2020 to 2037.
 //!
-//! The oracle knows nothing of `croner` or of how a zone resolves a time: it reads the zone's offset
-//! minute by minute, and remembers the latest time that the clock has shown. `HOLDFAST_TEST_ALL_SLOTS=1`
-//! looks at all changes with all expressions, instead of a share of them.
+//! The oracle does not use `croner` or the zone's resolution of local times: it reads the zone's
+//! offset minute by minute and remembers the latest local time shown. `HOLDFAST_TEST_ALL_SLOTS=1`
+//! checks all changes with all expressions instead of a sample.
 
 use crate::{schedule::Schedule, zone::Zone};
 use jiff::{
@@ -28,7 +28,7 @@ const EXPRESSIONS: &[&str] = &[
     "* * * * *",
 ];
 
-/// One field: which numbers fit, and whether it is a bare star.
+/// One field: matching numbers, and whether it is a bare star.
 struct Field {
     fits: [bool; 60],
     is_star: bool,
@@ -52,7 +52,7 @@ impl Field {
     }
 }
 
-/// An expression as the oracle reads it.
+/// Expression, parsed by the oracle.
 struct Oracle {
     minute: Field,
     hour: Field,
@@ -82,9 +82,9 @@ impl Oracle {
             && if is_either { by_day || by_weekday } else { by_day && by_weekday }
     }
 
-    /// The slots among what a clock showed, minute by minute; the first is where it begins.
+    /// Returns the slots among the local times shown, minute by minute; the first is the beginning.
     ///
-    /// `shown` are minutes since 1970 on the zone's clock.
+    /// `shown` has local minutes since 1970.
     fn slots(&self, start: i64, shown: &[i64]) -> Vec<i64> {
         let every_hour = (0..24).all(|hour| self.hour.fits[hour]);
         let mut slots = Vec::new();
@@ -105,7 +105,7 @@ impl Oracle {
             let is_slot = if every_hour {
                 fits(shows)
             } else {
-                // What it skipped comes due now; what it has shown before does not again.
+                // Skipped local times come due now; repeated ones do not fire again.
                 (latest + 1..=shows).any(&mut fits)
             };
             if is_slot {
@@ -117,7 +117,7 @@ impl Oracle {
     }
 }
 
-/// What the clock of a zone shows from one minute to another, in minutes since 1970.
+/// Returns a zone's local time for each minute of a range, in minutes since 1970.
 fn clock(zone: &Zone, from: i64, to: i64) -> Vec<i64> {
     let offset = |minute: i64| {
         let at = Timestamp::from_second(minute * 60).unwrap();
@@ -152,7 +152,7 @@ fn check(zone: &Zone, expr: &str, from: i64, shown: &[i64]) {
     assert_eq!(shown(&found), shown(&expected), "{zone}: {expr}");
 }
 
-/// The minutes at which the clocks of a zone change from 2020 to 2037.
+/// Returns the minutes of a zone's clock changes from 2020 to 2037.
 fn changes(zone: &Zone) -> Vec<i64> {
     let from: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
     let to: Timestamp = "2038-01-01T00:00:00Z".parse().unwrap();
@@ -160,7 +160,7 @@ fn changes(zone: &Zone) -> Vec<i64> {
     following.take_while(|at| *at < to).map(|at| at.as_second() / 60).collect()
 }
 
-/// A few numbers that are always the same: a failure is found again.
+/// Deterministic numbers, so that failures can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -191,7 +191,7 @@ impl Dice {
     }
 }
 
-/// Looks at every fourth zone, from one on: the tests go at once, and none takes too long.
+/// Checks every fourth zone, from `which` on: the tests run in parallel, and none takes too long.
 fn quarter(which: usize) {
     let all = std::env::var_os("HOLDFAST_TEST_ALL_SLOTS").is_some();
     let mut zones = 0;
@@ -200,7 +200,7 @@ fn quarter(which: usize) {
         let zone: Zone = name.parse().unwrap_or_else(|error| panic!("{error}"));
         let mut dice = Dice(u64::try_from(at).unwrap());
         let changes = changes(&zone);
-        // An ordinary stretch, and some of the changes: other ones in each zone.
+        // A period without changes, and some of the changes: different ones in each zone.
         let ordinary = 26_300_000 + i64::try_from(dice.roll(9_000_000)).unwrap();
         let share = if all { changes.len() } else { changes.len().min(2) };
         let first = usize::try_from(dice.roll(64)).unwrap();

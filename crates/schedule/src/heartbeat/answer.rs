@@ -1,35 +1,29 @@
-//! What a model's answer to a heartbeat means (C-11, C-35).
+//! Classification of a model's answer to a heartbeat (C-11, C-35).
 
-/// What a model answers if nothing needs doing.
+/// Answer of a model if nothing needs doing.
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
-/// What a model answers if it says nothing.
+/// Answer of a model that has nothing to say.
 pub const NO_REPLY: &str = "NO_REPLY";
 
-/// What a model answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// Its text.
     pub text: &'a str,
-    /// Whether pictures, files or voice came with it.
+    /// Whether the answer has images, files or audio.
     pub has_media: bool,
 }
 
-/// What an answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said<'a> {
-    /// Nothing at all.
     Nothing,
-    /// That all is well.
     Ok,
-    /// This, which somebody is to hear.
     News(&'a str),
 }
 
-/// What an answer means: the token counts at its beginning and at its end, and is taken away there.
+/// Classifies an answer. The token [`HEARTBEAT_OK`] is recognised and removed at the beginning and
+/// at the end; within a text it is part of the text.
 ///
-/// What is left is news if it is longer than `most` characters, or if something came with it. A token
-/// in the midst of a text is part of the text.
+/// The rest is delivered if it is longer than `most` characters or has media.
 #[must_use]
 pub fn said<'a>(answer: Answer<'a>, most: usize) -> Said<'a> {
     let whole = answer.text.trim();
@@ -45,8 +39,7 @@ pub fn said<'a>(answer: Answer<'a>, most: usize) -> Said<'a> {
     }
 }
 
-/// The text without the tokens at its edges, however often they stand there, and whether there
-/// was one.
+/// Removes all tokens at both ends. Also returns whether there was one.
 fn stripped(text: &str) -> (&str, bool) {
     let (mut rest, mut had_token) = (text, false);
     loop {
@@ -88,10 +81,10 @@ fn is_mark(c: char) -> bool {
     c.is_whitespace() || "*_`~\"'".contains(c)
 }
 
-/// The longest tag that is taken for one, in bytes.
+/// Maximum length of a recognised HTML tag, in bytes.
 const LONGEST_TAG: usize = 24;
 
-/// Without what makes a text bold, and the like, at its beginning.
+/// Removes Markdown marks and HTML tags from the beginning.
 fn skip_marks(text: &str) -> &str {
     let rest = text.trim_start_matches(is_mark);
     match rest.strip_prefix('<').and_then(|tag| tag.split_once('>')) {
@@ -100,7 +93,7 @@ fn skip_marks(text: &str) -> &str {
     }
 }
 
-/// The same at its end.
+/// Removes Markdown marks and HTML tags from the end.
 fn drop_marks(text: &str) -> &str {
     let rest = text.trim_end_matches(is_mark);
     match rest.strip_suffix('>').and_then(|tag| tag.rsplit_once('<')) {

@@ -1,4 +1,4 @@
-//! What may be chosen of a heartbeat (spec HBT-001, C-09).
+//! Heartbeat settings of an agent (spec HBT-001, C-09).
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -12,42 +12,37 @@ use crate::{
     spread::phase,
 };
 
-/// Where an answer goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeartbeatTarget {
-    /// The agent's main session.
     Main,
-    /// The channel that was last spoken on.
+    /// The channel that was used last.
     #[default]
     Last,
 }
 
-/// The settings of an agent's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeartbeatConfig {
-    /// Whether there is one.
     pub enabled: bool,
-    /// How often: a number and s, m or h.
+    /// Interval: a number and `s`, `m` or `h`.
     pub every: String,
-    /// What is asked, instead of the usual; `{content}` in it is what `HEARTBEAT.md` says.
+    /// Prompt instead of the default; `{content}` is replaced by the text of `HEARTBEAT.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Where an answer goes.
     pub target: HeartbeatTarget,
-    /// Another model than the agent's.
+    /// Model instead of the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much may stand beside `HEARTBEAT_OK` and still be no news, in characters.
+    /// Maximum characters beside `HEARTBEAT_OK` that are not delivered.
     pub ack_max_chars: usize,
-    /// Another session than the heartbeat's own (C-13).
+    /// Session instead of the heartbeat's own (C-13).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// When it beats; absent is always.
+    /// Hours in which heartbeats run; `None` means always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_hours: Option<ActiveHours>,
-    /// Whether what the model thought is delivered with what it says.
+    /// Whether the model's reasoning is delivered with the answer.
     pub include_reasoning: bool,
 }
 
@@ -68,8 +63,8 @@ impl Default for HeartbeatConfig {
 }
 
 impl HeartbeatConfig {
-    /// What is wrong with the settings. With a bad interval or bad hours the heart still beats: every
-    /// five minutes, or never by those hours.
+    /// Validates the settings. Invalid settings do not stop the heartbeat: an invalid interval
+    /// becomes five minutes; with invalid active hours every heartbeat is skipped.
     ///
     /// # Errors
     ///
@@ -93,17 +88,17 @@ impl HeartbeatConfig {
         Ok(())
     }
 
-    /// How often it beats: no more often than the floor.
+    /// Returns the interval, at least `floor`.
     #[must_use]
     pub fn interval(&self, floor: SignedDuration) -> SignedDuration {
         interval_or_usual(&self.every).0.max(floor)
     }
 
-    /// When it beats: at its interval, at a point of it that is the agent's own (spec HBT-020).
+    /// Returns the schedule: the interval with a phase that depends on the agent (spec HBT-020).
     ///
     /// # Errors
     ///
-    /// If the floor is no interval that a schedule may have.
+    /// If the floor is not a valid interval.
     pub fn schedule(&self, agent: &str, floor: SignedDuration) -> Result<Schedule, Error> {
         let interval = self.interval(floor);
         let ms = |of: SignedDuration| i64::try_from(of.as_millis()).unwrap_or(i64::MAX);

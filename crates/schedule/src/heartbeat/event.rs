@@ -1,43 +1,34 @@
-//! What others are told of a heartbeat (spec HBT-003).
+//! Heartbeat event, as published to subscribers (spec HBT-003).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How much of what was said others are told, in characters.
+/// Maximum characters of the answer in an event.
 const PREVIEW: usize = 100;
 
-/// What came of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Something was delivered.
     Sent,
-    /// There was nothing to ask, or nothing was said.
+    /// The file or the answer was empty.
     OkEmpty,
-    /// All is well.
     OkToken,
-    /// It was left out.
     Skipped,
-    /// It failed.
     Failed,
 }
 
-/// What a person is shown of it.
+/// Status indicator for user interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Indicator {
-    /// It beats.
     Ok,
-    /// It does not.
     Alert,
-    /// It cannot.
     Error,
 }
 
 impl Status {
-    /// What a person is shown.
     #[must_use]
     pub const fn indicator(self) -> Indicator {
         match self {
@@ -48,37 +39,33 @@ impl Status {
     }
 }
 
-/// One heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatEvent {
-    /// When, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub ts: i64,
-    /// What came of it.
     pub status: Status,
-    /// To whom it was delivered.
+    /// Recipient, if the answer was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// The beginning of what was said.
+    /// Beginning of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
-    /// How long it took.
     pub duration_ms: u64,
-    /// Whether pictures, files or voice came with it.
+    /// Whether the answer has images, files or audio.
     pub has_media: bool,
-    /// Why, if nothing was said.
+    /// Reason, if nothing was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// On which channel it was delivered.
+    /// Channel, if the answer was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Whether nobody was sent anything.
+    /// Whether nothing was sent to a person.
     pub silent: bool,
-    /// What a person is shown.
     pub indicator_type: Indicator,
 }
 
 impl HeartbeatEvent {
-    /// A heartbeat that said nothing.
+    /// Creates the event of a heartbeat that delivered nothing.
     #[must_use]
     pub fn quiet(status: Status, reason: Option<&str>, at: Timestamp, took: Duration) -> Self {
         Self {
@@ -95,7 +82,7 @@ impl HeartbeatEvent {
         }
     }
 
-    /// The same with the beginning of what was said.
+    /// Adds the beginning of the answer.
     #[must_use]
     pub fn with_preview(mut self, text: &str) -> Self {
         self.preview = Some(text.chars().take(PREVIEW).collect());

@@ -1,10 +1,9 @@
-//! Whether `HEARTBEAT.md` says anything (spec HBT-008): if not, no model is asked.
+//! Check whether `HEARTBEAT.md` has content (spec HBT-008); without content no model is asked.
 
-/// Whether nothing stands in it but blank lines, headings, comments and points of a list without a
-/// word.
+/// Returns whether the file has only blank lines, headings, comments and empty list items.
 ///
-/// `# heading` is a heading; `#TODO` is something to do. A comment is what stands between `<!--` and
-/// `-->`, as in the file that each agent begins with; one without an end is none.
+/// `# heading` is a heading; `#TODO` is content. A comment is enclosed in `<!--` and `-->`, as in
+/// the file that each new agent gets; without an end it is content.
 #[must_use]
 pub fn is_empty(content: &str) -> bool {
     let content = without_comments(content.trim_start_matches('\u{feff}'));

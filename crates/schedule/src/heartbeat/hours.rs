@@ -1,4 +1,4 @@
-//! The hours in which a heart beats (spec HBT-002).
+//! Active hours of a heartbeat (spec HBT-002).
 
 use std::{fmt, str::FromStr};
 
@@ -10,41 +10,36 @@ use crate::{
     zone::Zone,
 };
 
-/// By whose clocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HoursZone {
-    /// The user's, as far as it is known; else the tenant's.
+    /// The user's zone if it is known, else the tenant's.
     #[default]
     User,
-    /// The tenant's.
     Local,
-    /// Those of a zone.
     Named(Zone),
 }
 
-/// The zones that an agent's settings do not hold.
+/// Time zones that the settings refer to.
 #[derive(Debug, Clone, Default)]
 pub struct Zones {
-    /// Where the user is, if that is known.
+    /// Zone of the user; `None` if unknown.
     pub user: Option<Zone>,
-    /// Where the tenant is.
     pub local: Zone,
 }
 
-/// A window of each day; one that ends before it begins goes over midnight.
+/// Daily time window. If the end is before the start, the window extends past midnight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveHours {
-    /// When it begins, as `08:00`.
+    /// Start, such as `08:00`.
     pub start: String,
-    /// When it is over, as `22:00`, or `24:00`.
+    /// End, exclusive, such as `22:00` or `24:00`.
     pub end: String,
-    /// By whose clocks.
     #[serde(default)]
     pub timezone: HoursZone,
 }
 
 impl ActiveHours {
-    /// Whether it is a window.
+    /// Validates the window.
     ///
     /// # Errors
     ///
@@ -53,7 +48,7 @@ impl ActiveHours {
         self.window().map(drop)
     }
 
-    /// Whether a moment is within the window, which its end is not.
+    /// Returns whether a moment is within the window.
     ///
     /// # Errors
     ///
@@ -73,10 +68,10 @@ impl ActiveHours {
         })
     }
 
-    /// Its beginning and its end, in minutes since midnight.
+    /// Returns start and end in minutes since midnight.
     fn window(&self) -> Result<(i32, i32), Error> {
         let (start, end) = (minutes(&self.start)?, minutes(&self.end)?);
-        // A day does not begin at its end.
+        // `24:00` is valid as an end only.
         if start == MIDNIGHT {
             return Err(Error::TimeOfDay(shown(&self.start)));
         }

@@ -1,32 +1,31 @@
-//! What a heartbeat said lately, so that it does not say it again (spec HBT-013, C-12).
+//! Recently delivered heartbeat answers, to suppress repetitions (spec HBT-013, C-12).
 //!
-//! Only hashes are kept. What was delivered is recorded after its delivery: what could not be sent
-//! may be said again.
+//! Only hashes are kept. An answer is recorded after its delivery, so an answer that could not be
+//! sent is not suppressed.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// How long what was said counts.
+/// Time for which a delivered answer suppresses the same answer.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
-/// How many are remembered.
 pub const MOST: usize = 100;
 
-/// By what a text is known: 16 digits of its SHA-256, of its words without the gaps around them.
+/// Returns the first 16 hex digits of the SHA-256 of the trimmed text.
 #[must_use]
 pub fn digest(text: &str) -> String {
     let hash = Sha256::digest(text.trim());
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was said lately to one target, the oldest first.
+/// Digests of the answers recently delivered to one target, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Recent(Vec<(i64, String)>);
 
 impl Recent {
-    /// Whether a text was delivered in the last 24 hours, and is among the last hundred.
+    /// Returns whether the text was delivered in the last 24 hours and is among the last hundred.
     #[must_use]
     pub fn has(&self, text: &str, now: Timestamp) -> bool {
         let digest = digest(text);
@@ -34,7 +33,7 @@ impl Recent {
         self.0.iter().any(|(at, said)| *at > since && *said == digest)
     }
 
-    /// Records that a text was delivered, and forgets what does not count any more.
+    /// Records a delivered text and removes expired entries.
     pub fn record(&mut self, text: &str, now: Timestamp) {
         let digest = digest(text);
         let since = since(now);
@@ -44,13 +43,11 @@ impl Recent {
         self.0.drain(..over);
     }
 
-    /// How many are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -58,7 +55,7 @@ impl Recent {
 }
 
 impl FromIterator<(i64, String)> for Recent {
-    /// What is remembered elsewhere: moments in milliseconds since 1970, and [`digest`]s.
+    /// Restores stored entries: milliseconds since 1970 and [`digest`]s.
     fn from_iter<I: IntoIterator<Item = (i64, String)>>(said: I) -> Self {
         Self(said.into_iter().collect())
     }

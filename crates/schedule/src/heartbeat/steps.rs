@@ -1,4 +1,4 @@
-//! The steps of a heartbeat, before the model is asked and after (spec HBT-004 to HBT-014).
+//! Heartbeat steps before and after the model call (spec HBT-004 to HBT-014).
 
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use super::{
     recent::Recent,
 };
 
-/// How much later a heartbeat that met a run in flight tries again, once (spec HBT-006).
+/// Delay before the single retry of a heartbeat that met a run in flight (spec HBT-006).
 pub const BUSY_RETRY: SignedDuration = SignedDuration::from_secs(60);
 
-/// The usual question.
 const PROMPT: &str = "## Heartbeat Check
 
 It's time for your periodic check. This is what HEARTBEAT.md says:
@@ -28,38 +27,35 @@ It's time for your periodic check. This is what HEARTBEAT.md says:
 
 Keep responses brief and actionable.";
 
-/// What is so when a heart is to beat.
+/// State of the agent when a heartbeat is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// Whether a run of the agent is in flight.
     pub in_flight: bool,
-    /// What `HEARTBEAT.md` says; `None` if there is none.
+    /// Content of `HEARTBEAT.md`; `None` if there is no such file.
     pub file: Option<&'a str>,
 }
 
-/// What is done, before the model is asked.
+/// Decision before the model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing, and this is why.
+    /// The model is not asked.
     Quiet {
         /// `skipped` or `ok-empty`.
         status: Status,
-        /// The reason, a word of the table in [`heartbeat`](super).
+        /// Reason, one of those in the table of [`heartbeat`](super).
         reason: &'static str,
-        /// Whether to try again after [`BUSY_RETRY`], once.
+        /// Whether to retry once after [`BUSY_RETRY`].
         retry: bool,
     },
-    /// The model is asked this.
     Ask {
-        /// The question.
         prompt: String,
     },
 }
 
-/// Steps 1 to 5: whether the model is asked, and what.
+/// Decides steps 1 to 5: whether the model is asked, and with which prompt.
 ///
-/// Hours that are none are quiet: nobody is woken at night by a typing error, and whoever wrote it was
-/// told by [`HeartbeatConfig::check`].
+/// Invalid active hours count as quiet, so that a typing error wakes nobody at night.
+/// [`HeartbeatConfig::check`] has reported them to the author.
 #[must_use]
 pub fn before(config: &HeartbeatConfig, now: Timestamp, zones: &Zones, facts: Facts<'_>) -> Before {
     let skipped = |reason| Before::Quiet { status: Status::Skipped, reason, retry: false };
@@ -84,10 +80,10 @@ pub fn before(config: &HeartbeatConfig, now: Timestamp, zones: &Zones, facts: Fa
     Before::Ask { prompt }
 }
 
-/// The most of the file that is asked with, in characters.
+/// Maximum characters of the file in the prompt.
 const LONGEST_FILE: usize = 16_000;
 
-/// What the file says, as a file: nothing in it can end the quotation.
+/// Quotes the file's content; nothing in it can end the quotation.
 fn quoted(content: &str) -> String {
     let content = content.trim_start_matches('\u{feff}').trim();
     let (shown, cut) = match content.char_indices().nth(LONGEST_FILE) {
@@ -97,40 +93,29 @@ fn quoted(content: &str) -> String {
     format!("<file name=\"HEARTBEAT.md\">\n{}{cut}\n</file>", shown.replace("</", "<\\/"))
 }
 
-/// What came of asking the model.
+/// Result of the model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// It answered.
-    Said {
-        /// What it said.
-        answer: Answer<'a>,
-        /// What it thought.
-        reasoning: Option<&'a str>,
-    },
-    /// It failed, for this reason.
+    Said { answer: Answer<'a>, reasoning: Option<&'a str> },
     Failed(&'a str),
 }
 
-/// What is done with the answer.
+/// Decision after the model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum After {
-    /// Nothing is delivered, and this is why.
     Quiet {
-        /// What came of the heartbeat.
         status: Status,
-        /// The reason.
         reason: Option<String>,
     },
-    /// This is delivered; then it is recorded, and told by [`delivered`].
+    /// The text is to be delivered, then recorded and reported by [`delivered`].
     Deliver {
-        /// What is sent.
         text: String,
-        /// By what it is recorded: what was said, without what was thought.
+        /// The answer without its reasoning, to be recorded in [`Recent`].
         said: String,
     },
 }
 
-/// Steps 6 to 9: whether something is delivered, and what.
+/// Decides steps 6 to 9: whether something is delivered, and which text.
 #[must_use]
 pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: Timestamp) -> After {
     let quiet =
@@ -144,7 +129,7 @@ pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: T
         Said::Ok => return quiet(Status::OkToken, None),
         Said::News(news) => news,
     };
-    // What came with the text may be another thing each time.
+    // The same text may come with other media each time.
     if !answer.has_media && recent.has(news, now) {
         return quiet(Status::Skipped, Some("duplicate"));
     }
@@ -156,7 +141,7 @@ pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: T
     After::Deliver { text, said: news.to_owned() }
 }
 
-/// What others are told of a heartbeat that was delivered (spec HBT-014).
+/// Creates the event of a delivered heartbeat (spec HBT-014).
 #[must_use]
 pub fn delivered(
     text: &str,

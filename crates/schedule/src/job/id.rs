@@ -1,4 +1,4 @@
-//! What a job is called, and what it is for (spec CRN-003, C-18).
+//! Ids and kinds of jobs (spec CRN-003, C-18).
 
 use std::fmt;
 
@@ -6,28 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, bounds, shown};
 
-/// The longest id, in bytes: others' ids are kept when their jobs are imported.
+/// Maximum length of an id in bytes; imported jobs keep their ids.
 const LONGEST_ID: usize = 128;
 
-/// What a job is for (C-18): one table and one loop serve all.
+/// Kinds of jobs (C-18); all share one table and one loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// An agent looks whether something needs doing.
+    /// Regular check by an agent whether anything needs doing.
     Heartbeat,
-    /// What a person or an agent scheduled.
+    /// Work scheduled by a person or an agent.
     Cron,
-    /// What a person is to be reminded of.
     Reminder,
-    /// An agent is woken, without a model being asked.
+    /// Wake-up of an agent without a model call.
     Timer,
 }
 
 impl JobKind {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Heartbeat, Self::Cron, Self::Reminder, Self::Timer];
 
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,17 +42,18 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// The id of a new job: `cron_` and eight digits, of random bits that the caller has.
+/// Returns the id of a new job: `cron_` and eight hex digits of the caller's random bits.
 #[must_use]
 pub fn job_id(bits: u32) -> String {
     format!("cron_{bits:08x}")
 }
 
-/// Whether an id that another system gave may stay as it is.
+/// Validates an id that comes from another system.
 ///
 /// # Errors
 ///
-/// If it is empty, longer than 128 bytes or has more in it than letters, digits and `_-.:@`.
+/// If the id is empty, longer than 128 bytes or has characters other than letters, digits and
+/// `_-.:@`.
 pub fn check_id(id: &str) -> Result<(), Error> {
     let is_fine = |c: char| c.is_alphanumeric() || "_-.:@".contains(c);
     if (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(is_fine) {

@@ -1,4 +1,4 @@
-//! What may be changed of a job (spec CRN-023).
+//! Patch of a job (spec CRN-023).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -12,43 +12,32 @@ use crate::{
     schedule::Schedule,
 };
 
-/// What is to be another thing about a job; what is absent stays.
+/// Changes to a job; absent fields stay as they are.
 ///
-/// The fields are those that may be changed, and no others (CRN-023): not the id, whose it is, or
-/// what its runs left.
+/// All fields that may change are listed here (CRN-023); id, owner and run state may not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobPatch {
-    /// See [`NewJob::name`](super::NewJob::name).
     pub name: Option<String>,
-    /// See [`NewJob::description`](super::NewJob::description).
     pub description: Option<String>,
-    /// See [`NewJob::enabled`](super::NewJob::enabled).
     pub enabled: Option<bool>,
-    /// See [`NewJob::delete_after_run`](super::NewJob::delete_after_run).
     #[serde(alias = "deleteAfterRun")]
     pub delete_after_run: Option<bool>,
-    /// See [`NewJob::schedule`](super::NewJob::schedule).
     pub schedule: Option<Schedule>,
-    /// See [`NewJob::session_target`](super::NewJob::session_target).
     #[serde(alias = "sessionTarget")]
     pub session_target: Option<SessionTarget>,
-    /// See [`NewJob::wake_mode`](super::NewJob::wake_mode).
     #[serde(alias = "wakeMode")]
     pub wake_mode: Option<WakeMode>,
-    /// See [`NewJob::payload`](super::NewJob::payload).
     pub payload: Option<Payload>,
-    /// See [`NewJob::isolation`](super::NewJob::isolation); `null` takes it away.
+    /// New [`NewJob::isolation`](super::NewJob::isolation); `null` removes it.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Option<Isolation>>,
-    /// See [`NewJob::missed`](super::NewJob::missed).
     pub missed: Option<Missed>,
-    /// See [`NewJob::overlap`](super::NewJob::overlap).
     pub overlap: Option<Overlap>,
 }
 
 impl JobPatch {
-    /// Reads what a caller wrote.
+    /// Parses a patch written by a caller.
     ///
     /// # Errors
     ///
@@ -58,7 +47,7 @@ impl JobPatch {
     }
 }
 
-/// A field that was written, be it as `null`.
+/// Deserializes a present field, even if it is `null`.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

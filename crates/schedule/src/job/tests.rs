@@ -1,4 +1,4 @@
-//! Jobs that are added and changed.
+//! Tests of adding and changing jobs.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What jobs do, as it is written and checked.
+//! Tests of payloads: parsing and validation.
 
 use super::*;
 

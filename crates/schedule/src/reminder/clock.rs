@@ -1,36 +1,30 @@
-//! A time of the day: by a clock, and by the part of the day.
+//! Parser for times of day, with their part of the day.
 
 use jiff::civil::Time;
 
 use super::cursor::Cursor;
 
-/// A part of a day, which says which half of it a number means.
+/// Part of the day; decides between the 12-hour readings of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// After midnight.
     Night,
-    /// Before noon.
     Morning,
-    /// Around noon.
     Noon,
-    /// After noon.
     Afternoon,
-    /// Until midnight.
     Evening,
 }
 
-/// A time as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) hour: i64,
     minute: i64,
     second: i64,
-    /// Whether it says by itself which half of the day it means.
+    /// Whether the text itself says which half of the day is meant.
     pub(super) is_sure: bool,
 }
 
 impl Clock {
-    /// The time of the day, if its hour is this.
+    /// Returns the time of day with the given hour.
     pub(super) fn time(self, hour: i64) -> Option<Time> {
         let small = |number: i64| i8::try_from(number).ok();
         Time::new(small(hour)?, small(self.minute)?, small(self.second)?, 0).ok()
@@ -38,7 +32,8 @@ impl Clock {
 }
 
 impl Part {
-    /// The hour that a number means in this part of the day; none where nobody could be sure.
+    /// Returns the 24-hour value of a number in this part of the day; `None` if it is ambiguous or
+    /// wrong.
     pub(super) const fn hour(self, number: i64) -> Option<i64> {
         match (self, number) {
             (Self::Night, 12) => Some(0),
@@ -51,7 +46,6 @@ impl Part {
     }
 }
 
-/// Reads a part of the day.
 pub(super) fn part(text: &mut Cursor<'_>) -> Option<Part> {
     let chinese = [
         ("凌晨", Part::Night),
@@ -77,7 +71,7 @@ pub(super) fn part(text: &mut Cursor<'_>) -> Option<Part> {
     }
 }
 
-/// Reads a time; a number alone only where it may be one.
+/// Parses a time. A number alone is accepted only if `may_be_bare`.
 pub(super) fn clock(text: &mut Cursor<'_>, may_be_bare: bool) -> Option<Clock> {
     let sure = |hour| Clock { hour, minute: 0, second: 0, is_sure: true };
     if text.eat_word("noon") {
@@ -119,7 +113,7 @@ fn two_digits(text: &mut Cursor<'_>) -> Option<i64> {
     text.number().filter(|(_, digits)| *digits == 2).map(|(number, _)| number)
 }
 
-/// What follows 点: 半, 一刻, 三刻, 30, 30分, 整, 钟, or nothing.
+/// Parses what follows 点: 半, 一刻, 三刻, 30, 30分, 整, 钟, or nothing.
 fn after_the_hour(text: &mut Cursor<'_>) -> Option<i64> {
     if text.eat("半") {
         return Some(30);

@@ -1,26 +1,24 @@
-//! A text that is read from its beginning, piece by piece.
+//! Cursor over a text that is parsed from left to right.
 
 use super::words::digit;
 
-/// The longest number, in digits.
+/// Maximum digits of a number.
 const LONGEST_NUMBER: usize = 6;
 
-/// What is left of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a>(pub(super) &'a str);
 
 impl<'a> Cursor<'a> {
-    /// Whether nothing is left but gaps.
+    /// Returns whether only white space is left.
     pub(super) fn is_done(&self) -> bool {
         self.0.trim_start().is_empty()
     }
 
-    /// Passes over gaps.
     pub(super) fn gap(&mut self) {
         self.0 = self.0.trim_start_matches(|c: char| c.is_whitespace() || c == ',' || c == '，');
     }
 
-    /// Takes this, if the text goes on with it.
+    /// Consumes `text` if the rest begins with it.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
@@ -31,12 +29,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes one of these, and says which.
+    /// Consumes the first of the texts that matches. Returns its value.
     pub(super) fn eat_any<T: Copy>(&mut self, known: &[(&str, T)]) -> Option<T> {
         known.iter().find(|(text, _)| self.eat(text)).map(|(_, what)| *what)
     }
 
-    /// Takes this word, if the text goes on with it and with no letter after it.
+    /// Consumes a word if the rest begins with it and no letter follows.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         let mut ahead = *self;
         let is_next = ahead.word() == Some(word);
@@ -46,7 +44,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Takes these words, with gaps between them.
+    /// Consumes several words with white space or commas between them.
     pub(super) fn eat_words(&mut self, words: &str) -> bool {
         let mut ahead = *self;
         let are_next = words.split(' ').all(|word| {
@@ -59,7 +57,7 @@ impl<'a> Cursor<'a> {
         are_next
     }
 
-    /// Takes a word of latin letters.
+    /// Consumes a word of ASCII letters.
     pub(super) fn word(&mut self) -> Option<&'a str> {
         let end = self.0.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(self.0.len());
         let (word, rest) = self.0.split_at(end);
@@ -70,14 +68,14 @@ impl<'a> Cursor<'a> {
         Some(word)
     }
 
-    /// Takes one character.
     pub(super) fn sign(&mut self) -> Option<char> {
         let sign = self.0.chars().next()?;
         self.0 = &self.0[sign.len_utf8()..];
         Some(sign)
     }
 
-    /// Takes a number, in digits or in Chinese, and says how many digits it had.
+    /// Consumes a decimal or Chinese number. Returns its value and the number of digits, 0 for
+    /// Chinese.
     pub(super) fn number(&mut self) -> Option<(i64, usize)> {
         let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
         if end == 0 {
@@ -91,7 +89,7 @@ impl<'a> Cursor<'a> {
         digits.parse().ok().map(|number| (number, end))
     }
 
-    /// Takes a Chinese number below a hundred: 五, 十, 十五, 五十, 五十五, 零五.
+    /// Consumes a Chinese number below 100: 五, 十, 十五, 五十, 五十五, 零五.
     fn chinese(&mut self) -> Option<i64> {
         let mut digit = || {
             let number = self.0.chars().next().and_then(digit)?;

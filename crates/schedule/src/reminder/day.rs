@@ -1,4 +1,4 @@
-//! A day: by its distance, its weekday or its date.
+//! Parser for days: by distance, weekday or date.
 
 use jiff::civil::Weekday;
 
@@ -9,25 +9,21 @@ use super::{
     words::{Unit, weekday, weekday_of_number},
 };
 
-/// A day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Day {
-    /// So many days from today.
+    /// Number of days from today.
     Ahead(i64),
-    /// A date.
     Of(i16, i8, i8),
-    /// A month and a day.
+    /// Month and day without a year.
     OfAnyYear(i8, i8),
-    /// A weekday: the next there is, or that of a week so many weeks from this.
+    /// Weekday: the next one, or that of the week `weeks` weeks from this one.
     Weekday {
-        /// Which.
         day: Weekday,
-        /// Of which week.
         weeks: Option<i64>,
     },
 }
 
-/// Reads a day, and the part of it that its name says.
+/// Parses a day, and the part of the day that its name implies.
 pub(super) fn a_day(text: &mut Cursor<'_>) -> Option<(Day, Option<Part>)> {
     let _ = text.eat_word("on") || text.eat_word("the");
     text.gap();
@@ -88,7 +84,7 @@ fn a_weekday(text: &mut Cursor<'_>) -> Option<Day> {
     Some(Day::Weekday { day, weeks })
 }
 
-/// `3 days`, after `in`.
+/// Parses `3 days`, after `in`.
 fn days_later(text: &mut Cursor<'_>) -> Option<Day> {
     text.gap();
     let number = count(text)?;
@@ -98,7 +94,7 @@ fn days_later(text: &mut Cursor<'_>) -> Option<Day> {
     }
 }
 
-/// `2026-12-24`, `12月24日`, `3天后`.
+/// Parses `2026-12-24`, `12月24日`, `3天后`.
 fn a_date(text: &mut Cursor<'_>) -> Option<Day> {
     let mut ahead = *text;
     let (first, digits) = ahead.number()?;

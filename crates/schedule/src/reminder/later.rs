@@ -1,4 +1,4 @@
-//! So much later: `in 20 minutes`, `一个半小时后`.
+//! Parser for durations from now: `in 20 minutes`, `一个半小时后`.
 
 use super::{
     cursor::Cursor,
@@ -6,7 +6,6 @@ use super::{
     words::{Unit, number, unit},
 };
 
-/// `in 20 minutes`, `一个半小时后`.
 pub(super) fn later(mut text: Cursor<'_>) -> Option<Read> {
     let (mut days, mut seconds, mut some) = (0, 0, false);
     text.eat_word("in");
@@ -33,7 +32,7 @@ pub(super) fn later(mut text: Cursor<'_>) -> Option<Read> {
     (some && text.is_done()).then_some(Read::Later { days, seconds })
 }
 
-/// A number of halves and what they are halves of.
+/// Parses an amount. Returns the number of halves and their unit.
 fn amount(text: &mut Cursor<'_>, is_second: bool) -> Option<(i64, Unit)> {
     text.gap();
     if text.eat_word("half") {

@@ -1,22 +1,21 @@
-//! How many reminders there may be, and for how long they may renew themselves (spec REM-013).
+//! Limits on the number of reminders and on chains of renewals (spec REM-013).
 //!
-//! A reminder with `auto_continue` has the agent think, and the agent may set the next one: a habit
-//! that is kept up for months, or a loop that costs money each minute. What tells them apart is how
-//! far apart they are, and whether the person says anything between them.
+//! A reminder with `auto_continue` runs the agent, and the agent may set the next reminder: a habit
+//! kept for months, or a loop that costs money each minute. The time between the reminders and the
+//! user's messages between them tell the two apart.
 
 use holdfast_types::{Fault, Kind};
 use jiff::{SignedDuration, Timestamp};
 
-/// What is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most reminders that a person has at once.
+    /// Maximum reminders of a user at the same time.
     pub most_active: usize,
-    /// The least time from a reminder that fired to the one that it sets.
+    /// Minimum time from a reminder that fired to the one that its turn sets.
     pub least_between: SignedDuration,
-    /// The most reminders that each set the next, without a word from the person between them.
+    /// Maximum reminders in a row that set the next one without a message from the user.
     pub most_renewals: u32,
-    /// The longest content, in characters.
+    /// Maximum characters of a reminder's content.
     pub most_content: usize,
 }
 
@@ -31,68 +30,49 @@ impl Default for Limits {
     }
 }
 
-/// That a reminder is set by a turn that a reminder began.
+/// Chain of a reminder that is set by another reminder's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewal {
-    /// How many reminders led to it, one after the other; the first is 0.
+    /// Number of reminders before the one that fired; the first has 0.
     pub chain: u32,
-    /// When the one before it fired.
+    /// Time at which the previous reminder fired.
     pub fired: Timestamp,
-    /// When the person last said something, if ever.
+    /// Time of the user's last message; `None` if there is none.
     pub heard: Option<Timestamp>,
 }
 
-/// A reminder that is to be set.
+/// Reminder to check against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// What it is about.
     pub content: &'a str,
-    /// When it is for.
     pub at: Timestamp,
-    /// How many the person has already, without the one that this replaces.
+    /// Number of the user's other active reminders.
     pub active: usize,
-    /// What led to it.
     pub renewal: Option<Renewal>,
 }
 
-/// Why a reminder is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is about nothing.
     #[error("a reminder needs a content: say what it is about")]
     NoContent,
-    /// It says too much.
     #[error("the content is longer than {most} characters: say it in fewer")]
-    TooLong {
-        /// The most.
-        most: usize,
-    },
-    /// There are too many.
+    TooLong { most: usize },
     #[error("there are {most} reminders already: cancel one first")]
-    TooMany {
-        /// The most.
-        most: usize,
-    },
-    /// There is no room, whoever's reminders these are.
+    TooMany { most: usize },
+    /// The limit on all jobs of the user or the tenant is reached.
     #[error(
         "there is no room for more jobs and reminders here: whoever runs this assistant must \
          remove some first"
     )]
     NoRoom,
-    /// It comes too soon after the one that sets it.
+    /// The time is too close to the reminder whose turn sets it.
     #[error("the next reminder must be at least {} minutes after this one", .least.as_mins())]
-    TooSoon {
-        /// The least.
-        least: SignedDuration,
-    },
-    /// It has renewed itself often enough.
+    TooSoon { least: SignedDuration },
+    /// The chain of renewals is too long.
     #[error(
         "{most} reminders have followed each other unanswered: wait for the user to say something"
     )]
-    Unanswered {
-        /// The most.
-        most: u32,
-    },
+    Unanswered { most: u32 },
 }
 
 impl Fault for Refused {
@@ -105,11 +85,7 @@ impl Fault for Refused {
 }
 
 impl Limits {
-    /// Whether a reminder may be set, and which of its chain it is: to be stored with it.
-    ///
-    /// # Errors
-    ///
-    /// Why not.
+    /// Checks the limits. Returns the reminder's position in its chain, to be stored with it.
     pub fn check(&self, asked: Asked<'_>) -> Result<u32, Refused> {
         if asked.content.trim().is_empty() {
             return Err(Refused::NoContent);
@@ -124,7 +100,7 @@ impl Limits {
         if asked.at.duration_since(renewal.fired) < self.least_between {
             return Err(Refused::TooSoon { least: self.least_between });
         }
-        // The person was there after the last one fired: whatever they said, they know of it.
+        // A message after the last reminder, whatever it says, means that the user is aware of it.
         if renewal.heard.is_some_and(|heard| heard > renewal.fired) {
             return Ok(0);
         }

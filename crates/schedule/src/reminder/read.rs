@@ -1,4 +1,4 @@
-//! What a text says of a time, before anybody looks at a clock.
+//! Parser for a reminder's time, independent of the current time.
 
 use jiff::{Timestamp, civil::Time};
 
@@ -10,31 +10,27 @@ use super::{
     words::plain,
 };
 
-/// The longest text that is read, in bytes.
+/// Maximum length of a parsed text, in bytes.
 const LONGEST: usize = 200;
 
-/// What a text says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
-    /// A moment, wherever the person is.
+    /// Moment with a UTC offset.
     Moment(Timestamp),
-    /// So much later.
     Later {
-        /// So many days of the calendar.
+        /// Calendar days, which may be longer or shorter than 24 hours.
         days: i64,
-        /// So many seconds.
         seconds: i64,
     },
-    /// A time of a day.
     At {
-        /// The day, if one is named.
+        /// `None` if the text names no day.
         day: Option<Day>,
-        /// The time, if one is named.
+        /// `None` if the text names no time.
         time: Option<Time>,
     },
 }
 
-/// Reads all of a text, or nothing.
+/// Parses the whole text; `None` if any part is not understood.
 pub(super) fn read(text: &str) -> Option<Read> {
     if text.len() > LONGEST {
         return None;
@@ -47,7 +43,7 @@ pub(super) fn read(text: &str) -> Option<Read> {
     later(Cursor(plain)).or_else(|| at(Cursor(plain)))
 }
 
-/// What was found of a day and a time.
+/// Parts of a day and time found so far.
 #[derive(Default)]
 struct Found {
     day: Option<Day>,
@@ -55,7 +51,7 @@ struct Found {
     time: Option<Clock>,
 }
 
-/// A day, a part of it and a time, in any order, each once.
+/// Parses a day, a part of the day and a time, in any order, each at most once.
 fn at(mut text: Cursor<'_>) -> Option<Read> {
     let mut found = Found::default();
     loop {
@@ -87,7 +83,7 @@ fn at(mut text: Cursor<'_>) -> Option<Read> {
     finish(found)
 }
 
-/// Reads a day, if the text goes on with one; `None` if that is one too many.
+/// Parses a day if there is one at the cursor; `None` if it is the second.
 fn day(text: &mut Cursor<'_>, found: &mut Found) -> Option<bool> {
     let Some((day, part)) = a_day(text) else { return Some(false) };
     let is_second = found.day.replace(day).is_some();
@@ -96,7 +92,7 @@ fn day(text: &mut Cursor<'_>, found: &mut Found) -> Option<bool> {
     if is_second || has_two_parts { None } else { Some(true) }
 }
 
-/// Puts the parts together.
+/// Combines the parts.
 fn finish(found: Found) -> Option<Read> {
     let Some(clock) = found.time else {
         return found.day.map(|day| Read::At { day: Some(day), time: None });
@@ -104,7 +100,7 @@ fn finish(found: Found) -> Option<Read> {
     let is_midnight = found.part == Some(Part::Evening)
         && matches!((clock.hour, clock.is_sure), (12, false) | (0, true));
     if is_midnight {
-        // The end of the evening is the beginning of the next day.
+        // Midnight of an evening is the beginning of the next day.
         let day = match found.day {
             None => None,
             Some(Day::Ahead(days)) => Some(Day::Ahead(days + 1)),

@@ -1,45 +1,40 @@
-//! What is said of reminders, in the languages that there are (spec REM-003 to REM-009).
+//! Texts about reminders, in all supported languages (spec REM-003 to REM-009).
 //!
-//! The Chinese texts are the seed's own, to the character, where it has one.
+//! Chinese texts are identical to the predecessor's, where it had one.
 
 use jiff::Timestamp;
 
 use super::{limits::Refused, time::TimeError};
 use crate::zone::Zone;
 
-/// A language.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Locale {
-    /// English.
     #[default]
     En,
-    /// Chinese.
     Zh,
 }
 
-/// A reminder in a list.
+/// List entry for a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Its id, `reminder_…`.
+    /// Full id, `reminder_…`.
     pub id: &'a str,
-    /// Whether the agent may set the next one.
+    /// Whether the agent runs a turn and may set the next reminder.
     pub auto_continue: bool,
-    /// When it is for.
     pub at: Timestamp,
-    /// What it is about.
     pub content: &'a str,
 }
 
 impl Locale {
-    /// The language of a tag, as `zh-CN` or `en`; English for any other.
+    /// Returns the language of a tag such as `zh-CN` or `en`; English for unknown ones.
     #[must_use]
     pub fn of(tag: &str) -> Self {
         let language = tag.split(['-', '_']).next().unwrap_or_default();
         if language.eq_ignore_ascii_case("zh") { Self::Zh } else { Self::En }
     }
 
-    /// The language that a text is in, as far as it can be seen: Chinese if it has Chinese characters
-    /// and none that only others write.
+    /// Guesses the language of a text: Chinese if it has Han characters and neither Kana nor
+    /// Hangul.
     #[must_use]
     pub fn spoken(text: &str) -> Self {
         let is_han = |c: char| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
@@ -47,7 +42,7 @@ impl Locale {
         if text.chars().any(is_han) && !text.chars().any(is_other) { Self::Zh } else { Self::En }
     }
 
-    /// Its tag, as [`of`](Self::of) reads it.
+    /// Returns the tag that [`of`](Self::of) parses.
     #[must_use]
     pub const fn tag(self) -> &'static str {
         match self {
@@ -56,7 +51,7 @@ impl Locale {
         }
     }
 
-    /// What a person is sent (REM-005).
+    /// Returns the reminder message for a person (REM-005).
     #[must_use]
     pub fn push(self, content: &str) -> String {
         match self {
@@ -65,9 +60,9 @@ impl Locale {
         }
     }
 
-    /// What an agent is told when a reminder fires that it may continue (REM-006).
+    /// Returns the prompt for an agent when a reminder with `auto_continue` fires (REM-006).
     ///
-    /// The content is one line: it does not pass for what stands around it.
+    /// The content is put on one line, so that it cannot imitate the text around it.
     #[must_use]
     pub fn fired(self, content: &str) -> String {
         let content = one_line(content);
@@ -84,7 +79,7 @@ impl Locale {
         }
     }
 
-    /// That a reminder was set (REM-007).
+    /// Returns the confirmation that a reminder was set (REM-007).
     #[must_use]
     pub fn added(self, item: Item<'_>, zone: &Zone) -> String {
         let (time, content) = (shown(item.at, zone), item.content);
@@ -96,7 +91,7 @@ impl Locale {
         }
     }
 
-    /// A person's reminders (REM-008).
+    /// Returns the list of a user's reminders (REM-008).
     #[must_use]
     pub fn list(self, user: &str, items: &[Item<'_>], zone: &Zone) -> String {
         if items.is_empty() {
@@ -123,7 +118,7 @@ impl Locale {
         list
     }
 
-    /// That a reminder was cancelled (REM-009).
+    /// Returns the confirmation that a reminder was cancelled (REM-009).
     #[must_use]
     pub fn cancelled(self, id: &str) -> String {
         match self {
@@ -132,7 +127,8 @@ impl Locale {
         }
     }
 
-    /// That there is no such reminder, or that several are meant.
+    /// Returns the error for an id that matches none or several reminders; `None` if it matches
+    /// one.
     #[must_use]
     pub fn not_one(self, named: Named, id: &str) -> Option<String> {
         Some(match (self, named) {
@@ -144,7 +140,7 @@ impl Locale {
         })
     }
 
-    /// Why a time cannot be taken (REM-003).
+    /// Returns the error for an invalid time (REM-003).
     #[must_use]
     pub fn bad_time(self, error: &TimeError) -> String {
         match (self, error) {
@@ -173,7 +169,7 @@ impl Locale {
         }
     }
 
-    /// Why a reminder is not set.
+    /// Returns the error for a refused reminder.
     #[must_use]
     pub fn refused(self, refused: Refused) -> String {
         match (self, refused) {
@@ -207,32 +203,30 @@ fn one_line(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The id of a new reminder, of random bits that the caller has (REM-004).
+/// Returns the id of a new reminder, from the caller's random bits (REM-004).
 #[must_use]
 pub fn external_id(user: &str, bits: u32) -> String {
     format!("reminder_{user}_{bits:08x}")
 }
 
-/// The part of an id that a list shows.
+/// Returns the part of an id that lists show.
 #[must_use]
 pub fn short_id(id: &str) -> &str {
     id.rsplit('_').next().unwrap_or(id)
 }
 
-/// Which of several an id means.
+/// Result of the search for an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
-    /// This one, by its place.
+    /// Index of the only match.
     One(usize),
-    /// None of them.
     None,
-    /// More than one.
     Many,
 }
 
-/// Which of a person's reminders an id means: a whole one, or the part that a list shows (REM-009).
+/// Finds the reminder that a text means: by its full id, or by the part that lists show (REM-009).
 ///
-/// `own` are the person's own, and nobody else's: an id is no proof of whose it is.
+/// `own` must contain the user's own reminders only: knowing an id proves no ownership.
 #[must_use]
 pub fn names<'a>(wanted: &str, own: impl IntoIterator<Item = &'a str>) -> Named {
     let wanted = wanted.trim();

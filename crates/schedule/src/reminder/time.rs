@@ -1,12 +1,12 @@
-//! The moment that a person means (spec REM-002), on the clocks of their zone.
+//! Parser for the moment of a reminder (spec REM-002), in the user's time zone.
 //!
 //! | written | means |
 //! |---|---|
-//! | `09:30`, `9:30 pm`, `下午3点半` | today, or tomorrow if that is over |
+//! | `09:30`, `9:30 pm`, `下午3点半` | today, or tomorrow if that time has passed |
 //! | `2026-12-24 18:00`, `12月24日18点` | that day; without a year, the next such day |
-//! | `2026-12-24T17:00:00Z` | that moment, wherever the person is |
+//! | `2026-12-24T17:00:00Z` | that moment, in any zone |
 //! | `tomorrow 9:00`, `friday at 5pm`, `后天早上8点`, `下周一9点` | that day |
-//! | `in 20 minutes`, `1h 30m`, `20分钟后`, `一个半小时后` | so much later |
+//! | `in 20 minutes`, `1h 30m`, `20分钟后`, `一个半小时后` | that much later |
 
 use holdfast_types::{Fault, Kind};
 use jiff::{
@@ -20,27 +20,18 @@ use super::{
 };
 use crate::{error::shown, zone::Zone};
 
-/// How far ahead a reminder may be, in days: ten years.
+/// Maximum days ahead: ten years.
 const FARTHEST_DAYS: i64 = 3_660;
 
-/// Why a time cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It cannot be read.
     #[error("`{0}` is not a time")]
     Unreadable(String),
-    /// It names a day and no time of it.
+    /// The text names a day but no time of day.
     #[error("`{0}` names no time of the day")]
     NoTime(String),
-    /// It is over.
     #[error("{at} is in the past (it is {now})")]
-    Past {
-        /// What was asked for.
-        at: Timestamp,
-        /// The moment of asking.
-        now: Timestamp,
-    },
-    /// It is more than ten years ahead.
+    Past { at: Timestamp, now: Timestamp },
     #[error("`{0}` is more than ten years ahead")]
     TooFar(String),
 }
@@ -51,14 +42,14 @@ impl Fault for TimeError {
     }
 }
 
-/// The moment that a text means, which is after `now`.
+/// Returns the moment that a text means; it is always after `now`.
 ///
-/// A time that the zone's clocks skip is the moment of the skip; of one that they repeat it is the
-/// first that is still to come.
+/// A local time that a clock change skips is the moment of the change; of one that is repeated, the
+/// first that is still to come is used.
 ///
 /// # Errors
 ///
-/// If the text is no time, or one that is over.
+/// One of [`TimeError`] if the text is not a time, or a time in the past or too far ahead.
 pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, TimeError> {
     let unreadable = || TimeError::Unreadable(shown(text));
     let too_far = || TimeError::TooFar(shown(text));
@@ -69,7 +60,7 @@ pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, 
             if days > FARTHEST_DAYS || seconds > FARTHEST_DAYS * 86_400 {
                 return Err(too_far());
             }
-            // A day later is the same time of another day, whatever the clocks do between.
+            // Adding days keeps the local time, even across clock changes.
             let clock = zone.clock(now).checked_add(days.days()).map_err(|_| too_far())?;
             let from = if days == 0 { now } else { zone.moment(clock).ok_or_else(too_far)? };
             from.checked_add(seconds.seconds()).map_err(|_| too_far())?
@@ -94,13 +85,13 @@ pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, 
     if days > FARTHEST_DAYS { Err(too_far()) } else { Ok(at) }
 }
 
-/// The first moment after `now` at which a clock shows this on that day.
+/// Returns the first moment after `now` with this local time.
 fn upcoming(day: Date, time: Time, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
     let (first, second) = zone.moments(day.to_datetime(time))?;
     [first, second].into_iter().find(|at| *at > now)
 }
 
-/// The moment on a day that was named; one that is over if there is none to come.
+/// Returns the moment on a named day; one in the past if the day has no later one.
 fn on_day(day: Day, today: Date, time: Time, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
     let at =
         |day: Date| upcoming(day, time, now, zone).or_else(|| zone.moment(day.to_datetime(time)));
@@ -108,7 +99,7 @@ fn on_day(day: Day, today: Date, time: Time, now: Timestamp, zone: &Zone) -> Opt
     match day {
         Day::Ahead(days) => at(today.checked_add(days.days()).ok()?),
         Day::Of(year, month, day) => at(Date::new(year, month, day).ok()?),
-        // 29 February may be eight years off.
+        // The next 29 February may be eight years away.
         Day::OfAnyYear(month, day) => (0..=8)
             .filter_map(|years| Date::new(today.year() + years, month, day).ok())
             .filter_map(at)
@@ -123,7 +114,6 @@ fn on_day(day: Day, today: Date, time: Time, now: Timestamp, zone: &Zone) -> Opt
             }
         }
         Day::Weekday { day, weeks: Some(weeks) } => {
-            // Weeks begin on Mondays.
             let into = i64::from(Weekday::Monday.until(today.weekday()));
             let ahead = i64::from(Weekday::Monday.until(day)) - into + 7 * weeks;
             at(today.checked_add(ahead.days()).ok()?)

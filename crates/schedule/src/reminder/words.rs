@@ -1,8 +1,7 @@
-//! The words of times, in English and Chinese.
+//! Vocabulary of times in English and Chinese.
 
 use jiff::civil::Weekday;
 
-/// A Chinese digit.
 pub(super) fn digit(c: char) -> Option<i64> {
     let number = "〇一二三四五六七八九".chars().zip(0..).find(|(known, _)| *known == c);
     match c {
@@ -12,7 +11,7 @@ pub(super) fn digit(c: char) -> Option<i64> {
     }
 }
 
-/// A character as its plain twin: full-width digits, colons and gaps.
+/// Normalises a character: full-width and traditional forms.
 pub(super) fn plain(c: char) -> char {
     match c {
         '０'..='９' => char::from_digit(u32::from(c) - u32::from('０'), 10).unwrap_or(c),
@@ -34,7 +33,7 @@ pub(super) fn plain(c: char) -> char {
     }
 }
 
-/// A weekday by its English name, or the first three letters of it.
+/// Returns the weekday of an English name or its first three letters.
 pub(super) fn weekday(word: &str) -> Option<Weekday> {
     let names = [
         ("monday", Weekday::Monday),
@@ -48,7 +47,7 @@ pub(super) fn weekday(word: &str) -> Option<Weekday> {
     names.into_iter().find(|(name, _)| *name == word || name[..3] == *word).map(|(_, day)| day)
 }
 
-/// A weekday by its Chinese number, `一` to `六`, `日` or `天`.
+/// Returns the weekday of its Chinese number, `一` to `六`, `日` or `天`.
 pub(super) fn weekday_of_number(c: char) -> Option<Weekday> {
     match c {
         '一' => Some(Weekday::Monday),
@@ -62,7 +61,7 @@ pub(super) fn weekday_of_number(c: char) -> Option<Weekday> {
     }
 }
 
-/// How many days or seconds an English unit has.
+/// Returns the unit of an English name or abbreviation.
 pub(super) fn unit(word: &str) -> Option<Unit> {
     Some(match word {
         "s" | "sec" | "secs" | "second" | "seconds" => Unit::Seconds(1),
@@ -74,16 +73,14 @@ pub(super) fn unit(word: &str) -> Option<Unit> {
     })
 }
 
-/// What one of a unit is.
+/// Length of a time unit. Days are calendar days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// So many seconds.
     Seconds(i64),
-    /// So many days.
     Days(i64),
 }
 
-/// A number by its English word, up to twelve.
+/// Returns the value of an English number word, up to twelve.
 pub(super) fn number(word: &str) -> Option<i64> {
     let words = [
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",

@@ -1,4 +1,4 @@
-//! The slots of schedules, and how schedules are written.
+//! Tests of schedules: slots and serialization.
 
 use proptest::prelude::*;
 

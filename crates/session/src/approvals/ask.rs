@@ -1,4 +1,4 @@
-//! Asking: the requests, the journal's notes and the session's rest, all or nothing.
+//! Requesting approvals: the requests, the journal's notes and the session's wait, all or nothing.
 
 use std::time::Duration;
 
@@ -17,13 +17,14 @@ use crate::{
 };
 
 impl Sessions {
-    /// Asks a person about calls, and puts the session to rest until one of them is decided or
-    /// runs out. Whoever asks has the session no more.
+    /// Requests approvals for calls, and makes the session wait until one of them is decided or
+    /// expires. The caller's claim ends.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if it was lost already. After any other error nobody knows whether they
-    /// were asked: [`load`](Self::load) tells.
+    /// [`Error::Fenced`] if the claim is not current, [`Error::Overtaken`] if the journal does not
+    /// end where the caller expects. After any other error it is unknown whether the requests were
+    /// stored; [`load`](Self::load) shows it.
     pub async fn ask(&self, claim: &Claim, ask: Ask) -> Rested {
         const SEEN: &str = "
             update session.inbox set state = 'seen', run_id = $3

@@ -1,5 +1,4 @@
-//! Telling channels that a request is not to be answered any more, so that they take its buttons
-//! away.
+//! Telling channels that a request can no longer be answered, so that they remove its buttons.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Act, ApprovalId, DeliveryId, RunId, SessionId, Target};
@@ -8,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{Error, NewDelivery, append::deliver};
 
-/// Sends a [`Act::Close`] after each request of these that went to a channel. The session's lease
+/// Sends an [`Act::Close`] for each of these requests that went to a channel. The session's lease
 /// row must be locked.
 pub(super) async fn close(
     tx: &mut TenantTx,

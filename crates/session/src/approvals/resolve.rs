@@ -1,4 +1,4 @@
-//! Deciding: the word and the session's awakening, in one transaction.
+//! Approval decisions: the decision and the session's wake-up, in one transaction.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{ApprovalId, ApprovalState, RunnerId, State, TenantId, Verdict};
@@ -11,29 +11,27 @@ use crate::{
     sweep::{KeepWait, make_ready},
 };
 
-/// What a person's word led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The approval as it stands now.
     pub approval: Approval,
-    /// The same had been said before; nothing changed.
+    /// The same decision was made before; nothing changed.
     pub duplicate: bool,
-    /// Somebody should claim.
+    /// A wake-up should be sent.
     pub wake: bool,
-    /// A runner has the session, and should look.
+    /// The runner that has the session and should read the decision.
     pub running: Option<Running>,
 }
 
 impl Sessions {
-    /// Decides about a call that waits for a person's word, and lets its session go on. Who may is
-    /// the caller's to know; `by` is who did, for the record.
+    /// Decides about a pending approval, and makes its session ready. The caller must have checked
+    /// the permission; `by` is stored as the person who decided.
     ///
-    /// The same word again changes nothing.
+    /// Repeating the same decision changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the tenant has no such approval, [`Error::Conflict`] if another word
-    /// was said before or it ran out, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such approval, [`Error::Conflict`] if there is
+    /// another decision or the request expired.
     pub async fn resolve_approval(
         &self,
         tenant: TenantId,
@@ -51,7 +49,7 @@ impl Sessions {
             .fetch_optional(tx.conn())
             .await?;
         let session = session.ok_or_else(|| no_approval(&id.to_string()))?.into();
-        // The lease row first, as everywhere.
+        // Lock order: the lease row first, as in all verbs.
         let lease = lock(&mut tx, session).await?.ok_or_else(|| no_approval(&id.to_string()))?;
         let found = locked(&mut tx, id).await?;
         let wanted = ApprovalState::from(verdict);
@@ -115,7 +113,7 @@ async fn decide(
     Ok(row.into())
 }
 
-/// What somebody is told whose word comes too late.
+/// Builds the error for a decision that comes too late.
 fn settled(approval: &Approval) -> Error {
     let slug = approval.id.slug();
     Error::Conflict(match approval.state {

@@ -1,4 +1,4 @@
-//! What "always" allowed: an agent's calls that are made without asking again.
+//! Approval rules: calls of an agent that were allowed always and need no further approval.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TenantId};
@@ -9,40 +9,31 @@ use uuid::Uuid;
 use super::{Approval, subject_hash};
 use crate::{Error, Sessions};
 
-/// What an agent may do without asking.
+/// Permission for an agent's calls without a new approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its id.
     pub id: Uuid,
-    /// The agent.
     pub agent: AgentId,
-    /// The tool.
     pub tool: String,
-    /// SHA-256 of what was approved.
+    /// SHA-256 of the approved subject.
     pub subject_hash: Vec<u8>,
-    /// What it allows, as the tool said; `None` is what was approved and nothing else.
+    /// Pattern of allowed calls, as the tool defined it; `None` allows the approved subject only.
     pub pattern: Option<String>,
-    /// In a line, for people.
+    /// Description for people, in one line.
     pub summary: String,
-    /// Who allowed it.
     pub created_by: Option<String>,
-    /// When.
     pub created_at: Timestamp,
-    /// When it was used last.
+    /// Time of the last call that the rule allowed.
     pub last_used_at: Option<Timestamp>,
-    /// What for, in a line.
+    /// Summary of that call, in one line.
     pub last_used: Option<String>,
 }
 
-/// The most rules that are read at once.
+/// Maximum number of rules that are read at once.
 const MOST: i64 = 512;
 
 impl Sessions {
-    /// What an agent may do without asking; `None` is every agent, every tool.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the rules of an agent for a tool; `None` is every agent, every tool.
     pub async fn approval_rules(
         &self,
         tenant: TenantId,
@@ -68,11 +59,7 @@ impl Sessions {
         Ok(rows.into_iter().map(Rule::from).collect())
     }
 
-    /// Notes that a rule let a call through.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Records that rules allowed a call.
     pub async fn use_approval_rules(
         &self,
         tenant: TenantId,
@@ -87,11 +74,11 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Takes back what "always" allowed.
+    /// Deletes a rule.
     ///
     /// # Errors
     ///
-    /// If the tenant has no such rule, or the database does not answer.
+    /// [`Error::NotFound`] if the tenant has no such rule.
     pub async fn forget_approval_rule(&self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
         const SQL: &str =
             "delete from session.approval_rules where tenant_id = $1 and rule_id = $2";
@@ -109,7 +96,7 @@ impl Sessions {
     }
 }
 
-/// Stores what an approval allows from now on. What is allowed already stays as it is.
+/// Stores a rule for an approved call; an existing rule stays unchanged.
 pub(super) async fn remember(
     tx: &mut TenantTx,
     approval: &Approval,

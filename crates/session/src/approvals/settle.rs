@@ -1,4 +1,4 @@
-//! What became of requests: told to the turn that asked, or waited for on.
+//! Outcome of approval requests: returned to the turn that asked, or waited for further.
 
 use std::time::Duration;
 
@@ -14,31 +14,29 @@ use crate::{
     sessions::lock_claimed,
 };
 
-/// What became of the calls that a person was asked about.
+/// Outcome of the approvals that a turn waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// Something was said of these. The session is still the claim's.
+    /// Some calls are decided or expired. The session stays claimed.
     Heard(Vec<Word>),
-    /// Nothing yet: the session rests until something is.
+    /// No decision yet: the session waits again, and the claim has ended.
     Waits(Completed),
 }
 
-/// What was said of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// The call.
     pub call: String,
-    /// What: anything but pending.
+    /// Never [`ApprovalState::Pending`].
     pub state: ApprovalState,
 }
 
 impl Sessions {
-    /// Says what became of these calls of a turn's thought; if nobody has said anything of any, puts
-    /// the session to rest again. Those that ran out are decided here.
+    /// Returns the decisions about these calls of a turn's thought. Expires requests that are past
+    /// their deadline. If no call is decided, the session waits again.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn settle_approvals(
         &self,
         claim: &Claim,
@@ -91,11 +89,8 @@ impl Sessions {
         Ok(Settled::Waits(rested))
     }
 
-    /// What was approved of a call, by its hash, if a person allowed it.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
+    /// Returns the subject hash of a call that a person allowed; `None` if the call was not
+    /// allowed.
     pub async fn approved(
         &self,
         claim: &Claim,
@@ -119,11 +114,11 @@ impl Sessions {
         Ok(hash)
     }
 
-    /// The turn ends: nobody's word on its calls is waited for any more.
+    /// Expires the pending approvals of a turn that ends.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn withdraw_approvals(&self, claim: &Claim, run: RunId) -> Result<(), Error> {
         const SQL: &str = "
             update session.approvals set state = 'expired', decided_at = clock_timestamp()
@@ -142,12 +137,13 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Finishes a message that said something of an approval and counts for nothing, with the
-    /// reason, and sends that reason if there is where to. It is no part of the turn that waits.
+    /// Finishes a message that refers to an approval and decides nothing. Stores the reason as the
+    /// message's outcome, and sends it if there is a target. The message does not become part of
+    /// the waiting turn.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the session was lost already.
+    /// [`Error::Fenced`] if the claim is not current.
     pub async fn turn_away(
         &self,
         claim: &Claim,
@@ -195,7 +191,7 @@ async fn answered(
     deliver(tx, session, message.into(), next_out, &[answer]).await
 }
 
-/// What was said of a call. One that there is no record of was forgotten meanwhile, and is not made.
+/// Returns the decision about a call. A call without a record counts as expired, and is not made.
 fn word(call: &str, rows: &[(String, String, i64)]) -> Option<Word> {
     let found = rows.iter().find(|(known, ..)| known == call);
     let state = match found {

@@ -1,4 +1,4 @@
-//! Messages of many sessions at once are accepted as each would be alone.
+//! Messages for many sessions at once are accepted like single ones.
 
 use std::time::Duration;
 
@@ -45,10 +45,10 @@ async fn each_has_its_own_session_and_no_more_are_admitted_than_the_tenant_may()
     assert_eq!(world.number("select sum(in_flight)::bigint from session.tenant_flight").await?, 64);
     let ready = "select count(*) from session.session_lease where state = 'READY'";
     assert_eq!(world.number(ready).await?, 1200);
-    // In the fair order they stand one behind the other.
+    // Their fair keys are consecutive.
     let places = "select count(distinct fair_key) from session.session_lease";
     assert_eq!(world.number(places).await?, 64);
-    // The answers are in the order of the messages.
+    // The results are in the order of the messages.
     let first = accepted[7].session.as_uuid();
     let key = format!(
         "select count(*) from session.sessions where session_id = '{first}' and key like '%s0007%'"
@@ -162,7 +162,7 @@ async fn whoever_sends_the_same_at_the_same_time_each_message_is_there_once() ->
     let ada = world.tenant();
     let given = openings(&ada, named(150));
 
-    // The first from its front, the second from its back, the third one by one.
+    // The first client goes forward, the second backward, the third one by one.
     let back: Vec<Opening> = given.iter().rev().cloned().collect();
     let one_by_one = async {
         let each = given.iter().map(|one| world.sessions.ingest(ada.id, one.message.clone()));
@@ -247,7 +247,7 @@ async fn ends_are_told_of_those_that_have_ended_and_of_no_others() -> anyhow::Re
     assert_eq!(ends.len(), 1);
     assert_eq!((ends[0].place, ends[0].outcome), (1, Outcome::Completed));
     assert_eq!(ends[0].run.map(|run| run.as_uuid()), Some(accepted[1].message.as_uuid()));
-    // A place of another tenant's is no place.
+    // A position in another tenant's session is ignored.
     let foreign = (world.tenant().id, accepted[1].session, 1);
     assert_eq!(world.sessions.ends(&[foreign]).await?, []);
     Ok(())

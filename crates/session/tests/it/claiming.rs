@@ -63,7 +63,7 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
         served.push(claim.session);
     }
 
-    // The second of each pair that was claimed together is still held.
+    // The second session of each claimed pair is still running.
     assert!(!served.is_empty());
     assert_eq!(world.number("select count(*) from session.session_lease where state = 'READY' and fair_key is null").await?, 0);
     Ok(())
@@ -144,7 +144,7 @@ async fn a_runner_has_one_session_at_a_time_that_lost_two_before() -> anyhow::Re
     for n in 0..5 {
         ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
     }
-    // Three, and the first in the order are among them.
+    // Three sessions, and the first in the order is among them.
     suspect(&world, 3).await?;
 
     let first = world.claim().await?;
@@ -154,7 +154,7 @@ async fn a_runner_has_one_session_at_a_time_that_lost_two_before() -> anyhow::Re
     assert_eq!((first.len(), lost(&first), none.len()), (3, 1, 0));
     assert_eq!((other.len(), lost(&other)), (1, 1));
 
-    // Once it has thought of something it is beyond suspicion.
+    // After progress the session is not a suspect any more.
     let thought =
         Append { run: Some(RunId::generate()), entries: vec![thought("hm")], ..Append::default() };
     let claim = first.iter().find(|claim| claim.attempts > SUSPECT).unwrap();
@@ -180,7 +180,7 @@ async fn those_behind_suspects_do_not_wait_for_them() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the first of the sessions that are ready have lost as many runners as makes one suspect.
+/// Makes the first ready sessions suspects, as if they had lost that many runners.
 async fn suspect(world: &World, count: u32) -> anyhow::Result<()> {
     world
         .admin(&format!(

@@ -1,5 +1,5 @@
-//! A reply goes out in order; what a crash hid is asked again with its key, or flagged, as its
-//! channel allows.
+//! Replies are delivered in order. A delivery whose outcome a crash hid is sent again with its key
+//! or flagged, depending on the channel.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use holdfast_types::{Act, DeliveryClass, DeliveryId, RunId, RunnerId};
 
 use crate::world::World;
 
-/// How long the lease of the only delivery lasts, in milliseconds.
+/// Returns the remaining lease of the only delivery, in milliseconds.
 const LEFT: &str = "
     select (extract(epoch from lease_until - clock_timestamp()) * 1000)::bigint
     from session.deliveries";
@@ -108,7 +108,7 @@ async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel(
     };
     assert_eq!(state().await?, "unknown");
 
-    // The bridge was only slow: it knows better.
+    // The bridge was only slow: its result is the true one.
     world.sessions.settle(&sending[0], lost, yes()).await?;
     assert_eq!(state().await?, "sent");
     Ok(())
@@ -187,7 +187,7 @@ async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been
         let world = World::start().await?;
         let (lost, next) = (RunnerId::generate(), RunnerId::generate());
         replies(&world, &["a"]).await?;
-        // The bridge dies right after its claim.
+        // The bridge crashes right after its claim.
         whenever(&world, "new.state = 'sending'", "raise exception 'lost'").await?;
         world.sessions.claim_deliveries("webhook", class, lost, 10).await.unwrap_err();
         never_again(&world).await?;

@@ -1,4 +1,4 @@
-//! A session that is held queues its input; what was held by hand is not resumed with its parent.
+//! A paused session queues its input; a session that a user paused is not resumed with its parent.
 
 use holdfast_session::Overdue;
 use holdfast_types::Wait;

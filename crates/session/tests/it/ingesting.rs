@@ -1,4 +1,4 @@
-//! A message is stored once, in order, and what is refused says why.
+//! A message is stored once, in order, and a refusal gives its reason.
 
 use holdfast_session::Error;
 

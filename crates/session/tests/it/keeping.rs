@@ -1,4 +1,4 @@
-//! What is old is forgotten, except that it has been; events go out once each.
+//! Old rows are deleted and their idempotency keys are kept; events are published once each.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn a_pruned_message_is_still_known_when_it_comes_again() -> anyhow::Result
     let ada = world.tenant();
     let first = ada.say("s", "k1", "hello").await?;
     world.answer(&world.claim_one().await?, "hi").await?;
-    // The pruning reads the list of tenants.
+    // Pruning reads the list of tenants.
     world
         .admin(&format!(
             "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
@@ -48,7 +48,7 @@ async fn a_deleted_session_is_gone_with_all_that_was_said() -> anyhow::Result<()
         let rows = world.number(&format!("select count(*) from session.{table}")).await?;
         assert_eq!(rows, 0, "{table}");
     }
-    // What memory holds of it is said to be forgotten, by the id that memory has.
+    // The erasure of its memories is scheduled, under the session id that the memory service uses.
     let forgotten = format!(
         "select count(*) from memory.erasures where what = 'session' and subject = '{}'",
         sent.session
@@ -155,7 +155,7 @@ async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_othe
         world.answer(&world.claim_one().await?, "hi").await?;
     }
     ada.say("waits", "again", "hello").await?;
-    // As a scheduler names them; one is somebody's conversation, and one has not answered yet.
+    // Keys as a scheduler makes them; one is a user's conversation, and one has no answer yet.
     world
         .admin(
             "update session.sessions set kind = 'cron', key = replace(key, ':main', ':cron:job:1')

@@ -1,4 +1,4 @@
-//! A pool lends what it may, and no more.
+//! A pool lends connections up to its limit.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ async fn no_more_connections_are_open_than_a_pool_may_have() -> anyhow::Result<(
     let pools = Pools::lazy(&config, "test")?;
     let mut seen = BTreeSet::new();
 
-    // Whoever asks again at once, before what was read is given back.
+    // A second request at once, before the first connection is returned.
     for _ in 0..50 {
         let mut both = Vec::new();
         for _ in 0..2 {

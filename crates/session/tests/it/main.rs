@@ -1,4 +1,4 @@
-//! The session protocol's promises, each on a real Postgres of its own.
+//! Guarantees of the session protocol, each tested on its own Postgres database.
 
 mod batching;
 mod claiming;

@@ -1,8 +1,7 @@
-//! What a turn reads does not grow with its tenant.
+//! The number of rows that a turn reads does not grow with its tenant.
 //!
-//! Plans are made when a connection first needs them, and on a young database that is when the
-//! tables are nearly empty; the index that they choose then is the one that a thousand sessions
-//! later is still used.
+//! Postgres plans a statement when a connection first needs it. On a young database the tables are
+//! nearly empty then, and the plan's index is still used a thousand sessions later.
 
 use std::time::Duration;
 
@@ -10,13 +9,13 @@ use anyhow::ensure;
 
 use crate::world::{Tenant, World};
 
-/// Turns in one session, enough for each statement's plan to be the one that stays.
+/// Turns in one session, enough for each statement to get its generic plan.
 const TURNS: i64 = 12;
 
 #[tokio::test]
 async fn a_turn_reads_as_little_in_a_tenant_of_many_sessions() -> anyhow::Result<()> {
     let world = World::start().await?;
-    // Statistics that come in the midst of it would hide what is looked for.
+    // New statistics in the middle of the test would hide the effect.
     for table in ["sessions", "session_lease", "inbox", "entries", "runs"] {
         world.admin(&format!("alter table session.{table} set (autovacuum_enabled = off)")).await?;
     }
@@ -27,8 +26,8 @@ async fn a_turn_reads_as_little_in_a_tenant_of_many_sessions() -> anyhow::Result
     crowd(&world, ada).await?;
     let crowded = reads_of(&world, ada, "crowded").await?;
 
-    // One statement that reads all of the tenant's sessions would read two thousand more a turn;
-    // what the same rows leave behind that were changed before is far less.
+    // A statement that reads all of the tenant's sessions would read two thousand more rows per
+    // turn. Dead versions of changed rows add far fewer.
     ensure!(
         crowded < alone + 200 * TURNS,
         "{TURNS} turns read {alone} rows in a small tenant, and {crowded} in a large one"
@@ -36,7 +35,7 @@ async fn a_turn_reads_as_little_in_a_tenant_of_many_sessions() -> anyhow::Result
     Ok(())
 }
 
-/// Two thousand more sessions of one tenant, with a message and a turn each.
+/// Creates two thousand more sessions of one tenant, with a message and a turn each.
 async fn crowd(world: &World, tenant: Tenant<'_>) -> anyhow::Result<()> {
     for sql in [
         "insert into session.sessions (tenant_id, session_id, key, kind, agent_id)
@@ -64,7 +63,7 @@ async fn crowd(world: &World, tenant: Tenant<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows that are read by so many turns in one session.
+/// Returns the rows read by a number of turns in one session.
 async fn reads_of(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Result<i64> {
     let before = reads(world, tenant).await?;
     turns(world, tenant, session).await?;
@@ -82,14 +81,14 @@ async fn turns(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// Rows and index entries that were read of the protocol's tables.
+/// Returns the rows and index entries read of the protocol's tables.
 async fn reads(world: &World, tenant: Tenant<'_>) -> anyhow::Result<i64> {
     const SQL: &str = "
         select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint
                + (select sum(idx_tup_read)::bigint from pg_stat_user_indexes
                   where schemaname = 'session')
         from pg_stat_user_tables where schemaname = 'session'";
-    // A server's process reports what it counted at most once a second, after a statement.
+    // A Postgres backend reports its statistics at most once a second, after a statement.
     tokio::time::sleep(Duration::from_millis(1200)).await;
     world.sessions.next_ready().await?;
     world.sessions.share(tenant.id).await?;

@@ -1,4 +1,4 @@
-//! What Postgres warns of, nobody did.
+//! No statement causes a warning of Postgres.
 
 use std::{
     io,
@@ -50,7 +50,7 @@ async fn who_waits_for_a_schema_leaves_no_warning_behind() -> anyhow::Result<()>
         .with_env_filter(EnvFilter::new("debug"))
         .with_writer(lines.clone())
         .finish();
-    // Of this thread, which runs all of the test.
+    // Only for this thread, which runs the whole test.
     let _listening = tracing::subscriber::set_default(subscriber);
     let database = Database::create().await?;
     let config = Config { url: database.url().into(), ..Config::default() };
@@ -61,7 +61,7 @@ async fn who_waits_for_a_schema_leaves_no_warning_behind() -> anyhow::Result<()>
     assert!(early.is_err(), "the schema is not there");
     migrate(&database.admin_url()).await?;
     wait_for(&pools, std::future::pending()).await?;
-    // What is undone in the background is undone by then: a connection that is lent is settled.
+    // Rollbacks in the background are finished here: a lent connection has been returned.
     for _ in 0..3 {
         drop(pools.once().await?);
         sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! A subagent does its task once, and its end reaches the session that asked once.
+//! A subagent does its task once, and its end reaches the requester once.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn told(ended: &Subagent) -> String {
     format!("{} {:?} {} {}", ended.label, ended.outcome, ended.result, ended.error)
 }
 
-/// A session that has answered, and asks for a subagent.
+/// Creates a session that has answered, and that requests a subagent.
 async fn parent(world: &World, ada: &Tenant<'_>) -> anyhow::Result<SessionId> {
     let target = Some(ada.target());
     let asked = NewMessage { target: target.clone(), ..ada.message("s", "k", "go") };
@@ -68,7 +68,7 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, child)]);
     let announced = world.sessions.announce(ada.id, child, told).await?.unwrap();
     let accepted = announced.accepted.unwrap();
-    // As by a runner that was lost before it could write that it had announced.
+    // State after a crash between storing the announcement and recording it.
     world.admin("update session.subagents set announced_at = null").await?;
     let repeated = world.sessions.announce(ada.id, child, told).await?.unwrap();
 
@@ -130,7 +130,7 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
         world.sessions.announce(ada.id, session, told).await?.unwrap();
         assert_eq!(told(&world.sessions.subagent(ada.id, session).await?.unwrap()), expected);
     }
-    // With the session that asked, what it asked for is forgotten.
+    // Deleting the requester deletes the records of its subagents.
     world.sessions.delete(ada.id, parent).await?;
     assert_eq!(world.number("select count(*) from session.subagents").await?, 0);
     Ok(())
@@ -159,7 +159,7 @@ async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_o
     let announced = world.sessions.announce(ada.id, left, told).await?.unwrap();
     assert!(announced.accepted.is_some());
 
-    // Once its call must have stored what it heard, it is dealt with.
+    // After the time in which the call must have stored the result, its end counts as handled.
     world.admin("update session.subagents set heard_at = heard_at - interval '3 minutes'").await?;
     assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, heard)]);
     let settled = world.sessions.announce(ada.id, heard, told).await?.unwrap();

@@ -1,11 +1,11 @@
-//! Nothing stays where a crash left it, and a poison message leaves.
+//! The sweep recovers everything that a crash left, and a poison message becomes a dead letter.
 
 use holdfast_session::{ATTEMPTS, Outcome, SUSPECT};
 use holdfast_types::{RunnerId, Wait};
 
 use crate::world::World;
 
-/// The database's clock, in milliseconds.
+/// Returns the database's clock, in milliseconds.
 const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn an_orphan_is_ready_at_once_the_first_time_and_backed_off_after() -> any
     let ready = "select (extract(epoch from ready_at) * 1000)::bigint from session.session_lease";
     let ready = world.number(ready).await?;
     assert!((before + 199..=after + 401).contains(&ready), "{before} {ready} {after}");
-    // However long this test takes.
+    // Holds however long this test takes.
     world.admin("update session.session_lease set ready_at = ready_at + interval '1 hour'").await?;
     assert!(world.claim().await?.is_empty());
     assert!(world.sessions.next_ready().await?.unwrap().as_secs() > 3_000);
@@ -75,7 +75,7 @@ async fn a_poison_message_takes_no_other_along() -> anyhow::Result<()> {
         innocent.push(ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?.message);
     }
 
-    // One runner after the other, each with room for all, and no back-off that keeps them apart.
+    // One runner after the other, each with room for all sessions, and no backoff between them.
     let mut most = 0;
     for _ in 0..20 {
         let runner = RunnerId::generate();
@@ -176,7 +176,7 @@ async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number for each table that changes with every version and every lock of any of its rows.
+/// Returns a number per table that changes with every version and every lock of any of its rows.
 async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
     let tables = [
         "sessions",

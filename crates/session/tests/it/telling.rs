@@ -1,4 +1,4 @@
-//! System events wait for a conversation's next turn, and are told once (spec CRN-022).
+//! System events are given to a conversation's next turn, once (spec CRN-022).
 
 use holdfast_session::{Append, Error, LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
 use holdfast_types::{Posted, RunId, SessionKey, SystemEvent, Wait};
@@ -70,7 +70,7 @@ async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -
     assert!(matches!(stale, Err(Error::Fenced { .. })), "{stale:?}");
     assert_eq!(waits, ["tea"]);
     assert!(waiting(&world, &tenant, &key).await?.is_empty());
-    // Its scheduler did not hear that it was told, and tells it again.
+    // The scheduler lost the response and repeats the request.
     assert!(!world.sessions.add_system_event(tenant.id, &event(&key, 1, "tea")).await?);
     assert!(waiting(&world, &tenant, &key).await?.is_empty());
     Ok(())
@@ -119,7 +119,7 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
 
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].text.chars().count(), LONGEST_EVENT);
-    // A turn that names another tenant's event takes nothing from it.
+    // An entry that names another tenant's event does not take that event.
     let theirs = world.sessions.system_events(other.id, &key).await?;
     let entries = vec![SystemEvent::entry(&theirs), thought("hm")];
     let run = RunId::generate();

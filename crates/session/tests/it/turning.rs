@@ -1,4 +1,5 @@
-//! A turn is written by its owner only, completes what it saw once, and its answer is found.
+//! A turn is written by its owner only, completes the messages that it saw once, and its answer can
+//! be read.
 
 use holdfast_session::{Append, Completion, Error, NewDelivery, Outcome};
 use holdfast_types::{DeliveryId, Entry, Fault as _, RunId, Wait};
@@ -64,7 +65,7 @@ async fn a_write_that_an_earlier_one_went_before_is_told_and_nothing_is_written(
     };
     world.sessions.append(&claim, append.clone()).await?;
 
-    // The second try of a write whose answer was lost.
+    // A repeated write whose response was lost.
     let appended = world.sessions.append(&claim, append.clone()).await.unwrap_err();
     let end = Completion { at: append.at, entries: append.entries, ..completion(run) };
     let ended = world.sessions.complete(&claim, end.clone()).await.unwrap_err();
@@ -91,7 +92,7 @@ async fn a_repetition_and_a_turn_that_writes_wait_for_each_other_in_one_order() 
     let claim = world.claim_one().await?;
     let run = RunId::generate();
 
-    // Each time the repetition is the first to wait for the session's row, and the turn the second.
+    // In each round the repetition waits for the session's row first, and the turn second.
     let mut holder = world.hold_sessions().await?;
     let append = Append {
         run: Some(run),
@@ -202,7 +203,7 @@ async fn a_journal_reads_the_same_however_much_of_it_was_read_before() -> anyhow
     for n in 0..9 {
         ada.say("s", &format!("k{n}"), &format!("hello {n}")).await?;
         world.answer(&world.claim_one().await?, &format!("hi {n}")).await?;
-        // Another process answers now and then.
+        // Another process answers in some rounds.
         if n % 3 == 1 {
             ada.say("s", &format!("other{n}"), "hello").await?;
             let claim = world.claim_one().await?;
@@ -225,7 +226,7 @@ async fn a_journal_reads_the_same_however_much_of_it_was_read_before() -> anyhow
     }
     assert!(world.sessions.load(&claim, 0).await?.entries.is_empty());
 
-    // A database that was set back has less than was read.
+    // After a restore from a backup the database has less than was read.
     world.admin("delete from session.entries where seq > 5").await?;
     world.admin("update session.session_lease set next_entry = 6").await?;
     assert_eq!(world.sessions.load(&claim, 100).await?.entries.len(), 5);

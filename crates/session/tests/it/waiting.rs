@@ -1,4 +1,4 @@
-//! A session that waits for something is woken by that and costs nothing for the rest.
+//! A waiting session is woken by matching input, and other input costs nothing.
 
 use holdfast_types::{Body, Filter, Wait};
 

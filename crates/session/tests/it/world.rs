@@ -1,4 +1,4 @@
-//! What the tests stand on: a database, a tenant that sends, a runner that claims.
+//! Fixture of the tests: a database, a tenant that sends, a runner that claims.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl World {
         Ok(Self { sessions, runner: RunnerId::generate(), database })
     }
 
-    /// Pools of the services' login.
+    /// Connects pools with the services' login.
     pub fn pools(&self) -> anyhow::Result<Pools> {
         let config = Config { url: self.database.url().into(), ..Config::default() };
         Pools::lazy(&config, "test")
@@ -41,7 +41,7 @@ impl World {
         Tenant { world: self, id: TenantId::generate(), agent: AgentId::generate() }
     }
 
-    /// Runs a statement as the owner, whom row-level security does not bind.
+    /// Runs a statement as the owner, to whom row-level security does not apply.
     pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
@@ -62,7 +62,7 @@ impl World {
         Ok(holder)
     }
 
-    /// Does something once so many wait for a lock.
+    /// Runs an action once a number of transactions wait for a lock.
     pub async fn after_waiting<T>(
         &self,
         waiting: i64,
@@ -77,7 +77,8 @@ impl World {
         Ok(then.await?)
     }
 
-    /// Lets go of what [`hold_sessions`](Self::hold_sessions) holds once so many wait for it.
+    /// Releases the locks of [`hold_sessions`](Self::hold_sessions) once a number of transactions
+    /// wait for them.
     pub async fn let_go_after(
         &self,
         waiting: i64,
@@ -87,7 +88,7 @@ impl World {
         self.after_waiting(waiting, let_go).await
     }
 
-    /// Lets every lease that is held run out now.
+    /// Makes every lease expire now.
     pub async fn lapse(&self) -> anyhow::Result<()> {
         self.admin(
             "update session.session_lease set lease_until = clock_timestamp() - interval '1 second'
@@ -106,14 +107,14 @@ impl World {
         claims.pop().ok_or_else(|| anyhow::anyhow!("nothing is ready"))
     }
 
-    /// Answers all that waits in a claimed session.
+    /// Answers all messages of a claimed session.
     pub async fn answer(&self, claim: &Claim, text: &str) -> Result<(), Error> {
         let loaded = self.sessions.load(claim, 100).await?;
         let done: Vec<i64> = loaded.waiting.iter().map(|waiting| waiting.seq).collect();
         self.finish(claim, done, text, Wait::Anything).await
     }
 
-    /// Answers certain messages of a claimed session, which then waits.
+    /// Answers some messages of a claimed session, which then waits.
     pub async fn finish(
         &self,
         claim: &Claim,
@@ -166,7 +167,7 @@ pub fn completion(run: RunId) -> Completion {
     }
 }
 
-/// A tenant with one agent.
+/// Creates a tenant with one agent.
 #[derive(Clone, Copy)]
 pub struct Tenant<'w> {
     world: &'w World,

@@ -1,9 +1,8 @@
-//! A value of any form that neither nests too deep nor grows too large while it is read.
+//! JSON value with limits on depth and size that apply while it is deserialized.
 //!
-//! A parser that has no limit of its own calls itself once for each bracket; here it is asked for
-//! what is within a bracket, and is asked no further than the limit. So it does not matter what
-//! the parser takes for a bracket, as it would to whoever counts them beforehand: there are some
-//! in quotes and in comments.
+//! The JSON5 parser has no depth limit and recurses once per bracket. The visitor refuses to
+//! descend beyond the limit. Counting brackets beforehand would be wrong, because strings and
+//! comments contain brackets, too.
 
 use std::{cell::Cell, fmt};
 
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{MOST_DEPTH, MOST_NODES};
 
-/// A whole document's value.
+/// Value of a whole document.
 #[derive(Debug)]
 pub(super) struct Bounded(pub(super) Value);
 
@@ -23,17 +22,17 @@ impl<'de> Deserialize<'de> for Bounded {
     }
 }
 
-/// What may still be read.
+/// Remaining depth and number of values.
 #[derive(Debug, Clone, Copy)]
 struct Within<'a> {
-    /// How many more levels of lists and maps.
+    /// Levels of lists and maps that may follow.
     levels: usize,
-    /// How many more values, over all levels.
+    /// Values that may follow, over all levels.
     values: &'a Cell<usize>,
 }
 
 impl Within<'_> {
-    /// What may be read within one more list or map.
+    /// Limits within one more list or map.
     fn inner<E: Error>(self) -> Result<Self, E> {
         match self.levels.checked_sub(1) {
             Some(levels) => Ok(Self { levels, ..self }),
@@ -100,7 +99,7 @@ impl<'de> Visitor<'de> for Within<'_> {
         Ok(value.into())
     }
 
-    /// What JSON has no number for, as `NaN`, is nothing.
+    /// Numbers that JSON cannot represent, such as `NaN`, become null.
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         Ok(value.into())
     }

@@ -1,7 +1,7 @@
-//! What was found lately, for questions that are nearly the same.
+//! Cache of search results for similar queries.
 //!
-//! Two questions are nearly the same if at least 0.7 of the trigrams that either has are in both
-//! (Jaccard). Tenants share nothing: how fast an answer comes would tell what others ask.
+//! Two queries are similar if the Jaccard index of their trigrams is at least 0.7. Tenants share no
+//! entries: response times would tell what others search for.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use super::Found;
 
-/// How long what was found is good.
+/// Lifetime of an entry.
 const FRESH: Duration = Duration::from_secs(300);
-/// How many are kept.
+/// Maximum number of entries.
 const MOST: usize = 50;
-/// From when on two questions are nearly the same: 7 of 10.
+/// Minimum Jaccard index of similar queries, as (numerator, denominator).
 const ALIKE: (usize, usize) = (7, 10);
 
-/// What was asked.
+/// Query and the parameters that must be equal for a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     tenant: TenantId,
@@ -34,7 +34,7 @@ impl Key {
         limit: usize,
     ) -> Self {
         let words = query.to_lowercase();
-        // With room on both sides, so that a question of one letter has some too.
+        // Padded on both sides, so that a query of one letter has trigrams, too.
         let letters: Vec<char> = std::iter::repeat_n(' ', 2)
             .chain(words.split_whitespace().collect::<Vec<_>>().join(" ").chars())
             .chain([' '])
@@ -43,7 +43,8 @@ impl Key {
         Self { tenant, registries, limit, trigrams }
     }
 
-    /// How many trigrams both have and how many either has, if all else is the same.
+    /// Sizes of the intersection and the union of the trigrams, if the queries are similar and the
+    /// other parameters equal.
     fn shared(&self, other: &Self) -> Option<(usize, usize)> {
         let is_alike = self.tenant == other.tenant
             && self.registries == other.registries
@@ -62,18 +63,18 @@ struct Kept {
     found: Found,
 }
 
-/// What was found lately, the longest unused first.
+/// Entries, the least recently used first.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Vec<Kept>);
 
 impl Cache {
-    /// What was found for the question that is most like this one.
+    /// Result of the most similar query.
     pub(super) fn get(&mut self, key: &Key) -> Option<Found> {
         self.0.retain(|kept| kept.at.elapsed() < FRESH);
         let mut nearest: Option<(usize, (usize, usize))> = None;
         for (at, kept) in self.0.iter().enumerate() {
             let Some((both, either)) = kept.key.shared(key) else { continue };
-            // As fractions, without dividing.
+            // Compares fractions by cross-multiplication.
             if nearest.is_none_or(|(_, (b, e))| both * e >= b * either) {
                 nearest = Some((at, (both, either)));
             }
@@ -84,7 +85,7 @@ impl Cache {
         Some(found)
     }
 
-    /// Keeps what was found; what was unused for longest goes if there is too much.
+    /// Stores a result; evicts the least recently used one if the cache is full.
     pub(super) fn put(&mut self, key: Key, found: Found) {
         self.0.retain(|kept| kept.key != key);
         if self.0.len() >= MOST {

@@ -1,7 +1,7 @@
-//! One archive at an address: what somebody wants to try who knows where it is.
+//! Registry of a single archive at a URL.
 //!
-//! A person or a model gives the address, so it is fetched past the guard of the tools: only from
-//! the public internet, each redirect checked like the first. Nobody has judged what is there.
+//! A person or a model chooses the URL, so requests pass the tools' guard: only public addresses
+//! are allowed, and each redirect is checked again. There is no verdict on the skill.
 
 use futures::future::BoxFuture;
 use holdfast_tools::Guard;
@@ -13,10 +13,9 @@ use super::{
 };
 use crate::{Download, Error, SkillName};
 
-/// How often a server may send us on.
 const MOST_REDIRECTS: usize = 5;
 
-/// One archive at an address.
+/// Archive of one skill at a URL.
 #[derive(Debug, Clone)]
 pub struct AtUrl {
     slug: SkillName,
@@ -25,14 +24,12 @@ pub struct AtUrl {
 }
 
 impl AtUrl {
-    /// What it is called as a registry.
+    /// Name of this registry in policies and origins.
     pub const NAME: &str = "url";
 
-    /// The archive of a skill at an address.
-    ///
     /// # Errors
     ///
-    /// If the address is none, or is not of the public internet.
+    /// [`Error::Invalid`] if the URL is invalid, [`Error::Forbidden`] if its address is not public.
     pub fn new(slug: SkillName, url: &str, guard: Guard) -> Result<Self, Error> {
         let url = Guard::parse(url).map_err(|refused| Error::Invalid(refused.to_string()))?;
         guard.client(&url).map_err(|refused| Error::Forbidden(refused.to_string()))?;

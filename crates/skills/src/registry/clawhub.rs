@@ -1,15 +1,15 @@
-//! ClawHub, and every server that speaks its protocol (its `docs/http-api.md`).
+//! Client of ClawHub and of servers with the same protocol (ClawHub's `docs/http-api.md`).
 //!
-//! | asked | for |
+//! | request | result |
 //! |---|---|
-//! | `GET /api/v1/search?q=&limit=` | skills that fit a question |
-//! | `GET /api/v1/skills/{slug}` | the newest version, and what moderation says of it |
-//! | `GET /api/v1/skills/{slug}/scan?version=` | what the scanners say of a version |
-//! | `GET /api/v1/download?slug=&version=` | its ZIP |
+//! | `GET /api/v1/search?q=&limit=` | search hits |
+//! | `GET /api/v1/skills/{slug}` | the newest version and its moderation verdict |
+//! | `GET /api/v1/skills/{slug}/scan?version=` | the scanners' verdict on a version |
+//! | `GET /api/v1/download?slug=&version=` | the ZIP of a version |
 //!
-//! Moderation is told of the newest version, and only where something was found. So a version is
-//! clean if moderation says so of that very version, or the scanners do; where neither says
-//! anything, nobody has judged it.
+//! The moderation verdict is about the newest version, and may be missing. So a version is clean
+//! only if moderation says so about this version, or the scanners do. Without either there is no
+//! verdict.
 
 use futures::future::BoxFuture;
 use holdfast_tools::Guard;
@@ -24,10 +24,9 @@ use super::{
 };
 use crate::{Download, Error, SkillName};
 
-/// The most characters of what a registry says of a skill.
+/// Maximum length of a summary, in characters.
 const MOST_SUMMARY: usize = 400;
 
-/// A server that speaks ClawHub's protocol.
 #[derive(Debug)]
 pub struct ClawHub {
     name: String,
@@ -37,15 +36,14 @@ pub struct ClawHub {
 }
 
 impl ClawHub {
-    /// Where the public one is.
+    /// Address of the public registry.
     pub const PUBLIC: &str = "https://clawhub.ai";
 
-    /// A server at an address that the operator chose, so that it may be one of the operator's
-    /// own network.
+    /// The operator chose the address, so it may be private.
     ///
     /// # Errors
     ///
-    /// If the address is none, a token would go to it without TLS, or this machine has no root
+    /// If the address is invalid, a token would be sent without TLS, or this machine has no root
     /// certificates.
     pub fn new(name: &str, base_url: &str, token: Option<SecretString>) -> Result<Self, Error> {
         let wrong = |why: &str| Error::Invalid(format!("the registry `{name}`: {why}"));
@@ -99,7 +97,7 @@ impl ClawHub {
         let found: Results =
             self.json(&["search"], &[("q", query), ("limit", &limit)], "search").await?;
         let hits = found.results.into_iter().filter_map(|result| {
-            // What could not be installed need not be found.
+            // A skill with an invalid name could not be installed.
             let slug: SkillName = result.slug?.parse().ok()?;
             let summary = one_line(&result.summary?, MOST_SUMMARY);
             let title = result.display_name.map(|title| one_line(&title, 80));
@@ -137,7 +135,7 @@ impl ClawHub {
         check_version(&version)?;
         let of_newest = told.moderation.map(Judged::verdict);
         let verdict = match of_newest {
-            // What is blocked is blocked in every version.
+            // Moderation blocks all versions of a skill.
             Some(verdict @ Verdict::Malicious(_)) => verdict,
             Some(Verdict::Clean) if newest.as_deref() == Some(&version) => Verdict::Clean,
             Some(verdict @ Verdict::Suspicious(_)) => {
@@ -150,7 +148,7 @@ impl ClawHub {
         Ok(Meta { version: Some(version), verdict })
     }
 
-    /// What the scanners say of a version; that they say nothing is no error, and not clean.
+    /// Verdict of the scanners on a version. A missing result is [`Verdict::Unavailable`].
     async fn scanned(&self, slug: &SkillName, version: &str) -> Verdict {
         let query = [("version", version)];
         let told = self.json::<Scan>(&["skills", slug.as_str(), "scan"], &query, "scan").await;
@@ -217,7 +215,7 @@ struct Found {
     version: Option<String>,
 }
 
-/// A skill's page; older servers put what is in `skill` at the top.
+/// Response for a skill; older servers have the fields of `skill` at the top level.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Told {
@@ -255,7 +253,7 @@ impl Judged {
             (Some(true), _) => Verdict::Malicious(said("its moderation blocks it")),
             (_, Some(true)) => Verdict::Suspicious(said("its moderation flags it")),
             (Some(false), Some(false)) => Verdict::Clean,
-            // A half-told judgement is none.
+            // An incomplete verdict does not count.
             _ => Verdict::Unavailable("its moderation says nothing".to_owned()),
         }
     }

@@ -1,4 +1,5 @@
-//! A folder on this machine, with a folder for each skill: what an operator offers to all tenants.
+//! Registry of a local folder with a subfolder for each skill, offered by the operator to all
+//! tenants.
 
 use std::{
     fs, io,
@@ -10,10 +11,10 @@ use futures::future::BoxFuture;
 use super::{Hit, Meta, Registry, Verdict, http::unavailable};
 use crate::{Download, Error, Limits, Manifest, SkillName};
 
-/// How deep the folders of a skill may nest.
+/// Maximum nesting of a skill's folders.
 const MOST_DEPTH: usize = 16;
 
-/// A folder, with a folder for each skill.
+/// Folder with a subfolder for each skill.
 #[derive(Debug, Clone)]
 pub struct Directory {
     name: String,
@@ -21,13 +22,12 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The skills below a folder.
     #[must_use]
     pub fn new(name: &str, path: &Path) -> Self {
         Self { name: name.to_owned(), path: path.to_owned() }
     }
 
-    /// Does something with files, where waiting for a disk holds nobody up.
+    /// Runs file operations on the blocking pool.
     async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
@@ -59,7 +59,7 @@ impl Directory {
             let Some(slug) = named.to_str().and_then(|name| name.parse::<SkillName>().ok()) else {
                 continue;
             };
-            // A bad skill is not offered, and does not keep others from it.
+            // An invalid skill is skipped.
             let Ok(manifest) = self.manifest(&slug) else { continue };
             let score = fit(&manifest, &words);
             if score > 0.0 {
@@ -101,7 +101,7 @@ impl Directory {
             let entry = entry.map_err(|error| self.broken(&error))?;
             let name = entry.file_name();
             let path = format!("{below}{}", name.to_string_lossy());
-            // Of the entry itself: a link is not followed.
+            // `DirEntry::file_type` does not follow links.
             let kind = entry.file_type().map_err(|error| self.broken(&error))?;
             if kind.is_dir() {
                 self.walk(&entry.path(), &format!("{path}/"), files, bytes)?;
@@ -126,7 +126,8 @@ impl Directory {
     }
 }
 
-/// Which part of a question's words a skill speaks of; its name counts double.
+/// Share of the query's words that the skill's name (1 point) or its description and tags (half a
+/// point) contain.
 fn fit(manifest: &Manifest, words: &[String]) -> f64 {
     let name = manifest.name.key();
     let about = format!("{} {}", manifest.description, manifest.tags.join(" ")).to_lowercase();
@@ -173,7 +174,7 @@ impl Registry for Directory {
                     what: format!("other version of `{slug}` than the one that it has"),
                 });
             }
-            // Who put it there is who runs this installation.
+            // The operator chose the skills in this folder.
             Ok(Meta { version: manifest.version, verdict: Verdict::Clean })
         })
     }

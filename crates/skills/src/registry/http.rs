@@ -1,4 +1,4 @@
-//! Asking a registry over HTTP, and how much of its answer is taken.
+//! HTTP requests to registries, with limits on time and size.
 
 use std::time::Duration;
 
@@ -9,14 +9,13 @@ use reqwest::{
 
 use crate::Error;
 
-/// The most bytes of an answer that is no archive (spec SKL-009).
+/// Maximum size of a JSON response, in bytes (spec SKL-009).
 pub(super) const MOST_ANSWER: usize = 2 << 20;
-/// The most bytes of an archive.
+/// Maximum size of an archive, in bytes.
 pub(super) const MOST_ARCHIVE: usize = 50 << 20;
-/// How long an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sends a request and reads no more than `most` bytes of its answer, within [`PATIENCE`].
+/// Sends a request and reads at most `most` bytes of the response, within [`PATIENCE`].
 pub(super) async fn bytes(
     registry: &str,
     request: RequestBuilder,
@@ -31,7 +30,7 @@ pub(super) async fn bytes(
     in_time(registry, read).await
 }
 
-/// No longer than [`PATIENCE`].
+/// Fails with [`Error::Unavailable`] after [`PATIENCE`].
 pub(super) async fn in_time<T>(
     registry: &str,
     work: impl Future<Output = Result<T, Error>>,
@@ -47,7 +46,7 @@ pub(super) async fn send(registry: &str, request: RequestBuilder) -> Result<Resp
     sent.map_err(|error| unavailable(registry, holdfast_tools::Guard::told(&error)))
 }
 
-/// An answer that is one, or what its status means.
+/// Converts an error status into an error.
 pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() {
@@ -56,7 +55,7 @@ pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<
     Err(match status.as_u16() {
         404 | 410 => Error::NotFound { registry: registry.to_owned(), what: what.to_owned() },
         401 => unavailable(registry, "it does not take the token that is set for it".to_owned()),
-        // ClawHub answers so where moderation blocks a download.
+        // ClawHub's status for a download that moderation blocks.
         403 | 423 | 451 => Error::Forbidden(format!(
             "the registry `{registry}` does not give out {what}: it is blocked or not judged yet"
         )),
@@ -71,7 +70,7 @@ pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<
     })
 }
 
-/// When it may be asked again.
+/// Seconds until the next request is allowed, 1 to 3,600; 60 if the response does not say.
 fn seconds(headers: &HeaderMap) -> u64 {
     let said = ["retry-after", "ratelimit-reset"]
         .iter()
@@ -79,7 +78,7 @@ fn seconds(headers: &HeaderMap) -> u64 {
     said.unwrap_or(60).clamp(1, 3_600)
 }
 
-/// All of an answer, if it has no more than `most` bytes.
+/// Reads a body of at most `most` bytes.
 pub(super) async fn body(
     registry: &str,
     mut response: Response,
@@ -100,7 +99,7 @@ pub(super) async fn body(
     }
 }
 
-/// Where a server sends us on to, if it does.
+/// Target of a redirect; `None` for other responses.
 pub(super) fn onward(response: &Response, from: &Url) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;

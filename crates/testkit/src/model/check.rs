@@ -1,4 +1,4 @@
-//! What a provider refuses: calls without results and results without calls.
+//! Checks of a provider: tool calls without results and results without calls are refused.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What the model may be told to answer.
+//! Scripted replies of the fake model.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,6 @@ pub(super) enum What {
 pub struct ToolCall {
     /// What the result must name.
     pub id: String,
-    /// The tool.
     pub name: String,
     /// JSON in a string; not checked, so that a model's mistakes can be played.
     pub arguments: String,
@@ -65,16 +64,13 @@ pub struct ToolCall {
 /// What the provider charges for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read.
     pub prompt: u64,
     /// Of those, tokens that were cached.
     pub cached: u64,
-    /// Tokens written.
     pub completion: u64,
 }
 
 impl Reply {
-    /// Says this.
     pub fn text(text: impl Into<String>) -> Self {
         What::Message { text: text.into(), calls: Vec::new() }.into()
     }

@@ -1,4 +1,4 @@
-//! What a client of the model sees.
+//! Tests of the fake model as its clients see it.
 
 use std::time::{Duration, Instant};
 

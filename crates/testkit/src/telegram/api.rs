@@ -18,7 +18,6 @@ use crate::faults::{Fault, retry_seconds};
 use crate::http::Cut;
 use crate::scratch::lock;
 
-/// Of one text.
 const MOST_CHARACTERS: usize = 4096;
 
 /// Of what is said beside a file, or asked in a poll (300 there; nobody here comes near).

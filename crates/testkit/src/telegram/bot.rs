@@ -41,9 +41,7 @@ struct Webhook {
 /// Why there are no updates to be had.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Another poll took over.
     Conflict,
-    /// There is a webhook.
     Webhook,
 }
 

@@ -1,4 +1,4 @@
-//! What somebody writes to a bot.
+//! Messages from users to a bot.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a bot sees.
+//! Tests of the fake Telegram as bots see it.
 
 use std::time::Duration;
 

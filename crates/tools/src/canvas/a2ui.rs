@@ -1,24 +1,24 @@
-//! A2UI messages, folded: what they come to is kept as the fewest messages that make it so.
+//! A2UI messages, merged: a surface is stored as the fewest messages that build it.
 //!
-//! After version 0.8 (<https://a2ui.org/reference/messages>): `surfaceUpdate` adds components or
-//! replaces those with the same id, `dataModelUpdate` sets what is at a path, `beginRendering` says
-//! where to begin, `deleteSurface` ends a surface. Which components there are is between the model
-//! and whoever draws them; here each has an id and one type.
+//! Follows version 0.8 (<https://a2ui.org/reference/messages>): `surfaceUpdate` adds components or
+//! replaces those with the same id, `dataModelUpdate` sets the value at a path, `beginRendering`
+//! names the root component, `deleteSurface` removes a surface. The set of component types is
+//! between the model and the program that draws them; here each component has an id and one type.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The longest path in a data model, in steps.
+/// Maximum depth of a data model, in steps of a path.
 const DEEPEST: usize = 16;
 
-/// The keys of which a message has one.
+/// Keys of messages; each message has exactly one.
 const KINDS: [&str; 4] = ["surfaceUpdate", "dataModelUpdate", "beginRendering", "deleteSurface"];
 
-/// The keys of which an entry of a data model has one, besides its own.
+/// Value keys of a data model's entry; each entry has exactly one.
 const VALUES: [&str; 4] = ["valueString", "valueNumber", "valueBoolean", "valueMap"];
 
-/// A surface that messages have made.
+/// State of a surface, built from messages.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Made {
     components: Vec<Value>,
@@ -26,11 +26,10 @@ pub(super) struct Made {
     begin: Option<Map<String, Value>>,
 }
 
-/// What messages are about: a surface's name, and what it is by now; `None` once it is deleted.
+/// Surfaces by name; `None` once a surface is deleted.
 pub(super) type Surfaces = BTreeMap<String, Option<Made>>;
 
 impl Made {
-    /// A surface as it was kept.
     pub(super) fn read(name: &str, content: &str) -> Result<Self, String> {
         let messages: Vec<Value> = serde_json::from_str(content).map_err(|e| e.to_string())?;
         let mut surfaces = Surfaces::from([(name.to_owned(), None)]);
@@ -38,7 +37,7 @@ impl Made {
         Ok(surfaces.remove(name).flatten().unwrap_or_default())
     }
 
-    /// The messages that make it.
+    /// Returns the messages that build the surface.
     pub(super) fn write(&self, name: &str) -> String {
         let mut messages = Vec::new();
         if !self.components.is_empty() {
@@ -58,7 +57,7 @@ impl Made {
     }
 }
 
-/// Makes of surfaces what messages say, one after the other; one that names none is about `usual`.
+/// Applies messages in order; a message that names no surface applies to `usual`.
 pub(super) fn apply(
     surfaces: &mut Surfaces,
     messages: &[Value],
@@ -134,11 +133,11 @@ fn data(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> {
         return Err(format!("a `path` has {DEEPEST} steps at most"));
     }
     let Some(last) = steps.last() else {
-        // All of it.
+        // An empty path replaces the whole model.
         made.data = contents.clone();
         return Ok(());
     };
-    // One entry under the key `.` is the value itself.
+    // A single entry with the key `.` is the value itself.
     let mut entry = match contents.as_slice() {
         [one] if one["key"] == "." => one.clone(),
         _ => json!({"valueMap": contents}),
@@ -148,7 +147,7 @@ fn data(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets what is at a path; what is on the way and no map becomes one.
+/// Sets the value at a path. Values on the path that are not maps become maps.
 fn set(level: &mut Vec<Value>, steps: &[&str], entry: Value) {
     let Some((first, rest)) = steps.split_first() else { return };
     let at = level.iter().position(|known| known["key"] == *first);

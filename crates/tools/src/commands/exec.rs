@@ -1,4 +1,4 @@
-//! `exec`: runs a command.
+//! The `exec` tool: runs a command.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,13 +9,12 @@ use serde::Deserialize;
 use super::{CommandLine, Commands, told::told};
 use crate::{Approval, Call, Output, Tool, ToolError};
 
-/// How long a call waits for a command that says nothing of it.
+/// Default time to wait for a command before it continues in the background.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest that a call waits.
+/// Maximum time that a call may ask to wait.
 const MOST_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs a command in the agent's workspace.
 #[derive(Debug)]
 pub struct Exec<C>(pub Arc<C>);
 
@@ -77,7 +76,7 @@ impl ExecInput {
 impl<C: Commands> Tool<Output> for Exec<C> {
     const NAME: &'static str = "exec";
     const EFFECT: Effect = Effect::Acts;
-    // The longest wait, and the time to lay out files before and to keep them after.
+    // Longest wait, and the time to prepare the files before and to save them after.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(180));
     type Input = ExecInput;
 

@@ -1,4 +1,4 @@
-//! Commands that do as they are told, for tests.
+//! Fake command runner, for tests.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,7 +13,7 @@ use crate::{
     mesh::tests::{call, said as text_of},
 };
 
-/// Remembers what was asked of it, and answers as it was told.
+/// Records the commands, and returns a configured result.
 #[derive(Debug)]
 pub(super) struct Fake(Mutex<(Vec<CommandLine>, Ran)>);
 
@@ -22,23 +22,23 @@ impl Fake {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the next commands stand.
+    /// Changes the result of the next commands.
     pub(super) fn will(&self, change: impl FnOnce(&mut Ran)) {
         change(&mut self.state().1);
     }
 
-    /// The last that was run.
+    /// Returns the last command.
     pub(super) fn last(&self) -> CommandLine {
         self.state().0.last().cloned().unwrap()
     }
 
-    /// How many were run.
+    /// Number of commands.
     pub(super) fn count(&self) -> usize {
         self.state().0.len()
     }
 }
 
-/// A call, and tools that answer as they are told.
+/// Returns a call, the fake, and tools that use it.
 pub(super) fn tools() -> (Call, Arc<Fake>, Registry) {
     let ran = Ran {
         stands: Stands::Exited(0),
@@ -51,7 +51,7 @@ pub(super) fn tools() -> (Call, Arc<Fake>, Registry) {
     (call(), Arc::clone(&fake), Registry::default().with_commands(fake))
 }
 
-/// What the model reads of a call.
+/// Returns the model's text for a call.
 pub(super) async fn said(tools: &Registry, call: &Call, name: &str, input: &str) -> String {
     text_of(tools.call(call.clone(), name, input).await)
 }

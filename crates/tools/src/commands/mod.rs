@@ -1,12 +1,13 @@
-//! Commands: what the tools ask of whoever runs them, and the tools.
+//! Commands: the tools, and the interface to the component that runs them.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
-//! | `exec` | acts | a script for bash, in the agent's workspace |
-//! | `process` | acts | what of these goes on in the background |
+//! | `exec` | acts | runs a bash script in the agent's workspace |
+//! | `process` | acts | manages background commands |
 //!
-//! A command does what it does once: it is recorded before it runs, and after a crash nobody knows
-//! how it went. So nothing here is ever made again; the model is told, and looks.
+//! A command's effects cannot be repeated safely: the call is recorded before the command runs, and
+//! after a crash its outcome is unknown. So no call is repeated automatically; the model is told,
+//! and can check.
 
 mod exec;
 #[cfg(test)]
@@ -23,31 +24,31 @@ pub use process::Process;
 
 use crate::{Approval, Call, Registry, ToolError};
 
-/// Where commands run; the runner's own, or a fake.
+/// Runner of commands, for the tools; implemented by agent-runner and by a fake.
 ///
-/// An implementation runs them among the files of the call's agent, and knows the processes of the
-/// call's session and of no other. What it says in [`ToolError::Tell`] is for the model.
+/// An implementation runs commands among the files of the call's agent, and knows only the
+/// processes of the call's session. The text of [`ToolError::Tell`] is for the model.
 pub trait Commands: Send + Sync + 'static {
-    /// Whether a person must be asked before a command runs.
+    /// Returns the approval that a command needs.
     fn approval(
         &self,
         call: &Call,
         line: &CommandLine,
     ) -> impl Future<Output = Result<Approval, ToolError>> + Send;
 
-    /// Runs a command until it ends, or until it goes on in the background.
+    /// Runs a command until it ends, or until it continues in the background.
     fn run(
         &self,
         call: &Call,
         line: CommandLine,
     ) -> impl Future<Output = Result<Ran, ToolError>> + Send;
 
-    /// The session's background processes, the oldest first.
+    /// Lists the session's background processes, oldest first.
     fn list(&self, call: &Call)
     -> impl Future<Output = Result<Vec<ProcessLine>, ToolError>> + Send;
 
-    /// How a process stands, once it has ended or after `patience`, and what it wrote since it was
-    /// last asked.
+    /// Waits until a process has ended, but at most for `patience`; returns its state, and its
+    /// output since the last call.
     fn look(
         &self,
         call: &Call,
@@ -55,7 +56,7 @@ pub trait Commands: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<Ran, ToolError>> + Send;
 
-    /// Writes to a process' input, and closes it then if that is wanted.
+    /// Writes to a process' input, and closes it afterwards if requested.
     fn write(
         &self,
         call: &Call,
@@ -63,7 +64,7 @@ pub trait Commands: Send + Sync + 'static {
         input: ProcessInput,
     ) -> impl Future<Output = Result<(), ToolError>> + Send;
 
-    /// Sends a signal to a process and all that it started.
+    /// Sends a signal to a process and its descendants.
     fn signal(
         &self,
         call: &Call,
@@ -71,111 +72,97 @@ pub trait Commands: Send + Sync + 'static {
         signal: ProcessSignal,
     ) -> impl Future<Output = Result<(), ToolError>> + Send;
 
-    /// Ends a process: asks it to, and kills it two seconds later.
+    /// Asks a process to end, and kills it two seconds later.
     fn end(&self, call: &Call, id: &str) -> impl Future<Output = Result<Ran, ToolError>> + Send;
 }
 
-/// A command that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
-    /// What bash runs.
     pub script: String,
-    /// Where it starts, within the workspace; empty for its top.
+    /// Working directory within the workspace; empty for the top.
     pub workdir: String,
-    /// Its environment, besides what every command has.
+    /// Variables besides those that every command has.
     pub env: BTreeMap<String, String>,
-    /// How long it may take; as the installation says if absent.
+    /// Timeout; `None` means the configured one.
     pub timeout: Option<Duration>,
-    /// How long to wait before it goes on in the background; `None`: it begins there, and its
-    /// input stays open.
+    /// Time to wait before the command continues in the background. `None`: it starts in the
+    /// background, and its input stays open.
     pub patience: Option<Duration>,
-    /// Whether it needs the network.
+    /// Whether it asks for network access.
     pub network: bool,
 }
 
-/// A command that was run, or is running.
+/// Result of a command that has ended or still runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// How it stands.
     pub stands: Stands,
-    /// What it wrote to its standard output.
     pub out: Written,
-    /// What it wrote to its standard error.
     pub err: Written,
-    /// How long it took, or runs already.
+    /// Time since its start, until its end or now.
     pub took: Duration,
-    /// What became of the files that it changed, once it has ended.
+    /// Changes of the workspace; `None` while the command runs.
     pub kept: Option<Kept>,
 }
 
-/// How a command stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stands {
-    /// It runs, under this name.
+    /// Runs in the background, under this process id.
     Running(String),
-    /// It ended by itself with this code.
+    /// Exited by itself with this code.
     Exited(i32),
-    /// It was ended, and by what.
+    /// Was ended, for this reason.
     Ended(String),
 }
 
-/// What a command wrote.
+/// Output of a command on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// The text.
     pub text: String,
-    /// How many bytes before it were forgotten.
+    /// Number of bytes before the text that were dropped.
     pub skipped: u64,
 }
 
-/// What became of the files that a command changed.
+/// Workspace changes of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The revision that has them, if there is one.
+    /// Revision that contains the changes, if there is one.
     pub revision: Option<String>,
-    /// What changed, a path each.
+    /// Kind of change and path of each changed file.
     pub changes: Vec<(FileMark, String)>,
-    /// What was not kept as the command left it, and why; a line each.
+    /// Changes that were not saved as the command left them, with the reason; one line each.
     pub notes: Vec<String>,
 }
 
-/// What was done to a file.
+/// Kind of change to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileMark {
-    /// It is new.
     Made,
-    /// It says something else.
     Changed,
-    /// It is gone.
     Deleted,
 }
 
-/// A background process, in a list.
+/// Background process, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLine {
-    /// Its name.
     pub id: String,
-    /// What it was started as, in short.
+    /// Short form of its command.
     pub title: String,
-    /// How it stands, in words.
+    /// State, as text for the model.
     pub stands: String,
-    /// How long ago it was started.
+    /// Time since the process was started.
     pub age: Duration,
 }
 
-/// Something for a process' input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInput {
-    /// What it reads.
     pub text: String,
-    /// Whether it is the last.
+    /// Whether to close the input afterwards.
     pub is_last: bool,
 }
 
 /// The signals that a process may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "they are what they are called")]
 pub enum ProcessSignal {
     #[serde(alias = "SIGINT", alias = "INT")]
     Int,
@@ -192,7 +179,7 @@ pub enum ProcessSignal {
 }
 
 impl Registry {
-    /// The same, with the tools for commands that run here.
+    /// Adds the tools for commands.
     #[must_use]
     pub fn with_commands<C: Commands>(self, commands: Arc<C>) -> Self {
         self.with(Exec(Arc::clone(&commands))).with(Process(commands))

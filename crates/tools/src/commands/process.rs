@@ -1,4 +1,4 @@
-//! `process`: looks after what runs in the background.
+//! The `process` tool: manages background commands.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -9,10 +9,9 @@ use serde::Deserialize;
 use super::{Commands, ProcessInput, ProcessSignal, told::told};
 use crate::{Call, Output, Tool, ToolError};
 
-/// The longest that `status` waits.
+/// Maximum time that `status` waits.
 const MOST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks after commands in the background.
 #[derive(Debug)]
 pub struct Process<C>(pub Arc<C>);
 

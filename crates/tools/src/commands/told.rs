@@ -1,4 +1,4 @@
-//! What the model reads of a command.
+//! Command results as text for the model.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use serde_json::json;
 use super::{FileMark, Kept, Ran, Stands, Written};
 use crate::Output;
 
-/// The most characters that are shown of what a command wrote, unless it says less.
+/// Maximum size of the shown output, in bytes; a call may set a lower one.
 const MOST_SHOWN: usize = 32 * 1024;
 
-/// The most files that are listed.
+/// Maximum number of files that are listed.
 const MOST_FILES: usize = 100;
 
-/// What the model reads of a command: how it stands, what it wrote, what it changed.
+/// Describes a command's state, output and changes.
 pub(super) fn told(ran: &Ran, most: Option<u32>) -> Output {
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST_SHOWN);
     let most = most.min(MOST_SHOWN);
@@ -54,7 +54,7 @@ fn write_out(text: &mut String, ran: &Ran, most: usize) {
         text.push_str("(no output)\n");
         return;
     }
-    // Errors are short, and what is left of their share is the output's.
+    // Standard error is reserved a quarter; the part that it does not use goes to standard output.
     let errors = ran.err.text.len().min(most / 4);
     write_stream(text, &ran.out, most - errors);
     if !ran.err.text.is_empty() {
@@ -63,7 +63,7 @@ fn write_out(text: &mut String, ran: &Ran, most: usize) {
     }
 }
 
-/// All of it, or its beginning and its end.
+/// Writes the whole text, or its beginning and its end.
 fn write_stream(text: &mut String, written: &Written, most: usize) {
     let Written { text: all, skipped } = written;
     if *skipped > 0 {

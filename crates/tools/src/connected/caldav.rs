@@ -1,4 +1,4 @@
-//! A calendar on a server: what of CalDAV is needed (RFC 4791, RFC 4918).
+//! CalDAV client: the parts of RFC 4791 and RFC 4918 that the calendar needs.
 
 use std::fmt::Write as _;
 
@@ -21,31 +21,27 @@ use crate::web::guard::Guard;
 const DAV: &str = "DAV:";
 const CALDAV: &str = "urn:ietf:params:xml:ns:caldav";
 
-/// The longest id of an event, in bytes.
+/// Maximum length of an event's id, in bytes.
 const LONGEST_ID: usize = 200;
 
-/// An event's resource on the server.
+/// Event resource on the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// The last part of its address.
+    /// Last segment of its URL.
     pub(super) id: String,
-    /// Which version of it this is.
+    /// Version of the resource, as the server names it.
     pub(super) etag: String,
     pub(super) ics: Ics,
 }
 
-/// What came of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// It was made.
     Done,
-    /// What was to be changed is another by now, or what was to be made is there.
+    /// The event to change has another version now, or the event to create exists already.
     Stale,
-    /// There is no such event.
     Missing,
 }
 
-/// A calendar on a server.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     guard: &'a Guard,
@@ -61,7 +57,7 @@ impl<'a> Client<'a> {
         secret: Option<&'a SecretString>,
     ) -> Result<Self, String> {
         let mut url = Guard::parse(&to.url).map_err(|refused| refused.to_string())?;
-        // A calendar is a collection: without the slash its events would be beside it.
+        // A calendar is a collection: without the slash its events would be resolved beside it.
         if !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }
@@ -79,7 +75,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// An event's address. An id is one part of it and leads nowhere else.
+    /// URL of an event. An id must be one path segment, so it cannot lead elsewhere.
     fn place(&self, id: &str) -> Result<Url, String> {
         let is_part = !id.is_empty()
             && id.len() <= LONGEST_ID
@@ -95,8 +91,8 @@ impl<'a> Client<'a> {
         Ok(url)
     }
 
-    /// What there is from one moment to another; events of a series each by itself, where the
-    /// server can do that.
+    /// Lists the events between two times. Events of a series are listed one by one, if the server
+    /// supports that.
     pub(super) async fn list(
         &self,
         from: Timestamp,
@@ -123,7 +119,7 @@ impl<'a> Client<'a> {
         resources(&answer.text)
     }
 
-    /// One event; `None` if there is none of that id.
+    /// Returns an event; `None` if there is none with this id.
     pub(super) async fn get(&self, id: &str) -> Result<Option<Resource>, String> {
         let place = self.place(id)?;
         let asked = self.request("GET", &place).map_err(Failed::looking)?;
@@ -140,7 +136,7 @@ impl<'a> Client<'a> {
         Ok(Some(Resource { id: id.to_owned(), etag, ics }))
     }
 
-    /// Makes an event, unless there is one of that id.
+    /// Creates an event, unless there is one with this id.
     pub(super) async fn create(&self, id: &str, ics: &Ics) -> Result<Changed, String> {
         let place = self.place(id)?;
         let put = self.request("PUT", &place).map_err(Failed::changing)?;
@@ -148,7 +144,7 @@ impl<'a> Client<'a> {
         changed(send(with_event(put, ics)).await.map_err(Failed::changing)?)
     }
 
-    /// Replaces an event, unless it is another by now.
+    /// Replaces an event, unless its version has changed.
     pub(super) async fn update(&self, event: &Resource) -> Result<Changed, String> {
         let place = self.place(&event.id)?;
         let put = self.request("PUT", &place).map_err(Failed::changing)?;
@@ -156,7 +152,7 @@ impl<'a> Client<'a> {
         changed(send(with_event(put, &event.ics)).await.map_err(Failed::changing)?)
     }
 
-    /// Deletes an event, unless it is another by now.
+    /// Deletes an event, unless its version has changed.
     pub(super) async fn delete(&self, event: &Resource) -> Result<Changed, String> {
         let place = self.place(&event.id)?;
         let delete = self.request("DELETE", &place).map_err(Failed::changing)?;
@@ -185,10 +181,10 @@ fn changed(answer: Answer) -> Result<Changed, String> {
     }
 }
 
-/// The events of a multi-status; what cannot be read is left out.
+/// Parses the events of a multi-status. Unreadable ones are left out.
 fn resources(xml: &str) -> Result<Vec<Resource>, String> {
     let wrong = || "the server's answer is no list of events".to_owned();
-    // Without a document type, which the reader refuses, nothing in it can grow or reach outside.
+    // The parser refuses document types, so entities can neither grow nor reach outside.
     let document = roxmltree::Document::parse(xml).map_err(|_| wrong())?;
     let root = document.root_element();
     if !root.has_tag_name((DAV, "multistatus")) {

@@ -1,4 +1,4 @@
-//! The `calendar` tool: what is when, and making it so.
+//! The `calendar` tool: lists, creates, changes and deletes events.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
-/// The most events that are listed.
+/// Maximum number of events that are listed.
 const MOST_LISTED: usize = 100;
 
-/// How much of them the model is shown, in characters.
+/// Maximum length of the list that the model gets, in characters.
 const MOST_TEXT: usize = 20_000;
 
-/// The longest text of an event, in bytes.
+/// Maximum length of a text of an event, in bytes.
 const LONGEST: usize = 10_000;
 
 /// List, create, update and delete events in a person's calendar.
@@ -73,7 +73,6 @@ enum Action {
     Delete,
 }
 
-/// Looks at and changes calendars by CalDAV.
 #[derive(Debug)]
 pub struct Calendar<C>(Desk<C>);
 
@@ -147,7 +146,7 @@ async fn list(
     Ok(untrusted(&call.key, &format!("the calendar `{name}`"), &text, MOST_TEXT).into())
 }
 
-/// An event, as the model reads it.
+/// Formats an event for the model.
 fn line(resource: &Resource, event: &Range<usize>, zone: &TimeZone) -> String {
     let text = |name| {
         let text = resource.ics.get(event, name).map(super::ics::Line::text).unwrap_or_default();
@@ -190,7 +189,7 @@ async fn create(client: &Client<'_>, call: &Call, input: &CalendarInput) -> Resu
     if !start.is_before(end)? {
         return Err("`end` is not after `start`".to_owned());
     }
-    // The same call makes the same event, so that it is there once.
+    // The name follows from the call's key, so a repeated call creates no second event.
     let name = name_of(&call.key);
     let ((start_as, start), (end_as, end)) = (start.line(), end.line());
     let mut properties = vec![
@@ -280,7 +279,7 @@ async fn delete(client: &Client<'_>, input: &CalendarInput) -> Result<Output, St
     }
 }
 
-/// The event that is meant, as the model knows it.
+/// Loads the event that the model named, and checks its version.
 async fn found(client: &Client<'_>, input: &CalendarInput) -> Result<Resource, String> {
     let id = needed("id", input.id.as_deref())?;
     let missing = || "there is no event of that `id`; `list` shows those there are".to_owned();
@@ -316,7 +315,7 @@ fn checked<'a>(field: &str, text: &'a str) -> Result<&'a str, String> {
     }
 }
 
-/// What an event that a call makes is called.
+/// Name of the event that a call creates.
 fn name_of(key: &str) -> String {
     let digest = Sha256::digest(format!("calendar:{key}").as_bytes());
     digest[..16].iter().fold(String::new(), |mut name, byte| {

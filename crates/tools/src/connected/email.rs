@@ -1,13 +1,13 @@
-//! The `email` tool: a mail is drafted, looked at, and sent.
+//! The `email` tool: drafts a mail, and sends it after approval.
 //!
-//! A draft is kept nowhere: it is what the model was shown, and its number is a digest of it. To
-//! send, the model says the same again with that number, so that what is sent is what was
-//! looked at, to the letter; and a person is asked first.
+//! A draft is not stored: it is the text that the model got, and its number is a digest of that
+//! text. To send, the model repeats the mail with that number. So the sent mail is exactly the
+//! drafted one; and a person approves it first.
 //!
-//! **What can go wrong.** A line's end in an address or a subject would begin a header of its
-//! author's: addresses are parsed and written anew, and a subject with one is refused. A mail
-//! that was handed over and not acknowledged may be on its way: that is told as unknown, and
-//! never tried again; its `Message-ID` follows from the call, so that one who looks can tell.
+//! **What can go wrong.** A line break in an address or a subject would inject a header: addresses
+//! are parsed and formatted again, and a subject with a line break is refused. A mail that was
+//! handed over and not acknowledged may have been sent: its outcome is unknown, and it is never
+//! sent again; its `Message-ID` follows from the call, so that a person can check.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -30,12 +30,12 @@ use sha2::{Digest as _, Sha256};
 use super::{Connections, Desk, Opened, opened};
 use crate::{Approval, Call, Output, Tool, ToolError};
 
-/// The most people that one mail goes to.
+/// Maximum number of recipients of one mail.
 const MOST_RECIPIENTS: usize = 20;
 const LONGEST_SUBJECT: usize = 500;
 const LONGEST_BODY: usize = 50_000;
 
-/// How long a step of the conversation with the server may take.
+/// Timeout of one step of the SMTP dialogue.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Write an e-mail. First `draft` it and show it to the person; then `send` the very same with the
@@ -71,7 +71,6 @@ enum Action {
     Send,
 }
 
-/// Sends mail by SMTP.
 #[derive(Debug)]
 pub struct Email<C>(Desk<C>);
 
@@ -96,7 +95,7 @@ impl<C: Connections> Email<C> {
 impl<C: Connections> Tool<Output> for Email<C> {
     const NAME: &'static str = "email";
     const EFFECT: Effect = Effect::Acts;
-    // A server may take its time to take a mail; each step has its own limit.
+    // A server may accept a mail slowly; each step has its own timeout.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
     type Input = EmailInput;
 
@@ -109,7 +108,7 @@ impl<C: Connections> Tool<Output> for Email<C> {
         Ok(Approval::Ask {
             subject: format!("{}\n{}", opened.name, letter.shown()),
             summary: letter.summary(),
-            // Each mail is another one.
+            // Each mail needs its own approval.
             pattern: None,
         })
     }
@@ -151,7 +150,7 @@ impl<C: Connections> Email<C> {
         let sent = connection.send(message.envelope(), &message.formatted()).await;
         let outcome = match sent {
             Ok(_) => Ok(()),
-            // The server answered: it does not want it.
+            // The server answered with a refusal.
             Err(error) if error.status().is_some() => Err(format!(
                 "the server refused it: {}; nothing was sent",
                 crate::untrusted::one_line(&error.to_string()).chars().take(300).collect::<String>()
@@ -169,7 +168,7 @@ impl<C: Connections> Email<C> {
         outcome
     }
 
-    /// A connection that is protected as it should be, and logged in.
+    /// Opens a connection with the required protection, and logs in.
     async fn connect(
         &self,
         server: &SmtpServer,
@@ -232,7 +231,7 @@ impl<C: Connections> Email<C> {
     }
 }
 
-/// A mail, checked.
+/// Mail whose parts were checked.
 #[derive(Debug)]
 struct Letter {
     from: Mailbox,
@@ -282,7 +281,7 @@ impl Letter {
         })
     }
 
-    /// The mail as a person reads it.
+    /// Formats the mail for a person.
     fn shown(&self) -> String {
         let list = |people: &[Mailbox]| {
             people.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -309,7 +308,7 @@ impl Letter {
         hex(&format!("draft:{}", self.shown()), 6)
     }
 
-    /// Refuses to send what was not looked at.
+    /// Refuses a mail that differs from its draft.
     fn check_draft(&self, input: &EmailInput) -> Result<(), String> {
         match input.draft.as_deref().map(str::trim) {
             Some(number) if number == self.number() => Ok(()),
@@ -344,7 +343,7 @@ impl Letter {
     }
 }
 
-/// A person whom this server may write to.
+/// Parses a recipient, and checks that the connection may write to it.
 fn allowed(said: &str, server: &SmtpServer) -> Result<Mailbox, String> {
     let person = mailbox(said).map_err(|()| {
         let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();
@@ -378,7 +377,7 @@ fn is_message_id(text: &str) -> bool {
     inner.contains('@') && inner.len() <= 200 && inner.chars().all(is_plain)
 }
 
-/// What a mail that a call sends is called, in the sender's domain.
+/// Message-ID of the mail that a call sends, in the sender's domain.
 fn message_id(key: &str, from: &Mailbox) -> String {
     format!("<{}@{}>", hex(&format!("email:{key}"), 16), from.email.domain())
 }

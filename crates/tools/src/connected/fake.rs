@@ -1,4 +1,4 @@
-//! Connections for tests, and servers of the real shape on this machine.
+//! Fake connections, and servers with the real protocols on this machine.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ impl Connections for Vault {
     }
 }
 
-/// The tools, for which what is listed is not the Internet.
+/// Builds the tools; `allow` lists addresses that the guard lets through.
 pub(crate) fn tools(vault: Vault, allow: &[&str]) -> Registry {
     let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
     let web = Web { allow, ..Web::default() };
@@ -63,17 +63,17 @@ pub(crate) fn tools(vault: Vault, allow: &[&str]) -> Registry {
     Registry::default().with_desk(desk).unwrap()
 }
 
-/// A calendar on a server: `PUT`, `GET`, `DELETE` with entity tags, and `REPORT`
-/// (RFC 4791, sections 5.3 and 7.8).
+/// CalDAV server: `PUT`, `GET`, `DELETE` with entity tags, and `REPORT` (RFC 4791, sections 5.3 and
+/// 7.8).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dav(Arc<Mutex<Shelf>>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    /// Events by the last part of their address, each with its version.
+    /// Events by the last segment of their URL, each with its version.
     pub(crate) events: BTreeMap<String, (u32, String)>,
     pub(crate) versions: u32,
-    /// What was asked: method, path, body.
+    /// Requests: method, path, body.
     pub(crate) asked: Vec<(String, String, String)>,
     pub(crate) authorization: String,
 }
@@ -160,12 +160,12 @@ impl Dav {
     }
 }
 
-/// A server that takes mail (RFC 5321, RFC 4954), without TLS.
+/// SMTP server (RFC 5321, RFC 4954), without TLS.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Post {
-    /// The commands and the mails that came in.
+    /// Received commands and mails.
     pub(crate) heard: Arc<Mutex<Vec<String>>>,
-    /// It hangs up when it was handed a mail, without a word.
+    /// Whether to close the connection after a mail, without an answer.
     pub(crate) breaks: bool,
 }
 
@@ -174,7 +174,7 @@ impl Post {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The mails that it was handed.
+    /// Received mails.
     pub(crate) fn mails(&self) -> Vec<String> {
         self.heard().into_iter().filter(|line| line.contains("\r\n\r\n")).collect()
     }

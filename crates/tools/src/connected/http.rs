@@ -1,4 +1,4 @@
-//! Requests with a secret in them, and what came of them.
+//! HTTP requests that carry a secret, and their results.
 
 use reqwest::{Method, RequestBuilder, StatusCode, Url, header::HeaderMap};
 
@@ -7,10 +7,9 @@ use crate::web::{
     why,
 };
 
-/// The most that is read of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MOST_READ: usize = 4 * 1024 * 1024;
 
-/// What a server answered.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -18,24 +17,24 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-/// A request that did not come to an answer.
+/// Failure of a request without a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// Nothing was done: it was never sent.
+    /// The request was never sent.
     Unsent(String),
-    /// Whether it was done is not known.
+    /// The request may have been executed or not.
     Unknown(String),
 }
 
 impl Failed {
-    /// What the model is told of a request that only looks.
+    /// Text for the model, for a request that only reads.
     pub(super) fn looking(self) -> String {
         match self {
             Self::Unsent(why) | Self::Unknown(why) => why,
         }
     }
 
-    /// What the model is told of one that changes something.
+    /// Text for the model, for a request that changes something.
     pub(super) fn changing(self) -> String {
         match self {
             Self::Unsent(why) => format!("{why}; nothing was changed"),
@@ -46,13 +45,14 @@ impl Failed {
     }
 }
 
-/// A request that carries a secret, to a place where it may go.
+/// Builds a request that carries a secret, if the guard permits its target.
 pub(super) fn request(guard: &Guard, method: Method, url: &Url) -> Result<RequestBuilder, Failed> {
     let client = guard.client_for_secret(url).map_err(|no| Failed::Unsent(no.to_string()))?;
     Ok(client.request(method, url.clone()))
 }
 
-/// Sends it, and reads what comes back. Redirects are not followed: the secret is for one place.
+/// Sends the request and reads the response. Redirects are not followed: the secret is for one
+/// server.
 pub(super) async fn send(request: RequestBuilder) -> Result<Answer, Failed> {
     let sent = request.send().await;
     let mut response = sent.map_err(|error| match refusal(&error) {
@@ -74,7 +74,7 @@ pub(super) async fn send(request: RequestBuilder) -> Result<Answer, Failed> {
     Ok(Answer { status, headers, text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
-/// What an answer means that is not the one that was hoped for.
+/// Text for the model about an unexpected status.
 pub(super) fn told(status: StatusCode, headers: &HeaderMap) -> String {
     match status.as_u16() {
         401 | 403 => format!(

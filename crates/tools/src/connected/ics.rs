@@ -1,21 +1,21 @@
-//! iCalendar, line by line (RFC 5545, section 3.1).
+//! iCalendar files, line by line (RFC 5545, section 3.1).
 //!
-//! An event that is changed must keep all that we do not know of: alarms, guests, other programs'
-//! properties, time zones. So a calendar is kept as the lines that it has, and those are written
-//! again as they were read; only what is changed is understood.
+//! A changed event must keep everything that this code does not know: alarms, guests, other
+//! programs' properties, time zones. So a calendar is stored as its lines, and unchanged lines are
+//! written as they were read; only changed ones are interpreted.
 
 use std::{fmt::Write as _, ops::Range};
 
-/// The longest line that is written, in bytes, its end apart.
+/// Maximum length of a written line, in bytes, without its line break.
 const LONGEST: usize = 75;
 
-/// A line: `NAME;PARAMETERS:VALUE`.
+/// Line of a file, in the form `NAME;PARAMETERS:VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     name: String,
-    /// As they are written, with the `;` before each.
+    /// Parameters as written, with the `;` before each.
     params: String,
-    /// As it is written, escapes and all.
+    /// Value as written, with escapes.
     value: String,
 }
 
@@ -39,12 +39,12 @@ impl Line {
         Some(Self::new(&head[..end].to_ascii_uppercase(), &head[end..], value))
     }
 
-    /// The value as it is written.
+    /// Returns the value as written.
     pub(super) fn value(&self) -> &str {
         &self.value
     }
 
-    /// The value of a text, with its escapes undone.
+    /// Returns the value of a text property, unescaped.
     pub(super) fn text(&self) -> String {
         let mut text = String::with_capacity(self.value.len());
         let mut letters = self.value.chars();
@@ -61,7 +61,7 @@ impl Line {
         text
     }
 
-    /// The value of a parameter, without its quotes.
+    /// Returns the value of a parameter, without its quotes.
     pub(super) fn param(&self, name: &str) -> Option<&str> {
         let params = self.params.split(';').filter_map(|param| param.split_once('='));
         params
@@ -79,21 +79,21 @@ impl Line {
             // Writing to a `String` cannot fail.
             let _ = write!(out, "{}\r\n ", &rest[..at]);
             rest = &rest[at..];
-            // The space counts.
+            // The space at the start of a continuation line counts.
             room = LONGEST - 1;
         }
         let _ = write!(out, "{rest}\r\n");
     }
 }
 
-/// A text as the value of a line.
+/// Escapes a text for use as a value.
 pub(super) fn escaped(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     for letter in text.replace("\r\n", "\n").chars() {
         match letter {
             '\\' | ',' | ';' => value.extend(['\\', letter]),
             '\n' => value.push_str("\\n"),
-            // No other control character has a place in a text.
+            // Other control characters are not permitted in a text.
             letter if letter.is_control() && letter != '\t' => {}
             letter => value.push(letter),
         }
@@ -101,12 +101,11 @@ pub(super) fn escaped(text: &str) -> String {
     value
 }
 
-/// A calendar's lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ics(Vec<Line>);
 
 impl Ics {
-    /// A calendar with one event, of which these properties are said: name, parameters, value.
+    /// Builds a calendar with one event from its properties: name, parameters, value.
     pub(super) fn event(properties: &[(&str, &str, String)]) -> Self {
         let mut lines = vec![
             Line::new("BEGIN", "", "VCALENDAR"),
@@ -120,7 +119,7 @@ impl Ics {
         Self(lines)
     }
 
-    /// `None` if it is no calendar.
+    /// Parses a calendar; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let unfolded =
             text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "").replace('\r', "");
@@ -132,7 +131,7 @@ impl Ics {
         begins.then_some(Self(lines))
     }
 
-    /// Where its events are: what is between their `BEGIN` and `END`.
+    /// Line ranges of the events, without their `BEGIN` and `END`.
     pub(super) fn events(&self) -> Vec<Range<usize>> {
         let mut events = Vec::new();
         let mut begun = None;
@@ -147,14 +146,14 @@ impl Ics {
         events
     }
 
-    /// The event itself, and not one of a series that was moved.
+    /// The event itself, and not a moved occurrence of a series.
     pub(super) fn main_event(&self) -> Option<Range<usize>> {
         let events = self.events();
         let main = events.iter().find(|event| self.get(event, "RECURRENCE-ID").is_none());
         main.or_else(|| events.first()).cloned()
     }
 
-    /// The places of an event's own lines, those of its alarms left out.
+    /// Lines of an event without those of its alarms, with their indices.
     fn own<'a>(&'a self, event: &Range<usize>) -> impl Iterator<Item = (usize, &'a Line)> {
         let mut depth = 0_usize;
         let lines = self.0.iter().enumerate().take(event.end).skip(event.start);
@@ -169,12 +168,12 @@ impl Ics {
         })
     }
 
-    /// An event's property.
+    /// Returns a property of an event.
     pub(super) fn get(&self, event: &Range<usize>, name: &str) -> Option<&Line> {
         self.own(event).find(|(_, line)| line.name == name).map(|(_, line)| line)
     }
 
-    /// The same event, with a property said anew; where it is now.
+    /// Sets a property of an event; returns the event's new range.
     #[must_use]
     pub(super) fn set(
         &mut self,
@@ -188,7 +187,7 @@ impl Ics {
         event.start..event.end + 1
     }
 
-    /// The same event without a property; where it is now.
+    /// Removes a property of an event; returns the event's new range.
     #[must_use]
     pub(super) fn remove(&mut self, event: Range<usize>, name: &str) -> Range<usize> {
         let places: Vec<usize> =
@@ -199,7 +198,6 @@ impl Ics {
         event.start..event.end - places.len()
     }
 
-    /// The text of it.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         self.0.iter().for_each(|line| line.write(&mut out));

@@ -1,16 +1,15 @@
-//! What is kept for people elsewhere: calendars, mail, notes.
+//! Connected accounts at other services: calendars, mail, notes.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
 //! | `calendar` | acts | events of a calendar, by CalDAV |
 //! | `email` | acts | drafts a mail, and sends it |
 //! | `notion` | acts | pages of Notion |
 //!
-//! Each works by a connection that its tenant set up for the agent, and is not
-//! offered without one. It may go where `web_fetch` may and nowhere else, by the
-//! same [guard](crate::web::guard); a secret goes by TLS, unless the operator
-//! listed the server. What comes back is marked as from outside: an invitation
-//! is written by whoever sent it.
+//! Each tool needs a connection that the tenant set up for the agent, and is not offered without
+//! one. It may reach the same addresses as `web_fetch`, by the same [guard](crate::web::guard);
+//! secrets are sent by TLS only, unless the operator listed the server. Results are marked as
+//! untrusted: an invitation, for example, is written by its sender.
 
 mod caldav;
 mod calendar;
@@ -39,27 +38,25 @@ use crate::{
     },
 };
 
-/// A connection, open for one call.
+/// Connection, opened for one call.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its name.
     pub name: String,
-    /// What it leads to.
     pub to: Connected,
-    /// What is presented there.
+    /// Credential for the service; `None` if it needs none.
     pub secret: Option<SecretString>,
 }
 
-/// The connections, as a tool sees them; the runner's own, or a fake.
+/// Access of the tools to connections; implemented by agent-runner and by a fake.
 pub trait Connections: Send + Sync + 'static {
-    /// The names of those of a kind that this call may use.
+    /// Names of the connections of a kind that this call may use.
     fn usable(
         &self,
         call: &Call,
         kind: ConnectionKind,
     ) -> impl Future<Output = anyhow::Result<Vec<String>>> + Send;
 
-    /// One of them; `None` if this call may not use it.
+    /// Opens a connection; `None` if this call may not use it.
     fn open(
         &self,
         call: &Call,
@@ -67,7 +64,7 @@ pub trait Connections: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<Option<Opened>>> + Send;
 }
 
-/// The connection that is meant, or the only one.
+/// Opens the named connection, or the only one.
 async fn opened<C: Connections>(
     connections: &C,
     call: &Call,
@@ -99,7 +96,7 @@ async fn opened<C: Connections>(
     }
 }
 
-/// The connections and the way out: what each of the tools stands on.
+/// Dependencies that the tools of this module share: the connections, and the address guard.
 struct Desk<C> {
     connections: Arc<C>,
     guard: Guard,
@@ -124,7 +121,7 @@ impl<C> Desk<C> {
 }
 
 impl Registry {
-    /// The same, with the tools that work by connections.
+    /// Adds the tools that use connections.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The `notion` tool: finding, reading and writing pages.
+//! The `notion` tool: finds, reads and writes pages.
 //!
-//! After Notion's public API, version 2022-06-28: `POST /v1/search`, `GET /v1/pages/{id}`,
-//! `GET /v1/blocks/{id}/children`, `POST /v1/pages`, `PATCH /v1/blocks/{id}/children`.
+//! Uses Notion's public API, version 2022-06-28: `POST /v1/search`, `GET /v1/pages/{id}`, `GET
+//! /v1/blocks/{id}/children`, `POST /v1/pages`, `PATCH /v1/blocks/{id}/children`.
 
 mod blocks;
 
@@ -22,16 +22,16 @@ use super::{
 };
 use crate::{Call, Output, Tool, ToolError, untrusted, web::guard::Guard};
 
-/// How much of a page the model is shown, in characters.
+/// Maximum length of a page that the model gets, in characters.
 const MOST_TEXT: usize = 40_000;
 
-/// How often the next part of a page is asked for; each has a hundred blocks.
+/// Maximum number of requests for one page; each returns a hundred blocks.
 const MOST_PARTS: usize = 5;
 
-/// The longest text that is written at once, in bytes.
+/// Maximum length of a written text, in bytes.
 const LONGEST: usize = 50_000;
 
-/// How many pages a search finds.
+/// Number of pages that a search returns.
 const FOUND: u32 = 20;
 
 /// Search, read, create and append to pages in Notion.
@@ -69,7 +69,6 @@ enum Action {
     Append,
 }
 
-/// Looks at and writes pages of Notion.
 #[derive(Debug)]
 pub struct Notion<C>(Desk<C>);
 
@@ -117,7 +116,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Asks for something; an answer that is no success is told.
+    /// Sends a request. A response without success becomes an error.
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failed> {
         let url = format!("{}{path}", self.url.trim_end_matches('/'));
         let url = Url::parse(&url).map_err(|_| Failed::Unsent("`url` is none".to_owned()))?;
@@ -260,7 +259,7 @@ fn long_enough(text: Option<&str>) -> Result<&str, String> {
     }
 }
 
-/// An id, which is part of an address and leads nowhere else.
+/// Checks an id. It becomes part of a URL, so it must not contain other characters.
 fn id(field: &str, given: Option<&str>) -> Result<String, String> {
     let given = given.map(str::trim).unwrap_or_default();
     let is_id =
@@ -272,7 +271,7 @@ fn id(field: &str, given: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// What a page or a database is called: its title property has a name of its author's choice.
+/// Title of a page or database. The name of the title property is chosen by its author.
 fn title_of(page: &Value) -> String {
     let properties = page["properties"].as_object();
     let own = properties.into_iter().flatten().map(|(_, property)| &property["title"]);

@@ -1,20 +1,18 @@
-//! Moments and days, as a model says them and as iCalendar writes them.
+//! Times and dates, as a model and as iCalendar write them.
 
 use jiff::{Timestamp, ToSpan as _, civil, tz::TimeZone};
 
 use super::ics::Line;
 
-/// When something is.
+/// Start or end of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// A moment.
     At(Timestamp),
-    /// A whole day.
     Day(civil::Date),
 }
 
 impl When {
-    /// What a model said: RFC 3339, a date, or a local time in a zone.
+    /// Parses a model's text: RFC 3339, a date, or a local time in a zone.
     pub(super) fn parse(name: &str, said: &str, zone: Option<&str>) -> Result<Self, String> {
         let said = said.trim();
         if let Ok(moment) = said.parse::<Timestamp>() {
@@ -42,7 +40,7 @@ impl When {
         Ok(Self::At(moment.timestamp()))
     }
 
-    /// The moment at which it begins; a day does at midnight in the zone.
+    /// Start as a point in time; a day starts at midnight in the zone.
     pub(super) fn begins(self, zone: &TimeZone) -> Result<Timestamp, String> {
         match self {
             Self::At(moment) => Ok(moment),
@@ -53,7 +51,7 @@ impl When {
         }
     }
 
-    /// When it ends if nothing else is said: after an hour, or after the day.
+    /// Default end: after an hour, or after the day.
     pub(super) fn usual_end(self) -> Result<Self, String> {
         match self {
             Self::At(moment) => moment.checked_add(1.hour()).map(Self::At),
@@ -62,7 +60,11 @@ impl When {
         .map_err(|error| error.to_string())
     }
 
-    /// Whether it is before another, if the two can be compared.
+    /// Whether it is before the other.
+    ///
+    /// # Errors
+    ///
+    /// If one is a time and the other a whole day.
     pub(super) fn is_before(self, other: Self) -> Result<bool, String> {
         match (self, other) {
             (Self::At(one), Self::At(other)) => Ok(one < other),
@@ -73,7 +75,7 @@ impl When {
         }
     }
 
-    /// The parameters and the value of a line that says it.
+    /// Parameters and value of an iCalendar line.
     pub(super) fn line(self) -> (&'static str, String) {
         match self {
             Self::At(moment) => ("", utc(moment)),
@@ -82,12 +84,12 @@ impl When {
     }
 }
 
-/// A moment as iCalendar and CalDAV write it.
+/// Formats a time for iCalendar and CalDAV.
 pub(super) fn utc(moment: Timestamp) -> String {
     moment.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// A zone by its IANA name.
+/// Finds a time zone by its IANA name.
 pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| {
         let shown: String = name.chars().take(60).collect();
@@ -95,7 +97,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     })
 }
 
-/// What a line says, for the model: in the wanted zone, where that can be known.
+/// Formats a line's time for the model: in the requested zone, if its own is known.
 pub(super) fn shown(line: &Line, wanted: &TimeZone) -> String {
     let value = line.value();
     if let Ok(day) = civil::Date::strptime("%Y%m%d", value) {
@@ -112,7 +114,7 @@ pub(super) fn shown(line: &Line, wanted: &TimeZone) -> String {
         Some(zoned) => {
             zoned.with_time_zone(wanted.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
         }
-        // A zone that only its author's program knows, or wherever the reader is.
+        // The zone is known only to the author's program, or it is a floating time.
         None => match line.param("TZID") {
             Some(named) => format!("{local} ({named})"),
             None => local.to_string(),

@@ -1,4 +1,4 @@
-//! The `append_file` tool: add to the end of a file.
+//! The `append_file` tool: adds a text to the end of a file.
 
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ pub struct AppendFileInput {
     content: String,
 }
 
-/// Adds to a file.
 #[derive(Debug)]
 pub struct AppendFile<F>(pub Arc<F>);
 
@@ -42,7 +41,7 @@ impl<F: Files> Tool<Output> for AppendFile<F> {
     }
 }
 
-/// A file with a text at its end, on a line of its own.
+/// Appends a text to a file, on a line of its own.
 pub(super) fn appended(path: String, there: File, more: &str) -> Result<FileEdit, ToolError> {
     let there = text(&path, there)?;
     let mut content = there.content;

@@ -1,4 +1,4 @@
-//! The `delete_file` tool: take a file away.
+//! The `delete_file` tool.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ pub struct DeleteFileInput {
     path: String,
 }
 
-/// Deletes a file.
 #[derive(Debug)]
 pub struct DeleteFile<F>(pub Arc<F>);
 

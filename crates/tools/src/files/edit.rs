@@ -1,4 +1,4 @@
-//! The `edit` tool: change one place in a file, found by its text.
+//! The `edit` tool: replaces a text in a file.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{FileEdit, Files, commit, file_path, made_before, near, text_of};
 use crate::{Call, Output, Tool, ToolError};
 
-/// How many places are named when there are too many.
+/// Maximum number of matches whose lines are named.
 const MOST_NAMED: usize = 10;
 
 /// Change a text file: put one text in the place of another.
@@ -29,7 +29,6 @@ pub struct EditInput {
     all_occurrences: bool,
 }
 
-/// Edits a file.
 #[derive(Debug)]
 pub struct Edit<F>(pub Arc<F>);
 
@@ -62,7 +61,9 @@ fn edited(path: &str, content: &str, input: &EditInput) -> Result<String, ToolEr
     if input.old == input.new {
         return tell("`old` and `new` are the same: there is nothing to change".into());
     }
-    // A model writes `\n` at the end of a line, whatever the file has there.
+    // A model writes `
+    // ` at the end of a line even if the file has `\r
+    // `.
     let is_dos = content.contains("\r\n") && !input.old.contains('\r');
     let ends = |text: &str| if is_dos { text.replace('\n', "\r\n") } else { text.to_owned() };
     let (old, new) = (ends(&input.old), ends(&input.new));

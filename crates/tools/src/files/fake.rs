@@ -22,11 +22,10 @@ struct State {
     made: BTreeMap<(Whose, String), Committed>,
     revisions: u32,
     reasons: Vec<String>,
-    /// What someone else writes as soon as the file was read.
+    /// Concurrent write, applied right after the file is read.
     meanwhile: Option<(String, Vec<u8>)>,
 }
 
-/// Files in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<State>);
 
@@ -35,23 +34,23 @@ impl Memory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a file there, as someone else would.
+    /// Writes a file, as another writer would.
     pub(crate) fn put(&self, call: &Call, path: &str, content: impl Into<Vec<u8>>) {
         self.state().files.insert((whose(call), path.to_owned()), content.into());
     }
 
-    /// What is in a file.
+    /// Returns the contents of a file.
     pub(crate) fn get(&self, call: &Call, path: &str) -> Option<String> {
         let content = self.state().files.get(&(whose(call), path.to_owned())).cloned();
         content.map(|content| String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// Lets someone else write as soon as the file was read.
+    /// Schedules a concurrent write, applied right after the file is read.
     pub(crate) fn meanwhile(&self, path: &str, content: &str) {
         self.state().meanwhile = Some((path.to_owned(), content.as_bytes().to_vec()));
     }
 
-    /// How many changes were made, and the reason for the last.
+    /// Number of changes, and the reason of the last one.
     pub(crate) fn changes(&self) -> (u32, Option<String>) {
         let state = self.state();
         (state.revisions, state.reasons.last().cloned())
@@ -130,23 +129,23 @@ impl Files for Memory {
     }
 }
 
-/// A call, its files, and the tools for them.
+/// Returns a call, its files, and the tools for them.
 pub(crate) fn files() -> (Call, Arc<Memory>, Registry) {
     let files = Arc::new(Memory::default());
     (call(), Arc::clone(&files), Registry::default().with_files(files))
 }
 
-/// The same call with another key, as the model's next one would be.
+/// Copies the call with another key, like the model's next call.
 pub(crate) fn next(call: &Call, key: &str) -> Call {
     Call { key: key.to_owned(), ..call.clone() }
 }
 
-/// What a tool says when it is called.
+/// Returns the output of a successful call.
 pub(crate) async fn ask(tools: &Registry, call: &Call, name: &str, input: &str) -> String {
     said(tools.call(call.clone(), name, input).await)
 }
 
-/// What a tool says when it cannot.
+/// Returns the error of a failed call.
 pub(crate) async fn refused(tools: &Registry, call: &Call, name: &str, input: &str) -> String {
     crate::mesh::tests::tell(tools.call(call.clone(), name, input).await)
 }

@@ -1,4 +1,4 @@
-//! The `list_files` tool: which files are there?
+//! The `list_files` tool.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Files, path::directory_path};
 use crate::{Call, Tool, ToolError};
 
-/// The most files that are listed at once.
+/// Maximum number of files that are listed at once.
 const MOST_LISTED: usize = 500;
 
 /// List your files, each with its path, size and time of change.
@@ -21,7 +21,6 @@ pub struct ListFilesInput {
     path: String,
 }
 
-/// Lists files.
 #[derive(Debug)]
 pub struct ListFiles<F>(pub Arc<F>);
 

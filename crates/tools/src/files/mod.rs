@@ -1,22 +1,21 @@
-//! The agent's files: what the tools ask of them, and the tools.
+//! Files of the agent: the tools, and the interface to their store.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
-//! | `read` | reads | a text, by lines |
-//! | `list_files` | reads | what there is |
+//! | `read` | reads | lines of a text file |
+//! | `list_files` | reads | paths, sizes and times |
 //! | `write` | writes | a whole file |
-//! | `append_file` | writes | the end of one |
+//! | `append_file` | writes | text at the end of a file |
 //! | `edit` | writes | one place, found by its text |
 //! | `apply_patch` | writes | many places, all or none |
-//! | `delete_file` | writes | takes one away |
-//! | `send_file` | writes | sends one with the answer |
+//! | `delete_file` | writes | deletes a file |
+//! | `send_file` | writes | sends a file with the answer |
 //!
-//! **What can go wrong.** Two conversations may change one file: every change
-//! says on which content it is based, and one based on another is refused, so
-//! that the model reads again. A call may be made again after a crash, when its
-//! change is there already: the place that `edit` looks for is gone, and what
-//! `append_file` adds would be there twice. So each tool asks first whether a
-//! change with its call's key was made, and answers with that.
+//! **What can go wrong.** Two conversations may change one file: every change names the contents
+//! that it is based on, and one based on other contents is refused, so that the model reads again.
+//! A call may be repeated after a crash, when its change is stored already: the place that `edit`
+//! looks for is gone, and `append_file` would add its text twice. So each tool first asks whether a
+//! change with its call's key was stored, and then returns that result.
 
 mod append;
 mod delete;
@@ -47,41 +46,41 @@ pub use write::Write;
 
 use crate::{Call, Output, Registry, ToolError};
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a file that is read, in bytes.
 pub const MOST_READ: usize = 10 * 1024 * 1024;
 
-/// The largest file that the tools make, in bytes.
+/// Maximum size of a file that the tools write, in bytes.
 pub const MOST_WRITTEN: usize = 1024 * 1024;
 
-/// How many lines of a change the model is shown.
+/// Maximum number of a diff's lines that the model gets.
 const MOST_DIFF: usize = 200;
 
-/// The files of a call's agent; the runner's own, or a fake.
+/// Store of the agent's files; implemented by agent-runner and by a fake.
 ///
-/// Paths are checked ([`file_path`]) before they are given. An implementation answers with the
-/// files of the call's tenant and agent, and with no others.
+/// Paths were checked by [`file_path`]. An implementation returns the files of the call's tenant
+/// and agent, and no others.
 pub trait Files: Send + Sync + 'static {
-    /// A file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     fn read(
         &self,
         call: &Call,
         path: &str,
     ) -> impl Future<Output = Result<Option<File>, FilesError>> + Send;
 
-    /// The files in a directory and below, by path; all with an empty one.
+    /// Lists the files in a directory and below, by path; all files if it is empty.
     fn list(
         &self,
         call: &Call,
         directory: &str,
     ) -> impl Future<Output = Result<Vec<FileLine>, FilesError>> + Send;
 
-    /// What a change under this call's key made, if one was made.
+    /// Returns the result of an earlier change with this call's key, if there is one.
     fn committed(
         &self,
         call: &Call,
     ) -> impl Future<Output = Result<Option<Committed>, FilesError>> + Send;
 
-    /// Makes a change under this call's key: all of it, or none.
+    /// Stores a change under this call's key: all of it, or nothing.
     fn commit(
         &self,
         call: &Call,
@@ -89,71 +88,61 @@ pub trait Files: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Committed, FilesError>> + Send;
 }
 
-/// A file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// What is in it.
     pub content: Vec<u8>,
-    /// What its content is known by.
     pub hash: String,
 }
 
-/// A file, in a list.
+/// File, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileLine {
-    /// Where it is.
     pub path: String,
-    /// How large it is, in bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
-    /// When it was last changed, ready to be read.
+    /// Time of the last change, as text for the model.
     pub changed: String,
 }
 
-/// A change of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What changes, each path once.
+    /// Changed files, each path once.
     pub edits: Vec<FileEdit>,
-    /// Why, in a line.
+    /// Reason for the change, on one line.
     pub reason: String,
 }
 
-/// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEdit {
-    /// Where it is.
     pub path: String,
-    /// The hash of the content that the change is based on; `None` if there was no file.
+    /// Hash of the contents that the change is based on; `None` if there was no file.
     pub base: Option<String>,
-    /// What is in it from now on; `None` if it is no more.
+    /// New contents; `None` deletes the file.
     pub content: Option<Vec<u8>>,
 }
 
-/// A change that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// The revision that it made.
     pub revision: String,
-    /// What it changed, as a unified diff.
+    /// Difference, as a unified diff.
     pub diff: String,
 }
 
-/// Why files could not be read or changed. The texts are for the model.
+/// Reason why files could not be read or changed. The texts are for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// There is no such file.
     #[error("there is no file `{0}`; `list_files` shows those there are")]
     NotFound(String),
-    /// A file is not what the change was based on.
+    /// The file is not the one that the change was based on.
     #[error("`{0}` was changed meanwhile by someone else: read it again, then decide again")]
     Conflict(String),
-    /// It would be too much; how much, and what the most is.
+    /// A size limit is exceeded; the text names the size and the limit.
     #[error("{0}")]
     Limit(String),
-    /// It can never be done as it was said, and why.
+    /// The request is invalid, for the named reason.
     #[error("{0}")]
     Invalid(String),
-    /// For no fault of the model.
+    /// An internal failure, not caused by the model.
     #[error(transparent)]
     Broken(#[from] anyhow::Error),
 }
@@ -171,7 +160,7 @@ impl From<FilesError> for ToolError {
 }
 
 impl Registry {
-    /// The same, with the tools for these files.
+    /// Adds the tools for these files.
     #[must_use]
     pub fn with_files<F: Files>(self, files: Arc<F>) -> Self {
         self.with(Read(Arc::clone(&files)))
@@ -185,13 +174,13 @@ impl Registry {
     }
 }
 
-/// A text file that there must be.
+/// Reads a text file that must exist.
 async fn text_of<F: Files>(files: &F, call: &Call, path: &str) -> Result<Text, ToolError> {
     let found = files.read(call, path).await?;
     text(path, found.ok_or_else(|| FilesError::NotFound(path.to_owned()))?)
 }
 
-/// A file, as text.
+/// Decodes a file as text.
 fn text(path: &str, file: File) -> Result<Text, ToolError> {
     let size = file.content.len();
     if size > MOST_READ {
@@ -210,7 +199,7 @@ struct Text {
     hash: String,
 }
 
-/// Makes a change, and says what it was.
+/// Stores a change, and describes it.
 async fn commit<F: Files>(
     files: &F,
     call: &Call,
@@ -230,12 +219,12 @@ async fn commit<F: Files>(
     Ok(told(&files.commit(call, change).await?))
 }
 
-/// What was said of the change that this call made before, if it did.
+/// Describes the earlier change of this call, if there is one.
 async fn made_before<F: Files>(files: &F, call: &Call) -> Result<Option<Output>, ToolError> {
     Ok(files.committed(call).await?.as_ref().map(told))
 }
 
-/// What the model is told of a change: the same whenever it is told.
+/// Describes a change for the model, always in the same way.
 fn told(committed: &Committed) -> Output {
     let Committed { revision, diff } = committed;
     let mut text = format!("Done, as revision {revision}.\n");

@@ -1,20 +1,20 @@
-//! Where a text nearly is: so that a model sees at once what it misread.
+//! Lines that resemble a text which was not found: they show the model what it misread.
 
 use std::fmt::Write as _;
 
-/// How many places are shown.
+/// Maximum number of lines that are shown.
 const MOST_PLACES: usize = 3;
 
-/// How much of a line is shown, and compared, in characters.
+/// Maximum length of a line that is shown and compared, in characters.
 const MOST_LINE: usize = 160;
 
-/// The most lines that are looked at: a guess is not worth more.
+/// Maximum number of lines that are compared: a suggestion is not worth more time.
 const MOST_LOOKED_AT: usize = 20_000;
 
-/// How alike lines are that may be meant for each other, from 0 to 1.
+/// Minimum similarity of a suggested line, from 0 to 1.
 const LIKE: f64 = 0.6;
 
-/// The lines that a text may begin at, said for the model; empty if there are none.
+/// Describes the lines that resemble the text's first line; empty if there are none.
 pub(super) fn misses(content: &str, wanted: &str) -> String {
     let Some(first) = wanted.lines().map(str::trim).find(|line| !line.is_empty()) else {
         return String::new();
@@ -40,7 +40,7 @@ pub(super) fn misses(content: &str, wanted: &str) -> String {
     text
 }
 
-/// Whether two texts are the same but for their spaces.
+/// Whether the text occurs if white space is ignored.
 pub(super) fn differ_in_spaces(content: &str, wanted: &str) -> bool {
     let packed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let wanted = packed(wanted);
@@ -49,7 +49,7 @@ pub(super) fn differ_in_spaces(content: &str, wanted: &str) -> bool {
 
 fn alike(line: &str, wanted: &str) -> f64 {
     let line: String = line.trim().chars().take(MOST_LINE).collect();
-    // Lines of very different lengths are not worth the table of a comparison.
+    // Lines of very different lengths cannot be similar enough: skip the expensive comparison.
     let (short, long) = (line.len().min(wanted.len()), line.len().max(wanted.len()));
     if short * 2 < long { 0.0 } else { strsim::normalized_levenshtein(&line, wanted) }
 }

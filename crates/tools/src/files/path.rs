@@ -1,18 +1,18 @@
-//! Which paths a model may name.
+//! Paths that a model may name.
 
 use crate::ToolError;
 
-/// The longest path, in bytes.
+/// Maximum length of a path, in bytes.
 pub const MOST_PATH: usize = 512;
 
-/// Where the files seem to be, for commands; a model may say it, or not.
+/// Root of the files as commands see it; a model may write it before a path.
 const ROOT: &str = "/workspace/";
 
-/// The path that a model means: relative, and inside the agent's files whatever it says.
+/// Normalises a model's path: relative, and within the agent's files.
 ///
 /// # Errors
 ///
-/// `Tell`, with what a path must be.
+/// `Tell`, with the rule that the path breaks.
 pub fn file_path(said: &str) -> Result<String, ToolError> {
     match directory_path(said)?.as_str() {
         "" => Err(ToolError::Tell("`path` is empty: name a file".to_owned())),
@@ -20,7 +20,7 @@ pub fn file_path(said: &str) -> Result<String, ToolError> {
     }
 }
 
-/// The same for a directory, where the empty path is that of all files.
+/// Normalises a directory's path; empty for the root.
 pub(crate) fn directory_path(said: &str) -> Result<String, ToolError> {
     let refuse = |why: &str| {
         let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();

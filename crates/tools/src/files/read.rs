@@ -1,4 +1,4 @@
-//! The `read` tool: what is in a file?
+//! The `read` tool: lines of a text file.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -9,14 +9,14 @@ use serde::Deserialize;
 use super::{Files, file_path, text_of};
 use crate::{Call, Tool, ToolError};
 
-/// The most lines that are read at once.
+/// Maximum number of lines that are read at once.
 const MOST_LINES: usize = 2000;
 
-/// How much of a line is shown, in characters.
+/// Maximum length of a shown line, in characters.
 const MOST_LINE: usize = 2000;
 
-/// How much is shown at once, in bytes: less than what the registry would cut off without a word
-/// on how to go on.
+/// Maximum size of an answer, in bytes: less than the registry's limit, which would cut off the
+/// hint about the next part.
 const MOST_SHOWN: usize = 60 * 1024;
 
 /// Read a text file, or some of its lines; each is shown after its number and a tab.
@@ -45,7 +45,6 @@ const fn all() -> usize {
     MOST_LINES
 }
 
-/// Reads a file.
 #[derive(Debug)]
 pub struct Read<F>(pub Arc<F>);
 

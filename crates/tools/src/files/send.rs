@@ -1,7 +1,7 @@
-//! The `send_file` tool: a file of the agent's goes with its answer.
+//! The `send_file` tool: sends a file of the agent with its answer.
 //!
-//! Nothing leaves at once: the file, as it is now, is noted with the call's
-//! result, and is sent when the turn ends (spec TOL-027, CHN-025).
+//! The file's current version is recorded in the call's result, and is sent when the turn ends
+//! (spec TOL-027, CHN-025).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{Files, FilesError, file_path};
 use crate::{Call, Output, Part, Tool, ToolError};
 
-/// The largest file that is sent, in bytes.
+/// Maximum size of a file that is sent, in bytes.
 pub const MOST_SENT: usize = 10 * 1024 * 1024;
 
 /// Send one of your files with your answer, as it is now. To send it before, use `message`.
@@ -23,13 +23,12 @@ pub struct SendFileInput {
     path: String,
 }
 
-/// Sends a file with the answer.
 #[derive(Debug)]
 pub struct SendFile<F>(pub Arc<F>);
 
 impl<F: Files> Tool<Output> for SendFile<F> {
     const NAME: &'static str = "send_file";
-    // It only notes what the turn's end will send; and is stored at once, with its result.
+    // The call only records the file; the turn's end sends it.
     const EFFECT: Effect = Effect::Writes;
     type Input = SendFileInput;
 
@@ -40,11 +39,11 @@ impl<F: Files> Tool<Output> for SendFile<F> {
     }
 }
 
-/// A file that may be sent, as it is now.
+/// Returns the current version of a file that may be sent.
 ///
 /// # Errors
 ///
-/// If there is none at that path, or it is too large or empty; for the model.
+/// If there is no file at that path, or it is too large or empty; for the model.
 pub async fn stored_file<F: Files>(
     files: &F,
     call: &Call,

@@ -1,4 +1,4 @@
-//! The `write` tool: make a file, or make it anew.
+//! The `write` tool: creates or replaces a file.
 
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ pub struct WriteInput {
     _create_dirs: bool,
 }
 
-/// Writes a file.
 #[derive(Debug)]
 pub struct Write<F>(pub Arc<F>);
 

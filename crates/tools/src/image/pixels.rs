@@ -1,8 +1,7 @@
-//! Reading and making pictures, within limits.
+//! Decoding and encoding of pictures, within limits.
 //!
-//! **What can go wrong.** A few bytes may stand for more dots than there is
-//! memory (a decompression bomb). So the size is read first, and the decoder is
-//! told how much it may take.
+//! **What can go wrong.** A few bytes may decode to more pixels than the memory holds (a
+//! decompression bomb). So the dimensions are read first, and the decoder gets a memory limit.
 
 use std::io::Cursor;
 
@@ -10,16 +9,16 @@ use image::{DynamicImage, ImageFormat, ImageReader, Limits, codecs::jpeg::JpegEn
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The most dots on a side of a picture that is made.
+/// Maximum width and height of a produced picture, in pixels.
 pub(super) const MOST_SIDE: u32 = 4096;
 
-/// The most dots on a side of a picture that is read.
+/// Maximum width and height of a decoded picture, in pixels.
 const MOST_READ_SIDE: u32 = 16_384;
 
-/// How much memory reading one may take, in bytes: 40 million dots.
+/// Memory limit of the decoder, in bytes: 40 million pixels.
 const MOST_MEMORY: u64 = 160 << 20;
 
-/// How good a jpeg is, of 100.
+/// JPEG quality, from 1 to 100.
 const QUALITY: u8 = 85;
 
 /// A kind of picture that can be made.
@@ -66,7 +65,6 @@ impl Size {
     }
 }
 
-/// What a picture is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) kind: &'static str,
@@ -75,7 +73,6 @@ pub(super) struct Info {
     pub(super) height: u32,
 }
 
-/// A picture that was made.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) media_type: &'static str,
@@ -84,7 +81,7 @@ pub(super) struct Made {
     pub(super) content: Vec<u8>,
 }
 
-/// What a picture is, without reading its dots.
+/// Reads the properties of a picture, without decoding its pixels.
 pub(super) fn info(content: &[u8]) -> Result<Info, String> {
     let reader = reader(content)?;
     let (kind, media_type) = match reader.format() {
@@ -98,7 +95,7 @@ pub(super) fn info(content: &[u8]) -> Result<Info, String> {
     Ok(Info { kind, media_type, width, height })
 }
 
-/// The same picture, no larger than this and in proportion; of a moving one the first frame.
+/// Shrinks a picture in proportion to fit the dimensions; only the first frame of an animation.
 pub(super) fn resize(
     content: &[u8],
     (width, height): (Option<u32>, Option<u32>),
@@ -129,7 +126,7 @@ fn encode(picture: &DynamicImage, format: Format) -> image::ImageResult<Vec<u8>>
     let mut out = Cursor::new(Vec::new());
     match format {
         Format::Png => picture.write_to(&mut out, ImageFormat::Png)?,
-        // A jpeg cannot be seen through.
+        // JPEG has no transparency.
         Format::Jpeg => {
             picture
                 .to_rgb8()
@@ -201,7 +198,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_picture_that_would_fill_the_memory_is_not_read() {
-        // 12,000 × 12,000 dots in a few bytes of a header.
+        // 12,000 × 12,000 pixels in a few bytes of a header.
         let mut bomb = png(1, 1);
         bomb[16..20].copy_from_slice(&12_000_u32.to_be_bytes());
         bomb[20..24].copy_from_slice(&12_000_u32.to_be_bytes());

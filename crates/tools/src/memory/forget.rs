@@ -1,4 +1,4 @@
-//! The `memory_forget` tool: do not go by this any more.
+//! The `memory_forget` tool.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ pub struct MemoryForgetInput {
     id: String,
 }
 
-/// Forgets something.
 #[derive(Debug)]
 pub struct MemoryForget<M>(pub Arc<M>);
 

@@ -1,4 +1,4 @@
-//! The `memory_get` tool: lines of what the agent noted.
+//! The `memory_get` tool: lines of the agent's notes.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use crate::{Call, Files, MOST_READ, Tool, ToolError, file_path};
 
-/// The most lines that are read at once.
+/// Maximum number of lines that are read at once.
 const MOST_LINES: usize = 500;
 
-/// How much is shown at once, in bytes.
+/// Maximum size of an answer, in bytes.
 const MOST_SHOWN: usize = 32 * 1024;
 
 /// Read lines of `MEMORY.md` or of a note under `memory/`, as `memory_search` names them.
@@ -32,7 +32,6 @@ pub struct MemoryGetInput {
     lines: Option<usize>,
 }
 
-/// Reads what the agent noted.
 #[derive(Debug)]
 pub struct MemoryGet<F>(pub Arc<F>);
 
@@ -50,7 +49,7 @@ impl<F: Files> Tool for MemoryGet<F> {
                  use `read` for others"
             )));
         }
-        // Where the conversation may not see it, it is not there.
+        // A file that the conversation may not see reads as missing.
         let Some(file) = self.0.read(&call, &path).await? else { return Ok(String::new()) };
         let size = file.content.len();
         if size > MOST_READ {
@@ -65,7 +64,7 @@ impl<F: Files> Tool for MemoryGet<F> {
     }
 }
 
-/// Some lines of a text, and where to go on if there are more.
+/// Returns a range of lines, with a hint about the next part.
 fn part(text: &str, from: usize, most: usize) -> String {
     let total = text.lines().count();
     let mut shown = String::new();

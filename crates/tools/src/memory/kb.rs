@@ -1,4 +1,4 @@
-//! The knowledge base's tools: `kb_search`, `kb_get`, `kb_ingest`, `kb_update`.
+//! The tools of the knowledge base: `kb_search`, `kb_get`, `kb_ingest`, `kb_update`.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
-/// How much of an article or of what is found is shown, in characters.
+/// Maximum length of an article or of results that the model gets, in characters.
 const MOST_SHOWN: usize = 24_000;
 
-/// The longest article that is written by a call, in bytes.
+/// Maximum length of an article that a call writes, in bytes.
 const MOST_WRITTEN: usize = 512 * 1024;
 
-/// The longest title, tag and source, in bytes.
+/// Maximum lengths of a title, a tag and a source, in bytes.
 const LONGEST_TITLE: usize = 200;
 const LONGEST_TAG: usize = 64;
 const MOST_TAGS: usize = 16;
@@ -39,7 +39,6 @@ pub struct KbSearchInput {
     tags: Vec<String>,
 }
 
-/// Searches the knowledge base.
 #[derive(Debug)]
 pub struct KbSearch<M>(pub Arc<M>);
 
@@ -72,7 +71,6 @@ pub struct KbGetInput {
     version: u32,
 }
 
-/// Reads an article.
 #[derive(Debug)]
 pub struct KbGet<M>(pub Arc<M>);
 
@@ -114,7 +112,6 @@ pub struct KbIngestInput {
     for_all: bool,
 }
 
-/// Adds an article.
 #[derive(Debug)]
 pub struct KbIngest<M>(pub Arc<M>);
 
@@ -157,7 +154,6 @@ pub struct KbUpdateInput {
     source: String,
 }
 
-/// Changes an article.
 #[derive(Debug)]
 pub struct KbUpdate<M>(pub Arc<M>);
 

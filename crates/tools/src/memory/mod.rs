@@ -1,18 +1,18 @@
-//! What the agent remembers and what its tenant knows: what the tools ask for, and the tools.
+//! Memory and knowledge base: the tools, and the interface to their service.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
-//! | `memory_search` | reads | finds in memories, facts and notes |
+//! | `memory_search` | reads | searches memories, facts and notes |
 //! | `memory_get` | reads | lines of `MEMORY.md` and of notes |
-//! | `memory_save` | writes | keeps something about whom it speaks with |
-//! | `memory_forget` | writes | takes one of those out again |
+//! | `memory_save` | writes | stores a memory about the user of the conversation |
+//! | `memory_forget` | writes | removes a memory |
 //! | `kb_search`, `kb_get` | reads | the knowledge base |
-//! | `kb_ingest` | writes | adds an article to it |
-//! | `kb_update` | writes | changes one; whoever may not proposes it |
+//! | `kb_ingest` | writes | adds an article |
+//! | `kb_update` | writes | changes an article, or proposes the change |
 //!
-//! What is found was written by people, pages and models: it is marked as data, with where it comes
-//! from. A call that is made again after a crash is known by its key. Whose memory it is follows
-//! from the conversation ([`Memories`] knows it) and never from what the model writes.
+//! Results were written by people, pages and models: they are marked as data, with their
+//! provenance. A repeated call after a crash is recognised by its key. The owner of the memories
+//! follows from the conversation ([`Memories`] knows it), never from the model's input.
 
 mod forget;
 mod get;
@@ -35,35 +35,36 @@ pub use search::MemorySearch;
 
 use crate::{Call, Files, Registry, ToolError};
 
-/// The longest text that is remembered at once, in bytes: a memory is a line, not a file.
+/// Maximum length of a memory, in bytes: a memory is a sentence, not a file.
 pub const MOST_REMEMBERED: usize = 4 * 1024;
 
-/// The most that is looked for at once.
+/// Maximum number of results of a search.
 const MOST_FOUND: u32 = 20;
 
-/// Memory and knowledge, as a call may see and change them; the runner's own, or a fake.
+/// Memory and knowledge base, as a call may see and change them; implemented by agent-runner and by
+/// a fake.
 ///
-/// Each answers for the call's tenant, agent and conversation, and for no others.
+/// An implementation serves the call's tenant, agent and conversation, and no others.
 pub trait Memories: Send + Sync + 'static {
-    /// What fits a question best, best first.
+    /// Returns the best results, in descending order.
     fn search(
         &self,
         call: &Call,
         sought: Sought,
     ) -> impl Future<Output = Result<Vec<Found>, MemoryError>> + Send;
 
-    /// Keeps something under the call's key; its id.
+    /// Stores a memory under the call's key.
     fn save(
         &self,
         call: &Call,
         what: ToKeep,
     ) -> impl Future<Output = Result<Kept, MemoryError>> + Send;
 
-    /// Takes something out of what is found.
+    /// Removes a memory from future results.
     fn forget(&self, call: &Call, id: &str)
     -> impl Future<Output = Result<(), MemoryError>> + Send;
 
-    /// An article of the knowledge base, of one version or the newest.
+    /// Returns an article of the knowledge base; version 0 means the newest.
     fn article(
         &self,
         call: &Call,
@@ -78,7 +79,7 @@ pub trait Memories: Send + Sync + 'static {
         article: NewArticle,
     ) -> impl Future<Output = Result<Article, MemoryError>> + Send;
 
-    /// Changes an article, or proposes the change where the call may not make it.
+    /// Changes an article, or proposes the change if the call may not make it.
     fn update(
         &self,
         call: &Call,
@@ -86,19 +87,19 @@ pub trait Memories: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Updated, MemoryError>> + Send;
 }
 
-/// Why memory could not be asked or changed. The texts are for the model.
+/// Reason why the memory service refused or failed. The texts are for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// It is not there, or it may not be done, and why.
+    /// The object does not exist, or the call may not do this; with the reason.
     #[error("{0}")]
     Refused(String),
-    /// The service does not answer: nothing was lost, and nothing is known.
+    /// The service does not answer.
     #[error(
         "memory does not answer just now: go on without it, say so if it matters, and try again \
          later"
     )]
     Away,
-    /// For no fault of the model.
+    /// An internal failure, not caused by the model.
     #[error(transparent)]
     Broken(#[from] anyhow::Error),
 }
@@ -129,7 +130,6 @@ pub enum MemoryType {
 }
 
 impl MemoryType {
-    /// Its word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -141,126 +141,106 @@ impl MemoryType {
     }
 }
 
-/// A question to memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sought {
-    /// What is looked for, in words.
     pub query: String,
-    /// How many answers are wanted at most.
     pub most: u32,
-    /// Only memories of this type, if one is given.
+    /// Type of the memories to search; `None` means all.
     pub only: Option<MemoryType>,
-    /// The knowledge base is asked, and not what is remembered.
+    /// Whether to search the knowledge base instead of memories.
     pub knowledge: bool,
-    /// Any of these tags, of the knowledge base.
+    /// Tags of which an article must have one; for the knowledge base.
     pub tags: Vec<String>,
 }
 
-/// Something that was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// What it is known by: `itm_…`, a note's path, an article's id.
+    /// Id: `itm_…`, a note's path, or an article's id.
     pub id: String,
-    /// What it is, in a word: `preference`, `fact`, `note`, `article`.
+    /// Kind of result: `preference`, `fact`, `note`, `article`.
     pub what: String,
-    /// What it says.
     pub text: String,
-    /// A note's path, an article's title; empty for what has none.
+    /// Path of a note, or title of an article; else empty.
     pub path: String,
-    /// The headings that it stands under, outermost first.
+    /// Headings above the text, outermost first.
     pub headings: Vec<String>,
-    /// Where in the note it stands, in bytes.
+    /// Byte range within the note.
     pub at: Option<(usize, usize)>,
-    /// When it was said or written, ready to be read; empty if nobody knows.
+    /// Time when it was written, as text for the model; empty if unknown.
     pub when: String,
-    /// Where it comes from, ready to be read.
+    /// Provenance, as text for the model.
     pub from: String,
-    /// How well it fits, and what that is made of, ready to be read.
+    /// Score and its parts, as text for the model.
     pub why: String,
 }
 
-/// Something to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToKeep {
-    /// What is to be kept.
     pub text: String,
-    /// What it is.
     pub what: MemoryType,
-    /// Whom or what it is about, and in which respect: a newer one of the same takes its place.
+    /// Subject and predicate. A newer memory with the same two replaces the older one.
     pub about: Option<(String, String)>,
-    /// The id of what it takes the place of.
+    /// Id of the memory that this one replaces.
     pub replaces: Option<String>,
 }
 
-/// Something that is kept.
+/// Result of storing a memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// What it is known by.
     pub id: String,
-    /// The same was there already.
+    /// Whether the same memory existed already.
     pub was_there: bool,
 }
 
-/// An article of the knowledge base.
+/// Article of the knowledge base.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Article {
-    /// What it is known by.
     pub id: String,
-    /// Which version this is.
     pub version: u32,
-    /// What it is called.
     pub title: String,
-    /// What it says; empty where only its id was wanted.
+    /// Text; may be empty in the result of a change.
     pub text: String,
-    /// What it is tagged with.
     pub tags: Vec<String>,
-    /// Where it comes from, ready to be read.
+    /// Provenance, as text for the model.
     pub from: String,
-    /// What was masked in it before it was kept, as `email: 2`.
+    /// Kinds and numbers of masked values, as `email: 2`.
     pub masked: Vec<String>,
 }
 
-/// An article to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewArticle {
-    /// What it is called; empty takes its first heading.
+    /// Title; if empty, the first heading is used.
     pub title: String,
-    /// What it says: Markdown.
+    /// Text of the article, in Markdown.
     pub text: String,
-    /// What it is tagged with.
     pub tags: Vec<String>,
-    /// For all agents of the tenant, and not for this one alone.
+    /// Whether it is for all agents of the tenant, not just for this one.
     pub for_all: bool,
-    /// Where it is from: an address, a file, somebody's name.
+    /// Provenance: an address, a file, or a person's name.
     pub source: String,
 }
 
-/// A change of an article.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArticleChange {
-    /// Which.
     pub id: String,
-    /// The version that the change was made from; 0 is whichever is the newest.
+    /// Version that the change is based on; 0 means the newest.
     pub version: u32,
-    /// What it is to say; empty keeps it.
+    /// New text; empty keeps the old one.
     pub text: String,
-    /// What it is to be called; empty keeps it.
+    /// New title; empty keeps the old one.
     pub title: String,
-    /// Where the change is from.
     pub source: String,
 }
 
-/// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Updated {
-    /// It was made.
     Done(Article),
-    /// It waits for a maintainer, under this id.
+    /// The change waits for a maintainer, under this id.
     Proposed(String),
 }
 
 impl Registry {
-    /// The same, with the tools for memory and knowledge.
+    /// Adds the tools for memory and the knowledge base.
     #[must_use]
     pub fn with_memory<M: Memories, F: Files>(self, memories: Arc<M>, files: Arc<F>) -> Self {
         self.with(MemorySearch(Arc::clone(&memories), Arc::clone(&files)))
@@ -274,7 +254,7 @@ impl Registry {
     }
 }
 
-/// A text of the model's own that must say something, and not too much.
+/// Checks that a model's text is not empty and not too long.
 fn checked(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
     let text = crate::clean(text);
     let text = text.trim();
@@ -290,7 +270,7 @@ fn checked(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
     Ok(text.to_owned())
 }
 
-/// How many answers are looked for.
+/// Limits the number of results.
 fn most(asked: Option<u32>, usual: u32) -> u32 {
     asked.unwrap_or(usual).clamp(1, MOST_FOUND)
 }

@@ -1,4 +1,4 @@
-//! The `memory_save` tool: keep this.
+//! The `memory_save` tool.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{MOST_REMEMBERED, Memories, MemoryType, ToKeep, checked};
 use crate::{Call, Output, Tool, ToolError};
 
-/// The longest subject and respect, in bytes.
+/// Maximum length of a subject and of a predicate, in bytes.
 const LONGEST_NAME: usize = 256;
 
 /// Remember something about the person you speak with, for all your later conversations with them.
@@ -37,7 +37,6 @@ pub struct MemorySaveInput {
     replaces: Option<String>,
 }
 
-/// Remembers something.
 #[derive(Debug)]
 pub struct MemorySave<M>(pub Arc<M>);
 

@@ -1,4 +1,4 @@
-//! The `memory_search` tool: what is remembered about this?
+//! The `memory_search` tool.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::{Found, Memories, MemoryType, Sought, checked, most};
 use crate::{Call, Files, Tool, ToolError, untrusted};
 
-/// How much is shown of all that is found, in characters.
+/// Maximum length of all results together, in characters.
 const MOST_SHOWN: usize = 16_000;
 
-/// The longest question, in bytes.
+/// Maximum length of a query, in bytes.
 pub(super) const LONGEST: usize = 4 * 1024;
 
 /// Search what is remembered of the person you speak with, and your notes.
@@ -29,7 +29,6 @@ pub struct MemorySearchInput {
     only: Option<MemoryType>,
 }
 
-/// Searches what is remembered.
 #[derive(Debug)]
 pub struct MemorySearch<M, F>(pub Arc<M>, pub Arc<F>);
 
@@ -52,8 +51,8 @@ impl<M: Memories, F: Files> Tool for MemorySearch<M, F> {
 }
 
 impl<M, F: Files> MemorySearch<M, F> {
-    /// The lines of notes that were found, as `memory_get` counts them. What cannot be read any
-    /// more has none.
+    /// Line ranges of the notes among the results, in the numbering of `memory_get`. `None` for a
+    /// note that cannot be read any more.
     async fn lines(&self, call: &Call, found: &[Found]) -> Vec<Option<(usize, usize)>> {
         let mut texts: BTreeMap<&str, Option<Vec<u8>>> = BTreeMap::new();
         for one in found.iter().filter(|one| one.at.is_some()) {
@@ -75,7 +74,7 @@ impl<M, F: Files> MemorySearch<M, F> {
     }
 }
 
-/// What was found, as the model reads it.
+/// Formats the results for the model.
 pub(super) fn listed(found: &[Found], lines: &[Option<(usize, usize)>]) -> String {
     let mut text = String::new();
     for (n, one) in found.iter().enumerate() {

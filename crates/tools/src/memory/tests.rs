@@ -1,4 +1,4 @@
-//! The tools of memory against a memory that is a list.
+//! Tests of the memory tools, with a list as memory.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::{
     mesh::tests::call,
 };
 
-/// Keeps what it is told, under the keys of the calls.
+/// Stores memories under the keys of the calls.
 #[derive(Default)]
 struct Listed {
     saved: Mutex<BTreeMap<String, ToKeep>>,

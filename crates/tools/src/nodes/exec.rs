@@ -1,4 +1,4 @@
-//! `exec` of `nodes`: a command on a person's own machine.
+//! The `exec` action of `nodes`: runs a command on a user's machine.
 
 use std::time::Duration;
 
@@ -8,41 +8,40 @@ use tokio::time::{Instant, sleep};
 use super::{AWAY, HERE, NodeLine, Nodes, NodesInput, NodesTool, not_connected, source, tell};
 use crate::{Approval, Call, ToolError, untrusted};
 
-/// How long a command takes that names no time, and the longest that it may ask for, in seconds.
+/// Default and maximum timeout of a command, in seconds.
 const USUAL: u32 = 60;
 const LONGEST: u32 = 120;
 
-/// How long a node waits for a command's end before it says how it stands.
+/// Time that a node waits for a command's end before it reports the state.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long an answer may take besides that; longer than its gateway gives the node.
+/// Additional time for a response; longer than the gateway gives the node.
 const SLACK: Duration = Duration::from_secs(12);
 
-/// How long a node that is gone may take to come back.
+/// Time that a disconnected node has to reconnect.
 const AWAY_FOR: Duration = Duration::from_secs(15);
 
-/// How long after its time a command's end is waited for: it is asked to end, killed, and told of.
+/// Time after its timeout in which a command must end: it is asked to end, killed, and reported.
 const AFTER: Duration = Duration::from_secs(20);
 
-/// How often a node that is gone is asked for.
+/// Interval between requests to a disconnected node.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The longest call: the longest command, and what may be lost on its way.
+/// Timeout of a call: the longest command, and delays of the connection.
 pub(super) const LONGEST_CALL: Duration = Duration::from_secs(180);
 
-/// How much of what a command wrote is shown, in characters.
+/// Maximum length of the output that the model gets, in characters.
 const MOST_TEXT: usize = 60_000;
 
-/// What became of a command.
+/// Outcome of a command.
 enum Followed {
-    /// It ended.
     Ended(NodeRan),
-    /// Nobody knows, and why; with what was last seen of it.
+    /// The outcome is unknown, for this reason; with the last reported state.
     Lost(&'static str, Option<NodeRan>),
 }
 
 impl<N: Nodes> NodesTool<N> {
-    /// Nobody is asked to approve what could not be done; what is refused here is never run.
+    /// No approval is requested for a command that cannot run; denied commands are never run.
     pub(super) async fn approval_of_exec(
         &self,
         call: &Call,
@@ -61,13 +60,13 @@ impl<N: Nodes> NodesTool<N> {
         let NodeCommand { script, workdir, timeout_s, .. } = command;
         let place = if workdir.is_empty() { String::new() } else { format!(" in `{workdir}`") };
         Ok(Approval::Ask {
-            // By the id: another machine under the same name is another one.
+            // By the id: another machine with the same name needs its own approval.
             subject: format!(
                 "on the node {} ({}), in `{workdir}`, for {timeout_s} s at most:\n{script}",
                 node.name, node.id
             ),
             summary: format!("run on {}{place} `{script}`", node.name),
-            // "Always" is for exactly this.
+            // "Always" applies to exactly this command.
             pattern: None,
         })
     }
@@ -87,7 +86,7 @@ impl<N: Nodes> NodesTool<N> {
                 return Ok(told(call, &node, &ran));
             }
             NodeReached::Said(NodeSaid::Ran(ran)) => Some(ran),
-            // It may have begun: from here on it is only asked after.
+            // The command may have started: from here on, only ask for its state.
             NodeReached::Silent | NodeReached::Said(_) => None,
         };
         match self.follow(call, &node, last, until).await {
@@ -96,7 +95,7 @@ impl<N: Nodes> NodesTool<N> {
         }
     }
 
-    /// What became of a command that a runner which died had begun.
+    /// Finds the outcome of a command that a crashed runner started.
     pub(super) async fn recall_exec(&self, call: &Call, input: &NodesInput) -> Option<String> {
         let (node, command) = self.understand(call, input).await.ok()?;
         let until = Instant::now() + Duration::from_secs(command.timeout_s.into()) + AFTER;
@@ -106,7 +105,7 @@ impl<N: Nodes> NodesTool<N> {
         }
     }
 
-    /// Asks after a command until it has ended, or nobody can say any more.
+    /// Asks for a command's state until it has ended, or the outcome is lost.
     async fn follow(
         &self,
         call: &Call,
@@ -142,7 +141,7 @@ impl<N: Nodes> NodesTool<N> {
         Followed::Lost("it did not end in its time", last)
     }
 
-    /// The node and the command that are meant.
+    /// Finds the node, and checks the command.
     async fn understand(
         &self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! Nodes that answer as they are told.
+//! Tests of `nodes`, with fake nodes.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use crate::{
     mesh::tests::{call, said, tell},
 };
 
-/// What is usable, what is answered, what was asked.
+/// Usable nodes, configured responses, and received requests.
 #[derive(Default)]
 struct Fake(Mutex<State>);
 
@@ -70,7 +70,7 @@ fn ran(ended: Option<&str>, out: &str) -> NodeReached {
     NodeReached::Said(NodeSaid::Ran(NodeRan { ended, out, took_ms: 1_500, ..NodeRan::default() }))
 }
 
-/// How many times a command was given, not asked after.
+/// Number of commands that were started, without requests for their state.
 fn given(fake: &Fake) -> usize {
     fake.state().asked.iter().filter(|wish| matches!(wish, NodeWish::Run { .. })).count()
 }
@@ -119,7 +119,7 @@ async fn exactly_the_command_on_exactly_the_node_is_approved() {
         let Approval::Ask { subject: others, .. } = asked(other).await else { panic!() };
         assert_ne!(others, subject, "{other}");
     }
-    // Another machine that took the name over.
+    // Another machine with the same name.
     fake.state().nodes = vec![line("desk")];
     fake.state().answers.push_back(here());
     let Approval::Ask { subject: others, .. } = asked(EXEC).await else { panic!() };

@@ -1,4 +1,4 @@
-//! What a registry promises.
+//! Tests of the registry.
 
 use proptest::{prelude::*, sample::select};
 use schemars::JsonSchema;
@@ -131,7 +131,7 @@ async fn what_a_call_may_not_use_is_refused_by_every_name() {
         let told = tell(tools.call(call.clone(), name, r#"{"command":"ls"}"#).await);
         assert_eq!(told, "this tool is not one of yours; use those that you were given");
     }
-    // Nor does a near miss give away what else there is.
+    // A near miss reveals no other tools.
     assert!(!tell(tools.call(call, "zzz", "{}").await).contains("exec"));
 }
 
@@ -159,7 +159,7 @@ fn the_model_reads_the_doc_comments() {
     assert_eq!(spec.input.get("title"), None);
 }
 
-/// A tool that a server brings.
+/// Dynamic tool for tests.
 struct Brings(&'static str, Effect);
 
 impl Dynamic for Brings {

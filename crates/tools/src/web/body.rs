@@ -1,4 +1,4 @@
-//! What a server sent, as text.
+//! Body of a web response, as text.
 
 use reqwest::{
     Response, Url,
@@ -7,24 +7,23 @@ use reqwest::{
 
 use super::html;
 
-/// How much is read, in bytes.
+/// Maximum size of a body that is read, in bytes; the rest is cut off.
 pub(super) const MOST_READ: usize = 2 * 1024 * 1024;
 
-/// How far into a page its own word on its encoding is looked for, in bytes.
+/// Length of the beginning of a page in which its encoding is looked for, in bytes.
 const HEAD: usize = 1024;
 
-/// What a server sent.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The media type, without parameters; may be empty.
+    /// Media type, without parameters; may be empty.
     pub(super) media_type: String,
     charset: Option<String>,
     bytes: Vec<u8>,
-    /// Whether there was more than is read.
+    /// Whether the body was longer than the limit.
     pub(super) is_cut: bool,
 }
 
-/// What it says, for the model.
+/// Text of a body, for the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) title: String,
@@ -32,7 +31,7 @@ pub(super) struct Told {
 }
 
 impl Body {
-    /// Reads it, as far as that goes.
+    /// Reads a body, up to the limit.
     pub(super) async fn read(mut response: Response) -> Result<Self, String> {
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|is| *is != "identity") {
@@ -60,12 +59,11 @@ impl Body {
         Ok(Self { media_type, charset, bytes, is_cut })
     }
 
-    /// How much was read, in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What it says; `url` is where it was found.
+    /// Decodes the body; `url` is its address, the base of relative links.
     pub(super) fn told(&self, url: &Url) -> Result<Told, String> {
         let is_html = match self.media_type.as_str() {
             "" => looks_like_html(&self.bytes),
@@ -78,7 +76,7 @@ impl Body {
         let encoding = said
             .and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()))
             .unwrap_or(encoding_rs::UTF_8);
-        // A mark at the beginning says more than any header.
+        // A byte order mark takes precedence over headers.
         let (text, _, _) = encoding.decode(&self.bytes);
         if is_html {
             let html::Page { title, text } = html::page(&text, url);
@@ -88,7 +86,7 @@ impl Body {
     }
 }
 
-/// A content type's media type and charset.
+/// Splits a content type into media type and charset.
 fn parts(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';').map(str::trim);
     let media_type: String =
@@ -118,7 +116,7 @@ fn looks_like_html(bytes: &[u8]) -> bool {
     head.contains("<html") || head.contains("<!doctype html")
 }
 
-/// The encoding that a page says it has: `<meta charset="…">`, in either of its forms.
+/// Finds the encoding that a page declares: `<meta charset="…">`, in either of its forms.
 fn declared(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_lowercase();
     let (_, rest) = head.split_once("<meta").and_then(|(_, rest)| rest.split_once("charset="))?;

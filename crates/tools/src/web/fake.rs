@@ -1,4 +1,4 @@
-//! A web for tests: names that resolve as they are told, and a server that counts.
+//! Fake name resolution, and a server that counts requests.
 
 use std::{
     collections::BTreeMap,
@@ -14,20 +14,20 @@ use axum::Router;
 
 use super::guard::{Found, Lookup};
 
-/// An address of the public Internet, to which nothing is ever sent.
+/// Public address, to which nothing is ever sent.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 215, 14));
 
-/// Names and what they resolve to: one answer after the other, the last for ever.
+/// Answers for each name, used in order; the last one repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
 
 impl Answers {
-    /// A name, and what it resolves to, one after the other.
+    /// Sets the answers for a name.
     pub(crate) fn of<const N: usize>(name: &str, answers: [Vec<IpAddr>; N]) -> Self {
         Self::default().and(name, answers)
     }
 
-    /// The same, with one more name.
+    /// Adds the answers for a name.
     pub(crate) fn and<const N: usize>(self, name: &str, answers: [Vec<IpAddr>; N]) -> Self {
         let reversed = answers.into_iter().rev().collect();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), reversed);
@@ -47,7 +47,6 @@ impl Lookup for Answers {
     }
 }
 
-/// A server on this machine.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -55,7 +54,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves these routes, and counts the requests for any.
+    /// Serves these routes, and counts all requests.
     pub(crate) async fn start(routes: Router) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -70,12 +69,12 @@ impl Server {
         Ok(Self { address, hits })
     }
 
-    /// Where it is, as a base address.
+    /// Base URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How many requests it was sent.
+    /// Number of requests.
     pub(crate) fn hits(&self) -> usize {
         self.hits.load(Ordering::SeqCst)
     }

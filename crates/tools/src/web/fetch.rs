@@ -1,4 +1,4 @@
-//! The `web_fetch` tool: what does it say there?
+//! The `web_fetch` tool: text of a web page.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -14,13 +14,12 @@ use super::{
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
-/// How long all of it may take, redirects included.
+/// Timeout of a fetch, redirects included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a server may send us on.
 const MOST_REDIRECTS: usize = 5;
 
-/// How much of a text the model is shown, in characters.
+/// Maximum length of a text that the model gets, in characters.
 const MOST_TEXT: usize = 50_000;
 
 /// Fetch a page or a file from the web, and read its text. HTML is turned into Markdown.
@@ -31,7 +30,7 @@ pub struct WebFetchInput {
     url: String,
 }
 
-/// Fetches pages of the public Internet, and of what the operator listed.
+/// Fetches pages of the public Internet, and from addresses that the operator listed.
 #[derive(Debug)]
 pub struct WebFetch {
     guard: Guard,
@@ -39,7 +38,7 @@ pub struct WebFetch {
 }
 
 impl WebFetch {
-    /// A tool that may fetch these too: `host:port`, or `host` for any port.
+    /// Builds the tool. `allow` lists additional addresses: `host:port`, or `host` for any port.
     ///
     /// # Errors
     ///
@@ -57,7 +56,7 @@ impl WebFetch {
         Self { patience, ..self }
     }
 
-    /// What is found at an address, and where that is at last.
+    /// Fetches an address; returns the final URL, the status and the body.
     async fn fetch(&self, said: &str) -> Result<(Url, StatusCode, Body), String> {
         let mut url = Guard::parse(said).map_err(|refused| refused.to_string())?;
         for _ in 0..=MOST_REDIRECTS {
@@ -86,7 +85,7 @@ const ACCEPTED: &str = "text/html, text/plain, application/json, application/xml
 impl Tool<Output> for WebFetch {
     const NAME: &'static str = "web_fetch";
     const EFFECT: Effect = Effect::Reads;
-    // It keeps its own time, and says more of it.
+    // Longer than its own timeout, whose error message is better.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(35));
     type Input = WebFetchInput;
 
@@ -105,7 +104,7 @@ impl Tool<Output> for WebFetch {
         });
         let is_cut = body.is_cut;
         let address = url.clone();
-        // Reading two megabytes takes a while, in which others should not wait.
+        // Parsing two megabytes would block an async thread.
         let told = tokio::task::spawn_blocking(move || body.told(&url)).await;
         let Told { title, text } =
             told.map_err(|error| ToolError::Broken(error.into()))?.map_err(cannot)?;

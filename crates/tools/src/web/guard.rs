@@ -1,17 +1,14 @@
-//! Which addresses a model may make us fetch.
+//! Protection against requests to private addresses.
 //!
-//! A model fetches what a page, a message or a search result tells it to. Left
-//! alone, that would let any of their authors knock at everything that this
-//! process can reach and they cannot: the database's port, the metadata service
-//! of a cloud. So an address that is private, local or special is refused.
+//! A model fetches addresses from pages, messages and search results. Unchecked, their authors
+//! could reach everything that this process can reach and they cannot: the database's port, the
+//! metadata service of a cloud. So private, local and special addresses are refused.
 //!
-//! **What can go wrong.** A name may resolve to one address when it is checked
-//! and to another when it is used: names are resolved once, and the connection
-//! goes to what was checked. An address may be written without a name, in ways
-//! that look like none (`http://2130706433/`): the URL parser knows them all.
-//! A public server may send us on to a private one: redirects are not followed
-//! by the client, but by hand, and each is checked like the first. A proxy would
-//! resolve names where we cannot look: none is used.
+//! **What can go wrong.** A name may resolve to one address when checked and to another when used:
+//! names are resolved once per connection, and the connection goes to the checked address. An
+//! address may be written in unusual forms (`http://2130706433/`): the URL parser knows them all. A
+//! public server may redirect to a private one: redirects are followed by our code, and each is
+//! checked like the first. A proxy would resolve names outside our check: none is used.
 
 use std::{
     collections::BTreeSet,
@@ -32,16 +29,15 @@ use reqwest::{
 
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What a name resolves to.
+/// Future of the addresses of a name.
 pub(crate) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Asks for the addresses of a name.
 pub(crate) trait Lookup: Send + Sync + 'static {
-    /// Its addresses, in the order in which they are tried.
+    /// Returns the addresses of a name, in the order in which they are tried.
     fn lookup(&self, name: String) -> Found;
 }
 
-/// The system's own way to resolve a name.
+/// Resolver of the operating system.
 pub(crate) struct System;
 
 impl Lookup for System {
@@ -53,39 +49,38 @@ impl Lookup for System {
     }
 }
 
-/// Why an address is not fetched. The texts are for the model.
+/// Reason why an address is not fetched. The texts are for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is none.
+    /// The text is not an `http` or `https` URL.
     #[error("`{0}` is no address of the web: write `https://host/path`")]
     Url(String),
-    /// It holds credentials.
     #[error("an address with a user name or a password is not fetched: leave them out")]
     Credentials,
-    /// It leads to where only we can go.
+    /// The address is not on the public Internet.
     #[error("`{0}` is not on the public internet, and is not fetched")]
     Private(String),
-    /// It would show a secret to whoever listens.
+    /// The request would send a secret without TLS.
     #[error("`{0}` is asked without TLS, and a secret goes by `https://` only")]
     Plain(String),
-    /// Its name leads nowhere.
+    /// The name has no address.
     #[error("`{0}` has no address")]
     Nowhere(String),
 }
 
-/// The clients, and which of them an address is for.
+/// HTTP clients, and the rules that choose one for an address.
 #[derive(Clone)]
 pub struct Guard {
     guarded: Client,
-    /// For the addresses that the operator listed.
+    /// Client for addresses that the operator listed.
     open: Client,
     allow: Arc<BTreeSet<String>>,
     lookup: Arc<dyn Lookup>,
 }
 
 impl Guard {
-    /// A guard that resolves names as this machine does, and lets these through wherever they
-    /// lead: `host:port`, or `host` for any port.
+    /// Builds a guard with the system's resolver. `allow` lists addresses that are not checked:
+    /// `host:port`, or `host` for any port.
     ///
     /// # Errors
     ///
@@ -94,7 +89,8 @@ impl Guard {
         Self::new(allow, Arc::new(System))
     }
 
-    /// A guard that lets these through wherever they lead: `host:port`, or `host` for any port.
+    /// Builds a guard. `allow` lists addresses that are not checked: `host:port`, or `host` for any
+    /// port.
     ///
     /// # Errors
     ///
@@ -119,23 +115,23 @@ impl Guard {
         Ok(Self { guarded, open, allow: Arc::new(allow), lookup })
     }
 
-    /// The address that somebody means, who may leave out `https://`.
+    /// Parses an address, in which `https://` may be missing.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If it is not a URL.
     pub fn parse(said: &str) -> Result<Url, Refused> {
         let said = said.trim();
         let whole = if said.contains("://") { said.to_owned() } else { format!("https://{said}") };
         Url::parse(&whole).map_err(|_| Refused::Url(shown(said)))
     }
 
-    /// The client that may fetch an address. For one without a name this is the whole check; a
-    /// name is checked when the client resolves it. The client follows no redirects.
+    /// Returns the client for an address. A literal address is checked here; a name is checked when
+    /// the client resolves it. The client follows no redirects.
     ///
     /// # Errors
     ///
-    /// If it may not be fetched.
+    /// If the address may not be fetched.
     pub fn client(&self, url: &Url) -> Result<&Client, Refused> {
         let is_web = matches!(url.scheme(), "http" | "https");
         let Some(host) = url.host_str().filter(|host| is_web && !host.is_empty()) else {
@@ -148,7 +144,7 @@ impl Guard {
         if self.is_listed(host, port) {
             return Ok(&self.open);
         }
-        // An address needs no resolving, and so does not meet the resolver.
+        // A literal address needs no resolving, so the resolver's check would not see it.
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) if !is_public(address) => Err(Refused::Private(shown(host))),
             Ok(_) | Err(_) => Ok(&self.guarded),
@@ -158,8 +154,7 @@ impl Guard {
 
 #[cfg(feature = "connections")]
 impl Guard {
-    /// The client that may send a secret to an address: in the clear only where the operator
-    /// listed it.
+    /// Returns the client for a request with a secret: without TLS only to listed addresses.
     pub(crate) fn client_for_secret(&self, url: &Url) -> Result<&Client, Refused> {
         let client = self.client(url)?;
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
@@ -172,7 +167,7 @@ impl Guard {
 
 #[cfg(any(feature = "connections", feature = "browser"))]
 impl Guard {
-    /// Where a host may be connected to, for what is no request of a client.
+    /// Resolves and checks a host, for connections without an HTTP client.
     pub(crate) async fn addresses(
         &self,
         host: &str,
@@ -186,7 +181,7 @@ impl Guard {
         if found.is_empty() {
             return Err(Refused::Nowhere(shown(&host)));
         }
-        // An IPv6 address is listed as an address of the web has it.
+        // The list has IPv6 addresses in brackets, as in URLs.
         let listed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) {
             return Err(Refused::Private(shown(&host)));
@@ -196,14 +191,14 @@ impl Guard {
 }
 
 impl Guard {
-    /// What may be told of a request that came to no answer: why it was refused, or what broke;
-    /// never its address, which may hold a key.
+    /// Describes a failed request: the refusal or the failure, but never the address, which may
+    /// contain a key.
     #[must_use]
     pub fn told(error: &reqwest::Error) -> String {
         refusal(error).as_ref().map_or_else(|| super::why(error).to_owned(), Refused::to_string)
     }
 
-    /// Whether the operator lets a host through wherever it leads.
+    /// Whether the operator listed this host.
     pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
         self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}"))
     }
@@ -215,7 +210,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// That an error of a client is a refusal, if it is one.
+/// Returns the refusal that caused a client's error, if there is one.
 pub(crate) fn refusal(error: &reqwest::Error) -> Option<Refused> {
     let mut source = error.source();
     while let Some(error) = source {
@@ -227,7 +222,7 @@ pub(crate) fn refusal(error: &reqwest::Error) -> Option<Refused> {
     None
 }
 
-/// Resolves the names of a client, once for each connection.
+/// Resolver of a client, asked once for each connection.
 struct Resolver {
     lookup: Arc<dyn Lookup>,
     is_guarded: bool,
@@ -239,7 +234,7 @@ impl Resolve for Resolver {
         let (found, is_guarded) = (self.lookup.lookup(name.clone()), self.is_guarded);
         Box::pin(async move {
             let found = found.await?;
-            // One private address among public ones is an attempt, or a mistake: none is used.
+            // If only one of several addresses is private, it is an attack or a mistake: use none.
             if is_guarded && !found.iter().all(|address| is_public(*address)) {
                 return Err(Refused::Private(shown(&name)).into());
             }

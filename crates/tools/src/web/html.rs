@@ -1,12 +1,10 @@
-//! The text of a web page, as Markdown.
+//! Text of a web page, as Markdown.
 //!
-//! A page is read once, tag by tag, and no tree is made of it. Libraries that
-//! make one were tried and measured: fifty thousand nested `<b>` or `<table>`,
-//! which is a page of 150 kB, overflow the stack and end the *process*, and
-//! five thousand nested `<div>` take seconds. A page is written by whoever
-//! likes to. This takes time and memory in proportion to the page, whatever it
-//! is; what it costs is that a page without `<main>`, `<article>`, `<nav>` and
-//! their like is shown with its menus.
+//! A page is processed tag by tag, without a tree. Tree-building libraries were measured: fifty
+//! thousand nested `<b>` or `<table>`, which is a page of 150 kB, overflow the stack and end the
+//! *process*, and five thousand nested `<div>` take seconds. Pages are not trusted. This code takes
+//! time and memory in proportion to the page. The disadvantage: a page without `<main>`,
+//! `<article>`, `<nav>` and the like is shown with its menus.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +13,30 @@ use reqwest::Url;
 
 use super::markdown::Markdown;
 
-/// How much text makes a reading of a page a good one, in characters.
+/// Minimum length of an extracted text for which no other extraction is tried, in characters.
 const ENOUGH: usize = 200;
 
-/// How long the address of a link may be to be shown, in bytes.
+/// Maximum length of a link's address that is shown, in bytes.
 const MOST_LINK: usize = 300;
 
-/// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
-    /// Its title; may be empty.
+    /// Title of the page; may be empty.
     pub(super) title: String,
-    /// What it says.
     pub(super) text: String,
 }
 
-/// What of a page is read.
+/// Part of a page that is extracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// What its author marked as the matter.
+    /// Elements that the author marked as the main content.
     Matter,
-    /// All but what is marked as something else.
+    /// Everything except elements that are marked as something else.
     Body,
-    /// All.
     All,
 }
 
-/// Reads a page that was found at an address.
+/// Extracts the text of a page that was found at `base`.
 pub(super) fn page(html: &str, base: &Url) -> Page {
     let mut best = Page { title: String::new(), text: String::new() };
     for reading in [Reading::Matter, Reading::Body, Reading::All] {
@@ -58,14 +53,14 @@ pub(super) fn page(html: &str, base: &Url) -> Page {
     best
 }
 
-/// The tags of a text, in their order; markup within scripts and the like is none.
+/// Tokenises a text; markup within scripts and similar elements is not recognised as tags.
 pub(super) fn tokens(html: &str) -> impl Iterator<Item = Token> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).flatten()
 }
 
-/// What a tag says under a name.
+/// Returns the value of an attribute.
 pub(super) fn attribute(
     attributes: &BTreeMap<HtmlString, Spanned<HtmlString, ()>>,
     name: &str,
@@ -99,9 +94,9 @@ struct Reader<'a> {
     base: &'a Url,
     reading: Reading,
     title: Option<String>,
-    /// The element that is left out, and how many of its name are open in it.
+    /// Element that is skipped, and the number of open elements with its name within it.
     skipped: Option<(String, usize)>,
-    /// How many elements are open that hold the matter.
+    /// Number of open elements that hold the main content.
     matter: usize,
     out: Markdown,
 }
@@ -109,7 +104,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn start(&mut self, name: &str, attribute: impl Fn(&str) -> Option<String>) {
         if let Some((skipped, depth)) = &mut self.skipped {
-            // These end where the next begins, closed or not.
+            // These elements end where the next one begins, even without an end tag.
             if skipped == name && !ends_by_itself(name) {
                 *depth += 1;
             }
@@ -199,7 +194,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The address of a link, whole, if it leads anywhere.
+    /// Absolute URL of a link; `None` if it is not worth showing.
     fn link(&self, href: &str) -> Option<String> {
         let href = href.trim();
         if href.is_empty() || href.starts_with('#') {

@@ -1,30 +1,28 @@
-//! Writing Markdown from a stream of tags.
+//! Markdown writer for a stream of tags.
 
-/// How deep a list is shown to be.
+/// Maximum depth of a list's indentation.
 const MOST_INDENT: usize = 6;
 
-/// How long the text of a link may be, in bytes; what is longer is no link but a box.
+/// Maximum length of a link's text, in bytes; a longer one is written without the link.
 const MOST_LABEL: usize = 300;
 
-/// Markdown, as it is written.
 #[derive(Debug, Default)]
 pub(super) struct Markdown {
     text: String,
-    /// How many line ends are due before the next text.
+    /// Number of line breaks to write before the next text.
     gap: usize,
-    /// Whether a space is.
+    /// Whether to write a space before the next text.
     space: bool,
-    /// What the next line begins with.
+    /// Prefix of the next line.
     lead: String,
     lists: usize,
     pre: usize,
     cells: usize,
-    /// Where a link leads, and where its text begins.
+    /// Address of the open link, and the position where its text begins.
     link: Option<(String, usize)>,
 }
 
 impl Markdown {
-    /// An element begins.
     pub(super) fn start(&mut self, name: &str) {
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
@@ -64,11 +62,10 @@ impl Markdown {
         }
     }
 
-    /// An element ends.
     pub(super) fn end(&mut self, name: &str) {
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
-                // An empty heading leaves no mark.
+                // An empty heading writes nothing.
                 self.lead.clear();
                 self.block(2);
             }
@@ -86,7 +83,7 @@ impl Markdown {
         }
     }
 
-    /// A text, as it stands in the page.
+    /// Writes text of the page.
     pub(super) fn text(&mut self, text: &str) {
         if self.pre > 0 {
             self.text.push_str(text);
@@ -106,12 +103,11 @@ impl Markdown {
         }
     }
 
-    /// A link begins, if it leads anywhere.
+    /// Begins a link; `None` if its address is not shown.
     pub(super) fn link(&mut self, href: Option<String>) {
         self.link = href.map(|href| (href, self.text.len()));
     }
 
-    /// A link ends.
     pub(super) fn link_end(&mut self) {
         let Some((href, begin)) = self.link.take() else { return };
         let Some(written) = self.text.get(begin..) else { return };
@@ -119,7 +115,7 @@ impl Markdown {
         if label.is_empty() || label.len() > MOST_LABEL || label.contains('\n') || self.pre > 0 {
             return;
         }
-        // What starts the line, as the mark of a list, is not of the link.
+        // A prefix of the line, such as a list's bullet, is not part of the link.
         let lead = written.len() - written.trim_start().len();
         let marks =
             written[lead..].len() - written[lead..].trim_start_matches(['-', '#', ' ']).len();
@@ -129,7 +125,6 @@ impl Markdown {
         self.text.push(')');
     }
 
-    /// All that was written.
     pub(super) fn finish(mut self) -> String {
         if self.pre > 0 {
             self.close_pre();
@@ -151,7 +146,7 @@ impl Markdown {
         }
     }
 
-    /// Writes what is due before a text.
+    /// Writes the pending line breaks, space and prefix.
     fn flush(&mut self) {
         if self.text.is_empty() {
             self.gap = 0;
@@ -168,7 +163,7 @@ impl Markdown {
     }
 }
 
-/// How many line ends stand around an element.
+/// Number of line breaks around an element.
 fn gap(name: &str) -> usize {
     match name {
         "p" | "table" | "blockquote" | "figure" | "dl" | "hr" => 2,

@@ -1,12 +1,12 @@
-//! The web: fetching a page, and searching.
+//! Web: fetching and searching.
 //!
-//! | tool | effect | what |
+//! | tool | effect | purpose |
 //! |---|---|---|
 //! | `web_fetch` | reads | the text of a page |
 //! | `web_search` | reads | titles, addresses and snippets |
 //!
-//! What comes back was written by strangers, and is marked as that
-//! ([`untrusted`](crate::untrusted)). What may be fetched is in [`guard`].
+//! Results come from outside and are marked by [`untrusted`](crate::untrusted). [`guard`] decides
+//! which addresses may be fetched.
 
 mod body;
 #[cfg(test)]
@@ -27,16 +27,15 @@ pub use search::{
 
 use crate::Registry;
 
-/// The table `[runner.web]`: what tools may do on the web.
+/// Options of the table `[runner.web]`: web access of the tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Web {
-    /// Whether pages may be fetched.
     pub fetch: bool,
-    /// What may be fetched though it is not on the public Internet: `host:port`, or `host` for
-    /// any port. Every agent of every tenant may then fetch it.
+    /// Addresses that may be fetched although they are not on the public Internet: `host:port`, or
+    /// `host` for any port. Every agent of every tenant may then fetch them.
     pub allow: Vec<String>,
-    /// Where to search; nowhere, unless a provider is given.
+    /// Search providers. Without one there is no search.
     pub search: Search,
 }
 
@@ -47,11 +46,11 @@ impl Default for Web {
 }
 
 impl Registry {
-    /// The same, with the tools that the settings give: no search where no provider is.
+    /// Adds the tools that are enabled; no search without a provider.
     ///
     /// # Errors
     ///
-    /// If this machine has no root certificates, or a provider's address is none.
+    /// If this machine has no root certificates, or a provider's address is not a URL.
     pub fn with_web(mut self, web: &Web) -> anyhow::Result<Self> {
         if web.fetch {
             self = self.with(WebFetch::new(web.allow.clone())?);
@@ -63,7 +62,7 @@ impl Registry {
     }
 }
 
-/// What a failed request of a client may tell the model: never its address, which may hold a key.
+/// Describes a failed request for the model; never the address, which may contain a key.
 pub(crate) fn why(error: &reqwest::Error) -> &'static str {
     if error.is_timeout() {
         "it took too long"

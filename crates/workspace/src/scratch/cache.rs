@@ -1,8 +1,8 @@
-//! Contents that a runner has fetched before, on its disk.
+//! Disk cache of contents on a runner.
 //!
-//! Each tenant's are apart. A content is read whole and checked against its hash before it is
-//! used, so a cache that was cut off by a crash or altered costs a fetch and nothing else; and it
-//! is copied, never linked, so that no command can change it through its scratch folder.
+//! Each tenant has a folder of its own. A content is checked against its hash before use, so a
+//! damaged file only costs a fetch. Contents are copied, never linked, so that no command can
+//! change them through its scratch folder.
 
 use std::{
     fs, io,
@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::{ContentHash, Error};
 
-/// A folder of contents, bounded in bytes. Cloning shares it.
+/// Folder of contents, bounded in bytes. Clones share it.
 ///
-/// Its methods wait for the disk: call them from a thread that may.
+/// The methods block on the disk: call them from a blocking thread.
 #[derive(Debug, Clone)]
 pub struct Cache(Arc<Shared>);
 
@@ -27,11 +27,10 @@ pub struct Cache(Arc<Shared>);
 struct Shared {
     folder: PathBuf,
     limit: u64,
-    /// About how many bytes are in it: another process may share the folder.
+    /// Bytes in the folder; approximate, since another process may share it.
     used: Mutex<u64>,
 }
 
-/// A content in the folder.
 struct Kept {
     path: PathBuf,
     size: u64,
@@ -39,11 +38,11 @@ struct Kept {
 }
 
 impl Cache {
-    /// Opens or makes a cache of so many bytes at most, in a folder that no command can reach.
+    /// Opens or makes a cache of at most `limit` bytes, in a folder that commands cannot reach.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be made or read.
+    /// [`Error::Disk`] if the folder cannot be made or read.
     pub fn open(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(Error::disk("make the cache's folder"))?;
@@ -56,13 +55,13 @@ impl Cache {
         Ok(cache)
     }
 
-    /// How many bytes are in it, about.
+    /// Approximate number of bytes in the cache.
     #[must_use]
     pub fn used(&self) -> u64 {
         *self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A content, if it is here and whole.
+    /// Returns a content if it is cached and undamaged.
     pub(super) fn get(&self, tenant: TenantId, hash: ContentHash) -> Option<Vec<u8>> {
         let path = self.path(tenant, hash);
         let content = fs::read(&path).ok()?;
@@ -73,7 +72,7 @@ impl Cache {
             }
             return None;
         }
-        // The oldest go first, by when they were last of use.
+        // Eviction is by last use, which the modification time records.
         let file = fs::File::options().append(true).open(&path);
         if let Err(error) = file.and_then(|file| file.set_modified(SystemTime::now())) {
             debug!(%error, "a cached content looks older than it is");
@@ -81,7 +80,7 @@ impl Cache {
         Some(content)
     }
 
-    /// Keeps a content. One that cannot be kept is fetched again next time.
+    /// Stores a content. Failures are ignored: the content is fetched again next time.
     pub(super) fn put(&self, tenant: TenantId, hash: ContentHash, content: &[u8]) {
         let size = content.len() as u64;
         let path = self.path(tenant, hash);
@@ -107,7 +106,7 @@ impl Cache {
         *used
     }
 
-    /// Removes what was of no use for longest, until a tenth of the room is free.
+    /// Removes the least recently used contents until a tenth of the limit is free.
     fn evict(&self) {
         let mut all = match kept(&self.0.folder) {
             Ok(all) => all,
@@ -142,14 +141,14 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// All that is in the folder: `<tenant>/<two digits>/<hash>`.
+/// All files of the folder: `<tenant>/<first two digits>/<hash>`.
 fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
     let mut kept = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            // What another process removes meanwhile is not there.
+            // Another process removed the file while we listed the folder.
             let Ok(about) = entry.metadata() else { continue };
             if about.is_dir() && depth < 2 {
                 folders.push((entry.path(), depth + 1));

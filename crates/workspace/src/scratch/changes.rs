@@ -1,40 +1,37 @@
-//! What a command did to its folder.
+//! Changes that a command made in its scratch folder.
 
 use std::fmt;
 
 use crate::Edit;
 
-/// What a command did.
+/// Changes that a command made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
-    /// As edits of what it was given, in the order of their paths.
+    /// Edits based on the files that the command was given, ordered by path.
     pub edits: Vec<Edit>,
-    /// What it left that cannot be in a tree, for it to be told. A file that something of the kind
-    /// has replaced is not deleted.
+    /// Things that cannot be stored in a tree, to be reported to the agent. A file that was
+    /// replaced by one of them is not deleted from the tree.
     pub strays: Vec<Stray>,
 }
 
-/// Something that cannot be in a tree.
+/// Thing that cannot be stored in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
-    /// Where it is, for people to read.
+    /// Path for people to read; control characters are replaced.
     pub path: String,
-    /// What it is.
     pub kind: StrayKind,
 }
 
-/// Why something cannot be in a tree.
+/// Reason why a thing cannot be stored in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrayKind {
-    /// It is a symbolic link, wherever it points.
     Link,
-    /// It is a pipe, a socket or a device.
     Special,
-    /// Its name is no [`TreePath`](holdfast_types::TreePath).
+    /// The path is not a valid [`TreePath`](holdfast_types::TreePath).
     Name,
-    /// It has more bytes than a file may have, or than there is room for with the others.
+    /// Larger than a file may be, or than the room that is left in the tree.
     Large,
-    /// Its permissions keep even its owner out.
+    /// The permissions deny access even to its owner.
     Closed,
 }
 

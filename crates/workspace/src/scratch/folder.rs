@@ -1,8 +1,8 @@
-//! Folders that a stranger may have rearranged.
+//! Access to folders whose contents are untrusted.
 //!
-//! A command leaves what it likes in its folder: links that point outside, pipes, names that are
-//! none, folders a thousand deep. So nothing here goes by a path: every step opens one name in a
-//! folder that is open already, and never through a link.
+//! A command can leave anything in its folder: links that point outside, pipes, names that are not
+//! UTF-8, folders nested a thousand deep. So no code here opens a path: each step opens one name
+//! relative to an open folder and never follows a link.
 
 use std::{
     ffi::{CStr, CString},
@@ -22,13 +22,12 @@ use serde::{Deserialize, Serialize};
 const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
 
-/// What tells whether a file was touched, without reading it.
+/// Metadata that changes whenever a file is changed, so that unchanged files need not be read.
 ///
-/// The time of its last change cannot be set by a command, as that of its last writing can.
+/// A command can set the modification time (`written`), but not the change time (`changed`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     pub size: u64,
@@ -38,7 +37,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// The second in which the file was written last.
+    /// Modification time, in seconds since 1970.
     pub const fn second(&self) -> i64 {
         self.written.0
     }
@@ -54,7 +53,7 @@ impl Stamp {
     }
 }
 
-/// What stands under a name.
+/// Type of a folder entry.
 pub(super) enum Kind {
     Folder,
     File(Stamp),
@@ -63,17 +62,16 @@ pub(super) enum Kind {
 }
 
 impl Folder {
-    /// Opens a folder by its path, which must be the runner's own.
+    /// Opens a folder by its path, which must be under the runner's control.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
-    /// Opens a folder in this one.
     pub fn folder(&self, name: &CStr) -> io::Result<Self> {
         Ok(Self(rustix::fs::openat(&self.0, name, FOLDER, Mode::empty())?))
     }
 
-    /// Opens the folder that a path's file is in.
+    /// Opens the parent folder of a path.
     pub fn folder_of(&self, path: &TreePath) -> io::Result<Self> {
         let mut folder = self.folder(c".")?;
         let depth = path.parts().count() - 1;
@@ -83,9 +81,9 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens the folder that a path's file is to be in, and makes what is missing.
+    /// Opens the parent folder of a path and makes the folders that are missing.
     ///
-    /// What stands in the way and is no folder goes to the trash.
+    /// Entries in their place that are not folders are moved to the trash.
     pub fn make_folder_of(&self, path: &TreePath, trash: &Trash) -> io::Result<Self> {
         let mut folder = self.folder(c".")?;
         let depth = path.parts().count() - 1;
@@ -103,7 +101,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The names in it, in no order.
+    /// Names of the entries, in no order.
     pub fn names(&self) -> io::Result<Vec<CString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -116,7 +114,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// What stands under a name; `None` if nothing does.
+    /// Type of an entry; `None` if there is no such entry.
     pub fn kind(&self, name: &CStr) -> io::Result<Option<Kind>> {
         let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -131,9 +129,10 @@ impl Folder {
         }))
     }
 
-    /// A file's content and its stamp, if it is a file and has no more bytes than that.
+    /// Reads a file and its stamp; `None` if it is not a regular file or has more than `most`
+    /// bytes.
     pub fn read(&self, name: &CStr, most: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
-        // A pipe that has taken the file's place must not be waited for.
+        // `NONBLOCK`: a pipe in the file's place must not block us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.0, name, flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&file)?;
@@ -145,10 +144,10 @@ impl Folder {
         Ok((content.len() as u64 <= most).then(|| (content, Stamp::of(&stat))))
     }
 
-    /// Writes a file whole, as of that second, in the place of whatever has its name.
+    /// Writes a file with the modification time `second`, in place of any entry of its name.
     ///
-    /// A new file takes the old one's place, so that what else is called the same (a link made
-    /// by a command) keeps what it says.
+    /// The file is written anew and renamed into place, so that hard links to the old one keep its
+    /// content.
     pub fn write(
         &self,
         name: &CStr,
@@ -170,11 +169,11 @@ impl Folder {
         } else {
             there?;
         }
-        // Now, since taking its place has changed it.
+        // Read the stamp last: the rename changes it.
         Ok(Stamp::of(&rustix::fs::fstat(&file)?))
     }
 
-    /// Removes a file, and nothing else.
+    /// Removes an entry that is not a folder; no error if there is none.
     pub fn unlink(&self, name: &CStr) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
             Err(Errno::NOENT) | Ok(()) => Ok(()),
@@ -182,52 +181,53 @@ impl Folder {
         }
     }
 
-    /// Removes a folder if nothing is in it, and says whether it is gone.
+    /// Removes a folder if it is empty. Returns whether it was removed.
     pub fn remove_empty(&self, name: &CStr) -> bool {
         rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR).is_ok()
     }
 }
 
-/// A name for the system.
+/// Converts a name for system calls.
 pub(super) fn name(part: &str) -> io::Result<CString> {
     CString::new(part).map_err(|_nul| io::ErrorKind::InvalidInput.into())
 }
 
-/// A folder of the runner's beside the tree, where things are made and where they end.
+/// Folder beside the tree for new files before they are moved into place, and for entries to
+/// delete.
 #[derive(Debug)]
 pub(super) struct Trash {
     folder: Folder,
 }
 
 impl Trash {
-    /// Opens the trash; it is on the disk of the tree.
+    /// Opens and empties the trash. It must be on the same file system as the tree.
     pub fn open(path: &Path) -> io::Result<Self> {
         let trash = Self { folder: Folder::open(path)? };
         trash.empty()?;
         Ok(trash)
     }
 
-    /// A name that nothing has.
+    /// Unique name.
     fn name(&self) -> CString {
-        // Hexadecimal digits: there is no NUL among them.
+        // Cannot fail: hexadecimal digits contain no NUL.
         CString::new(uuid::Uuid::now_v7().simple().to_string()).unwrap_or_default()
     }
 
-    /// Takes whatever has that name, links themselves and not what they point to.
+    /// Moves an entry here; a link itself, not its target.
     pub fn take(&self, from: &Folder, name: &CStr) -> io::Result<()> {
         let rename = || rustix::fs::renameat(&from.0, name, &self.folder.0, &*self.name());
         match rename() {
             Err(Errno::NOENT) => Ok(()),
-            // A folder that its maker may not write into cannot be moved.
+            // A folder that is not writable cannot be moved.
             Err(Errno::ACCESS) if open_up(from, name)? => Ok(rename()?),
             moved => Ok(moved?),
         }
     }
 
-    /// Removes all that is in it.
+    /// Deletes all entries.
     ///
-    /// Folders in folders are brought up here before they are looked into, so that a tree that is
-    /// deeper than there is stack, or than there are files to open, is none the worse.
+    /// Nested folders are moved up to the trash before they are read, so that depth costs neither
+    /// stack nor file descriptors.
     pub fn empty(&self) -> io::Result<()> {
         loop {
             let names = self.folder.names()?;
@@ -254,7 +254,7 @@ impl Trash {
     }
 }
 
-/// Lets its owner into a folder; says whether it is one.
+/// Gives the owner all permissions on a folder. Returns whether the entry is a folder.
 fn open_up(parent: &Folder, name: &CStr) -> io::Result<bool> {
     if !matches!(parent.kind(name)?, Some(Kind::Folder)) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! What of a tree a command is not to see.
+//! Filter of the files that commands must not see.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::Listed;
 
 type Rule = Arc<dyn Fn(&TreePath) -> bool + Send + Sync>;
 
-/// A rule that says which files are hidden; none are by default.
+/// Rule that says which files are hidden; by default none.
 #[derive(Clone, Default)]
 pub(super) struct Hidden(Option<Rule>);
 
@@ -17,7 +17,6 @@ impl Hidden {
         Self(Some(Arc::new(rule)))
     }
 
-    /// The files that may be seen.
     pub fn without(&self, mut listed: Vec<Listed>) -> Vec<Listed> {
         if let Some(rule) = &self.0 {
             listed.retain(|file| !rule(&file.path));

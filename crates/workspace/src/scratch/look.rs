@@ -1,4 +1,4 @@
-//! Finding what a command changed.
+//! Detection of the changes that a command made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,18 @@ use super::{
 };
 use crate::{Base, ContentHash, Edit, Error};
 
-/// How many names a command may leave for each file that a tree may have, before they are not
-/// looked through any more.
+/// Maximum number of entries in a scratch folder, per file that a tree may have.
 const NAMES_PER_FILE: usize = 10;
 
-/// What a look found.
 pub(super) struct Looked {
     pub changes: Changes,
     pub found: BTreeMap<TreePath, Option<Held>>,
-    /// Files that were touched and say the same.
+    /// Files with a new stamp and the same content.
     pub touched: Vec<(TreePath, Stamp)>,
 }
 
 impl Place {
-    /// Finds what is not as it was put there.
+    /// Compares the folder with the manifest.
     pub fn look(&self, held: &BTreeMap<TreePath, Held>) -> Result<Looked, Error> {
         let files = usize::try_from(self.limits.files).unwrap_or(usize::MAX);
         let mut walked = walk(&self.root, files.saturating_mul(NAMES_PER_FILE))?;
@@ -66,7 +64,7 @@ impl Place {
         let strays: BTreeSet<&str> =
             looked.changes.strays.iter().map(|stray| stray.path.as_str()).collect();
         for (path, held) in held {
-            // What a link or the like has replaced, or hides, is not deleted.
+            // A file that was replaced or hidden by a stray is not deleted from the tree.
             let hidden = strays.contains(path.as_str())
                 || path.folders().any(|folder| strays.contains(folder));
             if !walked.files.contains_key(path) && !hidden {

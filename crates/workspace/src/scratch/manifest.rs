@@ -1,4 +1,4 @@
-//! What a scratch folder is known to hold: what each file says, and how to see that it still does.
+//! Manifest of a scratch folder: the hash and stamp of each file that the runner wrote.
 
 use std::{
     collections::BTreeMap,
@@ -13,22 +13,21 @@ use tracing::debug;
 use super::folder::Stamp;
 use crate::{ContentHash, Revision};
 
-/// What a scratch folder was brought to. It is kept beside the folder, where no command sees it.
+/// State of a scratch folder. Stored beside the folder, where commands do not see it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub tenant: TenantId,
     pub agent: AgentId,
-    /// The revision that `files` is; `None` if it is none.
+    /// Revision of `files`; `None` if they are not exactly one revision.
     pub revision: Option<Revision>,
     pub files: BTreeMap<TreePath, Held>,
 }
 
-/// A file that a scratch folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub hash: ContentHash,
     pub stamp: Stamp,
-    /// The second in which its revision was made.
+    /// Time of the file's revision, in seconds since 1970.
     pub second: i64,
 }
 
@@ -37,9 +36,8 @@ impl Manifest {
         Self { tenant, agent, revision: None, files: BTreeMap::new() }
     }
 
-    /// Reads the manifest of a tree; an empty one if there is none, or another tree's.
-    ///
-    /// Whatever is not known to be right is written again, so nothing is lost by that.
+    /// Reads the manifest of a tree. If there is none or it belongs to another tree, returns an
+    /// empty one: all files are written again then.
     pub fn load(path: &Path, tenant: TenantId, agent: AgentId) -> Self {
         let read = fs::read(path).ok().and_then(|json| serde_json::from_slice::<Self>(&json).ok());
         match read {
@@ -51,7 +49,7 @@ impl Manifest {
         }
     }
 
-    /// Keeps it. A crash in between leaves the old one, whose stamps then tell what is not so.
+    /// Writes the manifest. After a crash the old one is left; its stamps show which files differ.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let new: PathBuf = path.with_extension("new");
         fs::write(&new, serde_json::to_vec(self)?)?;

@@ -1,4 +1,4 @@
-//! Where a tree is on a disk, and what the runner does there.
+//! File operations in a scratch folder: removal of unwanted files, writing of missing ones.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{ContentHash, Error, Limits, Listed};
 
-/// Where it is.
+/// Paths and open folders of a scratch folder.
 #[derive(Debug)]
 pub(super) struct Place {
     pub tree: PathBuf,
@@ -25,7 +25,6 @@ pub(super) struct Place {
     pub limits: Limits,
 }
 
-/// A file that is to be written.
 #[derive(Clone)]
 pub(super) struct Missing {
     pub path: TreePath,
@@ -34,7 +33,7 @@ pub(super) struct Missing {
     pub second: i64,
 }
 
-/// A folder in which nothing is wrong, though files may be missing.
+/// Result of [`Place::clean`]: the remaining files are right, others are missing.
 pub(super) struct Cleaned {
     pub kept: BTreeMap<TreePath, Held>,
     pub missing: Vec<Missing>,
@@ -55,8 +54,8 @@ impl Place {
         })
     }
 
-    /// Removes what is not to be there, and says what is missing. Without a list, what is held is
-    /// what is to be there.
+    /// Removes unwanted entries and returns the missing files. `listed` are the wanted files;
+    /// without it, the files of the manifest (`held`) are.
     pub fn clean(
         &self,
         held: BTreeMap<TreePath, Held>,
@@ -90,7 +89,7 @@ impl Place {
                     kept.insert(path.clone(), *held);
                     missing.remove(&path);
                 }
-                // It is written anew, in its place.
+                // Differs: it stays in `missing` and is overwritten.
                 (Some(_), _) => {}
                 (None, _) => {
                     removed += 1;
@@ -102,7 +101,7 @@ impl Place {
         Ok(Cleaned { kept, missing: missing.into_values().collect(), removed })
     }
 
-    /// Removes a file, and the folders that are empty without it.
+    /// Removes a file, and its folders that became empty.
     fn remove(&self, path: &TreePath) -> std::io::Result<()> {
         self.root.folder_of(path)?.unlink(&name(path.name())?)?;
         let mut path = path.folder();
@@ -134,8 +133,8 @@ impl Place {
     }
 }
 
-/// Removes a scratch folder. What is in its tree is taken apart as commands' leavings are, however
-/// deep it is and whatever its permissions are.
+/// Removes a scratch folder. The tree goes through the trash, which copes with any depth and any
+/// permissions.
 pub(super) fn discard(root: &Path) -> std::io::Result<()> {
     let trash = root.join("trash");
     fs::create_dir_all(&trash)?;

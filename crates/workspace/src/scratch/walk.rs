@@ -1,4 +1,4 @@
-//! Looking through a folder that a command had.
+//! Listing of a scratch folder.
 
 use std::{collections::BTreeMap, ffi::CString};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Error;
 
-/// What is in the folder.
+/// Entries of a scratch folder.
 #[derive(Default)]
 pub(super) struct Walked {
     pub files: BTreeMap<TreePath, Stamp>,
@@ -18,7 +18,7 @@ pub(super) struct Walked {
     pub names: usize,
 }
 
-/// Something that cannot be in a tree.
+/// Entry that cannot be stored in a tree.
 pub(super) struct Odd {
     pub folder: Option<TreePath>,
     pub name: CString,
@@ -37,10 +37,10 @@ impl Odd {
     }
 }
 
-/// Looks through a folder, as far as so many names.
+/// Lists a folder recursively. [`Error::Invalid`] if it has more than `most` entries.
 pub(super) fn walk(root: &Folder, most: usize) -> Result<Walked, Error> {
     let mut walked = Walked::default();
-    // Paths are short, so this is never deep.
+    // Paths have a maximum length, which bounds the depth.
     let mut folders: Vec<Option<TreePath>> = vec![None];
     while let Some(folder) = folders.pop() {
         walk_one(root, folder.as_ref(), &mut walked, &mut folders)

@@ -1,4 +1,4 @@
-//! Who changed what is known, can be seen, and can be undone.
+//! History: authors of changes, diffs and restorations.
 
 use holdfast_types::TreePath;
 use holdfast_workspace::{

@@ -1,4 +1,4 @@
-//! What is read is what was written, now and then.
+//! Reads of current and earlier revisions.
 
 use holdfast_types::{Fault as _, Kind};
 use holdfast_workspace::{Base, Edit, Revision};

@@ -1,4 +1,4 @@
-//! Whatever is done to a tree: its history tells the same story as the tree itself.
+//! Property test: replaying a tree's history gives the tree itself.
 
 use std::collections::BTreeMap;
 

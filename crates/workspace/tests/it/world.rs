@@ -1,4 +1,4 @@
-//! What the tests stand on: a database, a tenant with an agent, and short words for edits.
+//! Test setup: a database, a tenant with an agent, and short constructors for edits.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which calls need a person's word: by what their tool says, and by the policy.
+//! Decision whether a call needs an approval, from its tool and the policy.
 
 use holdfast_agent::{
     is_allowed,
@@ -13,36 +13,31 @@ use tokio::time::{Duration, timeout};
 use super::{remembered, request};
 use crate::{agents::Brief, error::Error, turn::Turn};
 
-/// How long a tool may think about whether a person must be asked.
+/// Time limit for a tool to decide whether a call needs an approval.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The most bytes of what is approved: what nobody could read, nobody should allow.
+/// Limit on the text that is approved, in bytes: nobody can check a longer one.
 const MOST_SUBJECT: usize = 64 * 1024;
 
-/// What is decided of a call before it is made.
 pub(super) enum Judged {
-    /// It may be made.
     Free,
-    /// A person is to be asked first.
     Wanted(Wanted),
-    /// It may not, and the model is told so.
+    /// The call may not be made; the text is for the model.
     Refused(String),
 }
 
-/// What a person is asked.
 pub(super) struct Wanted {
-    /// The tool's own name.
     pub(super) tool: String,
-    /// Exactly what is approved.
+    /// Exact text of what is approved.
     pub(super) subject: String,
-    /// The same in a line.
+    /// The subject in one line.
     pub(super) summary: String,
-    /// What "always" would allow.
+    /// Pattern that "always" would allow.
     pub(super) pattern: Option<String>,
 }
 
 impl Turn<'_> {
-    /// Judges a call: whether it needs a word, and whether it has it.
+    /// Decides whether a call needs an approval and whether it has one.
     pub(super) async fn judged(&self, brief: &Brief, call: &ToolCall) -> Result<Judged, Error> {
         let Some(known) = self.tools.known(&call.tool) else { return Ok(Judged::Free) };
         let wanted = match self.said(brief, call, known).await? {
@@ -73,14 +68,14 @@ impl Turn<'_> {
         })
     }
 
-    /// What the tool says of the call, and the policy; the stricter of both.
+    /// Returns the stricter of the tool's own requirement and the policy's.
     async fn said(&self, brief: &Brief, call: &ToolCall, known: &str) -> Result<Approval, Error> {
         let registry = self.tools.registry();
         let context = self.context(brief, call);
         let asked = registry.approval(&context, &call.tool, &call.input);
         let said = match timeout(PATIENCE, asked).await {
             Ok(Ok(said)) => said,
-            // The call itself fails in the same way, and tells.
+            // The call itself fails in the same way and reports the error.
             Ok(Err(ToolError::Tell(_))) => return Ok(Approval::Never),
             Ok(Err(ToolError::Broken(source))) => {
                 return Err(Error::Tool { name: known.to_owned(), source });
@@ -92,8 +87,8 @@ impl Turn<'_> {
                 ));
             }
         };
-        // What runs commands asks the policy itself, and knows more of them; mail is asked about
-        // when it is sent, and not when it is drafted.
+        // Tools that run commands ask the policy themselves, with more detail. Email needs an
+        // approval to be sent, not to be drafted.
         if said != Approval::Never || matches!(known, "exec" | "process" | "email") {
             return Ok(said);
         }
@@ -103,7 +98,7 @@ impl Turn<'_> {
             Decision::Deny { layer: Place::Action | Place::Exec, rule } => {
                 Approval::Deny(format!("not done: {rule}"))
             }
-            // Whose tool it is not is told when it is called.
+            // The call itself reports that the tool is not available.
             Decision::Deny { .. } => Approval::Never,
             Decision::NeedApproval { reason } => Approval::Ask {
                 subject: format!("{known} {input}"),
@@ -113,7 +108,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Whether "always" was said of calls like this one; then its use is noted.
+    /// Whether an "always" rule covers the call. Records the use of the rule.
     async fn is_remembered(
         &self,
         brief: &Brief,

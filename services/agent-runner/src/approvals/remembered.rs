@@ -1,4 +1,4 @@
-//! What "always" covers.
+//! Matching of calls against "always" rules.
 //!
 //! | a rule | covers |
 //! |---|---|
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::shell::is_bound_to_scripts;
 
-/// A call that needs a word.
+/// A call that needs an approval.
 pub(super) struct Wanted<'a> {
     pub(super) tool: &'a str,
     pub(super) input: &'a Value,
@@ -21,7 +21,7 @@ pub(super) struct Wanted<'a> {
     pub(super) pattern: Option<&'a str>,
 }
 
-/// The rules that let a call through; `None` if there are none.
+/// Ids of the rules that allow a call; `None` if no rule does.
 pub(super) fn covered(wanted: &Wanted<'_>, rules: &[Rule]) -> Option<Vec<Uuid>> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.tool == wanted.tool).collect();
     let hash = subject_hash(wanted.subject);
@@ -29,7 +29,7 @@ pub(super) fn covered(wanted: &Wanted<'_>, rules: &[Rule]) -> Option<Vec<Uuid>> 
         return Some(vec![same.id]);
     }
     if wanted.tool == "exec" && is_bound_to_scripts(wanted.subject) {
-        // A pattern says which file is run, and not what it says by now.
+        // A pattern names the file that is run, not its contents, which may have changed.
         return None;
     }
     if wanted.tool == "exec" {
@@ -49,7 +49,8 @@ fn commands(input: &Value, rules: &[&Rule]) -> Option<Vec<Uuid>> {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Bool(true) | Value::Number(_)) => true,
     };
-    // Variables and another folder make another program of a name; the network was not approved.
+    // Variables or another folder can make a name run another program. Network access was not
+    // approved.
     if ["env", "network", "workdir", "cwd"].into_iter().any(is_set) {
         return None;
     }

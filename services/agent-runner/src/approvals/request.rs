@@ -1,4 +1,4 @@
-//! What people and models are told of calls that need a word.
+//! Texts for people and models about calls that need an approval.
 
 use std::time::Duration;
 
@@ -7,35 +7,33 @@ use holdfast_session::Approval;
 use holdfast_types::{ApprovalState, Verdict};
 use serde_json::Value;
 
-/// What the model is told of a call that a person denied.
+/// Tool result of a call that a person denied.
 pub(super) const DENIED: &str = "a person denied this call, so it was not made: do not try to get \
      it done another way; say what you wanted to do and ask what they want instead";
 
-/// What the model is told of a call that nobody allowed in time.
+/// Tool result of a call whose approval expired.
 pub(super) const EXPIRED: &str = "this call needs a person's approval, and nobody gave it in time: \
      it was not made; say what you wanted to do, and try again only if you are asked to";
 
-/// What the model is told of a call that is not what was approved any more.
+/// Tool result of a call that differs from what was approved.
 pub(super) const CHANGED: &str = "what this call would do has changed since a person approved it: \
      it was not made; make the call again to ask them anew";
 
-/// What somebody is told who answers when nobody asked.
+/// Reply to a decision when no approval is pending.
 pub(super) const NOTHING: &str = "Nothing waits for approval here.";
 
-/// What somebody is told whose word does not count.
+/// Reply to a person who may not decide.
 pub(super) const NOT_YOURS: &str = "You may not decide about this: only those whom the owner of \
      this assistant has named may.";
 
-/// What a program of the mesh is told.
+/// Reply to a decision that comes from the mesh.
 pub(super) const NOT_A_PERSON: &str = "Only a person can decide about this.";
 
-/// The longest pattern, in bytes.
 pub(super) const MOST_PATTERN: usize = 1_000;
 
-/// The longest line, in characters.
 const LONGEST_LINE: usize = 500;
 
-/// What a person is asked.
+/// Contents of an approval request.
 pub(super) struct Request<'a> {
     pub(super) slug: &'a str,
     pub(super) agent: &'a str,
@@ -46,7 +44,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The message. What the model wrote stands apart, so that nothing in it looks like ours.
+    /// Renders the request. Text from the model is fenced, so that nothing in it can pass for ours.
     pub(super) fn text(&self) -> String {
         let Self { slug, agent, tool, summary, pattern, timeout } = self;
         let always = match pattern {
@@ -75,7 +73,7 @@ fn patience(time: Duration) -> String {
     }
 }
 
-/// A text as one line that is not too long.
+/// Joins a text into one line and truncates it.
 pub(super) fn line(text: &str) -> String {
     let mut words = String::new();
     for word in text.split_whitespace() {
@@ -90,7 +88,7 @@ pub(super) fn line(text: &str) -> String {
     words.chars().take(LONGEST_LINE - 1).chain(['…']).collect()
 }
 
-/// What a call would do, in a line, where only its input tells.
+/// One-line summary of a call of which only the input is known.
 pub(super) fn of_input(tool: &str, input: &Value, reason: Reason) -> String {
     let path = ["path", "file_path", "to"].iter().find_map(|field| input.get(field)?.as_str());
     let what = match path {
@@ -101,7 +99,7 @@ pub(super) fn of_input(tool: &str, input: &Value, reason: Reason) -> String {
     format!("{what} ({reason})")
 }
 
-/// What the model is told of a call that nobody could read.
+/// Tool result of a call whose subject is too long to be approved.
 pub(super) fn too_long(got: usize, limit: usize) -> String {
     format!(
         "this call needs a person's approval, and {got} bytes are more than the {limit} that a \
@@ -109,19 +107,19 @@ pub(super) fn too_long(got: usize, limit: usize) -> String {
     )
 }
 
-/// What somebody is told who did not say which of several they mean.
+/// Reply to a decision that does not say which of several calls it is about.
 pub(super) fn several(waiting: &[Approval]) -> String {
     let line = |one: &Approval| format!("{}: {}", one.id.slug(), one.summary);
     let lines: Vec<String> = waiting.iter().map(line).collect();
     format!("Several calls wait for approval; say which one:\n{}", lines.join("\n"))
 }
 
-/// What somebody is told who names what is not there.
+/// Reply to a decision that names an unknown approval.
 pub(super) fn unknown(name: &str) -> String {
     format!("There is no approval `{}` here.", line(name).chars().take(40).collect::<String>())
 }
 
-/// What somebody is told whose word was taken.
+/// Reply to a person whose decision was accepted.
 pub(super) fn taken(approval: &Approval, verdict: Verdict) -> String {
     let how = match (verdict, approval.state) {
         (Verdict::Deny, _) => "Denied",

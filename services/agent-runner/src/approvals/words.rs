@@ -1,14 +1,14 @@
-//! Who may say something of a call, and what becomes of it.
+//! Approval decisions: permission check and execution.
 //!
-//! | by | may decide |
+//! | decision from | may decide |
 //! |---|---|
 //! | a message with an API key | yes: the key has the scope `chat` |
 //! | a direct conversation on a channel | its own user |
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
 //!
-//! Only the calls of the conversation itself, and of the tasks that it gave
-//! away, can be named.
+//! A decision can only name calls of its own conversation and of the tasks that this conversation
+//! requested.
 
 use holdfast_agent::unheard;
 use holdfast_bus::{Control, ControlKind};
@@ -20,11 +20,9 @@ use holdfast_types::{
 use super::request;
 use crate::{error::Error, turn::Turn};
 
-/// Who says something.
+/// Author of a decision.
 enum Person {
-    /// Somebody with an API key.
     Key(KeyId),
-    /// Somebody on a channel.
     Sender { channel: String, account: AccountId, id: String },
 }
 
@@ -39,7 +37,7 @@ impl Person {
         Some(Self::Sender { channel, account, id })
     }
 
-    /// As the record names them.
+    /// Name of the person in the approval's record.
     fn name(&self) -> String {
         match self {
             Self::Key(key) => key.to_string(),
@@ -49,8 +47,9 @@ impl Person {
 }
 
 impl Turn<'_> {
-    /// While this turn waits for a person's word: takes in what was said of it. What counts becomes
-    /// part of the turn; what does not is answered and put away, so that it wakes nobody again.
+    /// Processes the decisions that arrived while this turn waits for approvals. A valid decision
+    /// becomes part of the turn. An invalid one is answered and removed, so that it wakes no runner
+    /// again.
     pub(crate) async fn hear_words(&mut self) -> Result<(), Error> {
         if unheard(self.journal.entries()).is_empty() {
             return Ok(());
@@ -79,7 +78,7 @@ impl Turn<'_> {
             target,
             text: told.to_owned(),
             act: None,
-            // One answer a message: its id makes the delivery's.
+            // One reply per message: the delivery's id is made from the message's.
             id: DeliveryId::from(row.message.as_uuid()),
         });
         let channel = answer.as_ref().map(|answer| answer.target.channel.clone());
@@ -91,8 +90,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The answer to a word that came when this conversation waited for none: it may be about a task
-    /// that it gave away.
+    /// Answers a decision that arrived while this conversation waited for none. It may concern a
+    /// task that the conversation requested.
     pub(crate) async fn answer_word(
         &self,
         id: Option<&str>,
@@ -111,7 +110,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Carries a word out, or says why it does not count.
+    /// Executes a decision, or returns why it is not valid.
     async fn word_on(
         &self,
         row: &Waiting,
@@ -146,7 +145,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells whoever should go on: the calls may be another session's.
+    /// Wakes the session of the call, which may be another one.
     fn announce(&self, resolved: &Resolved) {
         if resolved.wake {
             self.worker.bus.wake_run(0);
@@ -180,7 +179,7 @@ impl Turn<'_> {
         Ok(own.is_some_and(|own| own.allow_list().names_id(id)))
     }
 
-    /// Whether it is their own message that the call is made for.
+    /// Whether the call is made for this person's own message.
     fn asked_by(&self, id: &str, approval: &Approval) -> bool {
         approval.run == self.run
             && !id.is_empty()

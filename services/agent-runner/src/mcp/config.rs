@@ -1,44 +1,42 @@
-//! What an operator may choose about MCP servers: the table `[runner.mcp]`.
+//! Configuration of MCP servers: the table `[runner.mcp]`.
 
 use std::time::Duration;
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
-/// The table `[runner.mcp]`: others' tools for agents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mcp {
-    /// Whether MCP servers are used at all.
     pub enabled: bool,
 
-    /// Servers that may be reached by HTTP though they are not on the public Internet:
-    /// `host:port`, or `host` for any port. Every tenant may then reach them.
+    /// Servers that may be reached by HTTP although they are not on the public Internet:
+    /// `host:port`, or `host` for any port. Applies to all tenants.
     pub allow: Vec<String>,
 
-    /// How long a server may take to connect, and to list its tools.
+    /// Time limit for connecting, and for listing tools.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
 
-    /// For how long a list of tools is believed, unless the server says that it has changed.
+    /// Time for which a list of tools is used, unless the server reports a change.
     #[serde(with = "humantime_serde")]
     pub refresh: Duration,
 
-    /// For how long a server that could not be used is not tried again to list its tools.
+    /// Delay before a failed server is tried again to list its tools.
     #[serde(with = "humantime_serde")]
     pub retry: Duration,
 
-    /// After how long without a call a connection, or a process, is ended.
+    /// Idle time after which a connection or a process is ended.
     #[serde(with = "humantime_serde")]
     pub idle: Duration,
 
-    /// Connections by HTTP at a time.
+    /// Maximum number of HTTP connections.
     pub connections: usize,
 
-    /// Servers that run as processes at a time.
+    /// Maximum number of servers that run as processes.
     pub processes: usize,
 
-    /// Of those, one tenant's.
+    /// Maximum number of processes of one tenant.
     pub processes_per_tenant: usize,
 }
 
@@ -59,11 +57,11 @@ impl Default for Mcp {
 }
 
 impl Mcp {
-    /// Checks what makes no sense.
+    /// Checks values that make no sense.
     ///
     /// # Errors
     ///
-    /// With the setting to change.
+    /// Names the setting to change.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         for (name, time) in [
             ("connect_timeout", self.connect_timeout),

@@ -1,4 +1,4 @@
-//! One agent's way to one server: connecting, listing, calling.
+//! One agent's link to one MCP server: connecting, listing, calling.
 
 use std::{
     fmt,
@@ -24,10 +24,10 @@ use super::{
     process::{Rooms, Running, Walls},
 };
 
-/// Longer than any call may take: whoever calls has a time of their own, and gives up first.
+/// Longer than any call may take: callers have their own, shorter limits.
 const A_CALL: Duration = Duration::from_hours(2);
 
-/// What ways to servers have in common.
+/// Settings and limits that all links share.
 pub(super) struct Ways {
     pub(super) config: Config,
     guard: Guard,
@@ -45,12 +45,12 @@ impl Ways {
     }
 }
 
-/// Why a server cannot be used, in words for whoever wants to.
+/// Reason why a server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trouble {
-    /// What a model is told.
+    /// Text that models may read.
     pub(super) why: String,
-    /// What the server wrote besides, which only those who set it up are shown.
+    /// Output of the server itself, only for those who configured it.
     pub(super) wrote: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Trouble {
         Self { why: why.to_string(), wrote: None }
     }
 
-    /// Why a connection was of no use. What the server said itself is not for models.
+    /// The server's own words are not for models.
     fn of(error: &Error) -> Self {
         match error {
             Error::Refused { code, said } => Self {
@@ -78,7 +78,7 @@ impl Trouble {
         }
     }
 
-    /// All of it.
+    /// The reason with the server's output.
     pub(super) fn in_full(self) -> String {
         match self.wrote {
             Some(wrote) => format!("{}; it wrote: {wrote}", self.why),
@@ -87,16 +87,15 @@ impl Trouble {
     }
 }
 
-/// A state of what was seen: another one whenever that changes.
+/// Version of a link's list of tools; changes whenever the list does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(Uuid, u64);
 
-/// One agent's way to one server.
 pub(super) struct Link {
     ways: Arc<Ways>,
     tenant: TenantId,
     open: OpenMcpServer,
-    /// Held while somebody connects or lists, so that others wait for the same.
+    /// Held while connecting or listing, so that others wait for the same result.
     turn: tokio::sync::Mutex<()>,
     connection: Mutex<Option<Arc<Connection>>>,
     seen: Mutex<Seen>,
@@ -104,7 +103,7 @@ pub(super) struct Link {
     busy: AtomicUsize,
 }
 
-/// What a server was last seen to offer.
+/// Result of the last listing.
 #[derive(Debug, Default)]
 struct Seen {
     at: Option<Instant>,
@@ -115,12 +114,12 @@ struct Seen {
 
 struct Connection {
     client: Client,
-    /// What it stands on; gone with it.
+    /// Process of the server, if it runs here; killed when the connection is dropped.
     process: Option<Running>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A call that is being made.
+/// Guard of a call in progress.
 struct Busy<'a>(&'a Link);
 
 impl Drop for Busy<'_> {
@@ -156,17 +155,17 @@ impl Link {
         Stamp(self.version(), lock(&self.seen).number)
     }
 
-    /// What it was last seen to offer.
+    /// Tools that the server listed last.
     pub(super) fn seen(&self) -> Arc<Vec<Tool>> {
         Arc::clone(&lock(&self.seen).tools)
     }
 
-    /// Why it could not be used when it was last looked at.
+    /// Reason why the last listing failed.
     pub(super) fn trouble(&self) -> Option<String> {
         lock(&self.seen).trouble.as_ref().map(|trouble| trouble.why.clone())
     }
 
-    /// Whether nobody has looked yet.
+    /// Whether the tools were never listed.
     pub(super) fn is_unseen(&self) -> bool {
         lock(&self.seen).at.is_none()
     }
@@ -175,18 +174,18 @@ impl Link {
         self.busy.load(Ordering::Acquire) > 0
     }
 
-    /// For how long nobody has used it.
+    /// Time since the last use.
     pub(super) fn idle(&self) -> Duration {
         lock(&self.used).elapsed()
     }
 
-    /// Finds out what the server offers, unless that is known well enough.
+    /// Refreshes the list of tools if it is outdated.
     pub(super) async fn look(&self) {
         if !self.is_to_be_looked_at() {
             return;
         }
         let _turn = self.turn.lock().await;
-        // Somebody may have looked meanwhile.
+        // Another caller may have refreshed it meanwhile.
         if !self.is_to_be_looked_at() {
             return;
         }
@@ -199,7 +198,7 @@ impl Link {
                 info!(mcp.server = self.name(), tools = tools.len(), "an mcp server was looked at");
                 (seen.tools, seen.trouble) = (Arc::new(tools), None);
             }
-            // What it was seen to offer stays: whoever calls it is told.
+            // The last list stays; callers are told.
             Err(trouble) => {
                 info!(mcp.server = self.name(), "an mcp server cannot be used");
                 seen.trouble = Some(trouble);
@@ -207,7 +206,6 @@ impl Link {
         }
     }
 
-    /// What the server offers now.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, Trouble> {
         let _turn = self.turn.lock().await;
         self.list().await
@@ -231,11 +229,7 @@ impl Link {
         }
     }
 
-    /// Calls a tool of the server's.
-    ///
-    /// # Errors
-    ///
-    /// `Ok(Err(_))` once the call may have reached the server; `Err` if it surely has not.
+    /// `Err` if the call surely did not reach the server; `Ok(Err(_))` if it may have.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -258,7 +252,7 @@ impl Link {
         Busy(self)
     }
 
-    /// The connection, made if there is none. Call it with the turn held.
+    /// Returns the connection, connecting if there is none. The caller must hold `turn`.
     async fn connect(&self) -> Result<Arc<Connection>, Trouble> {
         let there = lock(&self.connection).clone();
         if let Some(connection) = there.filter(|connection| !connection.client.is_closed()) {
@@ -305,7 +299,7 @@ impl Link {
         }
     }
 
-    /// Remembers that a connection is of no use any more.
+    /// Drops a connection that is lost.
     fn failed(&self, connection: &Arc<Connection>, error: &Error) -> Trouble {
         if error.is_lost() || connection.client.is_closed() {
             let mut there = lock(&self.connection);
@@ -316,10 +310,10 @@ impl Link {
         Trouble::of(error)
     }
 
-    /// Ends the connection, and the process that it stands on.
+    /// Closes the connection and ends its process.
     pub(super) async fn end(&self) {
         let there = lock(&self.connection).take();
-        // Whoever still calls holds it, and ends it.
+        // Otherwise a caller still holds it and closes it by dropping it.
         if let Some(Ok(connection)) = there.map(Arc::try_unwrap) {
             let Connection { client, process, .. } = connection;
             client.close().await;

@@ -1,5 +1,5 @@
-//! Servers that are processes: they run in the sandbox and nowhere else, each in an empty folder
-//! of its own, and only so many.
+//! MCP servers that run as processes: only in the sandbox, each in an empty folder of its own, and
+//! limited in number.
 
 use std::{
     collections::HashMap,
@@ -25,23 +25,23 @@ use uuid::Uuid;
 
 use super::{link::Trouble, lock};
 
-/// How much of what a server wrote to its standard error is shown, in characters.
+/// Limit on the shown part of a server's standard error, in characters.
 const MOST_WROTE: usize = 500;
 
-/// How long a process whose input is closed, or that said nothing right, may take to be gone.
+/// Time for a process to exit after its input was closed or it failed to start.
 const GONE: Duration = Duration::from_millis(300);
 
-/// How long a process may take to be gone that was asked to end, and killed 2 s later.
+/// Time for a process to exit after it was asked to; it is killed 2 s after that request.
 const STOPPED: Duration = Duration::from_secs(3);
 
-/// Where servers run. It is built when the first is started.
+/// Sandbox of the servers, created when the first one starts.
 #[derive(Debug)]
 pub(super) struct Walls {
     config: holdfast_sandbox::Config,
     sandbox: OnceCell<Arc<dyn Sandbox>>,
 }
 
-/// A server's process. Dropping it kills it, and all that it started.
+/// A server's process. Dropping it kills the process and all its children.
 #[derive(Debug)]
 pub(super) struct Running {
     process: Box<dyn Process>,
@@ -49,7 +49,7 @@ pub(super) struct Running {
     _room: Room,
 }
 
-/// A process, what it reads, and what it writes.
+/// A process with its input and output.
 pub(super) type Started =
     (Running, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
 
@@ -58,8 +58,8 @@ impl Walls {
         Self { config, sandbox: OnceCell::new() }
     }
 
-    /// Starts a server. The sandbox that it runs in must work; where tenants are hosted, it has
-    /// walls.
+    /// Starts a server in the sandbox, which must work; an installation that hosts tenants requires
+    /// real isolation.
     pub(super) async fn start(
         &self,
         program: &str,
@@ -86,16 +86,17 @@ impl Walls {
 }
 
 impl Running {
-    /// Ends it: its input is closed by now, which most take for the end.
+    /// Waits for the process to exit, then stops it. Its input is closed by now, which most servers
+    /// take as the end.
     pub(super) async fn end(self) {
         if timeout(GONE, self.process.ended()).await.is_err() {
             self.process.stop();
-            // Whatever is left of it is killed when this is dropped.
+            // Dropping the process kills the rest.
             let _over = timeout(STOPPED, self.process.ended()).await;
         }
     }
 
-    /// Why it was of no use, from how it ended and what it wrote.
+    /// Reason of the failure, from the exit status and the output.
     pub(super) async fn why(&self, error: &Error) -> Trouble {
         let ended = timeout(GONE, self.process.ended()).await;
         let why = match (ended, self.process.state()) {
@@ -119,14 +120,14 @@ fn ended_as(ended: Ended) -> String {
     }
 }
 
-/// A script that becomes the program, with its arguments as they are.
+/// Script that becomes the program, with quoted arguments.
 fn script(program: &str, args: &[String]) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let words = std::iter::once(program).chain(args.iter().map(String::as_str));
     format!("exec {}", words.map(quoted).collect::<Vec<_>>().join(" "))
 }
 
-/// A folder of a process' own, gone with it.
+/// Temporary folder of a process, deleted on drop.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -146,7 +147,7 @@ impl Drop for Folder {
     }
 }
 
-/// How many processes there may be.
+/// Limits on the number of processes.
 #[derive(Debug)]
 pub(super) struct Rooms {
     most: usize,
@@ -154,7 +155,7 @@ pub(super) struct Rooms {
     taken: Mutex<HashMap<TenantId, usize>>,
 }
 
-/// A place for a process; given back when dropped.
+/// A slot for a process, released on drop.
 #[derive(Debug)]
 pub(super) struct Room {
     rooms: Arc<Rooms>,
@@ -166,7 +167,6 @@ impl Rooms {
         Self { most, most_of_one, taken: Mutex::default() }
     }
 
-    /// Takes a place.
     pub(super) fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Room, String> {
         let mut taken = lock(&self.taken);
         let all: usize = taken.values().sum();

@@ -1,4 +1,4 @@
-//! A server's tool, as an agent has it.
+//! Tool of an MCP server.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use serde_json::Value;
 
 use super::link::Link;
 
-/// How much of an answer a model is shown, in characters.
+/// Limit on the answer that a model is shown, in characters.
 const MOST_SHOWN: usize = 40_000;
 
-/// A server's tool.
 pub(super) struct McpTool {
     name: String,
     link: Arc<Link>,
@@ -39,7 +38,7 @@ impl McpTool {
         }
     }
 
-    /// What a model is told of a call that came to nothing.
+    /// Text for the model about a call that failed.
     fn told(&self, key: &str, from: &str, error: &Error) -> String {
         if let Error::Refused { code, said } = error {
             let said = untrusted(key, from, said, MOST_SHOWN);
@@ -70,16 +69,15 @@ impl Dynamic for McpTool {
     }
 }
 
-/// What a tool is for, as its server says it: a stranger's words, without what hides or reorders
-/// text.
+/// Marks the server's description as its own and removes characters that hide or reorder text.
 fn specified(server: &str, spec: ToolSpec) -> ToolSpec {
     let said = clean(spec.description.trim());
-    // Who says what it does is told in the line that a search shows.
+    // The server is named in the line that a search shows.
     let description = format!("[MCP server {server}] {said}");
     ToolSpec { description, input: cleaned(spec.input), ..spec }
 }
 
-/// An answer as the model is shown it: a stranger's words, marked, and pictures beside them.
+/// Marks an answer as untrusted text; images go beside it.
 fn shown(key: &str, from: &str, answer: Answer) -> Result<Output, ToolError> {
     let (mut texts, mut parts) = (Vec::new(), Vec::new());
     for part in answer.content {
@@ -101,7 +99,7 @@ fn shown(key: &str, from: &str, answer: Answer) -> Result<Output, ToolError> {
     }
 }
 
-/// The same schema, without what hides or reorders text.
+/// Removes characters that hide or reorder text from a schema.
 fn cleaned(schema: Value) -> Value {
     match schema {
         Value::String(text) => clean(&text).into(),

@@ -1,4 +1,4 @@
-//! Who asks for something at a time: taken from the turn, and not from what its model writes.
+//! Requester of jobs and reminders: derived from the turn, not from what its model writes.
 
 use holdfast_agent::{bootstrap::Audience, person::OWNER};
 use holdfast_schedule::{
@@ -10,21 +10,21 @@ use jiff::Timestamp;
 
 use crate::{agents::Brief, turn::Turn};
 
-/// Who asks, where and how.
+/// User who asks for a job or a reminder, with their settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
-    /// Whose it is; `None` if nobody can say.
+    /// `None` if the conversation belongs to no single user.
     pub(crate) user: Option<String>,
-    /// On whose clock.
+    /// Time zone of the user.
     pub(crate) zone: Zone,
-    /// In which language they speak.
+    /// Language of the user's last message.
     pub(crate) locale: Locale,
-    /// The reminder that began the turn.
+    /// Set if a reminder began the turn.
     pub(crate) renewal: Option<Renewal>,
 }
 
 impl Turn<'_> {
-    /// Who asks for what is done at a time.
+    /// Requester of jobs and reminders that the turn creates.
     pub(crate) fn asked(&self, brief: &Brief) -> Asked {
         let fired = self.fired();
         let speaker = self.who().user;
@@ -57,7 +57,7 @@ fn heard(entries: &[Entry]) -> impl DoubleEndedIterator<Item = &Body> {
     })
 }
 
-/// Whose what is that is asked for here: the one whose conversation it is, or else who speaks.
+/// User of the conversation, else the author of the message.
 fn person(
     kind: SessionKind,
     key: &str,
@@ -85,18 +85,18 @@ fn person(
     }
 }
 
-/// Whether a person, or a program in its own name, says this.
+/// Whether a person or an API client wrote the message.
 fn is_persons(body: &Body) -> bool {
     !body.silent && body.event.is_none() && body.role.is_none() && body.fired.is_none()
 }
 
-/// The language in which a person spoke last.
+/// Language of the last message of a person.
 fn spoken(entries: &[Entry]) -> Locale {
     let last = heard(entries).rev().find(|body| is_persons(body));
     last.map_or_else(Locale::default, |body| Locale::spoken(&body.text))
 }
 
-/// That a reminder began the turn, and for how long nobody has answered those that led to it.
+/// The reminder that began the turn, with the number of its predecessors that nobody answered.
 fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
     let fired = first_fired(turn).filter(|fired| fired.owner.is_some())?;
     let at = Timestamp::from_millisecond(fired.at_ms).ok()?;
@@ -108,7 +108,7 @@ fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
     Some(Renewal {
         chain: if was_answered { 0 } else { fired.chain },
         fired: at,
-        // Whoever speaks in this very turn knows of it.
+        // A person who writes in this turn has seen the reminder.
         heard: later.filter(|_| heard(turn).any(is_persons)),
     })
 }

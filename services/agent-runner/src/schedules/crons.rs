@@ -1,4 +1,4 @@
-//! The tool `cron`: jobs of the agent that the call is of.
+//! Tool `cron`: jobs of the calling agent.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{Schedules, job_id};
 
-/// How many jobs are read at once.
+/// Jobs per read.
 const PAGE: u32 = 200;
 
-/// The words by which a conversation is told something at once.
+/// Event name of a message that is delivered immediately.
 const WAKE: &str = "wake";
 
 type Answer = anyhow::Result<Result<Value, String>>;
@@ -63,10 +63,10 @@ impl Schedules {
         Ok(Ok(Value::Array(lines)))
     }
 
-    /// The jobs of the call's agent, of the kinds that this tool makes.
+    /// Jobs of the agent that this tool can create.
     async fn own_jobs(&self, call: &Call) -> anyhow::Result<Vec<Job>> {
         let mut own = Vec::new();
-        // Kind by kind: an agent may have many more reminders than jobs.
+        // Read by kind: an agent may have many more reminders than jobs.
         for kind in JobKind::ALL.iter().copied().filter(|kind| is_cron(*kind)) {
             let mut filter = JobFilter {
                 agent: Some(call.agent),
@@ -97,11 +97,11 @@ impl Schedules {
         }
     }
 
-    /// Takes a job away, or a reminder that this tool set for whose conversation this is.
+    /// Removes a job, or a reminder of this conversation's user.
     async fn remove(&self, call: &Call, id: &str) -> Answer {
         let job = match self.jobs.find(call.tenant, id, None).await {
             Ok(job) => job,
-            // Whoever asks again after a crash has what they wanted.
+            // A repeated call after a crash has reached its aim.
             Err(holdfast_jobs::Error::NotFound(_)) => return Ok(Ok(json!({ "removed": null }))),
             Err(error) => return told(error),
         };
@@ -116,7 +116,7 @@ impl Schedules {
         Ok(Ok(json!({ "removed": job.external_id })))
     }
 
-    /// Whose reminders those are that are set here.
+    /// Owner of reminders that are created here.
     fn owner(&self, call: &Call) -> anyhow::Result<String> {
         let user = self.mesh.hold(call)?.desk().asked.user.clone();
         Ok(user.unwrap_or_else(|| OWNER.to_owned()))
@@ -131,7 +131,7 @@ impl Schedules {
         let new = match NewJob::cron(id, call.agent, None, what, now, allowed) {
             Ok(new) => NewJob { external_id: Some(named(id)), ..new },
             Err(error) => match self.jobs.get(call.tenant, id).await {
-                // Its moment may be over by now: it is the same call.
+                // The time may have passed since: this is a repetition of the call.
                 Ok(there) => return Ok(Ok(line(&there)?)),
                 Err(_) => return Ok(Err(error.to_string())),
             },
@@ -149,7 +149,8 @@ impl Schedules {
         }
     }
 
-    /// A job of a few words: said here as it is, or done beside and told here.
+    /// Creates a job from a short text: a reminder in this conversation, or a turn of its own whose
+    /// answer is sent here.
     async fn add_saying(&self, call: &Call, saying: Saying) -> Answer {
         let (session, target) = self.place(call)?;
         let id = job_id(&call.key);
@@ -242,7 +243,7 @@ impl Schedules {
         Ok(Ok(lines.collect()))
     }
 
-    /// Tells the agent's main conversation something: with its next turn, or by one.
+    /// Adds a message to the agent's main conversation: to its next turn, or as a turn of its own.
     async fn wake(&self, call: &Call, text: String, now: bool) -> Answer {
         let key = SessionKey::main(&call.agent_name);
         let sessions = &self.mesh.sessions;
@@ -279,7 +280,7 @@ impl Schedules {
     }
 }
 
-/// Whether this tool makes jobs of this kind.
+/// Whether this tool creates jobs of this kind.
 const fn is_cron(kind: JobKind) -> bool {
     match kind {
         JobKind::Cron | JobKind::Every | JobKind::At => true,
@@ -291,7 +292,7 @@ fn not_found(id: &str) -> String {
     format!("Job not found: {}", id.chars().take(80).collect::<String>())
 }
 
-/// What a new job is called (CRN-003).
+/// Name of a new job (CRN-003).
 fn named(id: JobId) -> String {
     let digits = id.as_uuid().simple().to_string();
     format!("cron_{}", &digits[digits.len() - 8..])
@@ -306,7 +307,7 @@ fn scheduled(when: &When, now: Timestamp, zone: Zone) -> Result<Schedule, schedu
     }
 }
 
-/// What an agent is told that does a job of a few words.
+/// Prompt of the agent turn for a short text.
 fn words(saying: &Saying) -> String {
     let message = saying.message.trim();
     match (&saying.command, saying.deliver) {
@@ -334,7 +335,7 @@ fn line(job: &Job) -> Result<Value, holdfast_jobs::Error> {
     }))
 }
 
-/// What the model can do something about it is told; all else is ours.
+/// Errors that the model can solve become tool results; the others are internal.
 fn told<E: Fault + std::error::Error + Send + Sync + 'static>(error: E) -> Answer {
     match error.kind() {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {

@@ -1,4 +1,4 @@
-//! The tools `scheduler_…`: reminders of whoever speaks.
+//! Tools `scheduler_…`: reminders of the user.
 
 use holdfast_jobs::Remind as NewReminder;
 use holdfast_schedule::reminder::{Item, Locale};
@@ -78,8 +78,8 @@ impl Schedules {
         Ok(self.mesh.hold(call)?.desk().asked.clone())
     }
 
-    /// In which conversation something is said at its time, and where that is held: this one, or
-    /// the owner's, if this is one that the agent has with itself.
+    /// Session and target of a job's text: this conversation, or the main one if this one has no
+    /// user.
     pub(super) fn place(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
         let hold = self.mesh.hold(call)?;
         let (kind, key, place) = {

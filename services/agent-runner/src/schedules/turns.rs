@@ -1,9 +1,9 @@
 //! Turns that a job's firing began.
 //!
-//! | the firing | the turn |
+//! | firing | turn |
 //! |---|---|
-//! | says its text as it is | has no model; its text is what the agent said |
-//! | says nothing of where its answer goes | answers where its conversation was last held |
+//! | has `as_is` | uses no model; the text is the agent's answer |
+//! | names no target | answers at the last target of its conversation |
 //! | posts its answer | tells the agent's main conversation, in the transaction that ends it |
 
 use holdfast_schedule::{Isolation, PostMode};
@@ -13,15 +13,15 @@ use holdfast_types::{Entry, Post, Posted, SessionKey, SessionKind, SystemEvent, 
 use crate::{error::Error, turn::Turn, turn::thoughts};
 
 impl Turn<'_> {
-    /// Hears of system events, at a turn's beginning: in its midst they would stand between a call
-    /// and what came of it.
+    /// Adds system events at the beginning of a turn: later they would separate a call from its
+    /// result.
     pub(crate) fn hear_of(&mut self, events: &[SystemEvent], is_new: bool) {
         if is_new && !events.is_empty() {
             self.journal.hear(SystemEvent::entry(events));
         }
     }
 
-    /// What the turn says without a model, if a firing that is said as it is begins it.
+    /// The text of the turn if a firing with `as_is` began it.
     pub(crate) fn said_as_it_is(&self) -> Option<String> {
         let begun = thoughts(self.journal.turn()) > 0;
         self.fired().filter(|fired| fired.as_is && !begun)?;
@@ -37,7 +37,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Says a text in the agent's name, and ends the turn.
+    /// Ends the turn with a fixed text as the agent's answer.
     pub(crate) async fn say_as_it_is(&mut self, text: String) -> Result<Completed, Error> {
         metrics::counter!("holdfast_runner_said_as_is_total").increment(1);
         let thought = Entry::Thought {
@@ -50,7 +50,7 @@ impl Turn<'_> {
         self.conclude(thought, text).await
     }
 
-    /// What the turn's answer tells the agent's main conversation, if it does.
+    /// Entry for the agent's main conversation, if the firing posts the answer there.
     pub(crate) fn posted(&self, answer: &str) -> Option<Entry> {
         let post = self.fired()?.post.as_ref()?;
         let own: SessionKey = self.key.parse().ok()?;
@@ -58,7 +58,7 @@ impl Turn<'_> {
         Some(Posted { key: SessionKey::main(own.agent()?), text }.entry())
     }
 
-    /// Whether a firing began the turn in a conversation that others hold, too.
+    /// Whether a firing began the turn in a conversation that users take part in.
     pub(crate) fn is_visited(&self) -> bool {
         self.kind != SessionKind::Cron && self.fired().is_some()
     }

@@ -1,14 +1,13 @@
-//! Background commands of a session that has moved: its next turn may be another runner's, and what
-//! runs behind it stays where it was begun.
+//! Background commands on other runners: a session's next turn may run elsewhere, while its
+//! background commands stay where they were started.
 //!
-//! The runner that has something behind a session answers questions about it on the bus; the bus'
-//! subject has the tenant and the session, and only they do. Whoever cannot be asked is lost, as far
-//! as the session can tell.
+//! The runner of a background command answers questions about it on the bus; the subject contains
+//! the tenant and the session. A process whose runner does not answer counts as lost.
 //!
 //! ## What can go wrong
 //!
-//! A question may be lost, or its answer. What was to be done was done or not: the model is told that
-//! the process is lost, or cannot be asked now, and may look again.
+//! A request or its answer may be lost, so its outcome is unknown: the model is told that the
+//! process is lost or cannot be reached, and may look again.
 
 use std::time::Duration;
 
@@ -21,40 +20,37 @@ use tracing::debug;
 
 use super::{Shell, behind::LAST_WORDS, jobs::Job, lost};
 
-/// How long another runner may take to answer, besides what was asked of it.
+/// Time limit of another runner's answer, in addition to the requested wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to gather lists.
+/// Time for collecting lists.
 const GATHER: Duration = Duration::from_millis(300);
 
-/// The most runners that have something behind one session.
+/// Runners that may have background commands of one session.
 const MOST_RUNNERS: usize = 16;
 
-/// The most of an output that fits into an answer, in bytes: escaped it may be six times as long,
-/// and there are two.
+/// Limit on each of the two outputs in an answer, in bytes; JSON escaping may make it six times as
+/// long.
 const MOST_SENT: usize = 64 * 1024;
 
-/// What is wanted of a process.
+/// A request on a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Wish {
-    /// How it stands, once it has ended or after this time.
+    /// Status, after the end of the process or after this time.
     Look { wait_ms: u64 },
-    /// Something for its input.
+    /// Input to write to the process.
     Write(ProcessInput),
-    /// A signal.
+    /// Signal to send to the process.
     Signal(ProcessSignal),
-    /// Its end.
+    /// Stop the process; answered after its end.
     End,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Done {
-    /// It was done.
     Nothing,
-    /// This is how it stands.
     Ran(Box<Ran>),
 }
 
@@ -70,11 +66,11 @@ enum Question {
 enum Answer {
     Listed(Vec<ProcessLine>),
     Done(Done),
-    /// It could not be done: for the model.
+    /// Error for the model.
     Told(String),
 }
 
-/// Answers about what runs here behind a session, until nothing does.
+/// Answers questions about a session's processes on this runner, until it has none.
 pub(super) async fn answer(shell: Shell, owner: Owner, gone: CancellationToken) {
     let subject = Subject::jobs(owner.tenant, owner.session);
     let mut questions = match shell.0.bus.questions(&subject).await {
@@ -106,7 +102,7 @@ async fn answer_one(shell: Shell, owner: Owner, question: Question, asker: Asker
 }
 
 impl Shell {
-    /// The session's processes here and at other runners, the oldest first.
+    /// Lists the session's processes on all runners, oldest first.
     pub(super) async fn list_everywhere(
         &self,
         owner: Owner,
@@ -123,7 +119,7 @@ impl Shell {
                 }
             }
         }
-        // Their names are made in the order of time.
+        // Ids are ordered by time.
         lines.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(lines)
     }
@@ -138,7 +134,7 @@ impl Shell {
         self.0.jobs.of(owner).iter().map(|job| line(job)).collect()
     }
 
-    /// Does something to a process that is not here.
+    /// Sends a request to the runner of a process.
     pub(super) async fn do_afar(
         &self,
         owner: Owner,
@@ -178,7 +174,7 @@ fn shortened(done: Done) -> Done {
     }
 }
 
-/// Leaves the end of what was written.
+/// Keeps the end of an output.
 fn shorten(written: &mut Written) {
     let excess = written.text.len().saturating_sub(MOST_SENT);
     let cut = written.text.ceil_char_boundary(excess);

@@ -1,5 +1,5 @@
-//! Commands behind the turns: from the moment that nobody waits for one until its session knows how
-//! it ended.
+//! Background commands: from the moment that no turn waits for a command until its session is told
+//! of its end.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -18,20 +18,20 @@ use super::{
 };
 use crate::upkeep::jittered;
 
-/// How long a command that was asked to end, or was killed, may take until its changes are kept.
+/// Time for a stopped command to exit and for its changes to be saved.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How often to look for what nobody needs any more.
+/// Interval of the clean-up.
 const TIDY: Duration = Duration::from_secs(60);
 
-/// Waiting goes on until there is an end.
+/// Length of one wait, which is repeated until the command ends.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The name of the event by which a session is told of a command's end.
+/// Event name of the message about a command's end.
 const ENDED: &str = "process";
 
 impl Shell {
-    /// Lets a command go on in the background.
+    /// Moves a command to the background.
     pub(super) fn go_on(&self, running: Running, title: String) -> ProcessId {
         let (owner, id) = (running.owner, running.id);
         let job = Arc::new(Job::new(id, title, running.began));
@@ -42,12 +42,12 @@ impl Shell {
         id
     }
 
-    /// Ends all that runs in the background, and waits until what it changed is kept. What is
-    /// waited for goes there from now on: drain again when no turn runs any more.
+    /// Stops all background commands and waits until their changes are saved. Commands that turns
+    /// still wait for move to the background from now on: drain again after the last turn.
     pub(crate) async fn drain(&self) {
         self.0.stopping.cancel();
         let ending = self.0.jobs.unsettled().into_iter().map(|(owner, job)| async move {
-            // One that has ended by itself is not there any more.
+            // A process that ended by itself is not known any more.
             drop(self.0.processes.stop(owner, job.id).await);
             if timeout(LAST_WORDS, job.settled.cancelled()).await.is_err() {
                 warn!("what a background command changed is not kept");
@@ -56,7 +56,7 @@ impl Shell {
         join_all(ending).await;
     }
 
-    /// Ends what runs behind sessions that were deleted: nobody can look after it any more.
+    /// Stops the background commands of deleted sessions, which nobody can reach.
     async fn end_orphans(&self) {
         let owners: HashSet<Owner> =
             self.0.jobs.unsettled().into_iter().map(|(owner, _)| owner).collect();
@@ -66,15 +66,14 @@ impl Shell {
                 continue;
             }
             let ending = self.0.jobs.of(owner).into_iter().map(|job| async move {
-                // One that has ended by itself is not there any more.
+                // A process that ended by itself is not known any more.
                 drop(self.0.processes.stop(owner, job.id).await);
             });
             join_all(ending).await;
         }
     }
 
-    /// Ends what no session can reach, forgets what ended long ago, and removes folders that nobody
-    /// used for long.
+    /// Stops unreachable commands, forgets those that ended long ago, and removes unused folders.
     pub(crate) async fn tidy(self, stop: CancellationToken) {
         let every = TIDY.min(self.0.idle.max(Duration::from_millis(100)));
         while stop.run_until_cancelled(sleep(jittered(every))).await.is_some() {
@@ -89,7 +88,7 @@ impl Shell {
         }
     }
 
-    /// Tells a session that a command of its has ended. If it cannot be told, `process` knows.
+    /// Tells a session that its command ended. On failure the tool `process` still shows it.
     async fn tell(&self, owner: Owner, job: &Job, end: &End) {
         let view = match self.0.sessions.session(owner.tenant, owner.session).await {
             Ok(view) => view,
@@ -125,14 +124,14 @@ impl Shell {
     }
 }
 
-/// Waits for a command's end, keeps what it changed, and tells its session.
+/// Waits for a command's end, saves its changes, and tells its session.
 async fn watch(shell: Shell, mut running: Running, job: Arc<Job>) {
     let (owner, id) = (running.owner, running.id);
     let ended = loop {
         match shell.0.processes.wait(owner, id, LONG).await {
             Ok(State::Ended(ended)) => break ended,
             Ok(State::Running) => {}
-            // Somebody forgot it, which ended it.
+            // Somebody removed the process, which ended it.
             Err(_) => break Ended::Cancelled,
         }
     };
@@ -147,7 +146,7 @@ async fn watch(shell: Shell, mut running: Running, job: Arc<Job>) {
     job.settled.cancel();
 }
 
-/// What a session is told. What the command wrote is read with `process`: it is no one's word.
+/// Text of the message. The command's output is left out, as it is untrusted; `process` shows it.
 fn words(job: &Job, end: &End) -> String {
     let End { ended, kept, took, .. } = end;
     let mut text = format!(
@@ -169,7 +168,6 @@ fn words(job: &Job, end: &End) -> String {
     text
 }
 
-/// Counts a command's end.
 pub(super) fn count(ended: Ended) {
     let outcome = match ended {
         Ended::Exited(0) => "completed",

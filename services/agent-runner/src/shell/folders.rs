@@ -1,19 +1,19 @@
-//! Folders for commands, one for each that runs.
+//! Scratch folders, one for each running command.
 //!
 //! ```text
-//! <dir>/cache                                  what files say, for all runners on this machine
-//! <dir>/<n>/lock                               held by the runner that has <n>
+//! <dir>/cache                                  contents of files, for all runners on this machine
+//! <dir>/<n>/lock                               held by the runner that owns <n>
 //! <dir>/<n>/<tenant>-<agent>-<session>-<who>-<m>   a folder; see `holdfast_workspace::Scratch`
 //! ```
 //!
-//! Nothing of it is made before the first command. Two commands of a session that run at once have
-//! a folder each, and the next one has the first that is free, so that its files are there already.
-//! What the agent's owner may see and others may not is a folder of its own.
+//! Nothing is created before the first command. Parallel commands of a session have a folder each;
+//! the next command takes the first free one, which already has most files. Files that only the
+//! owner may see are in a separate folder.
 //!
 //! ## What can go wrong
 //!
-//! A runner that was killed leaves its folders behind. The next one on this machine takes over its
-//! `<n>`, since nobody holds its lock, and uses what is there.
+//! A killed runner leaves its folders behind. The next runner on this machine takes over its `<n>`,
+//! whose lock is free, and uses the folders.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,31 +35,29 @@ use crate::{
     files::{is_seen, may_change},
 };
 
-/// The most runners that share a directory.
+/// Runners that can share a directory.
 const MOST_RUNNERS: u16 = 1_000;
 
-/// The file of which the age says when a folder was last used.
+/// File whose modification time tells when a folder was last used.
 const USED: &str = "used";
 
-/// Why there is no folder for a command.
+/// Reason why there is no folder for a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The directory cannot be used.
     #[error("`runner.scratch.dir`, `{}`, cannot be used", dir.display())]
     Dir {
         dir: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A tenant has as many commands here as it may.
+    /// Too many commands of the tenant run here.
     #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
     TooMany { most: usize },
-    /// The files could not be brought.
     #[error(transparent)]
     Workspace(#[from] holdfast_workspace::Error),
 }
 
-/// Who speaks with the agent, as far as its files are concerned.
+/// Kind and audience of a session, which decide which files its commands see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) kind: SessionKind,
@@ -76,7 +74,6 @@ impl Sight {
     }
 }
 
-/// Whose commands a folder is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whose {
     pub(crate) tenant: TenantId,
@@ -86,7 +83,7 @@ pub(crate) struct Whose {
 }
 
 impl Whose {
-    /// The same for the same agent, session and sight only.
+    /// Name that differs for every agent, session and audience.
     fn name(&self) -> String {
         let who = match self.sight.audience {
             Audience::Owner => "own",
@@ -101,26 +98,24 @@ impl Whose {
     }
 }
 
-/// The folders of this runner.
 #[derive(Debug)]
 pub(crate) struct Folders {
     config: config::Scratch,
     workspaces: Workspaces,
     home: OnceCell<Home>,
-    /// Those in use, by name and number.
+    /// Folders in use: numbers by name.
     busy: Mutex<HashMap<String, BTreeSet<usize>>>,
 }
 
-/// Where they are.
+/// Directory of this runner.
 #[derive(Debug)]
 struct Home {
     dir: PathBuf,
     cache: Cache,
-    /// Held for as long as this runner lives.
+    /// Held as long as the runner lives.
     _lock: File,
 }
 
-/// A folder, for one command.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) scratch: Scratch,
@@ -128,7 +123,7 @@ pub(crate) struct Folder {
     _taken: Taken,
 }
 
-/// A folder's name and number, given back at its end.
+/// Reservation of a folder, released on drop.
 #[derive(Debug)]
 struct Taken {
     folders: Arc<Folders>,
@@ -157,10 +152,10 @@ impl Folders {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A folder with the agent's files as they are now, as far as its session may see them.
+    /// Returns a folder with the current files that the session may see.
     ///
-    /// Whoever waits for it may be dropped: files that are being written are written to their end
-    /// before another command may have the folder.
+    /// The caller may be cancelled: the files are written completely before another command gets
+    /// the folder.
     pub(crate) async fn take(self: &Arc<Self>, whose: Whose) -> Result<Folder, Error> {
         let laid_out = tokio::spawn(Arc::clone(self).lay_out(whose)).await;
         laid_out.unwrap_or_else(|ended| match ended.try_into_panic() {
@@ -214,7 +209,7 @@ impl Folders {
         self.home.get_or_try_init(open).await
     }
 
-    /// Removes folders that were not used for long.
+    /// Removes folders that were unused for longer than `idle`.
     pub(crate) async fn tidy(self: &Arc<Self>) {
         let Some(home) = self.home.get() else { return };
         let (dir, idle) = (home.dir.clone(), self.config.idle);
@@ -247,14 +242,14 @@ impl Home {
     }
 }
 
-/// Makes a directory that nobody else may look into.
+/// Creates a directory that only its owner can read.
 fn make_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
 
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// The first part of the directory that no living runner has.
+/// Takes the first numbered directory that no running runner has locked.
 fn claim(dir: &Path) -> io::Result<(PathBuf, File)> {
     for number in 0..MOST_RUNNERS {
         let own = dir.join(number.to_string());
@@ -269,7 +264,7 @@ fn claim(dir: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::Error::other("too many runners share it"))
 }
 
-/// The folders that were last used so long ago.
+/// Folders that were unused for longer than `idle`.
 fn unused(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
     let mut old = Vec::new();
     for entry in fs::read_dir(dir)? {

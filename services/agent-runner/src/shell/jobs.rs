@@ -1,4 +1,4 @@
-//! Commands in the background, by session.
+//! Background commands of this process, by session.
 
 use std::{
     collections::HashMap,
@@ -15,10 +15,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The most jobs of a session that are known, unless more of them run.
+/// Jobs of a session that are kept. More are kept only while they run.
 const MOST_KNOWN: usize = 32;
 
-/// A command in the background.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: ProcessId,
@@ -26,20 +25,20 @@ pub(super) struct Job {
     pub(super) began: Instant,
     end: watch::Sender<Option<End>>,
     heard: watch::Sender<Heard>,
-    /// Cancelled once nothing is left to do about it.
+    /// Cancelled when the changes are saved and the session has been told.
     pub(super) settled: CancellationToken,
 }
 
-/// Who hears how a job ended.
+/// Tracks whether somebody learnt how a job ended.
 #[derive(Debug, Default)]
 struct Heard {
-    /// So many wait for it. Any of them may go away before it is told: a turn can be cancelled.
+    /// Number of waiting callers. Any of them may be cancelled before it gets the result.
     waiting: usize,
-    /// Somebody was told, or is about to be.
+    /// Somebody got the result, or is about to.
     told: bool,
 }
 
-/// One who waits, until it is dropped.
+/// Registration of a waiting caller, removed on drop.
 struct Waits<'j>(&'j watch::Sender<Heard>);
 
 impl Drop for Waits<'_> {
@@ -48,7 +47,6 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// How a job ended.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) ended: Ended,
@@ -63,7 +61,7 @@ impl Job {
         Self { id, title, began, end, heard: watch::Sender::default(), settled }
     }
 
-    /// How it ended, if it has.
+    /// `None` while the job runs.
     pub(super) fn end(&self) -> Option<End> {
         self.end.borrow().clone()
     }
@@ -72,12 +70,13 @@ impl Job {
         self.end.send_replace(Some(end));
     }
 
-    /// How it ended, once it has or after this time. Whoever waits is told, and nobody else.
+    /// Waits for the end, for at most this long. If there is one, the session needs no message
+    /// about it.
     pub(super) async fn wait(&self, patience: Duration) -> Option<End> {
         self.heard.send_modify(|heard| heard.waiting += 1);
         let waits = Waits(&self.heard);
         let mut end = self.end.subscribe();
-        // The sender lives in the job.
+        // The sender is part of the job, so the channel stays open.
         drop(timeout(patience, end.wait_for(Option::is_some)).await);
         let end = self.end();
         if end.is_some() {
@@ -86,8 +85,8 @@ impl Job {
         end
     }
 
-    /// Whether its session has to be told of its end, once it has one: says so once, and not before
-    /// whoever waits was told or went away.
+    /// Whether the session must be told of the end. Waits until every waiting caller got the result
+    /// or was cancelled. Returns `true` only once.
     pub(super) async fn is_unseen(&self) -> bool {
         let mut heard = self.heard.subscribe();
         let settles = |heard: &Heard| heard.told || heard.waiting == 0;
@@ -96,15 +95,14 @@ impl Job {
     }
 }
 
-/// The jobs of all sessions in this process.
 #[derive(Debug, Default)]
 pub(super) struct Jobs(Mutex<HashMap<Owner, Known>>);
 
-/// A session's jobs, the oldest first.
+/// Jobs of a session, oldest first.
 #[derive(Debug, Default)]
 struct Known {
     jobs: Vec<Arc<Job>>,
-    /// Cancelled when the last of them is forgotten.
+    /// Cancelled when the last job is removed.
     gone: CancellationToken,
 }
 
@@ -119,7 +117,8 @@ impl Jobs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job. If it is its session's only one, says when none of them is left.
+    /// Adds a job. If it is the session's first, returns a token that is cancelled when none is
+    /// left.
     pub(super) fn add(&self, owner: Owner, job: &Arc<Job>) -> Option<CancellationToken> {
         let mut all = self.all();
         let known = all.entry(owner).or_default();
@@ -131,12 +130,12 @@ impl Jobs {
         self.all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()
     }
 
-    /// A session's jobs, the oldest first.
+    /// Oldest first.
     pub(super) fn of(&self, owner: Owner) -> Vec<Arc<Job>> {
         self.all().get(&owner).map(|known| known.jobs.clone()).unwrap_or_default()
     }
 
-    /// Those that run, or of whose end somebody is still to be told.
+    /// Jobs that run, or whose session is still to be told.
     pub(super) fn unsettled(&self) -> Vec<(Owner, Arc<Job>)> {
         let all = self.all();
         let each = all.iter().flat_map(|(owner, known)| known.jobs.iter().map(|job| (*owner, job)));
@@ -145,8 +144,8 @@ impl Jobs {
             .collect()
     }
 
-    /// Forgets those that ended so long ago, and of a session with many the oldest that ended; says
-    /// which.
+    /// Removes jobs that ended longer ago than `idle`, and the oldest ended ones of a session that
+    /// has too many. Returns them.
     pub(super) fn forget(&self, idle: Duration) -> Vec<(Owner, ProcessId)> {
         let mut forgotten = Vec::new();
         self.all().retain(|owner, known| {

@@ -1,4 +1,4 @@
-//! Whether a command may run, and who is asked.
+//! Policy and approval of commands.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,13 +8,13 @@ use holdfast_tools::{Approval, CommandLine};
 use holdfast_types::Elevated;
 use serde_json::{Value, json};
 
-/// Where the subject has the scripts that are run.
+/// Field of the subject that holds the hashes of scripts.
 const SCRIPTS: &str = "scripts";
 
-/// The longest that a summary for a person is, in characters.
+/// In characters.
 const LONGEST_SUMMARY: usize = 300;
 
-/// What the policy says of the commands of one turn.
+/// Policy for the commands of one turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Judge {
     policy: Arc<Compiled>,
@@ -27,28 +27,27 @@ impl Judge {
         Self { policy, subject, elevated: Elevated::Ask }
     }
 
-    /// With what the conversation's owner has said of commands that need a word.
+    /// Sets the conversation's setting for commands that need an approval.
     pub(crate) fn with(self, elevated: Elevated) -> Self {
         Self { elevated, ..self }
     }
 
-    /// What it says of a call.
     pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
         self.policy.view(&self.subject).decide_call(tool, input)
     }
 }
 
-/// Whether a person is asked about a command. What was not judged is asked about.
+/// Whether a command needs an approval. Without a policy it does.
 ///
-/// | a command | in a sandbox | without walls |
+/// | command | in a sandbox | without a sandbox |
 /// |---|---|---|
-/// | that the policy denies | is denied | is denied |
-/// | that it lets a person decide | is asked about | is asked about |
-/// | that wants the network | runs if tenant and agent allow it, is asked about if neither says | the same |
-/// | any other | runs | is asked about |
+/// | denied by the policy | denied | denied |
+/// | needs an approval by the policy | asked | asked |
+/// | wants the network | runs if tenant and agent allow it, asked if neither says | the same |
+/// | any other | runs | asked |
 ///
-/// What would be asked about is refused with `/elevated off`, and runs with `/elevated full`, but
-/// not without walls (decision 0022).
+/// With `/elevated off`, commands to be asked about are denied. With `/elevated full` they run, but
+/// not without a sandbox (decision 0022).
 pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLine) -> Approval {
     let Some(judge) = judge else { return ask(line) };
     let view = judge.policy.view(&judge.subject);
@@ -76,7 +75,7 @@ pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLi
              (/elevated off)"
                 .to_owned(),
         ),
-        // Where nothing holds a command in, each is looked at: no word is given beforehand.
+        // Without a sandbox each command is approved individually, never in advance.
         (Elevated::Full, Backend::Plain) | (Elevated::On | Elevated::Ask, _) => ask(line),
         (Elevated::Full, _) => {
             metrics::counter!("holdfast_runner_commands_elevated_total").increment(1);
@@ -85,7 +84,7 @@ pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLi
     }
 }
 
-/// A command, as the policy reads it.
+/// Input of the tool call as the policy sees it.
 fn input(line: &CommandLine) -> Value {
     json!({ "command": line.script, "env": line.env })
 }
@@ -112,18 +111,17 @@ fn ask(line: &CommandLine) -> Approval {
     Approval::Ask { subject: subject.to_string(), summary, pattern: pattern(line) }
 }
 
-/// What a command runs, as far as it can be told beforehand.
+/// Programs and scripts that an approval of a command is bound to.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
-    /// Its programs, and where each of them is.
+    /// Paths of the programs, by name.
     pub(super) programs: BTreeMap<String, String>,
-    /// The agent's own files that it runs, and what each of them says.
+    /// Hashes of the workspace files that are run, by path.
     pub(super) scripts: BTreeMap<String, String>,
 }
 
-/// Binds what is asked to what the command runs: a program that is elsewhere, or a script that says
-/// something else, is asked about anew. Of a script no pattern says what it will do: "always" is
-/// for the very one.
+/// Binds an approval to programs and scripts: if a path or a hash changes, the command needs a new
+/// one. No pattern can say what a script will do, so "always" covers only this exact command.
 pub(super) fn bound_to(
     runs: Bound,
     (subject, mut summary, pattern): (String, String, Option<String>),
@@ -140,13 +138,13 @@ pub(super) fn bound_to(
     Approval::Ask { subject: subject.to_string(), summary, pattern: None }
 }
 
-/// Whether what was asked is bound to scripts.
+/// Whether an approval's subject contains scripts.
 pub(crate) fn is_bound_to_scripts(subject: &str) -> bool {
     serde_json::from_str::<Value>(subject).is_ok_and(|subject| subject.get(SCRIPTS).is_some())
 }
 
-/// What "always" would mean: the same program, and the same word after it. Only of a command that
-/// is one, and asks for nothing besides.
+/// Pattern for "always": the program and its next word. Only for a single plain command without
+/// variables or network.
 fn pattern(line: &CommandLine) -> Option<String> {
     let is_plain =
         |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "._/=:,@%+-".contains(c));

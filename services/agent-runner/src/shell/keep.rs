@@ -1,7 +1,7 @@
-//! Keeping what a command changed: a commit to the agent's tree, by the agent, in its run.
+//! Commit of a command's changes to the agent's workspace.
 //!
-//! Nothing that a command wrote is lost to another session that was faster. The file stays as the
-//! other made it, and what the command wrote is put beside it, for the agent to merge.
+//! Nothing that a command wrote is lost if another session was faster: the other's file stays, and
+//! the command's version is put beside it for the agent to merge.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use tracing::warn;
 use super::folders::Folder;
 use crate::fail;
 
-/// The most files of one command that others may have changed meanwhile.
+/// Conflicting files of one command.
 const MOST_CLASHES: usize = 64;
 
-/// The most things that were not kept of which the model is told.
+/// Notes for the model about files that were not saved.
 const MOST_NOTES: usize = 20;
 
-/// Between tries to commit while the database does not answer.
+/// Delays between attempts while the database is unavailable.
 const AGAIN: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 
-/// Commits what a command changed, and says what became of it.
+/// Commits a command's changes and returns the result for the model.
 pub(super) async fn keep(folder: &mut Folder, by: &By) -> Kept {
     let mut kept = Kept::default();
     fail::point("runner.before_keep").await;
@@ -81,14 +81,14 @@ async fn try_keep(folder: &mut Folder, by: &By, kept: &mut Kept) -> Result<(), E
                     None => format!("{what} and stays so"),
                 });
             }
-            // Another made a file where this is a folder, or the other way round.
+            // For example, another session created a file where this one has a folder.
             Err(error) => return Err(error),
         }
     }
     Err(Error::Invalid(format!("others changed more than {MOST_CLASHES} of its files meanwhile")))
 }
 
-/// Commits, and tries again while nobody knows whether it was done; its key makes it once.
+/// Commits with retries; the key makes a repeated commit harmless.
 async fn commit(folder: &mut Folder, by: &By, edits: Vec<Edit>) -> Result<Committed, Error> {
     for wait in AGAIN {
         match folder.scratch.commit(by, edits.clone()).await {
@@ -99,7 +99,7 @@ async fn commit(folder: &mut Folder, by: &By, edits: Vec<Edit>) -> Result<Commit
     folder.scratch.commit(by, edits).await
 }
 
-/// Whether a tree has no room: asking again helps nobody.
+/// Whether the workspace has no room, so that a retry is useless.
 const fn is_full(error: &Error) -> bool {
     matches!(
         error,
@@ -107,8 +107,8 @@ const fn is_full(error: &Error) -> bool {
     )
 }
 
-/// Puts what was to be written to a file beside it; `None` if it was to be deleted, or there is no
-/// name for it.
+/// Moves the conflicting version to a file beside the original. `None` if the command deleted the
+/// file or no name fits.
 fn put_aside(edits: &mut Vec<Edit>, path: &TreePath, by: &By) -> Option<TreePath> {
     let at = edits.iter().position(|edit| edit.path() == path)?;
     let Edit::Put { content, .. } = edits.remove(at) else { return None };

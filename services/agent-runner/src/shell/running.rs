@@ -1,10 +1,10 @@
-//! A command that runs, and the folder that it runs in.
+//! A running command and its folder.
 //!
 //! ## What can go wrong
 //!
-//! Whoever waits for a command may be dropped: the session is another runner's now, or this one has
-//! no time left. Then the command is killed, and what it did is undone with its folder, for nobody
-//! is there to whom it could be told. The folder is free once the command is surely gone.
+//! The caller that waits for a command may be cancelled: the session was lost or this process
+//! stops. Then the command is killed and its changes are discarded, as nobody could be told of
+//! them. The folder is reused only after the command has exited.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::{Shell, folders::Folder, keep::keep};
 
-/// How long a killed command may take to be gone.
+/// Time for a killed command to exit.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// A command that runs. Dropping it kills the command.
+/// A running command. Dropping it kills the command.
 #[derive(Debug)]
 pub(super) struct Running {
     shell: Shell,
@@ -35,7 +35,7 @@ impl Running {
         Self { shell, owner, id, began, by, folder: Some(folder) }
     }
 
-    /// Keeps what the command changed, once it has ended, and gives its folder back.
+    /// Commits the changes of a command that has ended, and releases its folder.
     pub(super) async fn keep(&mut self, ended: Ended) -> Kept {
         let Some(mut folder) = self.folder.take() else { return Kept::default() };
         if ended == Ended::Limit(Limit::Disk) {
@@ -45,7 +45,7 @@ impl Running {
         keep(&mut folder, &self.by).await
     }
 
-    /// What it wrote since that was last asked.
+    /// Output since the last call.
     pub(super) fn unread(&self) -> Option<Unread> {
         self.shell.0.processes.unread(self.owner, self.id).ok()
     }
@@ -53,7 +53,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // With its folder given back, it was kept, and has ended.
+        // Without a folder, the command has ended and its changes are saved.
         let Some(folder) = self.folder.take() else { return };
         let (shell, owner, id) = (self.shell.clone(), self.owner, self.id);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -67,7 +67,7 @@ impl Drop for Running {
     }
 }
 
-/// What is told of a command.
+/// Result of a command for the tool.
 pub(super) fn ran(
     stands: Stands,
     unread: Option<Unread>,
@@ -85,7 +85,6 @@ pub(super) fn ran(
     Ran { stands, out, err, took, kept }
 }
 
-/// How a command ended.
 pub(super) fn stands(ended: Ended) -> Stands {
     match ended {
         Ended::Exited(code) => Stands::Exited(code),

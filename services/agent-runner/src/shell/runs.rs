@@ -1,52 +1,51 @@
-//! What a command runs, so that an approval is for that and nothing else (spec SBX-011).
+//! Programs and scripts that a command line runs, so that an approval is bound to them (spec
+//! SBX-011).
 //!
-//! | | is |
+//! | | meaning |
 //! |---|---|
-//! | programs | the first word of each part of the line, and where it is found on this machine |
-//! | scripts | files of the workspace that are run: by their path, or by an interpreter |
+//! | programs | first word of each part of the line, with the path found on this machine |
+//! | scripts | workspace files that are run, by their path or by an interpreter |
 //!
-//! It reads a line as a shell does, roughly, and rather finds too much: a file that is only named
-//! after an interpreter counts as its script. What a script runs in its turn is not looked for.
+//! The parser approximates a shell and prefers false positives: any file named after an interpreter
+//! counts as its script. Scripts run by a script are not searched for.
 
 use std::{collections::BTreeSet, path::Path};
 
-/// Where commands find their programs, in a sandbox and without one.
+/// Search path of commands, with and without a sandbox.
 const PATH: [&str; 6] =
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Programs that run what they are told of, digits and dots at the end left aside.
+/// Programs that run files, without trailing digits and dots.
 const INTERPRETERS: [&str; 22] = [
     ".", "awk", "bash", "bun", "dash", "deno", "fish", "gawk", "just", "ksh", "lua", "make",
     "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "sh", "source", "zsh",
 ];
 
-/// Words before a program that are none themselves.
+/// Words before a program that are not the program.
 const BEFORE: [&str; 21] = [
     "!", "builtin", "chroot", "command", "do", "elif", "else", "env", "exec", "if", "ionice",
     "nice", "nohup", "setsid", "stdbuf", "sudo", "then", "time", "timeout", "until", "while",
 ];
 
-/// What runs without being named.
+/// Files that a program runs by default.
 const IMPLIED: [(&str, &[&str]); 2] =
     [("make", &["GNUmakefile", "makefile", "Makefile"]), ("just", &["justfile", ".justfile"])];
 
-/// How deep lines within lines are read, as in `sh -c`.
+/// Nesting of lines that is parsed, as in `sh -c`.
 const DEPTH: usize = 4;
 
-/// The most that is looked for.
+/// Limit on the programs and on the scripts that are collected.
 const MOST: usize = 64;
 
-/// What a line runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
-    /// Its programs, as they are written.
+    /// As written in the line.
     pub(super) programs: BTreeSet<String>,
-    /// What may be a script, as it is written.
+    /// As written in the line; may be words that are not files.
     pub(super) scripts: BTreeSet<String>,
 }
 
 impl Runs {
-    /// Reads a line.
     pub(super) fn of(line: &str) -> Self {
         let mut runs = Self::default();
         runs.read(line, DEPTH);
@@ -79,7 +78,7 @@ impl Runs {
                 IMPLIED.iter().filter(|(of, _)| *of == name).flat_map(|(_, files)| *files);
             self.scripts.extend(implied.map(|file| (*file).to_owned()));
             for word in words {
-                // `--require=./hook.js`
+                // The value of an option, as in `--require=./hook.js`.
                 let word = match word.strip_prefix('-') {
                     Some(option) => option.split_once('=').map_or("", |(_, value)| value),
                     None => word,
@@ -96,7 +95,7 @@ impl Runs {
     }
 }
 
-/// Where a program is found; a name that is a path is its own place.
+/// Path of a program; a name that contains a slash is a path already.
 pub(super) fn found(program: &str) -> Option<String> {
     if program.contains('/') {
         return Some(program.to_owned());
@@ -106,7 +105,7 @@ pub(super) fn found(program: &str) -> Option<String> {
         return None;
     }
     let place = PATH.iter().map(|dir| Path::new(dir).join(program)).find(|file| file.is_file())?;
-    // What a link leads to is what runs.
+    // Resolves links: the target is what runs.
     let place = place.canonicalize().unwrap_or(place);
     place.to_str().map(str::to_owned)
 }
@@ -116,7 +115,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_letter)
 }
 
-/// The words of each part of a line; quotes are taken off.
+/// Splits a line into parts and words, without quotes.
 fn parts(line: &str) -> Vec<Vec<String>> {
     let (mut parts, mut words) = (Vec::new(), Vec::new());
     let (mut word, mut is_word) = (String::new(), false);
@@ -132,7 +131,7 @@ fn parts(line: &str) -> Vec<Vec<String>> {
                     is_word = true;
                 }
             }
-            // What is substituted runs within quotes, too.
+            // Substitutions run within double quotes, too.
             (None, ';' | '|' | '&' | '(' | ')' | '{' | '}' | '\n' | '`' | '<' | '>' | '$')
             | (Some('"'), '`' | '(' | ')') => {
                 let ends = c != '$';

@@ -1,4 +1,4 @@
-//! Skills that people call by their names (spec UIC-005, SKL-013), and that models read (CTX-012).
+//! Skills that users invoke by name (spec UIC-005, SKL-013), and that models read (CTX-012).
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tracing::warn;
 
 use crate::{agents::Brief, turn::Turn, turn::thoughts};
 
-/// The tool that skills are read with.
+/// Tool that reads skills.
 const READ: &str = "read";
 
-/// A skill that somebody called by its name.
+/// A skill that a user invoked by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Called {
     name: String,
@@ -28,8 +28,8 @@ impl Called {
 }
 
 impl Turn<'_> {
-    /// Looks which skill the newest message calls. If it is one that cannot be used, the answer
-    /// says why, and no model is asked: this is that answer.
+    /// Determines the skill that the newest message invokes. If it cannot be used, returns an
+    /// answer that says why; then no model is asked.
     pub(crate) fn look_for_skill(&mut self, brief: &Brief) -> Option<Entry> {
         let said = self.journal.turn().iter().rev().find_map(|entry| match entry {
             Entry::Heard { body, .. } if is_a_persons(body) => Some(body.text.as_str()),
@@ -52,8 +52,7 @@ impl Turn<'_> {
         Some(super::dispatched::said(text))
     }
 
-    /// The skills that the model is told of: those that its agent's options leave, if it can read
-    /// them.
+    /// Skills for the prompt: those that the agent's options permit, if the model can read them.
     pub(crate) fn skills<'a>(
         &self,
         brief: &'a Brief,
@@ -73,7 +72,7 @@ impl Turn<'_> {
         skills
     }
 
-    /// Notes that a skill was read, if that is what a call did.
+    /// Records that a call read a skill.
     pub(crate) async fn note_skill(&self, brief: &Brief, call: &ToolCall) {
         if self.tools.known(&call.tool) != Some(READ) || self.is_flushing() {
             return;
@@ -86,18 +85,18 @@ impl Turn<'_> {
             .skill_used(claim.tenant, brief.agent, &name, claim.session, &self.key_of(call))
             .await;
         if let Err(error) = noted {
-            // The turn is worth more than what is known of it afterwards.
+            // A missing record must not fail the turn.
             warn!(error = &error as &dyn std::error::Error, "a skill's use was not noted");
         }
     }
 }
 
-/// Whether somebody said it for themselves.
+/// Whether a person wrote the message for themselves.
 pub(super) fn is_a_persons(body: &Body) -> bool {
     !body.silent && body.event.is_none() && body.role.is_none()
 }
 
-/// The skill whose `SKILL.md` an input of the tool `read` names, as the shelf calls it.
+/// Name of the skill whose `SKILL.md` the input of the tool `read` names.
 fn read_skill(input: &str, shelf: &Arc<Shelf>) -> Option<String> {
     #[derive(Deserialize)]
     struct Input {
@@ -107,7 +106,7 @@ fn read_skill(input: &str, shelf: &Arc<Shelf>) -> Option<String> {
     let path = file_path(&path).ok()?;
     let parts: Vec<&str> = path.split('/').collect();
     let [FOLDER, folder, "SKILL.md"] = parts.as_slice() else { return None };
-    // One that was installed a moment ago is not on the shelf yet.
+    // A skill that was just installed is not on the shelf yet.
     let name: SkillName = folder.parse().ok()?;
     Some(shelf.find(folder).map_or_else(|| name.to_string(), |skill| skill.name().to_owned()))
 }

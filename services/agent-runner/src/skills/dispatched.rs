@@ -1,14 +1,14 @@
-//! Skills whose command goes to a tool as it was typed (spec SKL-013, decision 0039).
+//! Skills whose command goes directly to a tool (spec SKL-013, decision 0039).
 //!
 //! ```text
-//! /weather Rome ─▶ note, and a thought that no model had ─▶ call ─▶ what came of it is the answer
+//! /weather Rome ─▶ note, and a thought without a model ─▶ call ─▶ its result is the answer
 //! ```
 //!
-//! Only the thought is made here. From there on it is a call as every other one: judged by the
-//! policy, asked about, begun, made, found unknown after a crash.
+//! Only the thought is made here. The call is then handled like any other: policy, approval,
+//! record, execution, unknown outcome after a crash.
 //!
-//! **What can go wrong.** A runner dies between the two: whoever goes on finds the note, and need
-//! not look at the skill again, which may have changed.
+//! **What can go wrong.** A runner crashes after storing the note: the next one finds it and does
+//! not read the skill again, which may have changed.
 
 use std::sync::Arc;
 
@@ -27,20 +27,20 @@ use crate::{
     turn::Turn,
 };
 
-/// What a command's call is called in its turn, which has no other.
+/// Id of the command's call, the only one of its turn.
 const CALL: &str = "command";
 
 /// A command that goes to a tool.
 struct Dispatched {
     skill: String,
     tool: String,
-    /// What was typed behind the name.
+    /// Text after the name.
     typed: String,
 }
 
 impl Turn<'_> {
-    /// Who answers this turn; `None` if something came in meanwhile that is to be looked at first.
-    /// A command that goes to a tool is not chosen anybody for.
+    /// Returns the agent of this turn; `None` if new input must be handled first. A dispatched
+    /// command is not routed.
     pub(crate) async fn who_answers(
         &mut self,
         home: &Arc<Brief>,
@@ -53,7 +53,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether this turn's message went to a tool as it was typed, and nothing was said since.
+    /// Whether this turn's command was dispatched and no message followed.
     pub(crate) fn is_dispatched(&self) -> bool {
         let turn = self.journal.turn();
         let since = turn.iter().position(is_dispatch).map(|at| &turn[at..]);
@@ -61,8 +61,8 @@ impl Turn<'_> {
         since.is_some_and(|since| !since.iter().any(asks))
     }
 
-    /// Gives the turn's message to a tool, if it calls a skill that wants it so; `Some` if it
-    /// cannot, which the answer says.
+    /// Dispatches the turn's command to a tool. Returns `Some` if that is impossible and the turn
+    /// ended with the reason.
     pub(crate) async fn dispatch_command(
         &mut self,
         brief: &Brief,
@@ -72,7 +72,7 @@ impl Turn<'_> {
         let is_a_servers = mcp::is_asked_for_by(&wanted.tool);
         self.find_tools(brief, if is_a_servers { Look::First } else { Look::No }).await?;
         let registry = self.tools.registry();
-        // Of a server's that is away the call itself says more.
+        // For a tool of an unavailable server, the call's own error says more.
         if registry.canonical(&wanted.tool).is_none() && !is_a_servers {
             return self.answer(said(wanted.is_unknown())).await.map(Some);
         }
@@ -94,13 +94,13 @@ impl Turn<'_> {
         let noted =
             workspaces.skill_used(claim.tenant, brief.agent, &skill, claim.session, &key).await;
         if let Err(error) = noted {
-            // The turn is worth more than what is known of it afterwards.
+            // A missing record must not fail the turn.
             warn!(error = &error as &dyn std::error::Error, "a skill's use was not noted");
         }
         Ok(None)
     }
 
-    /// Ends the turn with what came of its command's call.
+    /// Ends the turn with the result of the command's call.
     pub(crate) async fn answer_command(
         &mut self,
         call: &ToolCall,
@@ -114,7 +114,7 @@ const fn is_dispatch(entry: &Entry) -> bool {
     matches!(entry, Entry::Noted { note: Note::Dispatched, .. })
 }
 
-/// The command that a turn is, if it is nothing else, and goes to a tool.
+/// The dispatched command of a turn that contains nothing else.
 fn wanted(turn: &[Entry], brief: &Brief) -> Option<Dispatched> {
     let body = sole(turn)?;
     let found = brief.skills.shelf.invoked(&body.text).ok().flatten()?;
@@ -123,7 +123,7 @@ fn wanted(turn: &[Entry], brief: &Brief) -> Option<Dispatched> {
     Some(Dispatched { skill, tool, typed })
 }
 
-/// What a person said, if nothing else was said and nothing was done about it yet.
+/// The message of a person, if it is the only one and nothing was done about it yet.
 fn sole(turn: &[Entry]) -> Option<&Body> {
     let mut sole = None;
     for entry in turn {
@@ -142,8 +142,8 @@ fn sole(turn: &[Entry]) -> Option<&Body> {
 }
 
 impl Dispatched {
-    /// What the tool is given. One that takes its own fields alone is given those of them that it
-    /// has; `None` if what was typed is not among them.
+    /// Input for the tool, limited to the fields that it accepts. `None` if the typed text is not
+    /// among them.
     fn input(&self, takes: Option<Vec<&str>>) -> Option<String> {
         let all =
             [("command", &self.typed), ("commandName", &self.skill), ("skillName", &self.skill)];
@@ -171,7 +171,7 @@ impl Dispatched {
     }
 }
 
-/// What a person is told of a call.
+/// Text about a call's result for the user.
 fn told(tool: &str, came: Came<'_>) -> String {
     match came {
         Came { output: NOT_YOURS, .. } => {
@@ -183,7 +183,7 @@ fn told(tool: &str, came: Came<'_>) -> String {
     }
 }
 
-/// An answer that no model gave.
+/// An answer without a model.
 pub(super) fn said(text: String) -> Entry {
     let (calls, usage, model) = (Vec::new(), Usage::default(), String::new());
     Entry::Thought { text, calls, usage, model, carry: None }

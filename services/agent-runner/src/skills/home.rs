@@ -1,7 +1,7 @@
-//! What `find_skills` and `install_skill` know of the agent that calls them.
+//! Workspace access of the tools `find_skills` and `install_skill`.
 //!
-//! An installed skill is told of in every conversation of the agent's, so it is installed in its
-//! owner's alone, as everything is that makes an agent what it is.
+//! An installed skill appears in all conversations of the agent, so it can only be installed in its
+//! owner's conversation, like every file that defines the agent.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use holdfast_workspace::By;
 
 use crate::{fail, held::Held};
 
-/// An agent's own skills.
 #[derive(Debug)]
 pub(crate) struct Home {
     library: Library,
@@ -26,7 +25,7 @@ impl Home {
         Self { library, held }
     }
 
-    /// The tree that the call works on: its agent's own, or a copy.
+    /// The workspace that the call works on: its agent's own, or a copy.
     fn tree(&self, call: &Call) -> anyhow::Result<AgentId> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow!("the session is not held here"))?;

@@ -1,9 +1,8 @@
-//! Which skills seem to fit a message: told in the part of the prompt that is this turn's (spec
-//! CTX-008 to CTX-013).
+//! Skill recommendations for a message, in the dynamic part of the prompt (spec CTX-008 to
+//! CTX-013).
 //!
-//! Only for agents whose owner wants it: it costs a look into the database once in a turn, and one
-//! short question to a model if one is named and several skills could fit. What cannot be found out
-//! is left out; no turn fails by it.
+//! Only for agents whose owner enables it: it costs one query per turn and, if a model is
+//! configured and several skills may fit, one short request. A failure never stops the turn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,14 +25,14 @@ use crate::{
     turn::Turn,
 };
 
-/// The most skills that are recommended.
+/// Recommended skills.
 const MOST: usize = 5;
 
-/// How long a model may take to choose.
+/// Time limit of the model's choice.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Turn<'_> {
-    /// Finds out once in a turn which skills seem to fit what was said last.
+    /// Determines, once per turn, the skills that may fit the last message.
     pub(crate) async fn recommend(&mut self, brief: &Brief) -> Result<(), Error> {
         let Some(wanted) = brief.context.recommend_skills.clone() else { return Ok(()) };
         if self.recommended.is_some() {
@@ -77,7 +76,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The skills that a model is told of, with what they are for.
+    /// Names and descriptions of the skills that can be recommended.
     fn recommendable(&self, brief: &Brief) -> Vec<(String, String)> {
         let shelf = &brief.skills.shelf;
         let excluded = brief.context.exclude_skills.as_deref().unwrap_or_default();
@@ -98,7 +97,7 @@ impl Turn<'_> {
         })
     }
 
-    /// What a model answers that is asked which skills would help; `None` if it does not.
+    /// Asks a model which skills would help; `None` if it gives no answer.
     async fn ask_which(
         &mut self,
         brief: &Brief,

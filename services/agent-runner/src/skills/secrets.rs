@@ -1,11 +1,11 @@
-//! The variables of an agent's skills: given to its commands, and kept out of all that is told.
+//! Secrets of an agent's skills: set for its commands, and removed from tool results.
 //!
-//! Only skills that can be used have any, and of those only what they name. A variable that the
-//! model sets for a command itself is left as it is.
+//! Only usable skills have secrets, and only those that they name. A variable that the model itself
+//! sets for a command is not changed.
 //!
-//! **What can go wrong.** A command may write a variable down in another form (in base64, say, or
-//! letter by letter), or into a file that is read when the variable has changed. That is not found;
-//! docs/skills.md says so.
+//! **What can go wrong.** A command may write a secret in another form (base64, letter by letter),
+//! or into a file that is read after the secret has changed. That is not detected; docs/skills.md
+//! says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use holdfast_directory::OpenVariable;
 use holdfast_skills::Shelf;
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The fewest bytes of a line that is looked for by itself: of a key of several lines, say.
+/// Minimum length of a line that is removed by itself, in bytes, for secrets of several lines.
 const LINE: usize = 16;
 
-/// Variables for commands, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
     variables: BTreeMap<String, SecretString>,
-    /// What is looked for in what is told, and the variable's name; the longest first.
+    /// Texts to remove and the names of their variables, longest first.
     forms: Vec<(SecretString, String)>,
 }
 
-/// The names that are set, by skill, for [`Surroundings`](holdfast_skills::Surroundings).
+/// Names of the variables that are set, by skill, for
+/// [`Surroundings`](holdfast_skills::Surroundings).
 pub(crate) fn names(open: &[OpenVariable]) -> BTreeMap<String, BTreeSet<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for variable in open {
@@ -34,8 +34,8 @@ pub(crate) fn names(open: &[OpenVariable]) -> BTreeMap<String, BTreeSet<String>>
 }
 
 impl Secrets {
-    /// Of these, what the skills of a shelf may be given. Where two have a variable of one name, the
-    /// first by the skills' names has its value.
+    /// Selects the secrets that the skills of a shelf may use. If two skills have a variable of the
+    /// same name, the first skill by name wins.
     pub(crate) fn of(shelf: &Shelf, open: Vec<OpenVariable>) -> Self {
         let mut secrets = Self::default();
         for OpenVariable { skill, name, value } in open {
@@ -54,7 +54,7 @@ impl Secrets {
     fn look_for(&mut self, name: &str, value: &SecretString) {
         let value = value.expose_secret();
         let mut forms: BTreeSet<String> = [value.to_owned(), value.trim().to_owned()].into();
-        // As it stands in JSON, without the quotes around it.
+        // JSON form, without the quotes around it.
         let json = serde_json::Value::from(value).to_string();
         forms.insert(json[1..json.len() - 1].to_owned());
         let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE);
@@ -63,14 +63,14 @@ impl Secrets {
         self.forms.extend(forms.into_iter().map(|form| (form.into(), name.to_owned())));
     }
 
-    /// Gives a command what it does not set itself.
+    /// Sets the variables that a command does not set itself.
     pub(crate) fn give(&self, env: &mut BTreeMap<String, String>) {
         for (name, value) in &self.variables {
             env.entry(name.clone()).or_insert_with(|| value.expose_secret().to_owned());
         }
     }
 
-    /// The same text without them.
+    /// Replaces secrets in a text by their names.
     pub(crate) fn without(&self, text: String) -> String {
         let mut text = text;
         for (form, name) in &self.forms {

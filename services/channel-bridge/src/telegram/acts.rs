@@ -1,5 +1,4 @@
-//! What an agent does on Telegram besides saying something: the methods of the Bot API for it
-//! (<https://core.telegram.org/bots/api>).
+//! Actions besides sending text: methods of the Bot API (<https://core.telegram.org/bots/api>).
 
 use std::time::Duration;
 
@@ -17,19 +16,18 @@ use super::{
 };
 use crate::Outcome;
 
-/// How long a file may take to go up.
+/// Timeout of an upload.
 const UPLOAD: Duration = Duration::from_secs(40);
 
-/// The largest picture that is sent as one, in bytes; a larger one is sent as a file.
+/// Maximum size of a picture sent as a photo, in bytes; a larger one is sent as a file.
 const LARGEST_PHOTO: u64 = 10 * 1024 * 1024;
 
-/// A topic that was opened.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Topic {
     message_thread_id: i64,
 }
 
-/// Where something is done.
+/// Target of an action.
 struct Place<'a> {
     chat: &'a str,
     thread: Option<i64>,
@@ -37,7 +35,7 @@ struct Place<'a> {
 }
 
 impl Telegram {
-    /// Does what the delivery asks for, and follows a group that has become a supergroup.
+    /// Executes the delivery's action, and follows a group that has become a supergroup.
     pub(super) async fn act(&self, part: &Delivery, act: &Act, file: Option<&[u8]>) -> Outcome {
         let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
             return Outcome::refused("the topic is no number");
@@ -114,11 +112,11 @@ impl Telegram {
                 self.media(place, &part.text, (stored, content), *voice).await
             }
             Act::Close { message: None, .. } => Err(Failed::Refused("nothing was asked here")),
-            // Without a keyboard the message has none any more
+            // A call without a keyboard removes the message's keyboard
             // (<https://core.telegram.org/bots/api#editmessagereplymarkup>).
             Act::Close { message: Some(id), .. } => {
                 match self.again("editMessageReplyMarkup", on(message(id)?), id).await {
-                    // It has none already.
+                    // The message has no keyboard already.
                     Err(Failed::Call(CallError::Refused { status: 400, description, .. }))
                         if description.contains("message is not modified") =>
                     {
@@ -131,10 +129,9 @@ impl Telegram {
         }
     }
 
-    /// Does what does no harm when it is done twice, so that a lost answer is no riddle: what is
-    /// pinned is pinned.
+    /// Calls an idempotent method: if the answer is lost, the call is repeated safely.
     async fn again(&self, method: &str, params: Value, id: &str) -> Result<String, Failed> {
-        // What was done is `true`, or the message that it was done to.
+        // The result is `true`, or the changed message.
         match self.bot.method::<Value>(method, &params).await {
             Ok(_) => Ok(id.to_owned()),
             Err(CallError::Unsure(why)) => Err(Failed::Call(CallError::NotSent(why))),
@@ -152,8 +149,9 @@ impl Telegram {
         let (method, field) = method(file, voice);
         let sent = self.bot.upload(method, place.form(caption), field, (file, content)).await;
         match sent {
-            // It is no picture to Telegram's taste (too wide, say), or who is written to wants no
-            // voice messages. Refused, so surely not sent: as a file it goes.
+            // Telegram does not accept it as a picture (too wide, for example), or the recipient
+            // forbids voice messages. It was refused, so it certainly was not sent: send it as a
+            // file.
             Err(CallError::Refused { status: 400, moved_to: None, .. })
                 if method != "sendDocument" =>
             {
@@ -166,7 +164,7 @@ impl Telegram {
     }
 }
 
-/// The method that shows a file best, and its field for it.
+/// Returns the method that shows a file best, and the name of its form field.
 fn method(file: &StoredFile, voice: bool) -> (&'static str, &'static str) {
     match file.media_type.as_str() {
         "image/png" | "image/jpeg" | "image/webp" if file.size <= LARGEST_PHOTO => {
@@ -188,7 +186,7 @@ impl Place<'_> {
         }
     }
 
-    /// For what makes a message.
+    /// Parameters of a method that sends a message.
     fn sending(&self) -> Value {
         let mut params = self.params();
         if let Some(thread) = self.thread {
@@ -239,7 +237,7 @@ impl Bot {
     }
 }
 
-/// Why nothing was done.
+/// Reason why an action failed.
 enum Failed {
     Call(CallError),
     Refused(&'static str),

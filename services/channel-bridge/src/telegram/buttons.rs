@@ -1,18 +1,17 @@
 //! Buttons below a request for approval.
 //!
-//! What a button says to the bot is at most 64 bytes
-//! (<https://core.telegram.org/bots/api#inlinekeyboardbutton>): a letter and an
-//! approval's id.
+//! The data of a button has at most 64 bytes
+//! (<https://core.telegram.org/bots/api#inlinekeyboardbutton>): here a letter and an approval's id.
 
 use holdfast_types::ApprovalId;
 
-/// What stands on the buttons of a request, and what they say.
+/// Labels and data of a request's buttons.
 pub fn of(approval: ApprovalId) -> [(String, String); 3] {
     let button = |shown: &str, word: &str| (shown.to_owned(), format!("{word}:{approval}"));
     [button("Allow once", "o"), button("Always allow", "a"), button("Deny", "d")]
 }
 
-/// The command that a button stands for; `None` if it is none of ours.
+/// Returns the command for a button's data; `None` if the button is not ours.
 pub fn said(data: &str) -> Option<String> {
     let (word, id) = data.split_once(':')?;
     let id: ApprovalId = id.parse().ok()?;

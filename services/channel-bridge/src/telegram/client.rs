@@ -1,7 +1,7 @@
-//! The few methods of Telegram's Bot API that the bridge needs.
+//! Client for the methods of Telegram's Bot API that the bridge needs.
 //!
-//! The token is part of every URL. So no URL is ever logged or put into an error,
-//! and the errors of the HTTP client are stripped of theirs.
+//! The token is part of every URL. So no URL is ever logged or put into an error, and the HTTP
+//! client's errors are stripped of theirs.
 
 use std::{fmt, time::Duration};
 
@@ -13,53 +13,46 @@ use serde_json::{Value, json};
 use super::wire::{Me, MessageId};
 use crate::guard;
 
-/// How long a call may take, a poll's own wait apart.
+/// Timeout of a call, in addition to the time that a poll waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The most bytes of an answer that are read: a hundred updates are far below.
+/// Maximum size of a response, in bytes: a hundred updates are far below.
 const LARGEST: usize = 8 * 1024 * 1024;
 
-/// The updates that are asked for; others are not even sent.
+/// Kinds of updates that we ask for; Telegram does not send others.
 const UPDATES: [&str; 3] = ["message", "edited_message", "callback_query"];
 
-/// A text that is no bot's token.
+/// Error for a text that is not a bot's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the token is none: copy it from @BotFather, it looks like `123456:ABC-DEF`")]
 pub struct InvalidToken;
 
-/// Why a call came to nothing.
+/// Reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It surely did not arrive.
+    /// The call certainly did not arrive.
     #[error("telegram was not reached: {0}")]
     NotSent(String),
-    /// Nobody can know whether it was done.
+    /// The call may have been executed or not.
     #[error("telegram's answer was lost: {0}")]
     Unsure(String),
-    /// Too much, too fast.
     #[error("telegram asks to wait {after:?}")]
-    RateLimited {
-        /// How long.
-        after: Duration,
-    },
-    /// It was refused.
+    RateLimited { after: Duration },
     #[error("telegram refused ({status}): {description}")]
     Refused {
-        /// The status.
+        /// HTTP status; 0 if the call was refused on this side.
         status: u16,
-        /// Why, in Telegram's words.
         description: String,
-        /// The chat is now another: a group became a supergroup.
+        /// New chat id, if the group became a supergroup.
         moved_to: Option<i64>,
     },
 }
 
-/// One bot.
 #[derive(Clone)]
 pub struct Bot {
     http: Client,
     base: SecretString,
-    /// Where its files are.
+    /// Base URL of the bot's files.
     files: SecretString,
 }
 
@@ -69,32 +62,29 @@ impl fmt::Debug for Bot {
     }
 }
 
-/// A message to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// Where to: a number, or `@name`.
+    /// Chat to send to: a number, or `@name`.
     pub chat: &'a str,
-    /// The topic in it.
     pub thread: Option<i64>,
-    /// The message that it answers.
+    /// Message that this one replies to.
     pub reply_to: Option<i64>,
-    /// The text.
     pub text: &'a str,
-    /// It is HTML.
+    /// Whether the text is HTML.
     pub html: bool,
-    /// Buttons below it, one a row: what they show, and what they say to the bot.
+    /// Buttons below the message, one per row: label and data.
     pub buttons: &'a [(String, String)],
 }
 
 impl Bot {
-    /// The bot with this token, at the server with this base URL.
+    /// Builds the client for the bot with this token, at the server with this base URL.
     ///
     /// # Errors
     ///
-    /// If the token is none.
+    /// If the text is not a token.
     pub fn new(http: Client, api_base: &str, token: &SecretString) -> Result<Self, InvalidToken> {
         let secret = token.expose_secret();
-        // It becomes part of a path: nothing in it may mean anything there.
+        // The token becomes part of a path: it must not contain characters with a meaning there.
         let is_token = secret.split_once(':').is_some_and(|(id, rest)| {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             !id.is_empty()
@@ -110,21 +100,13 @@ impl Bot {
         Ok(Self { http, base: base.into(), files: files.into() })
     }
 
-    /// Who the bot is.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
+    /// Returns the identity of the bot.
     pub async fn get_me(&self) -> Result<Me, CallError> {
         self.call("getMe", &json!({}), PATIENCE).await
     }
 
-    /// The updates from `offset` on, after waiting up to `wait` for the first. Those before are
-    /// confirmed by it: Telegram forgets them.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
+    /// Returns the updates from `offset` on, after waiting up to `wait` for the first. Confirms all
+    /// updates before `offset`: Telegram deletes them.
     pub async fn get_updates(
         &self,
         offset: Option<i64>,
@@ -137,11 +119,6 @@ impl Bot {
         self.call("getUpdates", &params, wait + PATIENCE).await
     }
 
-    /// Sends a message.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
     pub async fn send_message(&self, message: Outgoing<'_>) -> Result<MessageId, CallError> {
         let mut params = json!({"chat_id": message.chat, "text": message.text});
         if let Ok(chat) = message.chat.parse::<i64>() {
@@ -166,21 +143,12 @@ impl Bot {
         self.call("sendMessage", &params, PATIENCE).await
     }
 
-    /// Says that a button was seen; until then it looks busy.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
+    /// Confirms that a button was pressed; until then Telegram shows it as busy.
     pub async fn answer_press(&self, press: &str, text: &str) -> Result<(), CallError> {
         let params = json!({"callback_query_id": press, "text": text});
         self.call::<bool>("answerCallbackQuery", &params, PATIENCE).await.map(drop)
     }
 
-    /// Shows that the bot is at it.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
     pub async fn send_typing(&self, chat: i64, thread: Option<i64>) -> Result<(), CallError> {
         let mut params = json!({"chat_id": chat, "action": "typing"});
         if let Some(thread) = thread {
@@ -189,31 +157,19 @@ impl Bot {
         self.call::<bool>("sendChatAction", &params, PATIENCE).await.map(drop)
     }
 
-    /// Has updates posted to `url`, with `secret` in a header.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
+    /// Registers `url` for updates. Telegram sends `secret` in a header.
     pub async fn set_webhook(&self, url: &str, secret: &SecretString) -> Result<(), CallError> {
         let params = json!({"url": url, "secret_token": secret.expose_secret(),
             "allowed_updates": UPDATES, "max_connections": 10});
         self.call::<bool>("setWebhook", &params, PATIENCE).await.map(drop)
     }
 
-    /// Has updates wait to be polled. What waits already is kept.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
+    /// Removes the webhook, so that updates can be polled. Pending updates are kept.
     pub async fn delete_webhook(&self) -> Result<(), CallError> {
         self.call::<bool>("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
     }
 
     /// Calls a method with these parameters.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
     pub async fn method<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -222,11 +178,11 @@ impl Bot {
         self.call(method, params, PATIENCE).await
     }
 
-    /// A file of at most `most` bytes, by the path that `getFile` told.
+    /// Downloads a file of at most `most` bytes, by the path that `getFile` returned.
     ///
     /// # Errors
     ///
-    /// If it is larger, or is not had.
+    /// If the file is larger, or cannot be downloaded.
     pub async fn download(&self, path: &str, most: usize) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/{path}", self.files.expose_secret());
         let sent = self.http.get(url).timeout(PATIENCE).send().await;
@@ -243,10 +199,6 @@ impl Bot {
     }
 
     /// Calls a method with a form, which may hold files.
-    ///
-    /// # Errors
-    ///
-    /// If the call comes to nothing.
     pub async fn post_form<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -293,7 +245,7 @@ struct Parameters {
     migrate_to_chat_id: Option<i64>,
 }
 
-/// An error that came instead of an answer; its URL must be gone already.
+/// Classifies a transport error. The error must not contain its URL any more.
 fn lost(error: &reqwest::Error) -> CallError {
     if let Some(private) = guard::refusal(error) {
         let description = private.to_string();
@@ -329,7 +281,8 @@ async fn read_up_to(mut response: reqwest::Response, most: usize) -> Result<Vec<
 fn answer<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
     let parsed = serde_json::from_slice::<Answer<T>>(body).ok();
     if status.is_success() {
-        // A success that cannot be read may be a stranger's, or ours and done.
+        // A success that cannot be parsed may come from another server, or from Telegram after the
+        // work was done.
         return match parsed {
             Some(Answer { ok: true, result: Some(result), .. }) => Ok(result),
             Some(_) | None => Err(CallError::Unsure("it cannot be read".to_owned())),

@@ -1,7 +1,7 @@
-//! Files that come with a message: fetched, so that the agent can look at them.
+//! Files that come with a message: fetched for the agent.
 //!
-//! **What can go wrong.** A file is too large, gone, or Telegram does not answer: the message is
-//! taken in without it, and says that there was one. Nothing waits for a file for long.
+//! **What can go wrong.** A file is too large, deleted, or Telegram does not answer: the message is
+//! accepted without it, and says that there was one. No message waits long for a file.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use tracing::debug;
 
 use super::{Telegram, client::CallError};
 
-/// What is fetched; films are large, and no model here watches them.
+/// Kinds of attachments that are fetched. Videos are large, and no model here can watch them.
 const KINDS: [&str; 5] = ["photo", "document", "voice", "audio", "sticker"];
 
-/// The largest file, in bytes; Telegram lets bots fetch twice as much
+/// Maximum size of a file, in bytes; Telegram lets bots fetch twice as much
 /// (<https://core.telegram.org/bots/api#getfile>).
 const MOST_FILE: usize = 10 * 1024 * 1024;
 
-/// How much the files of one message may be together, in bytes: what the gateway takes at once.
+/// Maximum size of the files of one message together, in bytes: the gateway's limit.
 const MOST_FILES: usize = 20 * 1024 * 1024;
 
-/// How long one file may take.
+/// Timeout per file.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where a file is.
+/// Path of a file on Telegram's server.
 #[derive(Debug, Deserialize)]
 pub(super) struct FilePath {
     #[serde(default)]
@@ -34,7 +34,7 @@ pub(super) struct FilePath {
 }
 
 impl Telegram {
-    /// Fetches the files of a message that somebody will answer.
+    /// Fetches the files of a message, unless the message is silent.
     pub(super) async fn fetch(&self, request: &mut AcceptRequest) {
         if request.silent {
             return;
@@ -70,7 +70,7 @@ impl Telegram {
     }
 }
 
-/// Whether a path can only lead below the bot's own files.
+/// Whether a path stays below the bot's own files.
 fn is_plain(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     path.split('/')

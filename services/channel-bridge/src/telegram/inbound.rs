@@ -1,4 +1,4 @@
-//! From an update to the gateway.
+//! Inbound updates: classified, and handed over to the gateway.
 
 use std::{
     collections::HashMap,
@@ -21,36 +21,37 @@ use super::{
 };
 use crate::{ingest::Refusal, meter};
 
-/// How often a stranger is told that they may not.
+/// Minimum interval between two notices to the same rejected sender.
 const REFUSE_EVERY: Duration = Duration::from_secs(3600);
 
-/// Strangers that are remembered. Past it nobody is told anything.
+/// Maximum number of rejected senders that are remembered. Beyond it no notices are sent.
 const STRANGERS: usize = 10_000;
 
-/// What became of an update.
+/// Result of handling an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It is dealt with: the platform may forget it.
+    /// The update is finished: the platform may forget it.
     Done,
-    /// It is not: the platform must send it again.
+    /// The update is not finished: the platform must send it again.
     NotNow,
 }
 
-/// How long one is prepared to wait for the gateway.
+/// Retry behaviour towards the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Telegram calls again by itself.
+    /// One attempt: Telegram calls again by itself.
     Once,
-    /// Everything else of the bot waits behind this.
+    /// Retries: all later updates of the bot wait for this one.
     Long,
 }
 
 impl Telegram {
-    /// Who the bot is. Asked once, and again until Telegram has answered.
+    /// Returns the identity of the bot. Asks Telegram until it has answered once, then uses the
+    /// cached answer.
     ///
     /// # Errors
     ///
-    /// If Telegram has not.
+    /// If Telegram does not answer.
     pub(super) async fn me(&self) -> Result<&Me, CallError> {
         self.me.get_or_try_init(|| self.bot.get_me()).await
     }
@@ -64,7 +65,7 @@ impl Telegram {
         })
     }
 
-    /// Takes an update that Telegram posted.
+    /// Handles an update that Telegram posted.
     pub async fn take_posted(&self, update: Value) -> Taken {
         if self.me().await.is_err() {
             return Taken::NotNow;
@@ -72,7 +73,7 @@ impl Telegram {
         self.take(update, Patience::Once).await
     }
 
-    /// Takes an update. [`me`](Self::me) must have been asked.
+    /// Handles an update. [`me`](Self::me) must have succeeded before.
     pub(super) async fn take(&self, update: Value, patience: Patience) -> Taken {
         let id = update["update_id"].as_i64().unwrap_or_default();
         let span = info_span!(
@@ -90,7 +91,7 @@ impl Telegram {
         let update: Update = match serde_json::from_value::<Update>(update) {
             Ok(update) => update,
             Err(_) => {
-                // It would come again for ever. Its content stays out of the log.
+                // A refusal would make Telegram send it forever. Its content must not be logged.
                 warn!(update.id = id, "an update is not understood and is passed over");
                 return done("malformed");
             }
@@ -163,7 +164,7 @@ impl Telegram {
         }
     }
 
-    /// Lets a button look pressed; nobody waits for it.
+    /// Confirms a button press to Telegram, in the background.
     fn acknowledge(&self, press: String, verdict: &Verdict) {
         let text = match verdict {
             Verdict::Take(_) => "",
@@ -178,7 +179,7 @@ impl Telegram {
         });
     }
 
-    /// Shows that the bot is at it, if Telegram likes; nobody waits for it.
+    /// Shows the typing indicator, in the background.
     fn type_in(&self, chat: i64, thread: Option<i64>) {
         let bot = self.bot.clone();
         tokio::spawn(async move {
@@ -188,8 +189,8 @@ impl Telegram {
         });
     }
 
-    /// Tells strangers their number, so that the owner can allow them; now and then only, and
-    /// not if Telegram is in a bad mood.
+    /// Tells rejected senders their id, so that the owner can allow them; rarely, and without
+    /// retries.
     async fn refuse(&self, chat: i64, sender: &str) {
         if self.refusals.is_due(sender) {
             let text = format!(
@@ -215,7 +216,7 @@ fn done(outcome: &'static str) -> Taken {
     Taken::Done
 }
 
-/// Who was told that they may not, and when.
+/// Rejected senders that got a notice, and when.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<HashMap<String, Instant>>);
 

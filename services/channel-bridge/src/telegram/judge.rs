@@ -1,8 +1,7 @@
-//! What an update is: a message to take in, one to refuse, or nothing to us.
+//! Classification of an update: a message to accept, one to refuse, or nothing to do.
 //!
-//! Pure: it sees the update, the account's settings and who the bot is, and
-//! decides. An edit is a message of its own that says so, since what was said
-//! before has been heard already.
+//! Pure: the result depends on the update, the account's settings and the bot's identity. An edit
+//! becomes a message of its own that says so, since the agent may have read the original already.
 
 use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
 
@@ -10,29 +9,22 @@ use super::buttons;
 use super::wire::{CallbackQuery, Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
 use holdfast_directory::channel::TelegramSettings;
 
-/// What an edit's text begins with.
+/// Prefix of an edited message's text.
 const EDITED: &str = "[edited message] ";
 
-/// The most characters that are repeated of a message that is answered.
+/// Maximum length of the quoted text of a replied-to message, in characters.
 const REPLIED: usize = 500;
 
-/// What becomes of an update.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It is for the gateway. What the account adds is still empty.
+    /// Accept and pass to the gateway. The caller fills in the account's fields.
     Take(Box<AcceptRequest>),
-    /// It is from somebody who may not, in a chat of their own.
-    Refuse {
-        /// The chat.
-        chat: i64,
-        /// The sender.
-        sender: String,
-    },
-    /// It is nothing to us; why, for the metric.
+    /// Refuse: a direct message from a sender that is not allowed.
+    Refuse { chat: i64, sender: String },
+    /// Ignore, with the reason for the log.
     Ignore(&'static str),
 }
 
-/// Judges an update.
 #[must_use]
 pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
     if let Some(press) = update.callback_query {
@@ -63,7 +55,7 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
     let attachments = attachments(&message);
     let text = message.text.as_deref().or(message.caption.as_deref()).unwrap_or_default();
     if text.trim().is_empty() && attachments.is_empty() {
-        // Somebody joined, a message was pinned, a poll was made.
+        // Service messages: a user joined, a message was pinned, a poll was made.
         return Verdict::Ignore("content");
     }
     let silent = is_group && settings.groups.mention_only && !is_mentioned(&message, me);
@@ -76,8 +68,8 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
     )))
 }
 
-/// A button says what somebody could have written, and counts as if they had: only our own words
-/// are on buttons, and whoever presses one may not do more by it than by writing.
+/// Turns a button press into the command that the user could have written. Only commands of ours
+/// are on buttons, and a press grants no more rights than writing.
 fn pressed(press: CallbackQuery, settings: &TelegramSettings) -> Verdict {
     let CallbackQuery { id, from, message, data } = press;
     let Some(message) = message else { return Verdict::Ignore("old_button") };
@@ -162,7 +154,7 @@ fn request(
         attachments,
         reply_chat: chat.to_string(),
         reply_thread: thread,
-        // Among several people it should be seen whom the answer is for.
+        // In a group the reply quotes the message, so that its recipient is clear.
         reply_to: if kind.is_group { id.to_string() } else { String::new() },
         silent: kind.silent,
         sender_listed: kind.is_listed,
@@ -178,8 +170,8 @@ struct Author {
 }
 
 impl Author {
-    /// `None` for messages that a bot wrote, and for those that nobody did: two bots would
-    /// answer each other for ever.
+    /// Returns `None` for messages by bots, since two bots would answer each other forever, and for
+    /// messages without an author.
     fn of(message: &Message) -> Option<Self> {
         if let Some(Chat { id, title, username, .. }) = &message.sender_chat {
             return Some(Self {
@@ -219,7 +211,7 @@ fn is_name(name: Option<&str>, me: &Me) -> bool {
     name.is_some_and(|name| !me.username.is_empty() && name.eq_ignore_ascii_case(&me.username))
 }
 
-/// An entity's text; empty if it lies outside or between halves of a character.
+/// Returns an entity's text; empty if it is out of range or splits a character.
 fn slice(text: &str, entity: &Entity) -> String {
     let units: Vec<u16> = text.encode_utf16().skip(entity.offset).take(entity.length).collect();
     String::from_utf16(&units).unwrap_or_default()

@@ -1,16 +1,14 @@
-//! One poller for each bot, whatever number of bridges there is.
+//! Polling of bots: one poller for each bot, however many bridges run.
 //!
-//! A lease in Redis says which bridge polls. It is no lock: two that poll at the
-//! same time do no harm, since what both take in is one message to the gateway.
-//! But Telegram ends one's call with 409 when the other's begins, so it would be
-//! slow and noisy.
+//! A lease in Redis decides which bridge polls. The lease is an optimisation, not a lock: two
+//! concurrent pollers do no harm, since the gateway accepts each message once. But Telegram ends
+//! one poll with 409 when the other begins, so it would be slow and noisy.
 //!
-//! **What can go wrong.** Redis is gone: who polled goes on, who did not waits
-//! longer than a lease lasts and then polls too, and 409 with growing pauses
-//! settles who is first. The gateway is away: updates wait at Telegram, which
-//! keeps them for a day; the offset moves past an update only once it is the
-//! gateway's, or nobody's. The process dies between the two: Telegram sends the
-//! update again, and the gateway knows it.
+//! **What can go wrong.** Redis is unavailable: the last poller goes on; the others wait longer
+//! than a lease lasts and then poll too, and 409 with growing delays leaves one of them. The
+//! gateway is unavailable: updates wait at Telegram, which keeps them for a day; the offset moves
+//! past an update only once the gateway has it, or it is dropped. The process dies between the two:
+//! Telegram sends the update again, and the gateway recognises it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,48 +20,47 @@ use tracing::{debug, info, warn};
 
 use super::{Taken, Telegram, client::CallError, inbound::Patience};
 
-/// How long a lease outlives its holder.
+/// Lifetime of the lease without renewal.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// How often one that polls without Redis looks whether it is back.
+/// Interval at which a poller without a lease checks whether Redis is available again.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// After a call that came to nothing.
+/// Delays after a failed call.
 const FAILED: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
-/// After another's call has ended ours.
+/// Delays after another poller's call has ended ours.
 const CONFLICT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 
-/// After Telegram has said that the token is nobody's: only its owner can help.
+/// Delay after Telegram has rejected the token: only its owner can help.
 const REVOKED: Duration = Duration::from_secs(60);
 
-/// The poller of one bot.
 #[derive(Debug)]
 pub struct Poller {
     telegram: Arc<Telegram>,
     locks: Locks,
     wait: Duration,
-    /// The next update that was not dealt with.
+    /// Id after that of the last handled update.
     offset: Option<i64>,
-    /// It polled last, as far as it knows.
+    /// Whether this poller polled last, as far as it knows.
     is_ours: bool,
 }
 
-/// By what right it polls.
+/// Permission to poll.
 enum Turn {
     Leased(Lease),
-    /// Redis cannot be asked.
+    /// Redis is unavailable: polling without a lease.
     Unguarded,
 }
 
 impl Poller {
-    /// A poller whose calls wait up to `wait` for an update.
+    /// Builds a poller whose calls wait up to `wait` for an update.
     #[must_use]
     pub const fn new(telegram: Arc<Telegram>, locks: Locks, wait: Duration) -> Self {
         Self { telegram, locks, wait, offset: None, is_ours: false }
     }
 
-    /// Polls whenever it is its turn, until it is told to stop.
+    /// Polls whenever permitted, until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let name = format!("bot:{}:{}", self.telegram.tenant, self.telegram.id);
         loop {
@@ -81,7 +78,7 @@ impl Poller {
                         () = self.poll() => false,
                     };
                     if is_stopped {
-                        // Another need not wait for it to lapse.
+                        // Release the lease, so that another bridge need not wait until it expires.
                         if let Err(error) = lease.release().await {
                             debug!(%error, "a poller's lease was not given back");
                         }
@@ -100,7 +97,7 @@ impl Poller {
         }
     }
 
-    /// Waits for its turn.
+    /// Waits for the permission to poll.
     async fn turn(&mut self, name: &str) -> Turn {
         let mut alone_since = None;
         loop {
@@ -113,7 +110,8 @@ impl Poller {
                 }
                 Err(error) => {
                     let since = *alone_since.get_or_insert_with(Instant::now);
-                    // Who held it may hold on; others wait until they would have seen it lapse.
+                    // The last holder goes on at once; others wait until its lease would have
+                    // expired.
                     let patience = if self.is_ours {
                         Duration::ZERO
                     } else {
@@ -143,7 +141,7 @@ impl Poller {
                     failures = 0;
                     for update in updates {
                         let Some(id) = update["update_id"].as_i64() else { continue };
-                        // Nothing else moves the offset: what is not dealt with comes again.
+                        // The offset moves only here, so an unfinished update is delivered again.
                         if telegram.take(update, Patience::Long).await == Taken::Done {
                             self.offset = Some(id + 1);
                         } else {
@@ -198,14 +196,14 @@ impl Poller {
 async fn redis_is_back(locks: &Locks) {
     loop {
         sleep(LOOK).await;
-        // A lease of its own, for its own sake: whether it is had says nothing.
+        // Any answer shows that Redis is available, whether or not the lease was free.
         if locks.try_acquire("bridge:probe", Duration::from_secs(1)).await.is_ok() {
             return;
         }
     }
 }
 
-/// Has Telegram call us, and tries again until it says that it will.
+/// Registers the webhook at Telegram, with retries.
 pub async fn register(telegram: Arc<Telegram>, url: String, stop: CancellationToken) {
     let Some(secret) = &telegram.webhook_secret else { return };
     for failures in 0_u32.. {

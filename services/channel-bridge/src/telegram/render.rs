@@ -1,16 +1,15 @@
 //! Markdown as Telegram's HTML.
 //!
-//! Telegram knows few tags and refuses a message with any other, so everything
-//! that is not one of them is written as text: lists with bullets, headings in
-//! bold, tables in fixed width, and HTML as the reader typed it. Whatever the
-//! input, the output is balanced and escaped.
+//! Telegram knows few tags and refuses a message with any other. So everything else is written as
+//! text: lists with bullets, headings in bold, tables in fixed width, and HTML as it was typed. The
+//! output is balanced and escaped for every input.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// The schemes that a link may have; of any other only its text is left.
+/// Schemes that a link may have; links with other schemes are reduced to their text.
 const SCHEMES: [&str; 5] = ["http://", "https://", "mailto:", "tel:", "tg://"];
 
-/// Renders Markdown; `None` if nothing would be seen of it.
+/// Renders Markdown; `None` if nothing would be visible.
 #[must_use]
 pub fn html(markdown: &str) -> Option<String> {
     let options =
@@ -25,15 +24,15 @@ pub fn html(markdown: &str) -> Option<String> {
 #[derive(Debug, Default)]
 struct Html {
     out: String,
-    /// Newlines that come before whatever is written next.
+    /// Newlines to insert before the next output.
     gap: usize,
-    /// Something that is no tag was written.
+    /// Whether visible text was written.
     is_seen: bool,
     bold: usize,
     quotes: usize,
-    /// For each list: the number of its next item, if it has numbers.
+    /// For each open list: the number of its next item, or `None` for bullets.
     lists: Vec<Option<u64>>,
-    /// For each link: whether it was written.
+    /// For each open link: whether its tag was written.
     links: Vec<bool>,
     code: Option<Code>,
     table: Option<Table>,
@@ -63,7 +62,7 @@ impl Html {
                 self.leave(2);
             }
             Event::TaskListMarker(done) => self.text(if done { "☑ " } else { "☐ " }),
-            // Not asked for; shown as they were typed.
+            // Extensions that are not enabled, shown as typed.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
                 self.text(&text);
             }
@@ -94,7 +93,7 @@ impl Html {
                 self.code = Some(Code { info, text: String::new() });
             }
             Tag::List(first) => {
-                // A list in an item begins on its next line.
+                // A nested list begins on its own line.
                 if !self.lists.is_empty() {
                     self.leave(1);
                 }
@@ -208,7 +207,7 @@ impl Html {
             .filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "_+#.-".contains(c)))
             .unwrap_or_default()
             .to_owned();
-        // A fence without a line in it: what was typed after its back-ticks is all there is.
+        // A fence on a single line: the text after its back-ticks is the content.
         let (language, text) = match text.trim_end_matches('\n') {
             "" => ("", info.as_str()),
             text => (language.as_str(), text),
@@ -248,7 +247,7 @@ impl Html {
         self.close("</code>");
     }
 
-    /// Text that is seen, wherever it belongs.
+    /// Writes visible text to the current code block, table cell or the output.
     fn text(&mut self, text: &str) {
         if let Some(code) = &mut self.code {
             code.text.push_str(text);
@@ -279,7 +278,7 @@ impl Html {
         }
     }
 
-    /// Leaves at least so many newlines before what comes next; in lists never a blank line.
+    /// Ensures at least this many newlines before the next output; in lists never a blank line.
     fn leave(&mut self, newlines: usize) {
         let newlines = if self.lists.is_empty() { newlines } else { newlines.min(1) };
         self.gap = self.gap.max(newlines);
@@ -298,7 +297,7 @@ impl Table {
         self.rows.last_mut()?.last_mut()
     }
 
-    /// The cells in columns of the same width.
+    /// Formats the cells in columns of the same width.
     fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -405,7 +404,7 @@ mod tests {
         assert_eq!(html("[](https://x.test)"), None);
     }
 
-    /// Telegram's own rules: known tags, closed in order, nothing unescaped.
+    /// Checks Telegram's rules: known tags, closed in order, everything escaped.
     fn check(html: &str) -> Result<(), String> {
         let mut open = Vec::new();
         let mut rest = html;

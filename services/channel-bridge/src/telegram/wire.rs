@@ -1,47 +1,41 @@
-//! The parts of the Bot API's objects that the bridge reads. Everything else in them is passed over.
+//! Objects of the Bot API, with the fields that the bridge reads. Other fields are ignored.
 
 use serde::Deserialize;
 
-/// The bot itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Me {
-    /// Its number.
     pub id: i64,
-    /// Its name, without `@`.
+    /// Name of the bot, without `@`.
     #[serde(default)]
     pub username: String,
 }
 
-/// What is read of a message that was sent.
+/// Sent message, reduced to its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct MessageId {
-    /// Its number in its chat.
+    /// Id, unique within its chat.
     pub message_id: i64,
 }
 
-/// Something that happened.
+/// Update; at most one of its fields is set.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Update {
-    /// Somebody wrote.
     pub message: Option<Message>,
-    /// Somebody changed what they wrote.
     pub edited_message: Option<Message>,
-    /// Somebody pressed a button.
     pub callback_query: Option<CallbackQuery>,
 }
 
-/// A button that was pressed (<https://core.telegram.org/bots/api#callbackquery>).
+/// Button press (<https://core.telegram.org/bots/api#callbackquery>).
 #[derive(Debug, Clone, Deserialize)]
 pub struct CallbackQuery {
     pub id: String,
     pub from: User,
-    /// The message that the button is on; without it, an old one.
+    /// Message with the button; `None` if it is too old.
     pub message: Option<Pressed>,
-    /// What the button says to the bot.
     pub data: Option<String>,
 }
 
-/// The message that a button is on, of which Telegram may not know more.
+/// Message with a button, of which Telegram may know only these fields.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pressed {
     pub message_id: i64,
@@ -51,7 +45,6 @@ pub struct Pressed {
     pub is_topic_message: bool,
 }
 
-/// A message.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Message {
     pub message_id: i64,
@@ -59,7 +52,7 @@ pub struct Message {
     pub edit_date: Option<i64>,
     pub chat: Chat,
     pub from: Option<User>,
-    /// The chat in whose name it was written: a group's anonymous administrator, a channel.
+    /// Chat in whose name the message was written: a group's anonymous administrator, a channel.
     pub sender_chat: Option<Chat>,
     pub message_thread_id: Option<i64>,
     #[serde(default)]
@@ -72,7 +65,7 @@ pub struct Message {
     pub caption: Option<String>,
     #[serde(default)]
     pub caption_entities: Vec<Entity>,
-    /// The same picture in several sizes, the largest last.
+    /// Same picture in several sizes, the largest last.
     #[serde(default)]
     pub photo: Vec<File>,
     pub document: Option<File>,
@@ -84,24 +77,24 @@ pub struct Message {
     pub sticker: Option<File>,
 }
 
-/// The message that a message answers.
+/// Message that another one replies to.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Replied {
     pub message_id: i64,
     pub from: Option<User>,
     pub text: Option<String>,
     pub caption: Option<String>,
-    /// Where it opened a topic it is no answer: every message of the topic names it.
+    /// Set if the message opened a topic. Then it is not a reply: every message of the topic refers
+    /// to it.
     pub forum_topic_created: Option<serde::de::IgnoredAny>,
 }
 
-/// The part of a message that its answer is about.
+/// Part of a message that is quoted by its reply.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Quote {
     pub text: String,
 }
 
-/// Where messages are written.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Chat {
     pub id: i64,
@@ -113,7 +106,6 @@ pub struct Chat {
     pub username: String,
 }
 
-/// What a chat is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatKind {
@@ -125,7 +117,6 @@ pub enum ChatKind {
     Other,
 }
 
-/// Somebody, or a bot.
 #[derive(Debug, Clone, Deserialize)]
 pub struct User {
     pub id: i64,
@@ -139,7 +130,7 @@ pub struct User {
     pub username: String,
 }
 
-/// A stretch of a text that means something, in UTF-16 units.
+/// Range of a text with a meaning, in UTF-16 units.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Entity {
     #[serde(rename = "type")]
@@ -149,7 +140,6 @@ pub struct Entity {
     pub user: Option<User>,
 }
 
-/// A file, by its handle.
 #[derive(Debug, Clone, Deserialize)]
 pub struct File {
     pub file_id: String,

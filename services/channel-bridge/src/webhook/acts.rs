@@ -1,13 +1,13 @@
-//! What an agent does besides saying something, as a program is told of it.
+//! Actions besides sending text, as JSON for a program.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_types::Act;
 use serde_json::{Value, json};
 
-/// The largest file that is posted, in bytes; in base64 it is a third larger.
+/// Maximum size of a file, in bytes, before base64, which adds a third.
 const LARGEST: usize = 5 * 1024 * 1024;
 
-/// The fields that a post has besides those of a text.
+/// Returns the fields of a post that describe an action.
 pub(super) fn described(act: &Act, file: Option<&[u8]>) -> Result<Value, String> {
     let mut fields = match act {
         Act::Delete { message } => json!({"message_id": message}),
@@ -39,7 +39,6 @@ pub(super) fn described(act: &Act, file: Option<&[u8]>) -> Result<Value, String>
     Ok(fields)
 }
 
-/// Adds fields to a post.
 pub(super) fn add(body: &mut Value, fields: Value) {
     if let (Value::Object(body), Value::Object(fields)) = (body, fields) {
         body.extend(fields);

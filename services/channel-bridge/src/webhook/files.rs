@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use super::inbound::Bad;
 
-/// The most files of one message.
+/// Maximum number of files per message.
 const MOST: usize = 8;
 
-/// The most bytes of them together, before they are written in base64.
+/// Maximum size of a message's files together, in bytes, before base64.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// A file, as docs/channels.md describes it.
+/// File, as docs/channels.md describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -23,7 +23,7 @@ pub(super) struct File {
     content: String,
 }
 
-/// The files, read.
+/// Decodes the files and checks their sizes and names.
 pub(super) fn read(files: Vec<File>) -> Result<Vec<MessageAttachment>, Bad> {
     let wrong = |why: String| Err(Bad::Malformed(why));
     if files.len() > MOST {

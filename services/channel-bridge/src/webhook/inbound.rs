@@ -1,4 +1,4 @@
-//! A message that a program posts.
+//! Messages that a program posts.
 
 use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
 use holdfast_types::{Sender, TenantId};
@@ -11,46 +11,43 @@ use super::{
 };
 use crate::adapter::ChannelAdapter as _;
 
-/// The longest name of a sender, a conversation, a message, in bytes.
+/// Maximum length of the name of a sender, a conversation or a message, in bytes.
 const LONGEST: usize = 200;
 
-/// The longest idempotency key, in bytes.
+/// Maximum length of an idempotency key, in bytes.
 const LONGEST_KEY: usize = 200;
 
-/// A request as it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Post<'a> {
-    /// The header with the moment.
+    /// Value of the header [`TIMESTAMP`](sign::TIMESTAMP).
     pub timestamp: &'a str,
-    /// The header with the signature.
+    /// Value of the header [`SIGNATURE`](sign::SIGNATURE).
     pub signature: &'a str,
-    /// The header with the idempotency key.
+    /// Header `idempotency-key`; empty if it is missing.
     pub key: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 
-/// Why a request is not taken.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Bad {
-    /// It is not signed as it should be. Nothing more is said.
+    /// The signature is missing or wrong. The caller learns nothing more.
     #[error("not authenticated")]
     Signature,
-    /// Its key is not signed: whoever saw the request could have written another.
+    /// The key is not signed, so others who saw the request could have changed it.
     #[error(
         "`v1` does not sign `idempotency-key`: sign with `v2`, \
          or leave the header out and give a `message_id`"
     )]
     KeyNotSigned,
-    /// It is not what was agreed.
+    /// The body breaks the documented format.
     #[error("{0}")]
     Malformed(String),
-    /// Its sender may not.
     #[error("sender `{0}` is not in the account's `allow` list")]
     NotAllowed(String),
 }
 
-/// The body, which docs/channels.md describes.
+/// Body of a request; docs/channels.md describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -72,17 +69,16 @@ struct Body {
 }
 
 impl Webhook {
-    /// Whose account it is.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// Reads a message, once it is known who wrote it.
+    /// Verifies the signature, then parses and checks the message.
     ///
     /// # Errors
     ///
-    /// If it is not to be taken.
+    /// If the message must not be accepted.
     pub fn read(&self, post: Post<'_>, now: u64) -> Result<AcceptRequest, Bad> {
         let signed = Signed { timestamp: post.timestamp, key: post.key, body: post.body };
         let within = (now, self.settings.tolerance());
@@ -93,7 +89,7 @@ impl Webhook {
         }
         let body: Body = serde_json::from_slice(post.body)
             .map_err(|error| Bad::Malformed(format!("the body is not understood: {error}")))?;
-        // Without a header the message's own id is the key: it is signed, too.
+        // Without the header, the message's own id is the key: the body is signed, too.
         let key = if post.key.is_empty() { body.message_id.as_str() } else { post.key };
         check("idempotency-key", key, LONGEST_KEY)?;
         check("sender", &body.sender, LONGEST)?;
@@ -141,7 +137,7 @@ impl Webhook {
     }
 }
 
-/// What the caller is told of a message that was taken.
+/// Response to the sender of an accepted message.
 #[must_use]
 pub fn told(accepted: &AcceptResponse) -> serde_json::Value {
     serde_json::json!({
@@ -211,7 +207,7 @@ mod tests {
         read_signed(Version::V2, (key, key), body)
     }
 
-    /// Reads what was signed with one key and came with another.
+    /// Reads a message that was signed with one key and sent with another.
     fn read_signed(
         version: Version,
         (signed, came): (&str, &str),

@@ -1,16 +1,16 @@
-//! The signature of webhooks, in and out.
+//! Signatures of webhooks, inbound and outbound.
 //!
-//! `x-holdfast-signature: <version>=<hex of HMAC-SHA-256(secret, signed)>`,
-//! where the moment is that of `x-holdfast-timestamp`, in Unix seconds:
+//! `x-holdfast-signature: <version>=<hex of HMAC-SHA-256(secret, signed)>`, where the time is that
+//! of `x-holdfast-timestamp`, in Unix seconds:
 //!
-//! | version | signed | says |
+//! | version | signed | proves |
 //! |---|---|---|
-//! | `v2` | moment, line feed, idempotency key (empty without the header), line feed, body | who wrote it, when, and under which key |
-//! | `v1` | moment, full stop, body | the same, but for the key |
+//! | `v2` | time, line feed, idempotency key (empty without the header), line feed, body | who wrote it, when, and under which key |
+//! | `v1` | time, full stop, body | the same, but for the key |
 //!
-//! No header holds a line feed, so nothing can be moved between the parts of
-//! `v2`; and since the moment is digits, neither version's signature is ever
-//! the other's. The body is not parsed before it is known.
+//! No header holds a line feed, so no bytes can be moved between the parts of `v2`; and since the
+//! time consists of digits, a signature of one version is never valid for the other. The body is
+//! parsed only after verification.
 
 use std::{
     fmt::Write as _,
@@ -21,32 +21,29 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
-/// The header with the moment.
 pub const TIMESTAMP: &str = "x-holdfast-timestamp";
 
-/// The header with the signature.
 pub const SIGNATURE: &str = "x-holdfast-signature";
 
-/// How many signatures of one request are looked at.
+/// Maximum number of signatures of one request that are checked.
 const MOST: usize = 4;
 
-/// What a signature covers.
+/// Version of the signature, which defines what it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The moment and the body.
+    /// Covers the time and the body.
     V1,
-    /// The idempotency key, too.
+    /// Covers the idempotency key, too.
     V2,
 }
 
-/// What is signed.
+/// Signed parts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
-    /// The moment, as it is written.
+    /// Time, as it is written in the header.
     pub timestamp: &'a str,
-    /// The idempotency key; empty if there is none.
+    /// Idempotency key; empty if there is none.
     pub key: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 
@@ -61,13 +58,13 @@ impl Version {
     }
 }
 
-/// Now, in Unix seconds.
+/// Current time, in Unix seconds.
 #[must_use]
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A signature of this version.
+/// Signs a request with this version.
 #[must_use]
 pub fn sign(secret: &SecretString, version: Version, signed: Signed<'_>) -> String {
     let mut signature = version.prefix().to_owned();
@@ -80,8 +77,8 @@ pub fn sign(secret: &SecretString, version: Version, signed: Signed<'_>) -> Stri
     signature
 }
 
-/// The version that covers most, of the signatures that were made with the secret at a moment
-/// within `tolerance` of `now`.
+/// Returns the version of the valid signature that covers most, or `None`. A signature is valid if
+/// it was made with the secret at a time within `tolerance` of `now`.
 ///
 /// Several signatures may be given, separated by commas, while a secret is changed.
 #[must_use]
@@ -91,7 +88,7 @@ pub fn verify(
     signed: Signed<'_>,
     (now, tolerance): (u64, Duration),
 ) -> Option<Version> {
-    // As text it is signed, so as text it must have one form only.
+    // The timestamp is signed as text, so only one notation per time is accepted.
     let timestamp = signed.timestamp;
     let is_plain = timestamp.len() <= 12 && timestamp.bytes().all(|b| b.is_ascii_digit());
     let moment = timestamp.parse::<u64>().ok().filter(|_| is_plain)?;
@@ -213,7 +210,7 @@ mod tests {
         assert_eq!(verifies(&v2, first), Some(Version::V2));
         assert_eq!(verifies(&v2, second), None);
         assert_eq!(verifies(&v2, signed(&now, "", b"body")), None);
-        // Nothing is moved between the key and the body.
+        // Bytes cannot be moved between the key and the body.
         assert_eq!(verifies(&v2, signed(&now, "k", b"1body")), None);
         let v1 = sign(&secret(), Version::V1, first);
         assert_eq!(verifies(&v1, second), Some(Version::V1));

@@ -1,4 +1,4 @@
-//! What agents do besides saying something: each by the platform's own method, and once.
+//! Actions of agents besides sending text: each by the platform's own method, and once.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn kept(world: &World, name: &str, content: &[u8]) -> StoredFile {
     world.files.keep_media(world.tenant, agent, &by, new).await.unwrap().remove(0)
 }
 
-/// The calls that were made, but for those that every bot makes.
+/// Calls that were made, without those that every bot makes.
 fn calls(world: &World) -> Vec<(String, Value)> {
     let calls = world.telegram.calls().into_iter();
     calls.filter(|call| call.method != "getMe").map(|call| (call.method, call.params)).collect()
@@ -121,7 +121,7 @@ async fn a_file_goes_up_as_what_it_is_with_its_caption() {
         ("a.png", b"\x89PNG\r\n\x1a\n fine".as_slice(), false, "sendPhoto", "photo"),
         ("a.csv", b"1,2".as_slice(), false, "sendDocument", "document"),
         ("a.ogg", b"OggS...".as_slice(), true, "sendVoice", "voice"),
-        // What Telegram does not take for a picture goes as a file.
+        // A picture that Telegram does not accept goes as a file.
         ("b.png", b"\x89PNG\r\n\x1a\n odd".as_slice(), false, "sendDocument", "document"),
     ] {
         let file = kept(&world, name, content).await;

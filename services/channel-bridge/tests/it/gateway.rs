@@ -1,4 +1,4 @@
-//! A gateway that takes each message once, or refuses as it is told.
+//! Fake gateway that accepts each message once, or refuses as configured.
 
 use std::{
     collections::HashMap,
@@ -53,12 +53,12 @@ impl FakeGateway {
         Self { url, state, _stop: stop.drop_guard() }
     }
 
-    /// From now on every message is refused so; `None` takes them again.
+    /// Refuses every message with this status from now on; `None` accepts them again.
     pub fn refuse(&self, status: Option<Status>) {
         *self.state.refusal.lock().unwrap() = status;
     }
 
-    /// What was taken, each message once, in order.
+    /// Accepted messages, each once, in order.
     pub fn taken(&self) -> Vec<AcceptRequest> {
         let taken = self.state.taken.lock().unwrap();
         taken.iter().map(|(_, request)| request.clone()).collect()
@@ -72,7 +72,7 @@ impl FakeGateway {
         self.state.taken.lock().unwrap().iter().map(|(tenant, _)| *tenant).collect()
     }
 
-    /// How often it was called, whatever came of it.
+    /// Number of calls, whatever their result.
     pub fn calls(&self) -> usize {
         *self.state.calls.lock().unwrap()
     }

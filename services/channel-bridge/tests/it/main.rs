@@ -1,5 +1,4 @@
-//! What the bridge promises, with real backends, a fake platform at one end and a fake gateway at
-//! the other.
+//! Promises of the bridge, tested with real backends, a fake platform and a fake gateway.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 

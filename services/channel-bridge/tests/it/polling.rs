@@ -1,5 +1,5 @@
-//! A bot that is polled: what it hears becomes the gateway's exactly once, and nothing is
-//! confirmed to Telegram before that.
+//! Polled bot: the gateway gets each update exactly once, and no update is confirmed to Telegram
+//! before that.
 
 use std::time::Duration;
 
@@ -251,7 +251,7 @@ async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
     use holdfast_directory::{Actor, NewAccount};
 
     let (world, _) = world().await;
-    // What only the bridge can tell: this installation does not call private addresses.
+    // Only the bridge can check this: this installation does not call private addresses.
     let broken = NewAccount {
         channel: "webhook".into(),
         name: "broken".into(),

@@ -1,4 +1,4 @@
-//! A bot whose updates Telegram posts to us.
+//! Bot whose updates Telegram posts to us.
 
 use holdfast_testkit::telegram::Incoming;
 use serde_json::json;
@@ -14,7 +14,7 @@ async fn telegram_is_told_where_to_call_and_calls_again_until_the_gateway_has_it
     let (settings, secrets) =
         (json!({"mode": "webhook", "allow": [7]}), json!({"token": TOKEN, "webhook_secret": HOOK}));
     world.account("telegram", settings, secrets).await;
-    // The port is known only once it is bound; so one bridge serves, and another registers it.
+    // The port is known only once it is bound: one bridge serves, and another registers its URL.
     let serving = world.bridge().await;
     let mut config = world.config.clone();
     config.bridge.public_url = Some(serving.url.clone());

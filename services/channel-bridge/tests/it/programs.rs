@@ -12,7 +12,7 @@ use crate::world::{Bridge, World};
 
 const SECRET: &str = "webhook-secret-0123456789";
 
-/// As docs/channels.md says, and not by the bridge's own code.
+/// Signs as docs/channels.md says, without the bridge's own code.
 pub fn signature(secret: &str, timestamp: &str, key: &str, body: &str) -> String {
     format!("v2={}", hmac(secret, &format!("{timestamp}\n{key}\n{body}")))
 }
@@ -162,7 +162,7 @@ async fn a_seen_request_cannot_be_repeated_under_another_key() {
         let refused = (401, json!({"error": "not authenticated"}));
         assert_eq!(send(&v2, key).await, refused, "{key:?}");
     }
-    // Version 1 says nothing of a key, so none is believed; the message's own id is signed.
+    // Version 1 does not cover a key, so a key is refused; the message's own id is signed.
     assert_eq!(send(&v1, None).await.0, 202);
     assert_eq!(send(&v1, None).await.0, 200);
     let (status, told) = send(&v1, Some("k2")).await;

@@ -1,4 +1,4 @@
-//! What is secret, and what was said, is in no log line.
+//! Log lines, which must contain no secret and no message text.
 
 use std::{
     io,
@@ -36,7 +36,7 @@ impl<'a> MakeWriter<'a> for Lines {
 #[tokio::test]
 async fn neither_tokens_nor_texts_are_logged_whatever_goes_wrong() {
     let lines = Lines::default();
-    // The fakes run in this process too; the wire's own traces would be theirs.
+    // The fakes run in this process too: exclude the HTTP library's own traces.
     let filter = EnvFilter::new("debug,channel_bridge=trace,reqwest=trace");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone()).init();
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A bridge over backends of its own.
+//! Bridge with backends of its own.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub struct World {
     _redis: redis::Namespace,
 }
 
-/// A bridge that runs.
+/// Running bridge.
 pub struct Bridge {
     pub url: String,
     stop: CancellationToken,
@@ -130,7 +130,7 @@ impl World {
         self.directory.create_account(self.tenant, Actor::Operator, new).await.unwrap()
     }
 
-    /// What a runner does when an agent has answered: a reply is to be delivered.
+    /// Stores a reply, as a runner does when an agent has answered.
     pub async fn reply(
         &self,
         channel: &str,
@@ -149,7 +149,7 @@ impl World {
         self.send_of(tenant, target, text, None).await
     }
 
-    /// What a runner does when an agent has done something on a channel.
+    /// Stores an action, as a runner does for an agent's action on a channel.
     pub async fn act(&self, target: Target, text: &str, act: Act) -> DeliveryId {
         self.send_of(self.tenant, target, text, Some(act)).await
     }
@@ -203,7 +203,7 @@ impl World {
         id
     }
 
-    /// What a runner does when a call needs a person's word.
+    /// Stores a request for approval, as a runner does for a call that needs one.
     pub async fn ask(&self, target: Target, text: &str) -> ApprovalId {
         let message = NewMessage {
             key: SessionKey::api(&AgentName::new("main"), &target.chat).unwrap(),
@@ -261,13 +261,13 @@ impl World {
         self.delivery(id).await
     }
 
-    /// Waits until the gateway has so many messages.
+    /// Waits until the gateway has this many messages.
     pub async fn taken(&self, count: usize) {
         eventually("the gateway has the messages", async || self.gateway.taken().len() >= count)
             .await;
     }
 
-    /// Waits until the bot has nothing to say any more: all that came is confirmed.
+    /// Waits until all updates of the bot are confirmed.
     pub async fn confirmed(&self) {
         eventually("all is confirmed", async || self.telegram.pending(TOKEN) == 0).await;
     }
@@ -288,7 +288,7 @@ pub fn target(channel: &str, account: AccountId, chat: &str) -> Target {
     Target { channel: channel.into(), account, chat: chat.into(), thread: None, reply_to: None }
 }
 
-/// Waits until it is so, and fails if that takes longer than anything should.
+/// Waits until the condition holds, and panics after a timeout.
 pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let until = Instant::now() + Duration::from_secs(40);
     while !is_so().await {

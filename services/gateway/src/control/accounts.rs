@@ -1,4 +1,4 @@
-//! `Channels`: a tenant's accounts on them.
+//! The service `Channels`: a tenant's channel accounts.
 
 use holdfast_directory::{Account, NewAccount};
 use holdfast_grpc::Scope;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Channels`.
+/// Implements `holdfast.gateway.v1.Channels`.
 #[derive(Debug)]
 pub struct Channels(pub State);
 
@@ -89,7 +89,8 @@ fn new_account(account: pb::Account, secrets: &str) -> Result<NewAccount, Error>
     })
 }
 
-/// The JSON of a text, nothing of an empty one. What is wrong with it is told without it.
+/// Parses JSON; `None` for an empty text. The error does not repeat the text, which may hold
+/// secrets.
 fn object(field: &'static str, text: &str) -> Result<Option<Value>, Error> {
     if text.trim().is_empty() {
         return Ok(None);

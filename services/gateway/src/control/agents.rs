@@ -1,4 +1,4 @@
-//! `Agents`.
+//! The service `Agents`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, heartbeats, refuse, some, timestamp, word, word_of};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Agents`.
+/// Implements `holdfast.gateway.v1.Agents`.
 #[derive(Debug)]
 pub struct Agents(pub State);
 
@@ -126,7 +126,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
     }
 }
 
-/// What is empty or 0 is as usual; an empty list of tools is all of them.
+/// Converts an agent. Empty and 0 mean the default; an empty list of tools means all tools.
 fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
     let usual = Settings::default();
     let settings = Settings {
@@ -192,7 +192,8 @@ fn recommending(recommend: pb::RecommendSkills) -> Result<RecommendSkills, Error
     Ok(RecommendSkills { model: some(recommend.model), weights })
 }
 
-/// An empty list cannot be told from an absent one here, and says nothing (spec C-56, CTX-007).
+/// Protos cannot tell an empty list from an absent one, so it counts as absent (spec C-56,
+/// CTX-007).
 fn context(options: pb::ContextOptions) -> Result<ContextOptions, Error> {
     let list = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
     Ok(ContextOptions {
@@ -219,7 +220,7 @@ fn bundles(bundles: Vec<pb::Bundle>) -> Result<BTreeMap<String, Vec<String>>, Er
     Ok(named)
 }
 
-/// Any text makes a name, but one without a usable character would make `main`.
+/// Converts a name. A text without a usable character is refused: it would become `main`.
 fn name(text: &str) -> Result<AgentName, Error> {
     if text.contains(|c: char| c.is_ascii_alphanumeric()) {
         return Ok(AgentName::new(text));

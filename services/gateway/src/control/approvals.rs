@@ -1,4 +1,4 @@
-//! `Approvals`: calls that need a person's word.
+//! The service `Approvals`: requests for approval, decisions and rules.
 
 use holdfast_bus::{Control, ControlKind};
 use holdfast_grpc::Scope;
@@ -20,7 +20,7 @@ const USUAL: u32 = 50;
 const MOST: u32 = 200;
 const STATES: &str = "pending, allowed_once, allowed_always, denied or expired";
 
-/// Answers `holdfast.gateway.v1.Approvals`.
+/// Implements `holdfast.gateway.v1.Approvals`.
 #[derive(Debug)]
 pub struct Approvals(pub State);
 
@@ -132,7 +132,7 @@ impl Service for Approvals {
 }
 
 impl Approvals {
-    /// Tells whoever should go on.
+    /// Notifies the runners, or the runner of the running turn.
     fn announce(&self, resolved: &Resolved) {
         if resolved.wake {
             self.0.bus.wake_run(0);

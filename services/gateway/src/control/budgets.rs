@@ -1,4 +1,4 @@
-//! `Budgets`: what may be used in a day, and what turns took.
+//! The service `Budgets`: daily limits and usage.
 
 use holdfast_directory::Budget;
 use holdfast_grpc::Scope;
@@ -13,15 +13,15 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, limit, refuse, timestamp};
 use crate::{Error, auth::require};
 
-/// Days of usage: as long as runs are kept.
+/// Maximum number of days of usage: as long as runs are kept.
 const MOST_DAYS: u32 = 90;
 
-/// Answers `holdfast.gateway.v1.Budgets`.
+/// Implements `holdfast.gateway.v1.Budgets`.
 #[derive(Debug)]
 pub struct Budgets(pub State);
 
 impl Budgets {
-    /// The agent that is named; `None` is the whole tenant.
+    /// Id of the named agent; `None` for an empty name, which means the whole tenant.
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<Option<AgentId>, Error> {
         match named {
             "" => Ok(None),
@@ -75,7 +75,7 @@ impl Service for Budgets {
         let set = self.0.directory.put_budget(caller.tenant, actor(&caller), &budget).await;
 
         set.map_err(Error::from)?;
-        // What was used before it counts, from the first moment on.
+        // Usage of the day before the budget was set counts too.
         self.0.sessions.open_budget(caller.tenant, agent).await.map_err(Error::from)?;
         Ok(Response::new(SetBudgetResponse {}))
     }

@@ -1,4 +1,4 @@
-//! `Chains`.
+//! The service `Chains`.
 
 use holdfast_directory::NamedChain;
 use holdfast_grpc::Scope;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, refuse, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Chains`.
+/// Implements `holdfast.gateway.v1.Chains`.
 #[derive(Debug)]
 pub struct Chains(pub State);
 
@@ -84,7 +84,7 @@ fn spec_of(spec: &str) -> Result<Chain, Error> {
 fn chain_of(named: NamedChain) -> pb::Chain {
     pb::Chain {
         name: named.name,
-        // A chain has nothing in it that JSON could not hold.
+        // A chain can always be serialized as JSON.
         spec: serde_json::to_string(&named.chain).unwrap_or_default(),
         shipped: named.shipped,
         version: named.version,

@@ -1,4 +1,4 @@
-//! `Connections`.
+//! The service `Connections`.
 
 use holdfast_directory::{Connection, NewConnection};
 use holdfast_grpc::Scope;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{AgentNames, State, actor, given, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Connections`.
+/// Implements `holdfast.gateway.v1.Connections`.
 #[derive(Debug)]
 pub struct Connections(pub State);
 

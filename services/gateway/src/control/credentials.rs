@@ -1,4 +1,4 @@
-//! `Credentials`: a provider's keys, when it has several.
+//! The service `Credentials`: the keys of a provider that has several.
 
 use holdfast_directory::{CredentialCard, CredentialKind, NewCredential, RenewedAt};
 use holdfast_grpc::Scope;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Credentials`.
+/// Implements `holdfast.gateway.v1.Credentials`.
 #[derive(Debug)]
 pub struct Credentials(pub State);
 
@@ -115,7 +115,7 @@ fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
     };
     let (state, until) = match (until(stats.disabled_until), until(stats.cooldown_until)) {
         _ if card.trouble.is_some() => ("needs_person", None),
-        // What is renewed by itself ends for nobody.
+        // A token that is renewed automatically is not shown as expired.
         _ if card.renewed_at.is_none() && card.expires.is_some_and(|end| end <= now) => {
             ("expired", None)
         }

@@ -1,4 +1,4 @@
-//! `Files`: an agent's tree, for people and programs.
+//! The service `Files`: agents' workspaces.
 
 use std::io::Cursor;
 
@@ -19,12 +19,13 @@ use tonic::{Request, Response, Status};
 use super::{State, limit, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Files`.
+/// Implements `holdfast.gateway.v1.Files`.
 #[derive(Debug)]
 pub struct Files(pub State);
 
 impl Files {
-    /// The agent that is meant, with its first files if it has none yet.
+    /// Id of the named agent, or of the default one. Creates the initial files if the workspace is
+    /// empty.
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = match named {
             "" => self.0.directory.default_agent(tenant).await?,
@@ -155,7 +156,7 @@ impl Service for Files {
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let within = path_of(request.path)?;
-        // Revision 0 is the empty tree: a field that was left out must not remove everything.
+        // Revision 0 is the empty tree: a missing field must not remove all files.
         if request.revision < 1 {
             return Err(Status::invalid_argument(
                 "`revision` is missing: give the revision to go back to, of those that \
@@ -205,7 +206,7 @@ impl Service for Files {
     }
 }
 
-/// Who changes a tree by this door.
+/// Author of a change made through this service.
 fn by(caller: &Caller, reason: String, request_id: String) -> By {
     let author = match caller.key {
         Some(key) => key.to_string(),

@@ -1,4 +1,4 @@
-//! `Heartbeats`: agents that look by themselves whether anything needs doing.
+//! The service `Heartbeats`.
 
 use holdfast_agent::{person::OWNER, policy};
 use holdfast_directory::{Agent, NewAgent};
@@ -22,19 +22,19 @@ use uuid::Uuid;
 use super::{State, actor, limit, refuse, some, timestamp, word, word_of};
 use crate::{Error, auth::require};
 
-/// How many of the next times are shown, usually and at most.
+/// Default and maximum number of next times.
 const NEXT: (u32, u32) = (5, 50);
 
-/// How many events are shown, usually and at most.
+/// Default and maximum number of events.
 const EVENTS: (u32, u32) = (20, 100);
 
-/// Answers `holdfast.gateway.v1.Heartbeats`.
+/// Implements `holdfast.gateway.v1.Heartbeats`.
 #[derive(Debug)]
 pub struct Heartbeats(pub State);
 
 impl State {
-    /// Where an agent was last spoken to by whom it works for, as the scheduler finds it: in its
-    /// main session, or else in its only direct conversation, if those who speak there own it.
+    /// Conversation in which an agent's owner last wrote: the main session, or else the only direct
+    /// conversation if all its authors are owners. The scheduler uses the same rule.
     pub(super) async fn owners_place(
         &self,
         tenant: TenantId,
@@ -48,7 +48,7 @@ impl State {
         Ok(are.then_some(place))
     }
 
-    /// Whether all of these own an agent; not if there is nobody.
+    /// Whether all authors own the agent; `false` if there are none.
     pub(super) async fn are_owners(
         &self,
         tenant: TenantId,
@@ -57,7 +57,7 @@ impl State {
     ) -> Result<bool, Error> {
         let says = self.directory.policies(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
-        // A policy that cannot be read names nobody.
+        // A policy that cannot be parsed names no owners.
         Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
     }
 }
@@ -134,7 +134,8 @@ impl Heartbeats {
         let jobs = &self.0.jobs;
         let job = match jobs.heartbeat(tenant, agent.id).await? {
             Some(job) => job,
-            // It never had anything to look at; whether it has now, the first of its steps will say.
+            // Without a job the agent never had a heartbeat file. Create the job; its first step
+            // checks whether there is something to do now.
             None => {
                 let config = &agent.settings.heartbeat;
                 jobs.keep_heartbeat(tenant, agent.id, config, true, SignedDuration::ZERO).await?;
@@ -242,7 +243,7 @@ fn event_of(line: HeartbeatLine) -> pb::HeartbeatEvent {
     }
 }
 
-/// What an agent's heartbeat is set to, as callers see it.
+/// Converts the settings of a heartbeat to the proto.
 pub(super) fn settings_of(config: HeartbeatConfig) -> pb::HeartbeatSettings {
     pb::HeartbeatSettings {
         enabled: Some(config.enabled),
@@ -261,7 +262,7 @@ pub(super) fn settings_of(config: HeartbeatConfig) -> pb::HeartbeatSettings {
     }
 }
 
-/// What is absent or empty is as usual.
+/// Converts the settings of a heartbeat; absent and empty mean the default.
 pub(super) fn settings(given: Option<pb::HeartbeatSettings>) -> Result<HeartbeatConfig, Error> {
     let Some(given) = given else { return Ok(HeartbeatConfig::default()) };
     let usual = HeartbeatConfig::default();

@@ -1,4 +1,4 @@
-//! `Keys`.
+//! The service `Keys`: a tenant's API keys.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Keys`.
+/// Implements `holdfast.gateway.v1.Keys`.
 #[derive(Debug)]
 pub struct Keys(pub State);
 
@@ -38,7 +38,7 @@ impl Service for Keys {
     ) -> Result<Response<CreateKeyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        // Otherwise an admin of one tenant could make themselves the platform's.
+        // Otherwise an admin of one tenant could make themselves an operator of the platform.
         if request.scopes.iter().any(|scope| scope == Scope::Platform.as_str()) {
             require(&caller, Scope::Platform)?;
         }

@@ -1,4 +1,4 @@
-//! `McpServers`: others' tools for agents.
+//! The service `McpServers`: external tools for agents.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given};
 use crate::{Error, auth::require};
 
-/// How long a runner may take to look at a server.
+/// Timeout for a runner to probe a server.
 const PROBE: Duration = Duration::from_secs(30);
 
-/// Answers `holdfast.gateway.v1.McpServers`.
+/// Implements `holdfast.gateway.v1.McpServers`.
 #[derive(Debug)]
 pub struct McpServers(pub State);
 

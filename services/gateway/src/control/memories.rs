@@ -1,8 +1,7 @@
-//! `Memories` and `Knowledge`: what agents remember and know, for people and programs.
+//! The services `Memories` and `Knowledge`: memories, and the knowledge base.
 //!
-//! The memory service keeps it. Here it is found out who may, which agent is meant, and where what
-//! is saved comes from; in whose name is asked follows from the caller's tenant and from nothing
-//! that a request could say of another.
+//! The memory service stores everything. The gateway checks scopes, resolves agents and records
+//! provenance. The tenant comes from the caller only; no field of a request can name another one.
 
 mod knowledge;
 
@@ -28,13 +27,13 @@ use crate::{Error, auth::require};
 
 pub use knowledge::Knowledge;
 
-/// How long the memory service may take: a large document takes some seconds.
+/// Timeout of a call to the memory service: a large document takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// From how alike on two memories are one.
+/// Cosine similarity from which a new memory counts as a duplicate.
 const ALIKE: f64 = 0.92;
 
-/// Answers `holdfast.gateway.v1.Memories`.
+/// Implements `holdfast.gateway.v1.Memories`.
 #[derive(Debug)]
 pub struct Memories(pub State);
 
@@ -178,7 +177,7 @@ impl Service for Memories {
         let mut zones = 0;
         let what = match (request.user.is_empty(), request.session.is_empty()) {
             (false, true) => {
-                // Where somebody is, is known of them too.
+                // The user's time zones are personal data too.
                 let gone = self.0.sessions.forget_zones(caller.tenant, &request.user).await;
                 zones = gone.map_err(Error::from)?;
                 kept::forget_request::What::User(request.user)
@@ -238,12 +237,11 @@ impl Service for Memories {
 }
 
 impl State {
-    /// The memory service.
     fn memory(&self) -> Result<&Client, Error> {
         self.memory.as_ref().ok_or(Error::NoMemory)
     }
 
-    /// The agent of that name or id; the default one if it is empty.
+    /// Id of the named agent; of the default agent if the name is empty.
     async fn agent_named(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = match named {
             "" => self.directory.default_agent(tenant).await?,
@@ -253,7 +251,7 @@ impl State {
     }
 }
 
-/// Waits for an answer as long as anybody does.
+/// Limits a call to the memory service to the timeout.
 async fn within<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T, Error> {
     match timeout(PATIENCE, asked).await {
         Ok(answer) => Ok(answer?),
@@ -261,12 +259,12 @@ async fn within<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T,
     }
 }
 
-/// An administrator of the tenant, whose door this is.
+/// Access to everything of the tenant: the handlers check scopes before they use it.
 fn everything() -> kept::Who {
     kept::Who { everything: true, maintainer: true, ..kept::Who::default() }
 }
 
-/// A request's own key: two callers may use the same.
+/// Idempotency key per caller: two callers may use the same `request_id`. Empty stays empty.
 fn keyed(caller: &Caller, request_id: &str) -> String {
     if request_id.is_empty() { String::new() } else { format!("{}:{request_id}", by(caller)) }
 }
@@ -275,7 +273,7 @@ fn by(caller: &Caller) -> String {
     caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string())
 }
 
-/// Where a caller says that something is from; itself, if it does not.
+/// Provenance from the caller's `source`: a website if it is a URL, otherwise the caller.
 fn source(caller: &Caller, source: &str) -> kept::Provenance {
     let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
@@ -315,7 +313,7 @@ fn kind_word(kind: kept::Kind) -> String {
     .to_owned()
 }
 
-/// An agent's name, of an id that is none or another's.
+/// Name of an agent; empty if `id` is no agent id.
 fn agent_name(id: &str, agents: &AgentNames) -> String {
     id.parse::<AgentId>().map(|id| agents.of(id)).unwrap_or_default()
 }

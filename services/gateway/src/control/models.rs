@@ -1,4 +1,4 @@
-//! `Models`: what is known of models, and their other names.
+//! The service `Models`: model cards and aliases.
 
 use holdfast_directory::KnownModel;
 use holdfast_grpc::Scope;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, refuse};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Models`.
+/// Implements `holdfast.gateway.v1.Models`.
 #[derive(Debug)]
 pub struct Models(pub State);
 
@@ -94,7 +94,7 @@ impl Service for Models {
 fn model_of(known: KnownModel) -> pb::KnownModel {
     pb::KnownModel {
         model: known.model.to_string(),
-        // A card always makes JSON.
+        // A card can always be serialized as JSON.
         card: serde_json::to_string(&known.card).unwrap_or_default(),
         aliases: known.aliases,
         is_own: known.is_own,

@@ -1,4 +1,4 @@
-//! `Packages`: agents as files, and back (spec SKL-014).
+//! The service `Packages`: export and import of agents as files (spec SKL-014).
 
 use holdfast_directory::{NewAgent, NewRule, Settings};
 use holdfast_grpc::Scope;
@@ -12,10 +12,10 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, some};
 use crate::{Error, auth::require};
 
-/// What a package is called in errors: it came as a text.
+/// File name in error messages: a package arrives as text, without a name.
 const FILE: &str = "the package";
 
-/// Answers `holdfast.gateway.v1.Packages`.
+/// Implements `holdfast.gateway.v1.Packages`.
 #[derive(Debug)]
 pub struct Packages(pub State);
 
@@ -97,7 +97,7 @@ impl Service for Packages {
     }
 }
 
-/// An agent's name as a package has it: with single hyphens where that has something else.
+/// Converts an agent's name to a package's: other characters become single hyphens.
 fn package_name(name: &str) -> Result<SkillName, holdfast_skills::Error> {
     let parts = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! `Policies`: which tools may be used, as it is written, and as it comes out.
+//! The service `Policies`: tool policies as stored, and their effect.
 
 mod explain;
 mod mcp;
@@ -21,12 +21,12 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Policies`.
+/// Implements `holdfast.gateway.v1.Policies`.
 #[derive(Debug)]
 pub struct Policies(pub State);
 
 impl Policies {
-    /// The agent that is named; `None` is the tenant itself.
+    /// Id of the named agent; `None` for an empty name, which means the tenant itself.
     async fn named(&self, tenant: TenantId, agent: &str) -> Result<Option<AgentId>, Error> {
         match agent {
             "" => Ok(None),
@@ -34,7 +34,7 @@ impl Policies {
         }
     }
 
-    /// The tools that runners have, for policies, and those that others bring.
+    /// Catalog of the runners' tools and the given MCP tools.
     async fn catalog(&self, brought: Vec<Tool>) -> Result<Arc<Catalog>, Error> {
         let tools = self.0.directory.known_tools().await?;
         let tools = tools.iter().map(|tool| Tool::native(&tool.name)).chain(brought);
@@ -42,7 +42,7 @@ impl Policies {
         Ok(Arc::new(catalog))
     }
 
-    /// What in a policy works, and was probably meant otherwise.
+    /// Warnings about valid parts of a policy that were probably meant otherwise.
     async fn check(&self, of: Option<AgentId>, settings: &Settings) -> Result<Vec<String>, Error> {
         let nothing = Settings::default();
         let (tenant, agent) = match of {
@@ -109,7 +109,7 @@ impl Service for Policies {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         if request.mcp {
-            // To look at a server is to start it.
+            // Probing a server starts it.
             require(&caller, Scope::Admin)?;
         }
 
@@ -117,7 +117,7 @@ impl Service for Policies {
     }
 }
 
-/// A document, as JSON and as settings.
+/// Parses a document, to JSON and to settings.
 fn read(document: &str) -> Result<(Value, Settings), Error> {
     let document = some(document.to_owned()).ok_or(Error::Missing("document"))?;
     let settings = Settings::parse(&document).map_err(|error| refuse(error.to_string()))?;
@@ -125,7 +125,7 @@ fn read(document: &str) -> Result<(Value, Settings), Error> {
     Ok((value, settings))
 }
 
-/// What is stored, as settings.
+/// Parses a stored policy.
 fn settings(stored: &StoredPolicy) -> Result<Settings, Error> {
     Settings::deserialize(&stored.document).map_err(|error| {
         holdfast_directory::Error::Corrupt { what: "tool policy", source: error.into() }.into()

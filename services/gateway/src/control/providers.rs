@@ -1,4 +1,4 @@
-//! `Providers`.
+//! The service `Providers`.
 
 use holdfast_directory::{NewProvider, Provider, ProviderKind};
 use holdfast_grpc::Scope;
@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, some};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Providers`.
+/// Implements `holdfast.gateway.v1.Providers`.
 #[derive(Debug)]
 pub struct Providers(pub State);
 

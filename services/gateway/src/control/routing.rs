@@ -1,4 +1,4 @@
-//! `Routing`: bindings, rules, identities, and where a message would go.
+//! The service `Routing`: bindings, rules, identities, and explanations of the routing.
 
 use holdfast_directory::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Rule};
 use holdfast_grpc::Scope;
@@ -20,7 +20,7 @@ use crate::{
     routing::{Inbound, route},
 };
 
-/// Answers `holdfast.gateway.v1.Routing`.
+/// Implements `holdfast.gateway.v1.Routing`.
 #[derive(Debug)]
 pub struct Routing(pub State);
 
@@ -183,7 +183,7 @@ fn new_binding(binding: pb::Binding) -> Result<NewBinding, Error> {
 }
 
 fn new_rule(rule: pb::Rule) -> Result<NewRule, Error> {
-    // Tools that are named are meant, whatever the flag says.
+    // A non-empty list counts, whatever the flag says.
     let given = rule.tools_given || !rule.tools.is_empty();
     Ok(NewRule {
         by_model: rule.by_model.map(new_route).transpose()?,
@@ -239,7 +239,7 @@ impl TryFrom<ExplainRequest> for Inbound {
     }
 }
 
-/// A counterpart, if there is one: neither its kind nor its id goes without the other.
+/// Converts a peer; its kind and its id must be given together.
 fn peer(field: &'static str, kind: &str, id: String) -> Result<Option<Peer>, Error> {
     match (kind.trim().to_lowercase().as_str(), id.is_empty()) {
         ("", true) => Ok(None),

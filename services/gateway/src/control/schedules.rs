@@ -1,4 +1,4 @@
-//! `Schedules`: jobs, and (in `reminders.rs`) reminders.
+//! The service `Schedules`: jobs, and (in `reminders.rs`) reminders.
 
 mod convert;
 mod reminders;
@@ -29,18 +29,16 @@ use self::{convert::job_of, times::moment};
 use super::{State, limit, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Schedules`.
+/// Implements `holdfast.gateway.v1.Schedules`.
 #[derive(Debug, Clone)]
 pub struct Schedules {
-    /// What all handlers stand on.
     pub state: State,
-    /// The jobs.
     pub jobs: Jobs,
-    /// What they may be.
+    /// Limits of jobs and reminders.
     pub rules: Rules,
 }
 
-/// Puts the service beside those that are there.
+/// Adds the service to `routes`.
 #[must_use]
 pub fn add_service(
     routes: tonic::service::Routes,
@@ -160,7 +158,7 @@ impl Service for Schedules {
             holdfast_jobs::PatchError::Wrong(error) => wrong(error),
             holdfast_jobs::PatchError::Stored(error) => error.into(),
         })?;
-        // They were checked against what it is now.
+        // The changes were checked against the version read above.
         let version = seen.unwrap_or(job.version);
         let job = self.jobs.update(caller.tenant, job.id, Some(version), changes).await;
 
@@ -362,7 +360,7 @@ impl Service for Schedules {
 }
 
 impl Schedules {
-    /// The job that a text names.
+    /// Finds a job by its id, external id or short id.
     async fn job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
         if named.is_empty() {
             return Err(Error::Missing("job"));
@@ -373,7 +371,7 @@ impl Schedules {
         }
     }
 
-    /// The same, if it is one of the kinds that are changed here.
+    /// As [`job`](Self::job), but refuses jobs of kinds that cannot be changed here.
     async fn own_job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
         let job = self.job(tenant, named).await?;
         match job.kind {
@@ -398,7 +396,7 @@ impl Schedules {
         })
     }
 
-    /// The clock that a job's agent lives by.
+    /// Time zone of a job's agent.
     async fn zone_of(&self, tenant: TenantId, job: &Job) -> Result<String, Error> {
         let agent = self.state.directory.agent_by_id(tenant, job.agent).await?;
         Ok(agent.settings.time_zone)
@@ -410,7 +408,7 @@ impl Schedules {
     }
 }
 
-/// What a list shows.
+/// Job kinds that a list shows.
 fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
     match word {
         "" => Ok(&[JobKind::Cron, JobKind::Every, JobKind::At]),
@@ -425,7 +423,8 @@ fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
     }
 }
 
-/// An id that is the same for the same request.
+/// Id derived from the request, so that a repeated request gets the same; random without a request
+/// id.
 fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
     if request.is_empty() {
         return JobId::generate();
@@ -437,13 +436,13 @@ fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
     id.into()
 }
 
-/// What a new job is called (CRN-003).
+/// External id of a new job (CRN-003).
 fn called(id: JobId) -> String {
     let digits = id.as_uuid().simple().to_string();
     format!("cron_{}", &digits[digits.len() - 8..])
 }
 
-/// That there is no such job, as the specification has it (CRN-005).
+/// Error message that the specification prescribes (CRN-005).
 fn no_job(named: &str) -> String {
     format!("Job not found: {named}")
 }

@@ -1,4 +1,4 @@
-//! `Skills`: those of agents, those that a tenant shares, and where others come from.
+//! The service `Skills`: skills of agents and tenants, and their registries.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ use crate::{Error, auth::require};
 const USUAL: u32 = 50;
 const MOST: u32 = 200;
 
-/// Answers `holdfast.gateway.v1.Skills`.
+/// Implements `holdfast.gateway.v1.Skills`.
 #[derive(Debug)]
 pub struct Skills(pub State);
 
 impl Skills {
-    /// The agent that is meant; `None` is the tenant itself.
+    /// Id of the named agent; `None` for an empty name, which means the tenant itself.
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<Option<AgentId>, Error> {
         if named.is_empty() {
             return Ok(None);
@@ -42,7 +42,8 @@ impl Skills {
         Ok(Some(self.0.directory.agent(tenant, named).await?.id))
     }
 
-    /// What is known here of what skills need; what is there where commands run is known there.
+    /// Known environment of skills: the variables that are set. Programs are only known to the
+    /// runners.
     async fn here(&self, tenant: TenantId) -> Result<Surroundings, Error> {
         let mut here = Surroundings::default();
         for variable in self.0.directory.skill_env(tenant).await? {
@@ -51,13 +52,13 @@ impl Skills {
         Ok(here)
     }
 
-    /// The tree that is meant.
+    /// Workspace of the named agent; without a name, the one that the tenant shares.
     async fn tree(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = self.agent(tenant, named).await?;
         Ok(agent.unwrap_or_else(|| Workspaces::shared(tenant)))
     }
 
-    /// The skill of that name, wherever it is.
+    /// Finds a skill by name, in any scope that the agent or the tenant has.
     async fn skill(
         &self,
         tenant: TenantId,
@@ -338,7 +339,7 @@ fn author(caller: &Caller) -> String {
     }
 }
 
-/// Who changes a skill. A request that is not named is never the same as another.
+/// Author of a change. Without a request id each request is a new one.
 fn by(caller: &Caller, reason: &str, request_id: String) -> By {
     let key = some(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
     By { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }

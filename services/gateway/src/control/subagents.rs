@@ -1,4 +1,4 @@
-//! `Subagents`: looking at them, stopping them, speaking with them.
+//! The service `Subagents`: listing, stopping and messaging subagents.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::{Error, auth::require};
 const USUAL: u32 = 50;
 const MOST: u32 = 200;
 
-/// The longest that is said to one, in bytes.
+/// Maximum text of a message to a subagent, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
 
-/// The name of the event by which one is spoken to, as by its requester.
+/// Event name of a message to a subagent; the same as of its requester's messages.
 const SAID: &str = "sessions_send";
 
-/// Answers `holdfast.gateway.v1.Subagents`.
+/// Implements `holdfast.gateway.v1.Subagents`.
 #[derive(Debug)]
 pub struct Subagents(pub State);
 
@@ -122,7 +122,7 @@ impl Service for Subagents {
 }
 
 impl Subagents {
-    /// The session that an id or a key stands for.
+    /// Finds a session by id or key.
     async fn session(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
         if named.is_empty() {
             return Err(Error::Missing("session"));

@@ -1,4 +1,4 @@
-//! `Tenants`: for whoever runs the platform.
+//! The service `Tenants`, for operators.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_directory::{Tenant, TenantChanges, TenantState};
@@ -13,14 +13,14 @@ use tonic::{Request, Response, Status};
 use super::{State, actor, given, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
-/// The largest share of the runners beside others'.
+/// Maximum weight of a tenant's share of the runners.
 const MOST_WEIGHT: u32 = 100;
-/// The most sessions of one tenant that may be ready or running at once.
+/// Maximum cap on a tenant's sessions that are ready or running.
 const MOST_CAP: u32 = 100_000;
-/// Tenants whose share is read at once for a list.
+/// Concurrent reads of shares for a list.
 const AT_ONCE: usize = 4;
 
-/// Answers `holdfast.gateway.v1.Tenants`.
+/// Implements `holdfast.gateway.v1.Tenants`.
 #[derive(Debug)]
 pub struct Tenants(pub State);
 
@@ -97,7 +97,7 @@ impl Tenants {
     }
 }
 
-/// 0 leaves a field as it is.
+/// `None` for 0, which leaves a field unchanged.
 fn number(given: u32) -> Option<u32> {
     Some(given).filter(|given| *given > 0)
 }

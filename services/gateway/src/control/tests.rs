@@ -1,4 +1,4 @@
-//! What the handlers promise, over a real Postgres.
+//! Tests of the handlers, with a real Postgres.
 
 mod of_models;
 mod what_comes_back;
@@ -23,7 +23,7 @@ use super::{State, limit, parse_word, timestamp, word, word_of};
 
 struct World {
     state: State,
-    // Dropped with the world.
+    // The database is dropped with the world.
     _database: Database,
 }
 
@@ -39,7 +39,7 @@ impl World {
         let pools = Pools::lazy(&config, "test").unwrap();
         let seal = Seal::new(&"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into()).unwrap();
         let directory = Directory::new(pools.clone(), seal, "pepper".into());
-        // Nobody is there: what is only told to others is dropped, and all else works.
+        // No NATS server: notifications are dropped, and all else works.
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
@@ -79,7 +79,7 @@ fn request<T>(tenant: TenantId, scopes: Scopes, message: T) -> Request<T> {
     request
 }
 
-/// All that a tenant's own keys can have.
+/// All scopes that a tenant's own keys can have.
 fn admin<T>(tenant: TenantId, message: T) -> Request<T> {
     request(tenant, [Scope::Chat, Scope::Read, Scope::Admin].into_iter().collect(), message)
 }

@@ -1,70 +1,56 @@
-//! What can happen to a message on its way to its answer.
+//! Events of a message on its way to its answer.
 
 use holdfast_session::{Awaited, Outcome};
 use holdfast_types::{RunId, Usage};
 
-/// Something that happened to the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The turn.
     pub run: Option<RunId>,
-    /// Its step; unknown if the journal told.
+    /// `None` if the event comes from the journal.
     pub step: Option<u32>,
-    /// What.
     pub what: What,
 }
 
-/// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A step began; `again` if text of it was told before, which is void now.
     StepStarted {
-        /// It was begun before.
+        /// Text of the step was reported before and is void now.
         again: bool,
     },
-    /// More text of the step.
+    /// Next part of the step's text.
     Text(String),
-    /// More of what the model thinks in it, where that is shown.
+    /// Next part of the model's thinking, where it is shown.
     Thought(String),
-    /// A tool is being called.
     ToolStarted {
-        /// The call.
         call: String,
-        /// The tool.
         tool: String,
     },
-    /// The call has ended.
     ToolEnded {
-        /// The call.
         call: String,
-        /// Whether it failed.
         failed: bool,
     },
-    /// A call waits for a person's word, and the turn with it.
+    /// A tool call waits for an approval, and the turn with it.
     Approval(Awaited),
-    /// These surfaces beside the conversation have changed.
+    /// Names of surfaces of the canvas that changed.
     Canvas(Vec<String>),
-    /// The end.
     Done(Finished),
 }
 
-/// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// In which way.
     pub outcome: Outcome,
-    /// The whole answer.
+    /// Complete answer of the turn, also if it was streamed.
     pub text: String,
-    /// Why, unless it was completed.
+    /// `None` if the turn was completed.
     pub reason: Option<String>,
-    /// What it cost.
     pub usage: Usage,
-    /// The model that answered, where that is known.
+    /// Model that answered; empty if unknown.
     pub model: String,
 }
 
 impl Finished {
-    /// What somebody is told who cannot be kept waiting: that a person must say something first.
+    /// Answer for clients that cannot wait for an approval: tells that one is needed, and how to go
+    /// on.
     pub fn waits(awaited: &Awaited) -> Self {
         let Awaited { approval, tool, summary, left_ms } = awaited;
         let slug = approval.slug();
@@ -84,7 +70,7 @@ impl Finished {
     }
 }
 
-/// How a turn ended, in the journal's words.
+/// Converts an outcome from the bus's type to the journal's.
 pub const fn journalled(outcome: holdfast_bus::Outcome) -> Outcome {
     match outcome {
         holdfast_bus::Outcome::Completed => Outcome::Completed,

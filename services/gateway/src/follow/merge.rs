@@ -1,9 +1,8 @@
-//! Making one story of deltas that come twice, late, or not at all.
+//! Merging deltas that arrive twice, late, or not at all into one sequence of events.
 //!
-//! A session's deltas tell of all its turns. This picks those that answer one
-//! message, and of them the newest claim's. It never tells a text that has a
-//! hole in it: a step of which something was lost stays silent, and the answer
-//! brings it whole.
+//! A session's deltas report all its turns. The merge selects those that answer one message, and of
+//! them those of the newest claim. It never reports a text with a gap: the text of a step that lost
+//! a delta is not streamed, and comes complete with the answer.
 
 use holdfast_bus::{Delta, DeltaBody};
 use holdfast_session::Awaited;
@@ -11,27 +10,25 @@ use holdfast_types::RunId;
 
 use super::event::{Event, Finished, What, journalled};
 
-/// What became of a delta.
+/// Outcome of processing a delta.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is not about the message, or is void.
+    /// Ignored: not about the message, or from an outdated claim.
     No,
-    /// It was told, or belongs to what was.
     Yes,
-    /// It is of a turn that may have seen the message: find out, [`adopt`](Merge::adopt) it or
-    /// not, and take it again.
+    /// From a turn that may have seen the message: query the journal, [`adopt`](Merge::adopt) the
+    /// turn if so, and process the delta again.
     Unsure,
 }
 
-/// The deltas that answer one message.
+/// State of merging the deltas of one message.
 #[derive(Debug)]
 pub struct Merge {
     seq: i64,
-    /// Turns that answer the message.
     ours: Vec<RunId>,
-    /// The turn's step that was asked about last, and was not ours.
+    /// Turn and step about which the journal was queried last, and which is not ours.
     others: Option<(RunId, u32)>,
-    /// The newest claim, and its delta that came last.
+    /// Epoch of the newest claim, and the number of its last delta.
     newest: Option<(i64, u32)>,
     step: Option<Step>,
 }
@@ -41,28 +38,28 @@ struct Step {
     run: RunId,
     number: u32,
     epoch: i64,
-    /// Something of its text was lost.
+    /// A delta of the step was lost.
     torn: bool,
-    /// Some of its text was told, under this claim or one before.
+    /// Text of the step was reported, under this claim or an earlier one.
     told: bool,
-    /// Nothing of it was told since it began, or began anew.
+    /// Nothing was reported since the step began or restarted.
     fresh: bool,
 }
 
 impl Merge {
-    /// Follows the message at `seq`; `runs` are the turns that it may begin.
+    /// Merges for the message at `seq`; `runs` are the turns that it may begin.
     pub fn new(seq: i64, runs: Vec<RunId>) -> Self {
         Self { seq, ours: runs, others: None, newest: None, step: None }
     }
 
-    /// Knows a turn that has seen the message.
+    /// Adds a turn that has seen the message.
     pub fn adopt(&mut self, run: RunId) {
         if !self.ours.contains(&run) {
             self.ours.push(run);
         }
     }
 
-    /// Takes a delta, and tells what follows from it.
+    /// Processes a delta, and passes the resulting events to `tell`.
     pub fn take(&mut self, delta: Delta, tell: &mut impl FnMut(Event)) -> Taken {
         let Delta { run, epoch, step, n, body } = delta;
         if let DeltaBody::Done { seqs, text, outcome, reason, usage, model } = body {
@@ -83,7 +80,7 @@ impl Merge {
         }
         let gap = match self.newest {
             Some((newest, last)) if newest == epoch => n != last.wrapping_add(1),
-            // A claim's first word is that it began, which nobody misses.
+            // The first delta of a claim only reports its start, so missing it loses nothing.
             _ => n > 1,
         };
         self.newest = Some((epoch, n));
@@ -95,7 +92,7 @@ impl Merge {
         Taken::Yes
     }
 
-    /// Whether taking it would ask for more to be known first.
+    /// Whether the journal has to be queried before the delta can be processed.
     pub fn is_unsure(&self, delta: &Delta) -> bool {
         !matches!(delta.body, DeltaBody::Done { .. })
             && !self.is_void(delta.epoch)
@@ -106,7 +103,7 @@ impl Merge {
         self.newest.is_some_and(|(newest, _)| epoch < newest)
     }
 
-    /// A step of somebody's turn that was not asked about yet.
+    /// Whether the step belongs to an unknown turn about which the journal was not queried.
     fn is_strange(&self, run: RunId, step: u32) -> bool {
         !self.ours.contains(&run) && self.others != Some((run, step))
     }
@@ -119,7 +116,7 @@ impl Merge {
         tell: &mut impl FnMut(Event),
         finished: impl FnOnce() -> Finished,
     ) -> Taken {
-        // It was committed before it was said, so it is true whatever the claim.
+        // The end is committed before it is published, so it is valid whatever the claim.
         if !seqs.contains(&self.seq) {
             return Taken::No;
         }
@@ -127,7 +124,7 @@ impl Merge {
         Taken::Yes
     }
 
-    /// Notices a step that begins, begins anew, or has lost something.
+    /// Detects a step that begins, restarts, or lost a delta.
     fn begin(
         &mut self,
         run: RunId,
@@ -162,7 +159,7 @@ impl Merge {
                 }
                 _ => return,
             },
-            // It is shown and no part of the answer: what is lost of it is lost.
+            // Thinking is no part of the answer, so gaps in it do not matter.
             DeltaBody::Thought { text } => match &mut self.step {
                 Some(step) => {
                     step.fresh = false;
@@ -182,7 +179,7 @@ impl Merge {
     }
 }
 
-/// An answer that costs nothing, for tests.
+/// A completed result without usage, for tests.
 #[cfg(test)]
 pub fn finished(text: &str) -> Finished {
     Finished {
@@ -381,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// However deltas are lost: what is told of the step's text has no hole in it.
+        /// Whichever deltas are lost, the reported text of the step has no gap.
         #[test]
         fn what_is_told_of_a_step_begins_at_its_beginning(
             kept in prop::collection::vec(any::<bool>(), 30),

@@ -1,4 +1,4 @@
-//! `Ingest`: what bridges hand over. For the mesh's own services only.
+//! The service `Ingest`: messages that bridges received. For services of the mesh only.
 
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
@@ -8,14 +8,13 @@ use tonic::{Request, Response, Status};
 
 use crate::{auth::require, ingest::Ingest};
 
-/// Answers `holdfast.gateway.v1.Ingest`.
+/// Implements `holdfast.gateway.v1.Ingest`.
 #[derive(Debug)]
 pub struct Arrivals {
     ingest: Ingest,
 }
 
 impl Arrivals {
-    /// Takes in by this.
     pub const fn new(ingest: Ingest) -> Self {
         Self { ingest }
     }

@@ -1,4 +1,4 @@
-//! `Messages`: send, stream, follow, cancel. Parses, calls, converts.
+//! The service `Messages`: send, stream, follow, cancel.
 
 use std::{pin::Pin, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     ingest::{Ingest, Said},
 };
 
-/// Answers `holdfast.gateway.v1.Messages`.
+/// Implements `holdfast.gateway.v1.Messages`.
 #[derive(Debug)]
 pub struct Messages {
     ingest: Ingest,
@@ -29,7 +29,6 @@ pub struct Messages {
 type Events = Pin<Box<dyn Stream<Item = Result<RunEvent, Status>> + Send>>;
 
 impl Messages {
-    /// Takes in and follows by these.
     pub const fn new(ingest: Ingest, follower: Follower) -> Self {
         Self { ingest, follower }
     }
@@ -87,7 +86,8 @@ impl Service for Messages {
     }
 }
 
-/// What is followed, as a stream that ends with the answer, or with the caller's patience.
+/// Stream of the events of a message. It ends with the answer, or with an error at the caller's
+/// deadline.
 fn events(follow: Follow, first: Option<RunEvent>, patience: Option<Duration>) -> Events {
     let until = patience.map(|patience| Instant::now() + patience);
     Box::pin(stream::unfold((follow, first, false), move |(mut follow, first, over)| async move {

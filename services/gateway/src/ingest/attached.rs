@@ -1,8 +1,8 @@
-//! Files that come with a message: kept among the agent's own, and named in the message.
+//! Files of a message: stored in the agent's workspace, and named in the message.
 //!
-//! The same message sent again brings the same files, which are kept under names that are made of
-//! their contents: so it is still the same message. A file that cannot be kept (too large, or the
-//! agent's tree is full) keeps no message from being heard; it is then only named.
+//! Stored names are derived from the contents, so a repeated message stays the same message. A file
+//! that cannot be stored (too large, or the workspace is full) does not prevent the message: the
+//! message then only names the file.
 
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_types::{AgentId, Attachment, Body, Fault as _, Kind, TenantId, extension};
@@ -12,15 +12,14 @@ use tracing::warn;
 use super::{Ingest, channel::MOST_FILES};
 use crate::Error;
 
-/// A file that came with a message.
 #[derive(Debug, Clone)]
 pub struct Brought {
-    /// Which of the message's attachments it is.
+    /// Index of the attachment in the message.
     at: usize,
     media: NewMedia,
 }
 
-/// The files among a message's attachments.
+/// Selects the files to store: non-empty, not too large, and not too many.
 pub(super) fn brought(attachments: Vec<pb::MessageAttachment>) -> Vec<Brought> {
     let largest = usize::try_from(MOST_MEDIA).unwrap_or(usize::MAX);
     attachments
@@ -35,7 +34,7 @@ pub(super) fn brought(attachments: Vec<pb::MessageAttachment>) -> Vec<Brought> {
         .collect()
 }
 
-/// A name that says what a file is, if whoever sent it says so and the name does not.
+/// Adds an extension that fits the media type to a name without one.
 pub(super) fn ended(name: String, media_type: &str) -> String {
     let ending = extension(media_type.split(';').next().unwrap_or_default().trim());
     match name.as_str() {
@@ -46,11 +45,12 @@ pub(super) fn ended(name: String, media_type: &str) -> String {
 }
 
 impl Ingest {
-    /// What somebody said and showed, kept and ready to be stored.
+    /// Returns a message body with the text and the stored pictures.
     ///
     /// # Errors
     ///
-    /// If the text is too long, or nothing was said or shown, or the pictures cannot be kept now.
+    /// If the text is not valid, there is neither text nor picture, or the pictures cannot be
+    /// stored now.
     pub async fn shown(
         &self,
         tenant: TenantId,
@@ -79,11 +79,11 @@ impl Ingest {
         Ok(body)
     }
 
-    /// Keeps the files of a message, and says in it where.
+    /// Stores the files of a message, and adds their paths to it.
     ///
     /// # Errors
     ///
-    /// If they cannot be kept now: the message is to be sent again.
+    /// If the files cannot be stored now; the sender must retry.
     pub(super) async fn keep(
         &self,
         tenant: TenantId,

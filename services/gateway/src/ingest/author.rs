@@ -1,31 +1,31 @@
-//! Who is behind a message, as far as a door can vouch for it.
+//! Author of a message and the roles that the gateway can verify.
 //!
-//! | door | id | roles |
+//! | source | id | roles |
 //! |---|---|---|
 //! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin` and `owner` |
-//! | a channel | `telegram:12345` | `member`, if the account's allow-list names them |
-//! | the mesh itself | nobody | |
+//! | a channel | `telegram:12345` | `member`, if the account's allow-list names the sender |
+//! | a service of the mesh | no author | |
 //!
-//! What the tenant's policy says of them comes on top, where it is judged.
+//! Roles from the tenant's policy are added where the policy is evaluated.
 
 use holdfast_grpc::{Caller, Scope};
 use holdfast_types::{Author, KeyId};
 
-/// What stands for a sender whom the platform does not name.
+/// Id of a sender whom the platform does not name.
 const UNKNOWN: &str = "unknown";
 
-/// Whoever calls with a key; nobody, if it is a service of the mesh.
+/// Author of a call with an API key; `None` for a service of the mesh.
 pub fn of_caller(caller: &Caller) -> Option<Author> {
     Some(of_key(caller.key?, caller.scopes.has(Scope::Admin)))
 }
 
-/// Whoever holds a key.
+/// Author for an API key.
 pub fn of_key(key: KeyId, is_admin: bool) -> Author {
     let roles: &[&str] = if is_admin { &["admin", "member", "owner"] } else { &["member"] };
     author(format!("api:{key}"), roles)
 }
 
-/// Whoever wrote on a channel.
+/// Author of a message from a channel; `is_listed` if the account's allow-list names the sender.
 pub fn of_sender(channel: &str, sender: Option<&str>, is_listed: bool) -> Author {
     let id = format!("{channel}:{}", sender.unwrap_or(UNKNOWN));
     author(id, if is_listed && sender.is_some() { &["member"] } else { &[] })

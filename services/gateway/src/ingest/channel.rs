@@ -1,4 +1,4 @@
-//! Taking in what arrives by a channel, handed over by a bridge.
+//! Accepting messages from channels, as received by a bridge.
 
 use holdfast_directory::TenantState;
 use holdfast_kit::trace;
@@ -19,14 +19,14 @@ use crate::{
     routing::{self, Inbound},
 };
 
-/// The longest id or name that is taken from a platform, in bytes.
+/// Maximum length of an id or name from a platform, in bytes.
 const LONGEST_NAME: usize = 256;
-/// The longest quotation of the message that is answered.
+/// Maximum length of the quoted message that is replied to, and of a file's reference, in bytes.
 const LONGEST_QUOTE: usize = 2_000;
-/// The most files of one message.
+/// Maximum number of files of a message; more are ignored.
 pub(super) const MOST_FILES: usize = 32;
 
-/// A message that arrived by a channel, checked.
+/// Message from a channel, validated.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     account: AccountId,
@@ -38,11 +38,11 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Checks what a bridge hands over.
+    /// Validates a request of a bridge.
     ///
     /// # Errors
     ///
-    /// If something is missing that routing or the answer needs, or the text is too long.
+    /// If a field is missing that routing or the reply needs, or the text is too long.
     pub fn new(request: pb::AcceptRequest, text_limit: usize) -> Result<Self, Error> {
         let account = request.account_id.parse()?;
         if request.idempotency_key.is_empty() {
@@ -93,11 +93,11 @@ impl Arrival {
 }
 
 impl Ingest {
-    /// Accepts a message that arrived by a channel, and says which agent will answer.
+    /// Accepts a message from a channel; also returns the name of the agent that will answer.
     ///
     /// # Errors
     ///
-    /// If it cannot be accepted as it is, or not now.
+    /// If the message is not valid, or cannot be stored now.
     pub async fn accept_arrival(
         &self,
         tenant: TenantId,
@@ -105,7 +105,7 @@ impl Ingest {
     ) -> Result<(Taken, AgentName), Error> {
         let Arrival { account, idem_key, inbound, mut body, files, target } =
             Arrival::new(request, self.text_limit)?;
-        // A key says by itself that its tenant is suspended; a bridge may not have heard of it yet.
+        // API keys of a suspended tenant stop working; a bridge may not know of the suspension yet.
         let state = self.directory.tenant(&tenant.to_string()).await?.state;
         if state == TenantState::Suspended {
             return Err(holdfast_directory::Error::Suspended.into());
@@ -140,9 +140,9 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
             file: None,
         })
         .collect();
-    // A person's message is not refused for a stray NUL that their platform let through.
+    // A user's message is not refused for a stray NUL that the platform let through.
     let said = match text::message(&request.text.replace('\0', ""), text_limit) {
-        // A photo says enough by itself.
+        // A message may consist of a photo only.
         Err(Error::Empty) if !attachments.is_empty() => String::new(),
         said => said?,
     };

@@ -1,11 +1,11 @@
-//! Which agent, and which session, a request means.
+//! Agent and session that a request addresses.
 //!
-//! | `session` | means |
+//! | `session` | result |
 //! |---|---|
 //! | empty | the agent's main session |
 //! | `ses_…` | that session |
-//! | a session key, in any documented form | that session; made if it is not there |
-//! | anything else | the caller's own name for a session of the agent |
+//! | a session key, in any documented form | that session; created if it does not exist |
+//! | anything else | a session of the agent that the caller has given this name |
 
 use holdfast_directory::{AgentCard, Routing};
 use holdfast_types::{MessageId, SessionId, SessionKey, TenantId};
@@ -13,40 +13,32 @@ use holdfast_types::{MessageId, SessionId, SessionKey, TenantId};
 use super::{Ingest, own_session};
 use crate::Error;
 
-/// Where a message goes.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The agent that answers.
     pub agent: AgentCard,
-    /// The session.
     pub key: SessionKey,
 }
 
 impl Ingest {
-    /// The agent of that name or id; the default one if it is empty.
+    /// Returns the agent with this name or id; the default agent if `name` is empty.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// [`Error::NoAgent`].
     pub async fn agent(&self, tenant: TenantId, name: &str) -> Result<AgentCard, Error> {
         let routing = self.directory.routing(tenant).await?;
         find(&routing, name).cloned()
     }
 
-    /// The tenant's agents.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be read.
     pub async fn agents(&self, tenant: TenantId) -> Result<Vec<AgentCard>, Error> {
         Ok(self.directory.routing(tenant).await?.agents().to_vec())
     }
 
-    /// Where a request that names an agent and a session, or neither, goes.
+    /// Finds the agent and the session that a request names; either may be empty.
     ///
     /// # Errors
     ///
-    /// If there is no such agent or session, or the two do not belong together.
+    /// If there is no such agent or session, or the session belongs to another agent.
     pub async fn place(
         &self,
         tenant: TenantId,
@@ -76,11 +68,11 @@ impl Ingest {
         Ok(Place { agent: found.clone(), key })
     }
 
-    /// Where a request goes that names a session by its id.
+    /// Finds the agent and the session key for a session id.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or it is not that agent's.
+    /// If there is no such session, or it belongs to another agent than the named one.
     pub async fn place_of(
         &self,
         tenant: TenantId,
@@ -94,11 +86,11 @@ impl Ingest {
         Ok(Place { agent: found.clone(), key: view.key.parse()? })
     }
 
-    /// The session that a request means, if it is there.
+    /// Returns the id of an existing session. A syntactically valid id is not looked up.
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// If there is no such session.
     pub async fn existing(
         &self,
         tenant: TenantId,
@@ -117,11 +109,7 @@ impl Ingest {
         Ok(found.ok_or_else(missing)?)
     }
 
-    /// The session of a message.
-    ///
-    /// # Errors
-    ///
-    /// If the tenant has no such message.
+    /// Session that a message belongs to.
     pub async fn session_of(
         &self,
         tenant: TenantId,
@@ -130,17 +118,12 @@ impl Ingest {
         Ok(self.sessions.answer(tenant, message).await?.session)
     }
 
-    /// Whether a session is there already.
-    ///
-    /// # Errors
-    ///
-    /// If that cannot be found out.
     pub async fn is_known(&self, tenant: TenantId, key: &SessionKey) -> Result<bool, Error> {
         Ok(self.sessions.find(tenant, key).await?.is_some())
     }
 }
 
-/// What a session's name stands for.
+/// Kind of a session's name in a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Meant {
     Main,
@@ -154,7 +137,7 @@ fn meant(session: &str) -> Result<Meant, Error> {
     }
     match session.parse::<SessionKey>() {
         Ok(key) => Ok(Meant::Key(key)),
-        // Whoever writes `agent:` means a key, and wants to know that it is none.
+        // A name that begins with `agent:` is meant as a key, so its error is reported.
         Err(error) if session.starts_with("agent:") => Err(error.into()),
         Err(_) => Ok(Meant::Own),
     }
@@ -168,7 +151,7 @@ fn find<'r>(routing: &'r Routing, name: &str) -> Result<&'r AgentCard, Error> {
     routing.agent(name).ok_or_else(missing)
 }
 
-/// Refuses a request that names another agent than its session's.
+/// Refuses a request that names another agent than the session's.
 fn same_agent(routing: &Routing, of: &AgentCard, named: &str) -> Result<(), Error> {
     if named.is_empty() || find(routing, named)?.id == of.id {
         return Ok(());

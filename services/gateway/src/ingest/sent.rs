@@ -1,6 +1,6 @@
-//! Files that a caller sends with a message: what is too much is refused, and said.
+//! Files that a caller sends with a message. Too many or too large files are an error.
 //!
-//! A bridge's files are another matter: a person's message is heard whatever came with it.
+//! A bridge's files are different: a message from a channel is accepted whatever its files.
 
 use holdfast_proto::gateway::v1::MessageAttachment;
 use holdfast_types::{Attachment, Body, media_type};
@@ -9,20 +9,21 @@ use holdfast_workspace::MOST_MEDIA;
 use super::{attached, attached::Brought, text};
 use crate::Error;
 
-/// The most files of one message.
+/// Maximum number of files of a message.
 pub(super) const MOST_SENT: usize = 8;
 
-/// The most bytes of them together.
+/// Maximum size of all files of a message, in bytes.
 const MOST_BYTES: usize = 20 * 1024 * 1024;
 
-/// The longest name, in bytes.
+/// Maximum length of a file name, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// What is said with these files, and the files.
+/// Returns the body of a message with these files, and the files to store.
 ///
 /// # Errors
 ///
-/// If there are too many, one is empty or too large, or they are too large together.
+/// [`Error::Attachments`] if there are too many files, a file is empty or too large, or all
+/// together are too large.
 pub(super) fn body(
     text: String,
     files: Vec<MessageAttachment>,
@@ -60,10 +61,10 @@ pub(super) fn body(
     Ok((body, attached::brought(files)))
 }
 
-/// With a name that says what it is, if the caller says so and the name does not.
+/// Cleans the file's name, adds a missing extension, and sets the kind of the attachment.
 fn named(mut file: MessageAttachment) -> MessageAttachment {
     let name = text::short(&file.name, LONGEST_NAME);
-    // A path says nothing here.
+    // Only the last part of a path is kept.
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     file.name = attached::ended(name, &file.media_type);
     let is_picture = media_type(&file.name, &file.content).starts_with("image/");

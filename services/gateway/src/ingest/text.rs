@@ -1,17 +1,17 @@
-//! What is taken of a text that came from outside.
+//! Validation and cleaning of texts from outside.
 //!
-//! Control characters mean nothing to a model and something to a terminal, so
-//! they go; a NUL cannot be stored at all, and a caller who sends one is told.
+//! Control characters mean nothing to a model and something to a terminal, so they are removed. A
+//! NUL cannot be stored at all, so it is an error.
 
 use std::borrow::Cow;
 
 use crate::Error;
 
-/// A message's text, fit to be stored.
+/// Validates and cleans a message's text; `limit` is in bytes.
 ///
 /// # Errors
 ///
-/// If nothing is left of it, it is too long, or it has a NUL.
+/// If the text is blank, too long, or contains a NUL.
 pub fn message(text: &str, limit: usize) -> Result<String, Error> {
     if text.len() > limit {
         return Err(Error::TooLong { got: text.len(), limit });
@@ -25,7 +25,7 @@ pub fn message(text: &str, limit: usize) -> Result<String, Error> {
     }
 }
 
-/// A text without control characters other than line breaks and tabs.
+/// Removes control characters other than line breaks and tabs.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let unwanted = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(unwanted) {
@@ -35,14 +35,14 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// As [`clean`], owned and cut to a number of bytes: for a platform's names and quotations.
+/// As [`clean`], cut to `limit` bytes: for names and quotations from a platform.
 pub fn short(text: &str, limit: usize) -> String {
     let cleaned = clean(text);
     let end = (0..=limit.min(cleaned.len())).rev().find(|at| cleaned.is_char_boundary(*at));
     cleaned[..end.unwrap_or(0)].to_owned()
 }
 
-/// As [`short`]; `None` if nothing is left.
+/// Cleans and cuts a text; `None` if nothing is left.
 pub fn given(text: &str, limit: usize) -> Option<String> {
     Some(short(text, limit)).filter(|text| !text.is_empty())
 }

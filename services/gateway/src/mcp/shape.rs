@@ -1,4 +1,4 @@
-//! What the tools take, and what they answer with.
+//! Inputs and outputs of the MCP tools.
 
 use holdfast_grpc::Scope;
 use holdfast_mcp::Offered;
@@ -74,7 +74,7 @@ pub struct WriteFile {
 
 const AGENT: &str = "The agent, by name or id; the default one if it is left out.";
 
-/// All tools, and the scope that each needs.
+/// All tools, each with the scope that it needs.
 pub fn all() -> Vec<(Scope, Offered)> {
     let text = |said: &str| json!({ "type": "string", "description": said });
     let number = |said: &str| json!({ "type": "integer", "minimum": 0, "description": said });

@@ -1,12 +1,12 @@
 //! One connection of a node.
 //!
-//! What runners ask comes over the bus, goes to the node under a number, and its answer back the
-//! same way. Nothing is kept: if the gateway dies, the node connects to another one, and whoever
-//! asked asks again, by the key of what was asked.
+//! Runners send requests over the bus. The link passes them to the node under a number, and the
+//! answers back. It stores nothing: if the gateway dies, the node connects to another one, and the
+//! runner repeats its request with the same key.
 //!
-//! **What can go wrong.** Two connections of one node, at two gateways, would both be asked. So the
-//! directory says which one counts; the other one is told to look there, and looks by itself now and
-//! then.
+//! **What can go wrong.** Two connections of one node, at two gateways, would both receive each
+//! request. So the directory records which one is valid; the other one is told to check, and also
+//! checks at intervals.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -28,22 +28,21 @@ use uuid::Uuid;
 use super::{PATIENCE, words};
 use crate::{Error, control::State};
 
-/// How long a node may take to say hello.
+/// Timeout for a node's hello.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// How often a connection looks whether it still counts.
+/// Interval at which a connection checks that it is still the valid one.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// How long a node may take for an answer, besides the time that it was asked to wait.
+/// Time that a node has for an answer, in addition to the wait in the request.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// The longest that a node is asked to wait.
+/// Maximum wait in a request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How many questions may wait for a node's answers.
+/// Maximum number of requests that wait for a node's answers.
 const MOST_OPEN: usize = 64;
 
-/// One connection of a node.
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
@@ -55,7 +54,7 @@ pub(super) struct Link {
     open: HashMap<u64, Open>,
 }
 
-/// A question that waits for the node's answer.
+/// Request that waits for the node's answer.
 #[derive(Debug)]
 struct Open {
     asker: Asker,
@@ -74,7 +73,7 @@ impl Link {
         Self { state, known, id: Uuid::now_v7(), since, asks, next: 0, open: HashMap::new() }
     }
 
-    /// Holds the connection to its end, and tells the node why it ended.
+    /// Serves the connection until it ends, and tells the node why.
     pub(super) async fn hold(
         mut self,
         mut said: Streaming<AttachRequest>,
@@ -98,12 +97,12 @@ impl Link {
             debug!(error = &error as &dyn std::error::Error, "a node's end was not noted");
         }
         if let Some(status) = ended {
-            // It may be gone already.
+            // The node may have disconnected already.
             drop(self.asks.send(Err(status)).await);
         }
     }
 
-    /// Takes the node's hello and the place of any older connection, and begins to listen.
+    /// Receives the node's hello, replaces an older connection, and subscribes to requests.
     async fn welcome(&mut self, said: &mut Streaming<AttachRequest>) -> Result<Questions, Status> {
         let Ok(first) = timeout(HELLO, said.message()).await else {
             return Err(Status::deadline_exceeded("the node has not said hello in time"));
@@ -113,14 +112,14 @@ impl Link {
         let came = self.state.directory.node_came(&self.known, self.id, hello).await;
         came.map_err(Error::from)?;
         let (tenant, node) = (self.known.tenant, self.known.node);
-        // The older one, if there is one, ends now.
+        // An older connection notices here that it was replaced.
         drop(self.state.bus.ask_node(tenant, node, &NodeWish::Look, PATIENCE).await);
         let questions = self.state.bus.node_questions(tenant, node).await;
         let questions = questions.map_err(|error| {
             warn!(error = &error as &dyn std::error::Error, "a node cannot be listened for");
             Status::unavailable("the gateway cannot listen for the node: connect again")
         })?;
-        // A newer one may have come while this one began.
+        // A newer connection may have replaced this one meanwhile.
         self.look().await?;
         let welcome = NodeWelcome { id: node.to_string(), name: self.known.name.clone() };
         let asked = Some(attach_response::Asked::Welcome(welcome));
@@ -129,7 +128,8 @@ impl Link {
         Ok(questions)
     }
 
-    /// Passes on questions and answers; what is returned is for the node, if it is there to hear.
+    /// Passes on requests and answers. Returns the status to send to the node, or `None` if the
+    /// node disconnected.
     async fn serve(
         &mut self,
         mut questions: Questions,
@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// Asks the node what somebody wants to know.
+    /// Passes a request to the node, or answers it here.
     async fn pass_on(&mut self, wish: NodeWish, asker: Asker) -> Result<(), Status> {
         let waits = match &wish {
             NodeWish::Here => {
@@ -179,7 +179,7 @@ impl Link {
             }
             NodeWish::Look => {
                 let looked = self.look().await;
-                // Whoever asks knows then that this one has let go.
+                // The asker learns that this connection has checked.
                 asker.answer(&NodeSaid::Gone).await;
                 return looked;
             }
@@ -204,7 +204,7 @@ impl Link {
         Ok(())
     }
 
-    /// Gives an answer to the one who waits for it.
+    /// Passes an answer to the asker.
     async fn answered(&mut self, message: AttachRequest) {
         let Some(attach_request::Said::Answer(answer)) = message.said else { return };
         let Some(what) = answer.what else { return };
@@ -213,7 +213,7 @@ impl Link {
         open.asker.answer(&words::said(what, millis)).await;
     }
 
-    /// Gives up what the node does not answer.
+    /// Answers requests that timed out.
     async fn lapse(&mut self) {
         let now = Instant::now();
         let late: Vec<u64> =
@@ -225,7 +225,8 @@ impl Link {
         }
     }
 
-    /// Whether this connection still counts. While nobody can say, it does.
+    /// Checks that this connection is still the valid one. If the directory cannot be reached, it
+    /// counts as valid.
     async fn look(&self) -> Result<(), Status> {
         match self.state.directory.node_stands(&self.known, self.id).await {
             Ok(NodeStanding::Counts) => Ok(()),

@@ -1,4 +1,4 @@
-//! The contract's words for what a node is asked and answers, and the mesh's.
+//! Conversion between the protos of nodes and the bus's messages.
 
 use holdfast_directory::NodeSelf;
 use holdfast_proto::gateway::v1::{
@@ -6,13 +6,13 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_types::{NodeRan, NodeSaid, NodeWish};
 
-/// The longest reason that a node gives, in characters.
+/// Maximum length of a node's reason for a refusal, in characters.
 const LONGEST_REASON: usize = 1_000;
 
-/// The version of the contract that is spoken here.
+/// Protocol version; a node must have the same.
 const PROTOCOL: u32 = 1;
 
-/// What a node says of itself in its first message; or why it is not let in.
+/// Reads a node's first message. The error is the reason why the node is refused.
 pub(super) fn hello(said: Option<attach_request::Said>) -> Result<NodeSelf, String> {
     match said {
         Some(attach_request::Said::Hello(hello)) if hello.protocol == PROTOCOL => Ok(NodeSelf {
@@ -31,7 +31,7 @@ pub(super) fn hello(said: Option<attach_request::Said>) -> Result<NodeSelf, Stri
     }
 }
 
-/// What goes to a node; `None` for what its gateway answers.
+/// Converts a request for the node; `None` if the gateway itself answers it.
 pub(super) fn ask(id: u64, wish: NodeWish) -> Option<AttachResponse> {
     let what = match wish {
         NodeWish::Here | NodeWish::Look => return None,
@@ -51,7 +51,7 @@ pub(super) fn ask(id: u64, wish: NodeWish) -> Option<AttachResponse> {
     Some(AttachResponse { asked: Some(attach_response::Asked::Ask(ask)) })
 }
 
-/// What a node answered, no longer than it may be.
+/// Converts a node's answer, cut to the maximum length.
 pub(super) fn said(answer: node_answer::What, millis: u64) -> NodeSaid {
     match answer {
         node_answer::What::Pong(pb::NodePong {}) => NodeSaid::Pong { millis },

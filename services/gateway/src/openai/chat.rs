@@ -50,7 +50,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// Answers, at once or as a stream.
+/// Handler: answers with one JSON object or a stream.
 pub async fn chat(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
@@ -80,7 +80,8 @@ pub async fn chat(
 }
 
 impl Completion {
-    /// Refuses what cannot be done, rather than doing something else.
+    /// Refuses unsupported parameters; ignoring them would give another result than the client
+    /// expects.
     fn check(self) -> Result<Ask, Refusal> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(is_given);
         if given(&self.tools) {
@@ -118,7 +119,7 @@ impl Completion {
     }
 }
 
-/// What every piece of one answer begins with.
+/// Fields that all chunks of an answer share.
 #[derive(Debug, Clone, Serialize)]
 struct Head {
     id: String,
@@ -187,10 +188,10 @@ fn whole(head: Head, finished: Finished) -> Whole {
     Whole { head, object: "chat.completion", choices: [choice], usage: finished.usage.into() }
 }
 
-/// The form of a stream.
+/// Stream format of Chat Completions.
 struct Chunks {
     head: Head,
-    /// The client wants to know what it cost.
+    /// Whether the client asked for usage.
     usage: bool,
 }
 
@@ -200,7 +201,7 @@ struct Chunk<'a> {
     head: &'a Head,
     object: &'static str,
     choices: &'a [Piece<'a>],
-    // Null in every chunk but the last, where it was asked for.
+    // If requested: `null` in every chunk but the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<Tokens>>,
 }

@@ -1,7 +1,7 @@
-//! What clients call a message, and what is taken of it.
+//! Messages in the formats of clients, and their conversion.
 //!
-//! Unknown fields are passed over, as OpenAI does. What is known and cannot be
-//! done here is refused, so that nobody believes that it was.
+//! Unknown fields are ignored, as OpenAI does. Known features that are not supported are refused,
+//! so that no client assumes that they worked.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_types::media_type;
@@ -10,39 +10,33 @@ use serde_json::Value;
 
 use super::Refusal;
 
-/// Who said something.
+/// Role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Whoever talks to the agent.
     User,
-    /// The agent.
     Assistant,
-    /// Whoever instructs it.
+    /// Instructions to the agent: `system` or `developer`.
     System,
 }
 
-/// Something that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// By whom.
     pub role: Role,
-    /// What.
     pub text: String,
-    /// What was shown with it.
+    /// Image files, decoded from base64.
     pub pictures: Vec<Vec<u8>>,
 }
 
 impl Turn {
-    /// Something that was said, and nothing shown.
     pub const fn said(role: Role, text: String) -> Self {
         Self { role, text, pictures: Vec::new() }
     }
 }
 
-/// A message as it is sent: of Chat Completions, or an input item of Responses.
+/// Message in a request: of Chat Completions, or an input item of Responses.
 #[derive(Debug, Deserialize)]
 pub struct Message {
-    /// The kind of item; only Responses has it.
+    /// Kind of input item; only in Responses.
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
@@ -70,20 +64,20 @@ struct Part {
     text: Option<String>,
     #[serde(default)]
     refusal: Option<String>,
-    /// Of Chat Completions an object with a `url`, of Responses the URL itself.
+    /// In Chat Completions an object with a `url`, in Responses the URL itself.
     #[serde(default)]
     image_url: Option<Value>,
 }
 
-/// The most pictures of one message.
+/// Maximum number of pictures of a message.
 const MOST_PICTURES: usize = 8;
 
-/// What is told to a client that brings tools of its own.
+/// Error message for client-side tools.
 pub const NO_TOOLS: &str = "client-side tools are not supported yet: an agent uses the tools that \
                             its own settings give it; leave this out";
 
 impl Message {
-    /// What it says; `param` is where it stands.
+    /// Converts and checks the message; `param` is the request's field, for errors.
     pub fn read(self, param: &'static str) -> Result<Turn, Refusal> {
         if let Some(kind) = self.kind.filter(|kind| kind != "message") {
             let kind: String = kind.chars().take(40).collect();
@@ -122,7 +116,7 @@ impl Message {
     }
 }
 
-/// Whether a field says something: null and an empty list do not.
+/// Whether a field has a value: null and an empty list have none.
 pub fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -158,8 +152,8 @@ fn join(parts: Vec<Part>, param: &'static str) -> Result<(String, Vec<Vec<u8>>),
     Ok((joined, pictures))
 }
 
-/// A picture that is here, in a `data:` URL. One that is elsewhere is not fetched: whoever asks
-/// could have us look where only we can.
+/// Decodes a picture in a `data:` URL. Other URLs are not fetched: a client could make the gateway
+/// reach hosts that only it can reach (SSRF).
 fn picture(part: Part, param: &'static str) -> Result<Vec<u8>, Refusal> {
     let url = match part.image_url {
         Some(Value::String(url)) => Some(url),

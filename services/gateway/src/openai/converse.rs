@@ -1,4 +1,4 @@
-//! Which session a request goes on with, and what of it is new there.
+//! Session of a request, and the messages that are new in it.
 
 use holdfast_directory::AgentCard;
 use holdfast_grpc::Caller;
@@ -18,38 +18,37 @@ use crate::{
     ingest::{Place, idem_key, message, own_session},
 };
 
-/// The header that makes a request the same when it is sent again.
+/// Header with the idempotency key.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What all models' names begin with.
+/// Prefix of all model names, and the name of the default agent.
 pub const MODEL: &str = "holdfast";
 
-/// The most messages that a session begins with; older ones become one.
+/// Maximum number of messages that a new session begins with; older ones are joined into one.
 const MOST_SEEDS: usize = 128;
 
-/// A request, whatever its form.
+/// Request in either format, converted.
 #[derive(Debug, Default)]
 pub struct Ask {
-    /// The model, as it was sent.
     pub model: String,
-    /// Whose session goes on.
+    /// Name of the session to continue.
     pub user: Option<String>,
-    /// After which answer it goes on.
+    /// Id of the response to continue from.
     pub previous: Option<String>,
-    /// What was said, the newest last.
+    /// Messages of the conversation, the newest last.
     pub turns: Vec<Turn>,
 }
 
-/// The session that goes on, and what is new there.
+/// Session of a request, and the messages to add.
 struct GoesOn {
     place: Place,
-    /// The label of a session that is for this once.
+    /// Set for a session that is made for one request.
     label: Option<&'static str>,
     turns: Vec<Turn>,
 }
 
 impl OpenAi {
-    /// Takes a request in, and follows it. What is wrong with it is found here, before an answer
+    /// Accepts a request and follows it. All errors of the request are found here, before an answer
     /// begins.
     pub async fn ask(
         &self,
@@ -69,7 +68,7 @@ impl OpenAi {
         Ok(follow)
     }
 
-    /// The agent that a model's name means.
+    /// Agent for a model name.
     pub async fn agent_of(&self, tenant: TenantId, model: &str) -> Result<AgentCard, Refusal> {
         let name = match model.strip_prefix(MODEL) {
             Some("") => "",
@@ -85,7 +84,7 @@ impl OpenAi {
         })
     }
 
-    /// The session, and what of the conversation it does not know yet.
+    /// Chooses the session, and the messages that it does not have yet.
     async fn place(
         &self,
         caller: &Caller,
@@ -110,7 +109,7 @@ impl OpenAi {
         };
         let key = own_session(&agent, &user)?;
         let news = unanswered(&turns);
-        // A session that is not there yet begins with all that was said elsewhere.
+        // A new session begins with the whole conversation that the client sent.
         if news < turns.len() && self.ingest.is_known(caller.tenant, &key).await? {
             turns.drain(..turns.len() - news);
         }
@@ -128,7 +127,7 @@ impl OpenAi {
         }
     }
 
-    /// Messages for the inbox: what goes before is heard and not answered, the last wakes.
+    /// Messages for the inbox. Earlier ones are silent; only the last one wakes a runner.
     async fn messages(
         &self,
         caller: &Caller,
@@ -148,7 +147,8 @@ impl OpenAi {
         };
         let key = idem_key(key.unwrap_or_default())?;
         let seeds_key = hex(&Sha256::digest(&key));
-        // One run each, in order, whatever the agent does elsewhere: a client waits for its own.
+        // One run per message, in order, whatever the agent's queue mode: each client waits for its
+        // own answer.
         let mode = QueueMode::Followup;
         let agent = place.agent.id;
         let template = NewMessage { label, mode, ..message(caller, place, Body::default()) };
@@ -159,7 +159,7 @@ impl OpenAi {
             let role = Some(word(turn.role).to_owned());
             let shown = self.ingest.shown(caller.tenant, agent, &turn.text, turn.pictures).await;
             let body = match shown {
-                // Clients keep empty answers in their histories.
+                // Clients keep empty answers in their histories; skip them.
                 Err(Error::Empty) => continue,
                 shown => Body { role, silent: true, ..shown? },
             };
@@ -176,12 +176,12 @@ impl OpenAi {
     }
 }
 
-/// How many turns at the end no answer follows.
+/// Number of messages at the end without an answer.
 fn unanswered(turns: &[Turn]) -> usize {
     turns.iter().rev().take_while(|turn| turn.role != Role::Assistant).count()
 }
 
-/// The same turns, of which the oldest are one if there are too many.
+/// Joins the oldest messages into one if there are too many.
 fn folded(mut turns: Vec<Turn>) -> Vec<Turn> {
     if turns.len() <= MOST_SEEDS {
         return turns;
@@ -202,7 +202,7 @@ const fn word(role: Role) -> &'static str {
     }
 }
 
-/// The name of a session that is for one request: the same when that request is sent again.
+/// Session name for a single request; the same when the request is repeated.
 fn once(caller: &Caller, key: &str, turns: &[Turn]) -> String {
     let mut hasher = Sha256::new();
     if let Some(caller) = caller.key {
@@ -224,11 +224,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The key that makes the request the same when it is sent again, if it has one.
+/// Idempotency key of the request, if it has one.
 ///
 /// # Errors
 ///
-/// If it has one that cannot be used.
+/// If the header is empty or not plain text.
 pub fn given_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::{OpenAi, Refusal, converse::MODEL};
 use crate::{Error, auth::require};
 
-/// A model as clients list it.
 #[derive(Debug, Serialize)]
 pub struct Model {
     id: String,
@@ -20,14 +19,13 @@ pub struct Model {
     owned_by: &'static str,
 }
 
-/// All of them.
 #[derive(Debug, Serialize)]
 pub struct Models {
     object: &'static str,
     data: Vec<Model>,
 }
 
-/// The default agent, by the short name, and every agent by its own.
+/// Handler: lists the default agent as `holdfast`, and every agent by its own name.
 pub async fn models(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
@@ -40,7 +38,6 @@ pub async fn models(
     Ok(Json(Models { object: "list", data }))
 }
 
-/// One of them.
 pub async fn model(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,

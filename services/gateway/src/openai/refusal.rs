@@ -1,4 +1,4 @@
-//! Why a request got no answer, in the form that OpenAI's clients read.
+//! Errors in the format of OpenAI's API.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{Error, follow::Finished};
 
-/// `{"error": …}`, and the status it comes with.
+/// Error response: `{"error": …}` and its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
@@ -51,18 +51,17 @@ impl Refusal {
         Self { what: What { code: Some(code), ..self.what }, ..self }
     }
 
-    /// A field of the request is wrong.
+    /// A field of the request is not valid.
     pub fn field(param: &'static str, message: impl Into<String>) -> Self {
         let refusal = Self::new(StatusCode::BAD_REQUEST, INVALID, message);
         Self { what: What { param: Some(param), ..refusal.what }, ..refusal }
     }
 
-    /// A field of the request asks for what is not to be had here.
+    /// A field of the request asks for something that is not supported.
     pub fn unsupported(param: &'static str, message: impl Into<String>) -> Self {
         Self::field(param, message).code("unsupported_parameter")
     }
 
-    /// There is no such model.
     pub fn no_model(name: &str) -> Self {
         let name: String = name.chars().take(80).collect();
         let message = format!(
@@ -73,32 +72,27 @@ impl Refusal {
         Self { status: StatusCode::NOT_FOUND, ..refusal }
     }
 
-    /// There is no such response to go on from.
     pub fn no_response(id: &str) -> Self {
         let id: String = id.chars().take(80).collect();
         let message = format!("there is no response `{id}`: it may have been deleted since");
         Self::field("previous_response_id", message).code("previous_response_not_found")
     }
 
-    /// The body is not what a body must be.
     pub fn bad_body(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, INVALID, message).code("invalid_body")
     }
 
-    /// The body is too large.
     pub fn too_large(limit: usize) -> Self {
         let message =
             format!("the body has more than {limit} bytes, which is the most: shorten it");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, message).code("body_too_large")
     }
 
-    /// The body did not arrive in time.
     pub fn too_slow(patience: Duration) -> Self {
         let message = format!("the body did not arrive within {patience:?}: send it again");
         Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, message).code("body_timeout")
     }
 
-    /// Nothing is served there.
     pub fn no_route(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(80).collect();
         let message = format!(
@@ -108,19 +102,18 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, INVALID, message).code("unknown_url")
     }
 
-    /// Something else is served there.
+    /// Known path, but another method.
     pub fn no_method(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(80).collect();
         let message = format!("`{path}` does not take `{method}`: try `POST` or `GET`");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, message).code("method_not_allowed")
     }
 
-    /// A defect of ours.
     pub fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal error")
     }
 
-    /// A stream cannot go on, since what it said no longer counts.
+    /// The stream cannot continue because text already sent became void.
     pub fn taken_back() -> Self {
         let message = "another runner took the turn up and answers in other words than were sent: \
                        send the request again, with the same `Idempotency-Key` if it had one, \
@@ -128,9 +121,9 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, message).code("stream_restarted")
     }
 
-    /// A turn that ended without an answer; `None` if it has one.
+    /// Error for a turn that ended without an answer; `None` if it has one.
     pub fn of(finished: &Finished) -> Option<Self> {
-        // A turn that failed says so in words for its user; the reason is a word for programs.
+        // A failed turn has a text for its user; the reason is a word for programs.
         let reason = match finished.text.trim() {
             "" => finished.reason.as_deref().unwrap_or("no reason was given"),
             words => words,
@@ -159,22 +152,20 @@ impl Refusal {
         Some(Self::new(status, SERVER, message).code(code))
     }
 
-    /// The error alone, as a stream sends it.
+    /// Serialized error, for a stream.
     pub fn shown(&self) -> impl Serialize + '_ {
         Shown { error: &self.what }
     }
 
-    /// What it says.
     pub fn message(&self) -> &str {
         &self.what.message
     }
 
-    /// The word for it.
+    /// Error code, or the error type if there is none.
     pub fn word(&self) -> &'static str {
         self.what.code.unwrap_or(self.what.kind)
     }
 
-    /// The status it comes with.
     #[cfg(test)]
     pub const fn status(&self) -> StatusCode {
         self.status
@@ -183,7 +174,7 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        // The same text, and the same line in the log, as by gRPC.
+        // Same text and log line as over gRPC.
         let message = holdfast_grpc::status(&error).message().to_owned();
         let (status, kind, code) = match error.kind() {
             Kind::Invalid => (StatusCode::BAD_REQUEST, INVALID, None),
@@ -214,7 +205,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(Shown { error: &self.what })).into_response();
         if let Some(after) = self.retry_after {
-            // Whole seconds are all that the header has; rounded up, so that nobody is early.
+            // The header has whole seconds; rounded up, so that no client retries too early.
             let seconds = after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -53,7 +53,7 @@ enum Input {
     Items(Vec<Message>),
 }
 
-/// Answers, at once or as a stream.
+/// Handler: answers with one JSON object or a stream.
 pub async fn respond(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
@@ -84,7 +84,8 @@ pub async fn respond(
 }
 
 impl Wanted {
-    /// Refuses what cannot be done, rather than doing something else.
+    /// Refuses unsupported parameters; ignoring them would give another result than the client
+    /// expects.
     fn check(self) -> Result<Ask, Refusal> {
         if self.tools.as_ref().is_some_and(is_given) {
             return Err(Refusal::unsupported("tools", NO_TOOLS));

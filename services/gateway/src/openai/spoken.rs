@@ -1,10 +1,9 @@
-//! What a stream that cannot take anything back may say.
+//! Text of a stream that cannot revoke what it has sent.
 //!
-//! A turn may be begun anew on another runner, and then says what it said before
-//! again, or something else. The first is swallowed; the second ends the stream
-//! with an error, and the stored answer is there for whoever asks again. Each
-//! step's text is a part of its own: what an agent says before it uses a tool is
-//! no part of its answer.
+//! A turn may restart on another runner and then repeat its text, or produce a different one.
+//! Repeated text is skipped. Different text ends the stream with an error; a repeated request gets
+//! the stored answer. Each step's text is a separate part: text before a tool call is not part of
+//! the answer.
 
 use holdfast_session::Awaited;
 
@@ -12,39 +11,34 @@ use crate::follow::{Event, Finished, What};
 
 use super::Refusal;
 
-/// What to say next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Say {
-    /// More text.
     Text {
-        /// It begins a new part.
+        /// Whether the text begins a new part.
         part: bool,
-        /// The text.
         text: String,
     },
-    /// The end.
     End(Finished),
-    /// The end, without an answer.
+    /// End of a stream without an answer.
     Fail(Refusal),
 }
 
-/// What was said so far.
+/// Text that the stream has sent so far.
 #[derive(Debug, Default)]
 pub struct Spoken {
-    /// The step that is being told.
     step: Option<u32>,
-    /// Its text, as it was said.
+    /// Text of the step that was sent.
     said: String,
-    /// Its text since it began anew, while that is not more than was said.
+    /// Text of the step since its restart, while all of it was sent before.
     anew: Option<String>,
-    /// It went on to use tools, so no more text of it comes.
+    /// The step called tools, so it has no more text.
     closed: bool,
-    /// Something was said in steps before it.
+    /// Text was sent in earlier steps.
     before: bool,
 }
 
 impl Spoken {
-    /// What follows from an event.
+    /// Processes an event and returns the output for it.
     pub fn hear(&mut self, event: Event) -> Vec<Say> {
         match event.what {
             What::StepStarted { again } => {
@@ -56,7 +50,7 @@ impl Spoken {
                 self.closed |= !self.said.is_empty();
                 Vec::new()
             }
-            // Neither thinking nor a canvas has a place in these protocols' answers.
+            // These formats have no field for thinking or a canvas.
             What::Thought(_) | What::ToolEnded { .. } | What::Canvas(_) => Vec::new(),
             What::Approval(awaited) => self.wait(&awaited),
             What::Done(finished) => self.end(event.step, finished),
@@ -73,7 +67,7 @@ impl Spoken {
         self.leave();
     }
 
-    /// Goes on to a new part.
+    /// Ends the current part.
     fn leave(&mut self) {
         self.before |= !self.said.is_empty();
         self.said.clear();
@@ -104,7 +98,7 @@ impl Spoken {
         vec![Say::Text { part, text }]
     }
 
-    /// A person must say something first, which a stream that nobody can answer on does not wait for.
+    /// Ends the stream when an approval is needed: it could not be given over this stream.
     fn wait(&mut self, awaited: &Awaited) -> Vec<Say> {
         self.leave();
         let finished = Finished::waits(awaited);
@@ -115,13 +109,13 @@ impl Spoken {
         if let Some(refusal) = Refusal::of(&finished) {
             return vec![Say::Fail(refusal)];
         }
-        // The answer is the last step's; what was said in an earlier one stands before it.
+        // The answer is the last step's text; text of earlier steps is a part before it.
         if self.closed || (step.is_some() && step > self.step) {
             self.leave();
         }
         let answer = finished.text.trim();
         if answer.is_empty() {
-            // The agent chose to say nothing; what it thought aloud stands.
+            // The agent chose not to answer; text already sent stays.
             return vec![Say::End(finished)];
         }
         let Some(more) = answer.strip_prefix(self.said.trim()) else {
@@ -130,7 +124,7 @@ impl Spoken {
         let part = self.before && self.said.is_empty();
         let mut say = Vec::with_capacity(2);
         if !more.is_empty() {
-            // What was said may end in spaces that were trimmed for the comparison.
+            // The text sent may end in spaces that were trimmed for the comparison.
             let spaces = self.said.len() - self.said.trim_end().len();
             let more = if spaces > 0 { more.trim_start() } else { more };
             say.push(Say::Text { part, text: more.to_owned() });
@@ -168,7 +162,7 @@ mod tests {
         event(step, What::ToolStarted { call: "1".into(), tool: "t".into() })
     }
 
-    /// All that a client reads, with `|` between parts, and whether it ends well.
+    /// Everything that a client reads, with `|` between parts, and whether it ends with an answer.
     fn read(events: impl IntoIterator<Item = Event>) -> (String, bool) {
         let mut spoken = Spoken::default();
         let mut read = String::new();
@@ -281,7 +275,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the text is cut, wherever the turn is begun anew: what is read is the answer.
+        /// However the text is split, and wherever the turn restarts: the client reads the answer.
         #[test]
         fn a_turn_that_says_the_same_is_always_read_whole(
             answer in "[a-zé]{1,40}",

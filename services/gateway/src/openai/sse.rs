@@ -1,8 +1,8 @@
-//! An answer as server-sent events, in whatever form its voice gives it.
+//! Answers as server-sent events.
 //!
-//! Nothing runs beside the connection: an event is made when the client has room
-//! for it. While there is nothing to say a comment shows that the stream lives,
-//! which is also how a client that vanished is found out.
+//! There is no task per connection: an event is made when the client has room for it. While there
+//! is nothing to send, comments keep the stream alive; they also detect clients that have
+//! disconnected.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -26,32 +26,30 @@ use super::{
 };
 use crate::follow::{Finished, Follow};
 
-/// One form of answering by a stream.
 pub trait Voice: Send + 'static {
-    /// What comes before the text.
+    /// Writes the events before the text.
     fn begin(&mut self, out: &mut Events);
-    /// More text; `part` says that it begins a new part.
+    /// Writes text; `part` tells that it begins a new part.
     fn text(&mut self, part: bool, text: &str, out: &mut Events);
-    /// What comes after the text.
+    /// Writes the events after the text.
     fn end(&mut self, finished: &Finished, out: &mut Events);
-    /// What comes instead, where there is no answer.
+    /// Writes the events that end a stream without an answer.
     fn fail(&mut self, refusal: &Refusal, out: &mut Events);
 }
 
-/// Events as they are written.
 #[derive(Debug, Default)]
 pub struct Events(Vec<u8>);
 
 impl Events {
-    /// An event without a name.
+    /// Writes an event without a name.
     pub fn data(&mut self, value: &impl Serialize) {
         self.0.extend_from_slice(b"data: ");
-        // What is ours can be written as JSON, and a vector takes all.
+        // Our types can be serialized, and writing to a vector cannot fail.
         let _ = serde_json::to_writer(&mut self.0, value);
         self.0.extend_from_slice(b"\n\n");
     }
 
-    /// An event with a name.
+    /// Writes an event with a name.
     pub fn named(&mut self, name: &str, value: &impl Serialize) {
         self.0.extend_from_slice(b"event: ");
         self.0.extend_from_slice(name.as_bytes());
@@ -59,7 +57,7 @@ impl Events {
         self.data(value);
     }
 
-    /// The word that ends a stream of Chat Completions.
+    /// Writes the event that ends a stream of Chat Completions.
     pub fn finish(&mut self) {
         self.0.extend_from_slice(b"data: [DONE]\n\n");
     }
@@ -69,7 +67,6 @@ impl Events {
     }
 }
 
-/// Answers by a stream.
 pub fn answer(follow: Follow, voice: impl Voice, heartbeat: Duration) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
@@ -150,7 +147,7 @@ impl<V: Voice> Telling<V> {
     }
 }
 
-/// Says which message and session an answer belongs to.
+/// Headers with the ids of the message and its session.
 pub fn tagged(follow: &Follow) -> [(HeaderName, String); 2] {
     [
         (HeaderName::from_static("x-holdfast-message"), follow.message().to_string()),
@@ -158,7 +155,7 @@ pub fn tagged(follow: &Follow) -> [(HeaderName, String); 2] {
     ]
 }
 
-/// When something was made, in seconds of Unix time, as its id says.
+/// Creation time in a UUIDv7, in Unix seconds; 0 if the id has none.
 pub fn made_at(id: Uuid) -> u64 {
     id.get_timestamp().map_or(0, |at| at.to_unix().0)
 }

@@ -1,12 +1,12 @@
-//! The binding cascade: seven levels, the most specific first, the last being no binding at all.
+//! The binding cascade: six levels of bindings, the most specific first.
 //!
-//! A binding matches if everything that it names does. Its channel is always
-//! named; an empty account is the one called `default`, `*` is any.
+//! A binding matches if everything that it names matches. It always names a channel. An empty
+//! account means the one called `default`; `*` means any.
 //!
 //! | level | the binding names |
 //! |---|---|
-//! | peer | the counterpart: kind and id |
-//! | peer.parent | what the counterpart is part of |
+//! | peer | the peer: kind and id |
+//! | peer.parent | the peer's parent |
 //! | guild | the guild, and no peer |
 //! | team | the team, and neither of those |
 //! | account | nothing else, and one account |
@@ -16,7 +16,7 @@ use holdfast_directory::Binding;
 
 use super::{Inbound, MatchedBy};
 
-/// The binding that chooses, and its level. On one level the first of them does.
+/// Returns the most specific matching binding and its level; of several on one level, the first.
 pub(super) fn find<'r>(
     bindings: &'r [Binding],
     inbound: &Inbound,
@@ -37,7 +37,7 @@ fn is_account(wanted: &str, account: &str) -> bool {
     }
 }
 
-/// The level on which a binding matches; `None` if it does not.
+/// Level on which a binding matches; `None` if it does not match.
 fn level(binding: &Binding, inbound: &Inbound) -> Option<MatchedBy> {
     let named = |wanted: &Option<String>, given: &Option<String>| {
         wanted.is_none() || wanted.as_deref() == given.as_deref().map(str::trim)

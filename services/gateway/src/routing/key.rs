@@ -1,4 +1,4 @@
-//! The session that a message from a channel belongs to.
+//! Session key of a message from a channel.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -8,17 +8,17 @@ use sha2::{Digest as _, Sha256};
 
 use super::Inbound;
 
-/// What stands for an id that the platform did not give. Never the main session: that is the
+/// Replaces an id that the platform did not send. It never leads to the main session, which is the
 /// owner's.
 const UNKNOWN: &str = "unknown";
 
-/// The longest part that is kept where the whole would be too long, in bytes. Three of them,
-/// each byte escaped, fit into a key with the longest agent's name.
+/// Maximum length of a part that is kept when the whole key is too long, in bytes. Three such
+/// parts, each byte escaped, fit into a key with the longest agent name.
 const LONGEST_PART: usize = 40;
 
-/// The key of the session, as the agent's scopes have it.
+/// Builds the session key according to the agent's scopes.
 ///
-/// With [`GroupScope::GroupUser`] a person's session is theirs in all of the group's topics.
+/// With [`GroupScope::GroupUser`] a user has one session in all topics of a group.
 pub(super) fn session_key(
     routing: &Routing,
     agent: &AgentCard,
@@ -39,7 +39,7 @@ pub(super) fn session_key(
     }
 }
 
-/// What a key is made of.
+/// Parts of a session key.
 struct Parts<'a> {
     channel: Cow<'a, str>,
     account: String,
@@ -65,7 +65,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The same, with a digest in the place of each part that is long.
+    /// Replaces each long part by a digest.
     fn short(&self) -> Parts<'static> {
         Parts {
             channel: short(&self.channel),
@@ -83,7 +83,7 @@ fn short(part: &str) -> Cow<'static, str> {
     }
     let digest = Sha256::digest(part);
     let hex = digest.iter().take(16).fold("sha256-".to_owned(), |mut hex, byte| {
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });

@@ -1,4 +1,4 @@
-//! The cascade's levels, the rules, the keys, and what no message can do.
+//! Tests of the cascade's levels, the rules, the keys, and what no message can achieve.
 
 use holdfast_directory::{AgentCard, Binding, Identity, Pattern, Routing, Rule, Settings};
 use holdfast_types::{
@@ -19,7 +19,7 @@ fn card(name: &str) -> AgentCard {
     }
 }
 
-/// So that an agent's id follows from its name.
+/// Derives an agent's id from its name.
 fn name_bytes(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (byte, of) in bytes.iter_mut().zip(name.bytes()) {
@@ -92,7 +92,7 @@ fn to(routed: &Routed) -> (&str, String) {
     (routed.agent.name.as_str(), routed.matched_by.to_string())
 }
 
-/// One binding for each level, the least specific first: order is not what decides.
+/// One binding for each level, the least specific first: their order does not decide.
 fn levels() -> Vec<Binding> {
     vec![
         Binding { account: "*".into(), ..binding("channel") },

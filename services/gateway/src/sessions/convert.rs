@@ -1,4 +1,4 @@
-//! What people see of sessions, entries and turns, in the contracts' words.
+//! Conversion of sessions, entries and runs to protos.
 
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::{EntryView, Outcome, RunView, SessionView, Surface, WaitingRun};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::control::{AgentNames, timestamp};
 
-/// A session at rest for so long sleeps (spec STM-021).
+/// Idle time after which a session is shown as `SLEEP` (spec STM-021).
 const SLEEPS_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The longest summary in a list, in characters.
+/// Maximum length of a summary in a list, in characters.
 const LONGEST_LISTED: usize = 160;
 
-/// A session, as it is at the moment `now`.
+/// Converts a session; its state depends on `now`.
 pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Session {
     pb::Session {
         id: view.id.to_string(),
@@ -34,7 +34,7 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
     }
 }
 
-/// A session as it stands in a list: of its summary only how it begins.
+/// Shortens a session's summary for a list.
 pub fn listed(session: pb::Session) -> pb::Session {
     let end = session.summary.char_indices().nth(LONGEST_LISTED).map(|(end, _)| end);
     let summary = match end {
@@ -55,7 +55,7 @@ fn state(view: &SessionView, now: Timestamp) -> &'static str {
     }
 }
 
-/// What is shown beside a session.
+/// Converts a surface of a session's canvas.
 pub fn surface(one: Surface) -> pb::Surface {
     let Surface { is, version, updated_at } = one;
     pb::Surface {
@@ -69,7 +69,7 @@ pub fn surface(one: Surface) -> pb::Surface {
     }
 }
 
-/// An entry: its text apart, and all else as JSON.
+/// Converts an entry: its text, and all other fields as JSON.
 pub fn entry(view: EntryView) -> pb::Entry {
     let kind = view.entry.kind();
     let (text, detail) = match view.entry {
@@ -106,7 +106,6 @@ pub fn entry(view: EntryView) -> pb::Entry {
     }
 }
 
-/// A turn.
 pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
     pb::Run {
         id: view.id.to_string(),
@@ -124,7 +123,7 @@ pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
     }
 }
 
-/// A turn that waits for a person's word.
+/// Converts a run that waits for an approval.
 pub fn waiting_run(view: WaitingRun, names: &AgentNames) -> pb::Run {
     pb::Run {
         id: view.id.to_string(),

@@ -1,5 +1,5 @@
-//! A turn that needs a person's word: whoever streams is told and waits, whoever cannot wait is told
-//! how to go on, and the word is said by gRPC.
+//! A turn that needs an approval: a client that streams gets the request and waits, a client that
+//! cannot wait is told how to go on, and the decision is made over gRPC.
 
 use futures::StreamExt as _;
 use holdfast_proto::gateway::v1::{

@@ -1,4 +1,4 @@
-//! What a bridge hands over is routed, accepted once, and answered to where it came from.
+//! A message from a bridge is routed, accepted once, and answered to its origin.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -150,7 +150,7 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
     };
     let png = b"\x89PNG\r\n\x1a\n a cat".to_vec();
     let photo = || AcceptRequest {
-        // More than the door takes of anybody else.
+        // More than other callers may send.
         attachments: vec![
             attachment("photo", png.clone()),
             attachment("document", vec![7; 5 * 1024 * 1024]),
@@ -206,7 +206,7 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
 
     let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
     world.directory.put_rules(world.anna.id, Actor::Operator, Vec::new()).await.unwrap();
-    // What the rules say by now makes it no other message.
+    // Changed rules do not make it another message.
     let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
 
     assert_eq!(first.agent, "main");

@@ -1,4 +1,4 @@
-//! Whatever is sent, the gateway answers what is wrong with it, and goes on.
+//! The gateway answers invalid input with an error, and goes on.
 
 use holdfast_proto::gateway::v1::{FollowRequest, SendRequest};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ async fn a_body_that_cannot_be_read_is_refused_with_what_is_wrong() {
             let (got, answer) = post(&world, path, body.clone()).await;
 
             let message = answer["error"]["message"].as_str().unwrap();
-            // What is wrong first depends on the form.
+            // The first error depends on the format.
             if path == "/v1/chat/completions" {
                 assert!(message.contains(told), "{message}");
             }

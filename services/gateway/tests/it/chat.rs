@@ -1,4 +1,4 @@
-//! What OpenAI's clients do with Chat Completions works here.
+//! Chat Completions, as used by OpenAI's clients.
 
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ async fn a_client_that_goes_away_leaves_the_turn_running() {
     assert!(first.starts_with(b"data: "), "{first:?}");
     assert_eq!(&beat[..], b": waiting\n\n");
     assert_eq!(busy.status(), 429);
-    // The only call that the tenant may have open is given back once the client is missed.
+    // The tenant's only open call is freed once the disconnected client is noticed.
     let free = async {
         loop {
             let again = world.get(&world.anna, "/v1/models").send().await.unwrap();
@@ -286,7 +286,7 @@ async fn models_are_the_tenants_agents() {
 #[tokio::test]
 async fn a_picture_in_a_message_is_kept_and_named_in_it() {
     let world = World::start().await.unwrap();
-    // One dot.
+    // Image of a single dot.
     let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let url = format!("data:image/png;base64,{png}");
     let content =

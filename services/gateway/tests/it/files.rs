@@ -1,4 +1,4 @@
-//! An agent's files, as people and programs look at and change them.
+//! Agents' files: read and changed over gRPC.
 
 use holdfast_proto::gateway::v1::{self as pb, files_client::FilesClient};
 use tonic::{Code, transport::Channel};

@@ -1,4 +1,4 @@
-//! A message is accepted, followed, and answered once; whoever goes away takes nothing with them.
+//! A message is accepted, followed, and answered once; a client that disconnects stops nothing.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn a_message_that_joins_a_running_turn_gets_its_answer() {
     let mut second = second.await.unwrap().into_inner().map(Result::unwrap);
     let accepted = second.next().await.unwrap();
     world.runner.release(1);
-    // All of it is heard before the turn ends, so that the journal cannot be the first to tell.
+    // All deltas arrive before the turn ends, so that the journal cannot report first.
     let mut events: Vec<RunEvent> = Vec::new();
     while text(&events) != "echo: linger a bit" {
         events.push(second.next().await.unwrap());
@@ -178,7 +178,7 @@ async fn cancelling_says_whether_anything_ran() {
     assert!(cancel(&sent.session_id).await.unwrap());
     world.runner.release(1);
     world.follow(&world.anna, &sent.message_id).await.unwrap();
-    // The answer is told after it is committed, and the session rests from then on.
+    // The answer is published after it is committed, and the session is idle from then on.
     assert!(!cancel(&sent.session_id).await.unwrap());
 }
 

@@ -1,8 +1,8 @@
-//! One tenant tries to reach another's things, by every call of every door.
+//! One tenant tries to reach another's data with every call of every API.
 //!
-//! The calls are in `table`, and those that there are in the contracts' description
-//! and in `src/http.rs`: one that has no row fails a test. What is another's is
-//! answered like what never was, word for word.
+//! The calls are listed in `table`. They are compared with the protos' descriptors and
+//! `src/http.rs`: a call without a row fails a test. Another tenant's data must be answered like
+//! data that never existed, word for word.
 
 mod http;
 mod raw;
@@ -68,7 +68,7 @@ async fn nothing_of_another_tenant_is_found_listed_or_changed_by_any_call() {
 
         assert_eq!(refused(row, answer).code(), Code::PermissionDenied, "{}", row.method);
     }
-    // Names and keys are each tenant's own: the same ones make things that are Ben's.
+    // Names and keys are unique per tenant: the same ones create Ben's own.
     for row in table.iter().filter(|row| row.is == Is::Made) {
         let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;
 
@@ -79,7 +79,7 @@ async fn nothing_of_another_tenant_is_found_listed_or_changed_by_any_call() {
     assert_eq!(looks(&world, &table, &annas).await, before);
 }
 
-/// So that nothing above was refused for another reason.
+/// Checks that nothing above was refused for another reason.
 #[tokio::test]
 async fn its_own_tenant_finds_all_of_it() {
     let world = World::start_with_memory().await.unwrap();
@@ -99,7 +99,7 @@ async fn its_own_tenant_finds_all_of_it() {
     let found = table.iter().filter(|row| row.is == Is::Found);
     let (last, first): (Vec<&Row>, Vec<&Row>) = found.partition(ends);
     let mut ended = BTreeSet::new();
-    // What is deleted by its id is not there to be deleted by its name, nor what was in it.
+    // Things deleted by id are not found by name any more, nor is their content.
     let last = last.into_iter().rev().filter(|row| ended.insert(row.method));
     for row in first.into_iter().chain(last) {
         let answer = call(&world, &world.anna, row.method, (row.ask)(&annas)).await;
@@ -110,7 +110,7 @@ async fn its_own_tenant_finds_all_of_it() {
     }
 }
 
-/// All that Anna can look at. The bytes are sorted: a map has no order.
+/// Everything that Anna can read. The bytes are sorted: a map has no order.
 async fn looks(world: &World, table: &[Row], annas: &Things) -> Vec<(&'static str, Vec<u8>)> {
     let mut looks = Vec::new();
     for row in table.iter().filter(|row| row.is == Is::Shown) {

@@ -1,5 +1,5 @@
-//! An agent's heartbeat, as people and programs set and see it. That it beats is shown where a
-//! scheduler and a runner are.
+//! Settings and status of an agent's heartbeat. Its firings are tested with a scheduler and a
+//! runner.
 
 use holdfast_proto::gateway::v1::{
     self as pb, agents_client::AgentsClient, files_client::FilesClient,

@@ -1,4 +1,4 @@
-//! A conversation that is held can be let go on by whoever talks there.
+//! A paused conversation can be resumed by its user.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_message_lets_a_held_conversation_go_on_once() {
     assert!(!done(&world.follow(&world.anna, &waiting.message_id).await.unwrap()).text.is_empty());
     world.follow(&world.anna, &resumed.message_id).await.unwrap();
 
-    // The same request again is answered already, and lets nothing go on.
+    // The repeated request is answered already, and resumes nothing.
     world.sessions.pause(tenant, session).await.unwrap();
     let again = world.send(&world.anna, resume()).await.unwrap();
     assert_eq!(again.message_id, resumed.message_id);

@@ -1,4 +1,4 @@
-//! Only a key gets in, only as far as its scopes reach, and only as often as its tenant may.
+//! Authentication, scopes and rate limits of keys.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::world::{Tenant, World, message};
 
-/// How both doors answer a key: the code, the status, and whether they say the same.
+/// Responses of gRPC and HTTP to a key: the code, the status, and whether both messages are equal.
 async fn knock(world: &World, key: &str) -> (Code, u16, String) {
     let who = world.anna.by(key);
     let by_grpc = world.send(&who, message("hi")).await.unwrap_err();
@@ -98,7 +98,7 @@ async fn a_key_reaches_as_far_as_its_scopes() {
 #[tokio::test]
 async fn a_tenant_that_calls_too_often_is_told_when_to_come_back_and_others_are_not() {
     let world = World::start().await.unwrap();
-    // One in half a minute: none is got back while the calls are made.
+    // One call per half minute: the bucket does not refill during the test.
     let changes = TenantChanges { rate: Some(2), ..Default::default() };
     world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
     let other = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
@@ -109,7 +109,7 @@ async fn a_tenant_that_calls_too_often_is_told_when_to_come_back_and_others_are_
 
     assert_eq!(by_grpc.code(), Code::ResourceExhausted, "{}", by_grpc.message());
     let after = retry_after(&by_grpc).unwrap();
-    // Less by what the calls themselves took.
+    // Shorter by the duration of the calls.
     assert!(after <= Duration::from_secs(30) && after > Duration::ZERO, "{after:?}");
     assert_eq!(by_http.status(), 429);
     let seconds: u64 = by_http.headers()["retry-after"].to_str().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Without NATS everything is answered still, a little later.
+//! Without NATS everything is still answered, with a short delay.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::world::{World, chunks, done, message};
 
-/// Much more than the second of silence after which the journal is asked, and what a turn takes.
+/// Much longer than the second of silence before a journal query, plus a turn.
 const SOON: Duration = Duration::from_secs(15);
 
 async fn without_nats() -> World {
@@ -69,6 +69,6 @@ async fn with_nats_nobody_waits_for_the_journal() {
         took.push(began.elapsed());
     }
 
-    // Whoever waited for the journal would never take less than its second of silence.
+    // A client that waits for the journal needs at least that second of silence.
     assert!(took.iter().any(|took| *took < Duration::from_secs(1)), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! The gateway's promises, kept over real Postgres, NATS and Redis.
+//! Integration tests of the gateway, with real Postgres, NATS and Redis.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The mesh as an MCP server, used by the official SDK's client; and the servers that it is told of.
+//! The platform as an MCP server, used by the official SDK's client; and probes of MCP servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tonic::Code;
 
 use crate::world::{PATIENCE, Tenant, World};
 
-/// A client of the official SDK, which remembers what it is told on the way.
+/// Client of the official SDK that records progress notifications.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<String>>>);
 
@@ -53,7 +53,7 @@ fn text(result: &CallToolResult) -> String {
     texts.map(|text| text.text.clone()).collect()
 }
 
-/// What a call that worked answers.
+/// Text of a successful call.
 async fn told(client: &Connected, name: &str, input: Value) -> anyhow::Result<String> {
     let result = tool(client, name, input).await?;
     anyhow::ensure!(result.is_error != Some(true), "{}", text(&result));

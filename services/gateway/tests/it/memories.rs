@@ -1,4 +1,4 @@
-//! What is remembered, as people and programs see it: every field, and what a list is narrowed to.
+//! Memories as listed: every field, and every filter.
 
 use anyhow::Context as _;
 use holdfast_proto::{
@@ -13,7 +13,7 @@ const AT: Timestamp = Timestamp { seconds: 1_790_000_000, nanos: 5_000 };
 const GOT: Timestamp = Timestamp { seconds: 1_780_000_000, nanos: 0 };
 const UNTIL: Timestamp = Timestamp { seconds: 4_000_000_000, nanos: 0 };
 
-/// Keeps one thing as a runner does; its id.
+/// Stores an item as a runner does; returns its id.
 async fn keep(world: &World, who: &kept::Who, item: kept::NewItem) -> anyhow::Result<String> {
     let put = kept::PutItemsRequest {
         who: Some(who.clone()),
@@ -24,7 +24,6 @@ async fn keep(world: &World, who: &kept::Who, item: kept::NewItem) -> anyhow::Re
     Ok(put.items.into_iter().next().context("one thing, one id")?.id)
 }
 
-/// When it was kept.
 async fn kept_at(world: &World, id: &str) -> anyhow::Result<Option<Timestamp>> {
     let who = Some(kept::Who { everything: true, ..kept::Who::default() });
     let get = kept::GetItemRequest { who, id: id.to_owned(), ..kept::GetItemRequest::default() };
@@ -41,7 +40,7 @@ async fn list(
     Ok(memories.list_memories(world.anna.request(request)).await?.into_inner())
 }
 
-/// What a list holds, by its texts.
+/// Texts of a list.
 async fn texts(world: &World, request: pb::ListMemoriesRequest) -> anyhow::Result<Vec<String>> {
     Ok(list(world, request).await?.memories.into_iter().map(|memory| memory.text).collect())
 }

@@ -1,4 +1,4 @@
-//! People's own machines connect by their tokens, and by nothing else.
+//! Nodes connect with their tokens, and with nothing else.
 
 use holdfast_proto::gateway::v1::{
     self as pb, AttachRequest, AttachResponse, agents_client::AgentsClient, attach_request::Said,
@@ -14,7 +14,7 @@ async fn client(world: &World) -> anyhow::Result<NodesClient<Channel>> {
     Ok(NodesClient::new(world.channel().await?))
 }
 
-/// A node of Anna's: its token.
+/// Creates a node of Anna's and returns its token.
 async fn laptop(world: &World) -> anyhow::Result<Tenant> {
     let create = pb::CreateNodeRequest { name: "laptop".into(), used_by: String::new() };
     let made = client(world).await?.create_node(world.anna.request(create)).await?.into_inner();

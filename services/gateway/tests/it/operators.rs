@@ -1,4 +1,4 @@
-//! What probes, operators and tools look at.
+//! Endpoints for probes, operators and tools.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ async fn calls_are_counted_by_door_and_outcome() {
         "holdfast_gateway_ingest_duration_seconds_bucket",
         "holdfast_gateway_open_calls ",
     ];
-    // A call is counted once it is over, which its caller may know a moment before.
+    // A call is counted after it ends, which its caller may notice a moment earlier.
     let counted = async {
         loop {
             let shown = world.client.get(world.url("/metrics")).send().await.unwrap();

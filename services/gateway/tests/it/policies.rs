@@ -1,4 +1,4 @@
-//! Tool policies by gRPC: read, checked, replaced on what was read, and explained.
+//! Tool policies over gRPC: read, checked, replaced with a version check, and explained.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ async fn every_tool_is_explained_for_whoever_is_asked_about() {
     );
     assert!(line(&vip, "agents_list").starts_with("agents_list: allow"), "{vip:?}");
     assert_eq!(main.decisions[0].summary, "agents_lists");
-    // Of another tenant nothing is told, and nothing is taken.
+    // Another tenant's policy is neither shown nor changed.
     assert!(bens.decisions.iter().all(|decision| decision.decision != "deny"), "{bens:?}");
 }
 
@@ -167,7 +167,7 @@ async fn what_mcp_servers_bring_is_explained_for_an_admin_who_asks_for_it() {
     let refused = policies(&world).await.explain_tools(world.anna.by(&reader).request(ask)).await;
 
     assert_eq!(plain.decisions.len(), 1);
-    // The runner here calls a server's tool as the server.
+    // The test runner names a server's tool after the server.
     assert_eq!(line(&all, "maps"), "maps: allow: no layer removes it");
     assert!(line(&all, "notes").contains("denied by `group:mcp:notes` in tools.deny"), "{all:?}");
     assert_eq!((bens.decisions.len(), all.away.len()), (1, 0));
@@ -213,7 +213,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
     assert_eq!(explained.kind, "subagent");
     assert_eq!(line(&explained, "read"), "read: allow: no layer removes it");
     assert!(line(&explained, "write").starts_with("write: deny by layer 9"), "{explained:?}");
-    // A command would see all files.
+    // Commands are left out because a command could read all files.
     assert!(line(&explained, "exec").starts_with("exec: deny"), "{explained:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What OpenAI's clients do with Responses works here.
+//! Responses, as used by OpenAI's clients.
 
 use serde_json::{Value, json};
 

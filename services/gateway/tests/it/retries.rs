@@ -1,4 +1,4 @@
-//! A request that is sent again is answered as it was, and changes nothing.
+//! A repeated request gets the same answer, and changes nothing.
 
 use holdfast_proto::gateway::v1::SendRequest;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn many_at_once_with_one_key_are_one() {
     assert!(sent.iter().all(|other| other.message_id == sent[0].message_id));
 }
 
-/// A conversation of a client that keeps it itself.
+/// Conversation that the client stores itself.
 fn completion(last: &str, stream: bool) -> Value {
     json!({
         "model": "holdfast",

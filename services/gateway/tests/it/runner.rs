@@ -1,4 +1,4 @@
-//! A runner that needs no model: what it does is in the message.
+//! Test runner without a model: the message determines what it does.
 //!
 //! | a message begins with | the runner |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `other` | loses it, and says something else |
 //! | `fail` | ends without an answer |
 //! | `die` | gives the message up |
-//! | `quiet` | answers, and tells nobody by NATS |
+//! | `quiet` | answers, and publishes nothing over NATS |
 //! | `linger` | is heard by the turn's second step, which tells the answer; ends once released |
-//! | `ask` | asks for a person's word, and answers when there is one |
+//! | `ask` | asks for an approval, and answers after the decision |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
@@ -31,19 +31,19 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// How often it looks for what nobody told it of.
+/// Polling interval for sessions of which no wake-up arrived.
 const POLL: Duration = Duration::from_secs(1);
 
 const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
 
-/// Claims and answers until it is dropped.
+/// Claims sessions and answers until dropped.
 pub struct Runner {
     held: Arc<Semaphore>,
     _claims: AbortOnDropHandle<()>,
     _probes: AbortOnDropHandle<()>,
 }
 
-/// Finds one tool at each server, which is called as the server.
+/// Reports one tool for each MCP server, named after the server.
 async fn probes(bus: Bus) {
     let Ok(mut probes) = bus.mcp_probes().await else { return };
     while let Some((probe, asker)) = probes.next::<McpProbe>().await {
@@ -67,7 +67,7 @@ impl Runner {
         Self { held, _claims: claims, _probes: probes }
     }
 
-    /// Lets so many held messages be answered.
+    /// Releases a number of messages that begin with `hold`.
     pub fn release(&self, held: usize) {
         self.held.add_permits(held);
     }
@@ -78,14 +78,14 @@ struct Work {
     sessions: Sessions,
     bus: Bus,
     held: Arc<Semaphore>,
-    /// A session may be ready again.
+    /// Wakes the runner: a session may be ready again.
     ended: Arc<Notify>,
     id: RunnerId,
 }
 
 impl Work {
-    /// Claims when it is woken, as runners do: a gateway wakes them once it listens for what they
-    /// tell, so that none of it is lost.
+    /// Claims on wake-ups, as real runners do: the gateway sends them after it has subscribed to
+    /// the deltas, so that none is lost.
     async fn claim(self) {
         let mut wakes = self.bus.run_wakes().await.ok();
         loop {
@@ -93,7 +93,7 @@ impl Work {
                 let work = self.clone();
                 tokio::spawn(async move {
                     if let Err(error) = work.run(claim).await {
-                        // A database that is dropped under a runner is how tests end.
+                        // At the end of a test the database is dropped while the runner works.
                         assert!(!error.is_fenced(), "{error}");
                     }
                     work.ended.notify_one();
@@ -129,7 +129,7 @@ impl Work {
         }
         if head.body.text.starts_with("hold") {
             self.held.acquire().await.expect("it is never closed").forget();
-            // What came meanwhile is seen now.
+            // Reads messages that arrived meanwhile.
             loaded = self.sessions.load(&claim, 1000).await?;
         }
         let seen = seen(&loaded, &head);
@@ -186,7 +186,7 @@ impl Work {
         Ok(())
     }
 
-    /// What to answer, with the number of the step it is said in.
+    /// Returns the answer and the number of its step.
     async fn think(
         &self,
         told: &mut Told<'_>,
@@ -202,7 +202,7 @@ impl Work {
             "die" => return Ok((0, Outcome::Dead, "it always would".to_owned())),
             "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
             "history" => answer = history(loaded, seen),
-            // Whoever follows may have asked about the first step already.
+            // A follower may have queried the journal about the first step already.
             "linger" => step = 1,
             "canvas" => told.tell(0, DeltaBody::Canvas { surfaces: vec!["plan".to_owned()] }),
             "same" => told.say(0, "echo: "),
@@ -286,7 +286,7 @@ impl Work {
     }
 }
 
-/// The messages that a turn takes, as their modes say.
+/// Messages that a turn reads, according to their queue modes.
 fn seen(loaded: &Loaded, head: &Waiting) -> Vec<Waiting> {
     let alone = head.mode == QueueMode::Followup;
     let taken = loaded.waiting.iter().filter(|row| row.seq <= head.seq || !alone);

@@ -1,4 +1,4 @@
-//! Jobs and reminders, as programs make them.
+//! Jobs and reminders over gRPC.
 
 use std::time::Duration;
 
@@ -227,7 +227,8 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
         debounce: Duration::ZERO,
         trace: None,
     };
-    // One that a bot of several has with the owner: its key does not end with their id.
+    // A conversation of one of several bots with the owner: its key does not end with the owner's
+    // id.
     let bots = NewMessage {
         key: "agent:main:dm:telegram:bot:7".parse()?,
         idem_key: "7".into(),
@@ -256,7 +257,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     assert_eq!(minutes("api:u", "").await?, 30);
     assert_eq!(minutes("api:u", "UTC").await?, 570);
     assert_eq!(minutes("api:other", "").await?, 570);
-    // What they said in one conversation is so in the others, and the owner is so by any name.
+    // A time zone set in one conversation holds in the others, and the owner has it under every id.
     let mut tx = world.pools.tenant(anna.id).await?;
     let heard = json!({"kind": "heard", "body": {"text": "hi", "author": {"id": "telegram:7"}}});
     sqlx::query(
@@ -287,7 +288,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     assert_eq!(minutes("telegram:7", "").await?, 30);
     assert_eq!(minutes("telegram:bot:7", "").await?, 30);
     assert_eq!(minutes("telegram:42", "").await?, 570);
-    // Who is erased is nowhere any more.
+    // Erasing a user deletes their time zone too.
     let mut memories = MemoriesClient::new(world.channel().await?);
     let erase = EraseMemoriesRequest { user: "api:v".into(), ..Default::default() };
     let erased = memories.erase_memories(anna.request(erase)).await?.into_inner().erased;

@@ -1,4 +1,4 @@
-//! Files that a caller sends with a message are the agent's, named in the message.
+//! Files sent with a message are stored in the agent's workspace and named in the message.
 
 use holdfast_proto::gateway::v1::{MessageAttachment, SendRequest};
 use holdfast_types::Entry;

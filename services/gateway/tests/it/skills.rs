@@ -1,4 +1,5 @@
-//! Skills and packages by gRPC: shared, found, installed, removed, and who did it; agents as files.
+//! Skills and packages over gRPC: share, find, install, remove, list changes; export and import
+//! agents.
 
 use holdfast_proto::gateway::v1::{
     self as pb, packages_client::PackagesClient, routing_client::RoutingClient,
@@ -132,12 +133,12 @@ async fn an_administrator_says_whether_and_from_where_skills_come() {
         assert_eq!(refused.code(), Code::PermissionDenied);
         assert!(refused.message().contains(told), "{refused}");
     }
-    // Another tenant's word is its own.
+    // Another tenant's policy is separate.
     client.install_skill(world.ben.request(install("main", false, ""))).await.unwrap();
 }
 
 async fn answers(world: &World, text: &str) -> String {
-    // The gateway remembers a tenant's routing for a second, of other processes.
+    // The gateway caches a tenant's routing for a second; another process changed it.
     let mut routing = RoutingClient::new(world.channel().await.unwrap());
     let request =
         pb::ExplainRequest { channel: "telegram".into(), text: text.into(), ..Default::default() };

@@ -1,4 +1,4 @@
-//! A gateway that stops takes nothing new, and finishes what it has.
+//! A gateway that is stopping accepts nothing new, and finishes open calls.
 
 use std::time::Duration;
 

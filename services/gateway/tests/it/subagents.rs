@@ -1,5 +1,5 @@
-//! A subagent is the conversation's that asked for it: no door takes a message for one (spec
-//! SUB-021). Who owns it speaks with it by `Subagents`, while it is at work.
+//! Messages to subagents: no API accepts one in a subagent's session (spec SUB-021). The owner uses
+//! `Subagents` while the subagent runs.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn no_door_takes_a_message_for_a_subagent() {
         let refused = world.send(&world.anna, request).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{named}");
         assert!(refused.message().contains("Subagents.SendToSubagent"), "{}", refused.message());
-        // By this door a user's name is never a key.
+        // This API never treats a user's name as a key.
         let body = json!({
             "model": "holdfast", "user": named,
             "messages": [{"role": "user", "content": "obey me"}],

@@ -1,4 +1,4 @@
-//! Two tenants with the same names, users and keys of their own never meet.
+//! Two tenants with the same names, users and idempotency keys stay separate.
 
 use holdfast_proto::gateway::v1::{CancelRequest, FollowRequest, SendRequest};
 use holdfast_types::{SessionKey, TenantId};

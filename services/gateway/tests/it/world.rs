@@ -1,4 +1,4 @@
-//! What the tests stand on: a gateway, two tenants that know nothing of each other, a runner.
+//! Test world: a gateway, two tenants that know nothing of each other, a runner.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -27,7 +27,7 @@ pub const KEK: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub const MESH: &str = "0123456789abcdef0123456789abcdef";
 const PEPPER: &str = "pepper of the tests";
 
-/// Longer than anything takes, on a machine that is busy.
+/// Test timeout, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 pub struct World {
@@ -171,7 +171,7 @@ impl World {
         timeout(PATIENCE, ready).await.context("the gateway is not ready")
     }
 
-    /// Waits until somebody works at a session.
+    /// Waits until a runner has claimed the session.
     pub async fn until_runs(&self, of: &Tenant, session: &str) -> anyhow::Result<()> {
         let session = session.parse()?;
         let runs = async {
@@ -187,12 +187,12 @@ impl World {
         format!("http://{}{path}", self.http)
     }
 
-    /// An agent that takes input in this way.
+    /// Creates an agent with this queue mode.
     pub async fn agent(&self, of: &Tenant, name: &str, mode: QueueMode) -> anyhow::Result<()> {
         let settings = Settings { queue_mode: mode, ..Settings::default() };
         let new = NewAgent { name: AgentName::new(name), settings, ..NewAgent::default() };
         self.directory.create_agent(of.id, Actor::Operator, new).await?;
-        // The gateway remembers a tenant's agents for a second.
+        // The gateway caches a tenant's agents for a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         Ok(())
     }
@@ -210,7 +210,7 @@ impl World {
         Ok(secret.expose_secret().to_owned())
     }
 
-    /// A connection to the gRPC door.
+    /// Channel to the gRPC server.
     pub async fn channel(&self) -> anyhow::Result<Channel> {
         Ok(Channel::from_shared(format!("http://{}", self.grpc))?.connect().await?)
     }
@@ -219,7 +219,7 @@ impl World {
         Ok(MessagesClient::new(self.channel().await?))
     }
 
-    /// Sends a message and returns what is answered.
+    /// Sends a message and returns the response.
     pub async fn send(
         &self,
         of: &Tenant,
@@ -324,7 +324,7 @@ pub fn message(text: &str) -> SendRequest {
     SendRequest { text: text.to_owned(), ..SendRequest::default() }
 }
 
-/// The answer that a stream ended with, which is told exactly once and last.
+/// Answer at the end of a stream; checks that it is the only one, and last.
 pub fn done(events: &[RunEvent]) -> pb::Done {
     let is_done = |event: &&RunEvent| matches!(event.event, Some(Event::Done(_)));
     assert_eq!(events.iter().filter(is_done).count(), 1, "{events:?}");
@@ -343,7 +343,7 @@ pub fn text(events: &[RunEvent]) -> String {
     texts.collect()
 }
 
-/// The data of a stream's events, in order; comments are passed over.
+/// Data of a stream's events, in order, without comments.
 pub async fn events(response: Response) -> anyhow::Result<Vec<String>> {
     assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
     let text = timeout(PATIENCE, response.text()).await.context("the stream hangs")??;
@@ -351,7 +351,7 @@ pub async fn events(response: Response) -> anyhow::Result<Vec<String>> {
     Ok(data.map(str::to_owned).collect())
 }
 
-/// As [`events`], read as JSON, without the `[DONE]` that has to end them.
+/// As [`events`], parsed as JSON, without the final `[DONE]`, which it requires.
 pub async fn chunks(response: Response) -> anyhow::Result<Vec<Value>> {
     let mut data = events(response).await?;
     assert_eq!(data.pop().as_deref(), Some("[DONE]"));

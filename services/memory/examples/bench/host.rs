@@ -1,9 +1,9 @@
-//! What a host takes of a virtual machine's time. Without it nobody knows whether a slow question
-//! was slow or was not let run.
+//! CPU time that the host took from this virtual machine (steal). It tells slow questions from
+//! questions that were not scheduled.
 
 use std::fs;
 
-/// Time of all processors since the machine began, in ticks.
+/// Ticks of all CPUs since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
@@ -11,13 +11,13 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Up to now; `None` where the system does not say.
+    /// Current value; `None` if the system does not report it.
     pub fn now() -> Option<Self> {
         Self::read(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line of `/proc/stat`: `cpu`, then user, nice, system, idle, iowait, irq,
-    /// softirq, steal (man 5 proc_stat). What follows is part of user and nice.
+    /// Parses the first line of `/proc/stat`: `cpu`, then user, nice, system, idle, iowait, irq,
+    /// softirq, steal (man 5 proc_stat). The columns after that are included in user and nice.
     fn read(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> =
@@ -25,7 +25,7 @@ impl Ticks {
         Some(Self { all: ticks.iter().sum(), taken: *ticks.get(7)? })
     }
 
-    /// How much of the time since `before` was taken, in percent.
+    /// Returns the percentage of CPU time taken since `before`.
     pub fn taken_since(self, before: Self) -> u64 {
         let all = self.all.saturating_sub(before.all).max(1);
         self.taken.saturating_sub(before.taken) * 100 / all

@@ -1,8 +1,8 @@
-//! Conversations in LoCoMo's format: how much of a question's evidence is found.
+//! Benchmark with conversations in LoCoMo's format: recall of the evidence for each question.
 //!
-//! Each file is a conversation, or a list of them: `session_N` has turns with `speaker`, `dia_id` and
-//! `text`; `qa` has `question`, `evidence` and `category`. Category 5 asks for what is not there and
-//! is left out. Only speaker, text and order are used.
+//! Each file is a conversation, or a list of them: `session_N` has turns with `speaker`, `dia_id`
+//! and `text`; `qa` has `question`, `evidence` and `category`. Category 5 has questions without an
+//! answer and is left out. Only speaker, text and order are used.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,10 +20,10 @@ use serde_json::Value;
 use crate::mesh::{self, Times, add, ask, embedded, say};
 
 const KS: [usize; 3] = [5, 10, 20];
-/// The most sessions that are looked for in a conversation.
+/// Maximum sessions read from a conversation.
 const SESSIONS: u32 = 1_000;
 
-/// What was found of the evidence of some questions.
+/// Recall of the evidence of some questions.
 #[derive(Default)]
 struct Found {
     questions: f64,
@@ -160,7 +160,7 @@ fn questions(conversation: &Value) -> Vec<Question> {
     asked
         .filter_map(|qa| {
             let category = qa["category"].as_i64()?;
-            // Some name several in one text.
+            // Some entries name several turns in one text.
             let evidence: BTreeSet<String> = qa["evidence"]
                 .as_array()?
                 .iter()

@@ -1,12 +1,12 @@
-//! Measures the memory through its gRPC, on a real Postgres: `make bench-memory DATA=<dir>`.
+//! Benchmarks of the memory service over gRPC, on a real Postgres: `make bench-memory DATA=<dir>`.
 //!
 //! ```text
 //! bench locomo DIR     conversations in LoCoMo's format (*.json): what is found of the evidence
 //! bench scale          250 tenants of 200 units and one of 50,000: the index against the exact scan
 //! ```
 //!
-//! `HOLDFAST_MEMORY__…` says which embedder; by default the local one, whose files `make embedder`
-//! fetches.
+//! `HOLDFAST_MEMORY__…` configures the embedder; the default is the local one, whose files `make
+//! embedder` downloads.
 
 mod host;
 mod locomo;

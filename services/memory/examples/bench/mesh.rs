@@ -1,4 +1,4 @@
-//! A memory of one's own, its client, and how long things took.
+//! Memory service in this process with its client, and timing of requests.
 
 use std::{io::Write as _, time::Duration};
 
@@ -15,13 +15,12 @@ use crate::host::Ticks;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A memory that serves until this is dropped.
+/// Memory service that runs until this is dropped.
 pub struct Served {
     pub memory: Memory,
     _stop: DropGuard,
 }
 
-/// A database with the schema.
 pub async fn database() -> anyhow::Result<Database> {
     Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
         holdfast_pg::migrate(&url).await?;
@@ -31,7 +30,7 @@ pub async fn database() -> anyhow::Result<Database> {
     .context("no Postgres to measure on: see docs/benchmarks.md")
 }
 
-/// The settings: the environment's, on this database.
+/// Settings from the environment, with this database.
 pub fn config(database: &Database) -> anyhow::Result<Config> {
     let mut config: Config = holdfast_kit::config::load("memory")?;
     config.memory.listen = "127.0.0.1:0".parse()?;
@@ -57,7 +56,7 @@ pub fn from() -> Option<pb::Provenance> {
     })
 }
 
-/// Adds turns, as many in a call as it takes.
+/// Adds turns in as few calls as possible.
 pub async fn add(
     memory: &Memory,
     tenant: TenantId,
@@ -78,12 +77,12 @@ pub async fn add(
     Ok(())
 }
 
-/// Says how far it is, where it does not get into the report.
+/// Prints progress to stderr, so that it is not part of the report.
 pub fn say(what: &str) -> std::io::Result<()> {
     writeln!(std::io::stderr(), "{what}")
 }
 
-/// Waits until everything of a tenant is embedded.
+/// Waits until all units of a tenant are embedded.
 pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::GetStatusResponse> {
     let mut told = Instant::now();
     loop {
@@ -100,7 +99,7 @@ pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::G
     }
 }
 
-/// Asks, and says how long it took.
+/// Searches and returns the duration.
 pub async fn ask(
     memory: &Memory,
     tenant: TenantId,
@@ -121,11 +120,11 @@ pub async fn ask(
     Ok((answer, began.elapsed()))
 }
 
-/// How long questions took.
+/// Durations of questions.
 #[derive(Default)]
 pub struct Times {
     times: Vec<Duration>,
-    /// When the first had been asked and when the last.
+    /// CPU ticks at the first and at the last question.
     host: Option<(Ticks, Ticks)>,
 }
 
@@ -137,7 +136,7 @@ impl Times {
         }
     }
 
-    /// `p50 1.2 ms, p99 3.4 ms, slowest 5.6 ms, the host took 7 % of the time`
+    /// Formats as `p50 1.2 ms, p99 3.4 ms, slowest 5.6 ms, the host took 7 % of the time`.
     pub fn told(&mut self) -> String {
         self.times.sort();
         let count = self.times.len();

@@ -1,13 +1,13 @@
-//! Many small tenants and a large one: the same answers as by looking at everything, and how soon;
-//! with filters too, and where many share an agent.
+//! Benchmark with many small tenants and a large one: recall of the index against the exact scan,
+//! and latency; also with filters and with many users of one agent.
 //!
-//! The texts are of made-up words that occur as words do: a few often and many seldom, and half of
-//! a text's are those of its topic, which many texts share. (Without topics all vectors would be
-//! about equally far from each other, which vectors of texts are not, and no index finds the nearest
-//! of such.) What is measured is the store, so the embedder is the one without a model.
+//! Texts consist of made-up words with a natural frequency distribution; half of a text's words
+//! belong to its topic, which many texts share. (Without topics all vectors would be about equally
+//! far from each other, unlike those of real texts, and no index could find the nearest.) The store
+//! is measured, so the embedder is the one without a model.
 //!
-//! One memory searches the large tenant by its index; another, on the same database, looks at all
-//! vectors of everybody, after it.
+//! One memory service searches the large tenant by its index; then another one, on the same
+//! database, scans all vectors.
 
 use std::{
     collections::BTreeSet,
@@ -21,27 +21,27 @@ use memory::Engine;
 
 use crate::mesh::{self, Served, Times, add, ask, embedded, say};
 
-/// How many words there are, and how many a unit has.
+/// Number of words, and words per unit.
 const WORDS: u64 = 20_000;
 const LENGTH: usize = 60;
-/// How many topics there are, and how many words each has of its own.
+/// Number of topics, and words per topic.
 const TOPICS: u64 = 2_000;
 const OF_TOPIC: u64 = 120;
-/// How many questions each of the tenants is asked, and the large one.
+/// Questions per small tenant, and for the large one.
 const ASKED: u64 = 4;
 const ASKED_LARGE: u64 = 300;
-/// The same with each of the filters.
+/// Questions with each filter.
 const ASKED_FILTERED: u64 = 100;
-/// How many turns a conversation of the large one has, each a minute after the one before it.
+/// Turns per conversation of the large tenant, one minute apart.
 const CONVERSATION: u64 = 500;
 const BEGAN: i64 = 1_700_000_000;
-/// How many memories the large one has beside.
+/// Memories of the large tenant, in addition to its turns.
 const MEMORIES: u64 = 300;
-/// How many share one agent, and how many units each of them has.
+/// Users of the shared agent, and units per user.
 const USERS: u64 = 100;
 const OF_USER: u64 = 300;
 
-/// A small generator: the same numbers everywhere.
+/// Deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -53,14 +53,14 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// A word: the more often the smaller its number.
+    /// Returns a word; smaller numbers are more frequent.
     fn word(&mut self) -> String {
         let bound = 1 + self.next() % WORDS;
         let bound = 1 + self.next() % bound;
         format!("w{}", self.next() % bound)
     }
 
-    /// Words at large, and words of the topic, a few of which occur in most texts of it.
+    /// Returns general words and words of the topic, some of which occur in most of its texts.
     fn text(&mut self, words: usize, topic: u64) -> String {
         let mut of_topic = || {
             let bound = 1 + self.next() % OF_TOPIC;
@@ -92,7 +92,7 @@ impl Tenant {
         numbers.text(LENGTH, topic)
     }
 
-    /// Some words of one unit, and two others.
+    /// Returns some words of one unit and two others.
     fn question(&self, n: u64) -> String {
         let of = (n * 2_654_435_761) % self.units;
         let text = self.text(of);
@@ -102,10 +102,10 @@ impl Tenant {
     }
 }
 
-/// The answers to a tenant's questions, each as the ids of what was found.
+/// Answers to a tenant's questions, as ids of hits.
 type Answers = Vec<Vec<String>>;
 
-/// What was asked of some tenants.
+/// Results of some tenants' questions.
 #[derive(Default)]
 struct Asked {
     answers: Vec<Answers>,
@@ -113,10 +113,9 @@ struct Asked {
     how: BTreeSet<String>,
 }
 
-/// Which filter a question has.
 type Filter = fn(&Tenant, u64) -> Option<pb::Filter>;
 
-/// The filters that the large one is asked with.
+/// Filters for the large tenant's questions.
 const FILTERS: [(&str, Filter); 6] = [
     ("one conversation of a hundred", |tenant, n| {
         let session = format!("s{}", (n * 37) % tenant.units.div_ceil(CONVERSATION));
@@ -134,7 +133,7 @@ const FILTERS: [(&str, Filter); 6] = [
     }),
 ];
 
-/// A part of the time in which the tenant's turns are.
+/// Returns a part of the period that the tenant's turns cover.
 fn time(tenant: &Tenant, n: u64, part: u64) -> pb::Filter {
     let long = tenant.units / part;
     let from = (n * 7_919) % (tenant.units - long);
@@ -154,7 +153,7 @@ async fn ask_all(
 ) -> anyhow::Result<Asked> {
     let mut asked = Asked::default();
     for tenant in tenants {
-        // What is known of a tenant is read with the first question, and the buffers fill.
+        // The first question fills the caches.
         for n in 0..3 {
             let (question, filter) = (tenant.question(questions + n), filter(tenant, n));
             ask(&served.memory, tenant.id, &tenant.who, &question, 10, filter).await?;
@@ -174,7 +173,7 @@ async fn ask_all(
     Ok(asked)
 }
 
-/// The share of the wanted that was found, of all tenants and of the worst.
+/// Returns the recall over all tenants and that of the worst.
 fn recall(found: &[Answers], wanted: &[Answers]) -> (f64, f64) {
     let (mut same, mut all, mut worst) = (0, 0, 1.0_f64);
     for (found, wanted) in found.iter().zip(wanted) {
@@ -248,7 +247,7 @@ pub async fn run(small: u64, each: u64, large: u64) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// Puts everything, and says how far it is.
+/// Stores all units and prints progress.
 async fn put<'a>(
     served: &Served,
     tenants: impl Iterator<Item = &'a Tenant> + Clone,
@@ -280,7 +279,7 @@ async fn put<'a>(
     Ok(())
 }
 
-/// Tells a tenant's agent some memories.
+/// Stores memories of a tenant's agent.
 async fn remember(served: &Served, tenant: &Tenant) -> anyhow::Result<()> {
     for n in 0..MEMORIES {
         let item = pb::NewItem {

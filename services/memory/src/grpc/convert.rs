@@ -1,4 +1,4 @@
-//! What is kept as the contract writes it.
+//! Conversion between stored types and protobuf messages.
 
 use holdfast_proto::memory::v1 as pb;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use crate::{
     who::agent_text,
 };
 
-/// The kinds of a request as numbers; what is not known is refused.
+/// Converts kinds; unknown ones are refused.
 pub fn kinds(given: &[i32]) -> Result<Vec<i16>, Error> {
     given
         .iter()
@@ -30,12 +30,11 @@ pub fn kinds(given: &[i32]) -> Result<Vec<i16>, Error> {
         .collect()
 }
 
-/// A page's mark in a list.
 pub fn after(given: &str) -> Result<Option<Uuid>, Error> {
     if given.is_empty() {
         return Ok(None);
     }
-    // A mark, or the id of the last of a page, as `itm_…`.
+    // Either a token, or the id of the last entry of a page, such as `itm_…`.
     Uuid::try_parse(given.split_once('_').map_or(given, |(_, id)| id)).map(Some).map_err(|_| {
         Error::field(
             "after",
@@ -44,7 +43,7 @@ pub fn after(given: &str) -> Result<Option<Uuid>, Error> {
     })
 }
 
-/// The mark of the next page, if this one is full.
+/// Returns the token of the next page; empty if this page is not full.
 pub fn next(limit: i64, ids: impl ExactSizeIterator<Item = Uuid>) -> String {
     if i64::try_from(ids.len()).is_ok_and(|len| len >= limit) {
         ids.last().map(|id| id.simple().to_string()).unwrap_or_default()
@@ -103,7 +102,7 @@ pub fn article(article: Article) -> pb::Article {
     }
 }
 
-/// A version of an article, without its text.
+/// Converts a version of an article, without its text.
 pub fn one_version(document: &Document, version: Version) -> pb::Article {
     let masked = version.masked.0.into_iter();
     let accepted_by = version.provenance.0.accepted_by.clone();
@@ -155,7 +154,7 @@ pub fn proposal(proposal: Proposal) -> pb::Proposal {
     }
 }
 
-/// An article in a list.
+/// Converts a list entry, without text.
 pub fn listed((document, chunks, pending): (Document, i64, i64)) -> pb::Article {
     pb::Article {
         id: told_id("doc", document.document_id),

@@ -1,4 +1,4 @@
-//! The service `Knowledge`.
+//! gRPC service `Knowledge`.
 
 use holdfast_proto::memory::v1::{self as pb, knowledge_server::Knowledge};
 use tonic::{Request, Response, Status};

@@ -1,4 +1,4 @@
-//! The service `Memory`.
+//! gRPC service `Memory`.
 
 use holdfast_proto::memory::v1::{self as pb, forget_request, memory_server::Memory};
 use tonic::{Request, Response, Status};

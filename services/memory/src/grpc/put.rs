@@ -1,4 +1,4 @@
-//! What may be put: the checks of things, turns and documents.
+//! Validation of items, turns and documents to store.
 
 use holdfast_proto::memory::v1 as pb;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     unit::kind,
 };
 
-/// The most of a text that is to be found, and of JSON.
+/// Maximum sizes in bytes: of an item's text, of JSON values, of turns and of documents.
 const TEXT: usize = 16 * 1024;
 const JSON: usize = 256 * 1024;
 const TURN: usize = 64 * 1024;
@@ -18,7 +18,6 @@ const DOCUMENT: usize = 4 * 1024 * 1024;
 
 const TYPES: [&str; 4] = ["preference", "fact", "event", "commitment"];
 
-/// A thing to keep.
 pub fn item(new: pb::NewItem) -> Result<NewItem, Error> {
     let kind = match new.kind() {
         pb::Kind::Memory => memory(&new)?,
@@ -100,7 +99,6 @@ fn empty(field: &'static str, text: &str) -> Result<(), Error> {
     if text.is_empty() { Ok(()) } else { Err(Error::field(field, "is not for this kind")) }
 }
 
-/// What was said in a conversation.
 pub fn turns(request: pb::AddTurnsRequest) -> Result<Told, Error> {
     given::some_text("session", &request.session, 256)?;
     if !(1..=512).contains(&request.turns.len()) {
@@ -126,7 +124,6 @@ pub fn turns(request: pb::AddTurnsRequest) -> Result<Told, Error> {
     })
 }
 
-/// A document to index.
 pub fn document(request: pb::IndexDocumentRequest) -> Result<NewDocument, Error> {
     given::some_text("path", &request.path, 512)?;
     given::at_most("text", &request.text, DOCUMENT)?;
@@ -141,7 +138,7 @@ pub fn document(request: pb::IndexDocumentRequest) -> Result<NewDocument, Error>
     })
 }
 
-/// So much of something bad that an error repeats.
+/// Returns the beginning of an invalid text, for use in errors.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(40).collect()
 }

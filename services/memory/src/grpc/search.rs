@@ -1,4 +1,4 @@
-//! What may be asked, and what was found as the contract writes it.
+//! Conversion of search requests and results.
 
 use holdfast_proto::memory::v1 as pb;
 use jiff::Timestamp;
@@ -13,10 +13,9 @@ use crate::{
     who::agent_text,
 };
 
-/// How much of a question is read, in bytes.
+/// Maximum bytes of a question; the rest is ignored.
 const QUESTION: usize = 4 * 1024;
 
-/// The question of a request.
 pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted, Error> {
     let query = beginning(&request.query).trim().to_owned();
     given::some_text("query", &query, QUESTION)?;
@@ -37,7 +36,7 @@ pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted,
     Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity, within: None })
 }
 
-/// The earliest time that Postgres knows, in seconds before 1970: nothing was kept before it.
+/// Earliest timestamp that Postgres supports, in seconds since 1970.
 const EARLIEST: f64 = -210_866_803_200.0;
 
 fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
@@ -73,7 +72,6 @@ fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
     })
 }
 
-/// What was found.
 pub fn answer(answer: Answer) -> pb::SearchResponse {
     let hits = answer.hits.into_iter().map(|Hit { ranked, unit, words }| {
         let why = pb::Why {
@@ -118,7 +116,6 @@ fn hit(unit: FoundUnit, score: f64, why: pb::Why) -> pb::Hit {
     }
 }
 
-/// The beginning of a question that is too long to be one.
 fn beginning(text: &str) -> &str {
     let mut end = text.len().min(QUESTION);
     while !text.is_char_boundary(end) {

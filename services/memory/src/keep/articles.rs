@@ -1,4 +1,4 @@
-//! The knowledge base: articles with versions, and who may change them.
+//! Knowledge base: versioned articles and the right to change them.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
@@ -25,18 +25,16 @@ use crate::{
     who::{ALL_AGENTS, Who},
 };
 
-/// The scopes, as the contract and the tables number them.
+/// Scopes, numbered as in the API and in the tables.
 pub mod scope {
-    /// The whole tenant's.
     pub const TENANT: i16 = 1;
-    /// One agent's.
     pub const WORKSPACE: i16 = 2;
 }
 
-/// How long a title may be, in characters.
+/// Maximum characters of a title.
 const LONGEST_TITLE: usize = 200;
 
-/// An article to add; its fields were checked.
+/// Article to add, with validated fields.
 #[derive(Debug, Clone)]
 pub struct NewArticle {
     pub scope: i16,
@@ -48,11 +46,11 @@ pub struct NewArticle {
     pub author: String,
     pub confidence: Option<f64>,
     pub request: String,
-    /// The session in which it is written; empty is none.
+    /// Session in which the article is written; may be empty.
     pub session: String,
 }
 
-/// A change of an article; what is `None` or empty stays.
+/// Change of an article; `None` or empty keeps a field.
 #[derive(Debug, Clone)]
 pub struct Revision {
     pub content: Vec<u8>,
@@ -63,24 +61,21 @@ pub struct Revision {
     pub author: String,
     pub confidence: Option<f64>,
     pub version: u32,
-    /// The session in which it is written, and whose that is; empty is none.
+    /// Session in which the change is written, and its user; may be empty.
     pub session: String,
     pub user: String,
 }
 
-/// An article as it stands, in one of its versions.
+/// Article in one of its versions.
 #[derive(Debug, Clone)]
 pub struct Article {
-    /// Whose it is.
     pub document: Document,
-    /// What it says.
     pub version: Version,
-    /// How many chunks it has, and how many of them wait.
+    /// Number of chunks, and number of those that wait for embedding.
     pub progress: (i64, i64),
 }
 
 impl Keeper {
-    /// Adds an article.
     pub async fn ingest(
         &self,
         tenant: TenantId,
@@ -132,7 +127,7 @@ impl Keeper {
         Ok(Article { document, version, progress: (chunks, chunks) })
     }
 
-    /// Changes an article; what it said before is kept.
+    /// Writes a new version of an article; earlier versions are kept.
     pub async fn update(
         &self,
         tenant: TenantId,
@@ -157,7 +152,7 @@ impl Keeper {
         Ok(article)
     }
 
-    /// An article that nobody else changes meanwhile.
+    /// Locks and returns an article.
     pub(super) async fn held(
         &self,
         tx: &mut TenantTx,
@@ -169,7 +164,7 @@ impl Keeper {
         there.ok_or_else(|| not_found(id))
     }
 
-    /// Writes the next version of an article that is held; without a text it keeps its own.
+    /// Writes the next version of a locked article; `None` keeps the text.
     pub(super) async fn revise(
         &self,
         tx: &mut TenantTx,
@@ -200,7 +195,7 @@ impl Keeper {
         };
         let author = if change.author.is_empty() { &before.author } else { &change.author };
         let confidence = change.confidence.or(before.confidence);
-        // Who is let to this place may change what is for all, and so vouches for it.
+        // Callers check the right to change articles of the tenant, so their versions are approved.
         let approved = document.scope == scope::TENANT;
         let version = version(&document, masked, (author, confidence), approved);
         documents::put(tx, &document, None).await?;
@@ -214,7 +209,7 @@ impl Keeper {
         Ok(Article { document, version, progress })
     }
 
-    /// An article, in one version or the newest (0).
+    /// Returns an article in one version; 0 means the current one.
     pub async fn article(
         &self,
         tenant: TenantId,
@@ -233,7 +228,6 @@ impl Keeper {
         Ok(Article { document, version, progress })
     }
 
-    /// Articles, newest first.
     pub async fn articles(
         &self,
         tenant: TenantId,
@@ -243,7 +237,7 @@ impl Keeper {
         self.documents(tenant, who, &Which { kind: kind::KNOWLEDGE, ..which.clone() }).await
     }
 
-    /// What an article said, newest first, without the texts.
+    /// Returns an article's versions, newest first, without texts.
     pub async fn versions(
         &self,
         tenant: TenantId,
@@ -258,7 +252,7 @@ impl Keeper {
         Ok((document, versions))
     }
 
-    /// Removes an article and all that it ever said; whether it was there.
+    /// Deletes an article with all versions. Returns whether it existed.
     pub async fn remove_article(
         &self,
         tenant: TenantId,
@@ -279,7 +273,7 @@ impl Keeper {
     }
 }
 
-/// To whom an article of a scope belongs.
+/// Returns the agent that owns articles of a scope.
 fn owner(who: &Who, scope: i16) -> Result<Uuid, Error> {
     match scope {
         scope::TENANT => Ok(ALL_AGENTS),
@@ -295,7 +289,7 @@ fn may_change(who: &Who, article: &Document) -> Result<(), Error> {
     if is_free { Ok(()) } else { Err(Error::NotMaintainer) }
 }
 
-/// The given title, or the text's first line that says something.
+/// Returns the given title, or the first line of the text that is not blank.
 fn title(given: &str, text: &str) -> String {
     let given = given.trim();
     let first = || text.lines().map(|line| line.trim_start_matches('#').trim());

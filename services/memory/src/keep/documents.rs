@@ -1,4 +1,4 @@
-//! Documents: chunks that stay where their text stays.
+//! Indexing of documents: unchanged chunks keep their vectors.
 
 use std::collections::HashMap;
 
@@ -23,10 +23,10 @@ use crate::{
     who::Who,
 };
 
-/// Never told in a group, whoever says that it may be (spec BST-007, C-07).
+/// File that is never used in a group, whatever the request says (spec BST-007, C-07).
 const PRIVATE: &str = "MEMORY.md";
 
-/// A document to index; its fields were checked.
+/// Document to index, with validated fields.
 #[derive(Debug, Clone)]
 pub struct NewDocument {
     pub path: String,
@@ -37,21 +37,18 @@ pub struct NewDocument {
     pub provenance: Provenance,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexed {
-    /// Its id.
     pub id: Uuid,
-    /// It was indexed already, as it is.
+    /// The document was already indexed with the same content.
     pub unchanged: bool,
-    /// How many chunks it has.
     pub chunks: usize,
-    /// How many of them were there before.
+    /// Number of chunks that existed before.
     pub kept: usize,
 }
 
 impl Keeper {
-    /// Indexes a document in the place of what it was.
+    /// Indexes a document and replaces its former content.
     pub async fn index(
         &self,
         tenant: TenantId,
@@ -102,7 +99,7 @@ impl Keeper {
         Ok(Indexed { id: document.document_id, unchanged: false, chunks, kept })
     }
 
-    /// Takes a document out; whether it was there.
+    /// Deletes a document. Returns whether it existed.
     pub async fn remove_document(
         &self,
         tenant: TenantId,
@@ -120,7 +117,7 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Documents with their progress: chunks, and those of them that wait.
+    /// Lists documents with the number of chunks and of those that wait for embedding.
     pub async fn documents(
         &self,
         tenant: TenantId,
@@ -145,8 +142,8 @@ impl Keeper {
     }
 }
 
-/// Cuts a text into the chunks of its document. Those that say what one said before stay, with
-/// their vectors, if they may. How many there are, and how many stayed.
+/// Splits a text into the chunks of its document. If `may_keep`, chunks with unchanged text keep
+/// their vectors. Returns the number of chunks and of those kept.
 pub async fn chunk(
     tx: &mut TenantTx,
     document: &Document,
@@ -217,7 +214,7 @@ pub async fn chunk(
     Ok(counts)
 }
 
-/// The day that a daily note's path names: `…/YYYYMM/YYYYMMDD.md` or `…/YYYY-MM-DD.md`.
+/// Returns the day in a daily note's path: `…/YYYYMM/YYYYMMDD.md` or `…/YYYY-MM-DD.md`.
 fn day_of(path: &str) -> Option<Timestamp> {
     let name = path.rsplit('/').next()?.strip_suffix(".md")?;
     let digits: String = name.chars().filter(|c| *c != '-').collect();
@@ -232,7 +229,7 @@ fn day_of(path: &str) -> Option<Timestamp> {
     date.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp())
 }
 
-/// SHA-256 of a text, in hexadecimal.
+/// Returns the SHA-256 of a text, in hexadecimal.
 pub fn text_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Erasing: one thing, a session, a user.
+//! Erasure of an item, a session or a user.
 
 use holdfast_types::TenantId;
 use uuid::Uuid;
@@ -15,28 +15,24 @@ use crate::{
     who::Who,
 };
 
-/// What is to be erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// One thing.
     Item(Uuid),
-    /// What came from a session.
+    /// Everything that came from a session.
     Session(String),
-    /// Everything of a user.
     User(String),
 }
 
-/// What was erased, and what is left of it.
 #[derive(Debug, Clone)]
 pub struct Forgotten {
-    /// Rows of each table that went.
+    /// Erased rows by table.
     pub erased: Vec<Count>,
-    /// Rows of each table that are still there: none.
+    /// Remaining rows by table; all zero.
     pub left: Vec<Count>,
 }
 
 impl Keeper {
-    /// Erases, and counts in the same transaction what is left.
+    /// Erases, and counts the remaining rows in the same transaction.
     pub async fn forget(
         &self,
         tenant: TenantId,
@@ -51,7 +47,8 @@ impl Keeper {
                     .ok_or_else(|| Error::not_found("item", &crate::given::told_id("itm", id)))?;
                 Erase::Item(item.item_id)
             }
-            // A conversation is erased with what belongs to nobody in it, if it is one's own.
+            // Callers without full access erase only their own part of a session, and what belongs
+            // to no user.
             What::Session(session) => {
                 let whose = (!who.everything).then(|| (who.agents(), who.users()));
                 Erase::Session(session, whose)
@@ -79,8 +76,8 @@ impl Keeper {
         Ok(Forgotten { erased, left })
     }
 
-    /// What was erased of sessions and agents that were deleted, and of whom people had erased, for who
-    /// sees everything.
+    /// Lists erasures of deleted sessions and agents and of requested ones. Empty for callers
+    /// without full access.
     pub async fn erasures(
         &self,
         tenant: TenantId,
@@ -97,7 +94,8 @@ impl Keeper {
         Ok(found)
     }
 
-    /// How much a tenant has: rows by table, what waits, and of that what was given up.
+    /// Returns a tenant's rows by table, the number of queued units, and how many of these were
+    /// given up.
     pub async fn status(&self, tenant: TenantId) -> Result<(Vec<Count>, i64, i64), Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let rows = forget::rows(&mut tx).await?;

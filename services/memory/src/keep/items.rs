@@ -1,4 +1,4 @@
-//! Things that were told: what replaces what, and what is found of them.
+//! Items: memories, values, facts and events, with their replacement.
 
 use holdfast_embed::Purpose;
 use holdfast_pg::TenantTx;
@@ -21,7 +21,7 @@ use crate::{
     who::Who,
 };
 
-/// A thing to keep; its fields were checked.
+/// Item to store, with validated fields.
 #[derive(Debug, Clone)]
 pub struct NewItem {
     pub kind: i16,
@@ -40,17 +40,15 @@ pub struct NewItem {
     pub provenance: Provenance,
 }
 
-/// A thing that was kept, or one that says the same.
+/// Stored item, or an existing one with the same meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Which.
     pub id: Uuid,
-    /// It was there.
     pub duplicate: bool,
 }
 
 impl Keeper {
-    /// Keeps things, all or none.
+    /// Stores items, all or none.
     pub async fn put(
         &self,
         tenant: TenantId,
@@ -81,7 +79,7 @@ impl Keeper {
         Ok(kept)
     }
 
-    /// The vectors of those that may be like others, in the order of the things.
+    /// Returns the vectors of those items that are checked for duplicates, by index.
     async fn memories(
         &self,
         new: &[NewItem],
@@ -113,9 +111,9 @@ impl Keeper {
     ) -> Result<Kept, Error> {
         let now = &self.embedders.now;
         let model = Model { name: now.model(), dimension: now.dimension() };
-        // What is to be replaced is the likest of all: a correction is kept as it is.
+        // An item that replaces another is similar to it by nature: no duplicate check.
         if let Some(vector) = like.vector.filter(|_| new.supersedes.is_none()) {
-            // One after the other: of two at once that say the same, one is kept.
+            // Lock: of two equal memories stored at once, one is kept.
             let whose = (who.agent, who.user.as_str(), new.of_type.as_str());
             lock_memories(tx, who).await?;
             let near = vectors::nearest(tx, model.name, vector, whose).await?;
@@ -146,7 +144,7 @@ impl Keeper {
         Ok(Kept { id: item.item_id, duplicate: false })
     }
 
-    /// The things whose place the new one takes: the one that it names, and the one of its key.
+    /// Returns the items that the new one replaces: the one it names, and the one with its key.
     async fn replaced(
         &self,
         tx: &mut TenantTx,
@@ -173,7 +171,6 @@ impl Keeper {
         Ok(replaced)
     }
 
-    /// One thing, by its id.
     pub async fn item(&self, tenant: TenantId, who: &Who, id: Uuid) -> Result<Item, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let item = items::get(&mut tx, who, id).await?;
@@ -181,7 +178,6 @@ impl Keeper {
         item.ok_or_else(|| not_found(id))
     }
 
-    /// The value under a key.
     pub async fn value(&self, tenant: TenantId, who: &Who, key: &str) -> Result<Item, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let item = items::by_key(&mut tx, who, key).await?;
@@ -189,7 +185,6 @@ impl Keeper {
         item.ok_or_else(|| Error::not_found("value", key))
     }
 
-    /// Things, newest first.
     pub async fn items(
         &self,
         tenant: TenantId,
@@ -202,7 +197,7 @@ impl Keeper {
         Ok(items)
     }
 
-    /// Takes a thing out of what is found, or puts it back.
+    /// Hides an item from search and lists, or shows it again.
     pub async fn set_active(
         &self,
         tenant: TenantId,
@@ -211,7 +206,7 @@ impl Keeper {
         active: Active,
     ) -> Result<Item, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        // Whoever erases it meanwhile is waited for: it must not be found again after that.
+        // The lock waits for an erasure in progress: the item must not become visible after it.
         items::lock(&mut tx, id).await?;
         let item = items::get(&mut tx, who, id).await?.ok_or_else(|| not_found(id))?;
         items::set_active(&mut tx, id, active).await?;
@@ -226,7 +221,7 @@ impl Keeper {
     }
 }
 
-/// What a new memory is compared with.
+/// Vector of a new memory and the similarity of a duplicate.
 struct Like<'a> {
     vector: Option<&'a [f32]>,
     at_least: f64,
@@ -239,8 +234,8 @@ async fn lock_memories(tx: &mut TenantTx, who: &Who) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// The numbers of a text, in no order. However alike two texts are otherwise, what is at 14:00 is not
-/// at 15:00.
+/// Returns the numbers in a text, sorted. Texts that differ in a number, such as 14:00 and 15:00,
+/// are never duplicates, however similar they are.
 fn numbers(text: &str) -> Vec<&str> {
     let mut numbers: Vec<&str> = text
         .split(|c: char| !c.is_numeric())
@@ -281,7 +276,7 @@ fn item(who: &Who, new: &NewItem) -> Item {
     }
 }
 
-/// What is found of a thing; `None` if nothing may be.
+/// Returns the searchable unit of an item; `None` if the item is hidden, replaced, expired or null.
 fn unit_of(tenant: TenantId, item: &Item) -> Option<Unit> {
     let is_over = item.expires_at.is_some_and(|at| at.to_jiff() <= Timestamp::now());
     if !item.active || item.superseded_at.is_some() || is_over {
@@ -320,7 +315,7 @@ fn unit_of(tenant: TenantId, item: &Item) -> Option<Unit> {
     Some(unit)
 }
 
-/// What a JSON text says, without its quotes where it is a single text.
+/// Returns a JSON string without its quotes; other JSON as it is.
 fn plain(json: &str) -> String {
     match serde_json::from_str(json) {
         Ok(Value::String(text)) => text,

@@ -1,7 +1,7 @@
-//! What may enter the knowledge base, and what is masked in it (spec KBN-006).
+//! Privacy policy of the knowledge base: masks or refuses private data (spec KBN-006).
 //!
-//! Patterns of what should not be known by all: keys and tokens, addresses, numbers. They are
-//! deliberately few and narrow; what they miss is missed, and what they find is surely one.
+//! The patterns are deliberately few and narrow: they miss some private data, but what they match
+//! is almost certainly private.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::Error;
 
-/// What each kind looks like.
+/// Pattern of each kind of private data.
 const LOOKS: [(&str, &str); 4] = [
     (
         "secret",
@@ -28,7 +28,6 @@ const LOOKS: [(&str, &str); 4] = [
     ("phone", r"\+\d[\d ()/.-]{6,18}\d"),
 ];
 
-/// The policy: what is masked, what keeps a text out.
 #[derive(Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -41,21 +40,19 @@ struct Rule {
     refuses: bool,
 }
 
-/// A text as it may be known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masked {
-    /// The text.
     pub text: String,
-    /// How often each kind was masked.
+    /// Number of masked places by kind.
     pub counts: BTreeMap<String, u64>,
 }
 
 impl Policy {
-    /// One that masks and refuses these kinds.
+    /// Creates a policy that masks and refuses the given kinds.
     ///
     /// # Errors
     ///
-    /// If a pattern is none, which tests would see.
+    /// If a built-in pattern is invalid, which tests exclude.
     pub fn new(mask: &[String], refuse: &[String]) -> Result<Self, regex::Error> {
         let mut rules = Vec::new();
         for (kind, looks) in LOOKS {
@@ -67,7 +64,11 @@ impl Policy {
         Ok(Self { rules })
     }
 
-    /// The text as it may be known.
+    /// Masks private data in a text.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Private`] if the text has data of a refused kind.
     pub fn apply(&self, text: &str) -> Result<Masked, Error> {
         let mut masked = Masked { text: text.to_owned(), counts: BTreeMap::new() };
         for rule in &self.rules {
@@ -92,7 +93,7 @@ impl Policy {
     }
 }
 
-/// Whether a number's check digit is right (Luhn), as that of every payment card is.
+/// Returns whether the check digit is valid (Luhn), as it is for every payment card.
 fn is_card(number: &str) -> bool {
     let digits: Vec<u32> = number.chars().filter_map(|c| c.to_digit(10)).collect();
     let sum: u32 = digits

@@ -1,8 +1,8 @@
-//! Changes of articles that wait for who may make them.
+//! Proposed changes of articles, which wait for a maintainer's decision.
 //!
-//! A proposal is a thing of the kind event, kept as any other by the agent that made it. A decision
-//! is another one of the same agent, user and session, in whose favour the proposal is history: so
-//! both are listed, and erased, with whoever they are of.
+//! A proposal is an event item of the agent that made it. The decision is another event item of the
+//! same agent, user and session, and supersedes the proposal. So both are listed and erased with
+//! their owner.
 
 use std::collections::HashMap;
 
@@ -24,27 +24,24 @@ use crate::{
     who::Who,
 };
 
-/// The types of the two events.
+/// Item types of the two events.
 const PROPOSAL: &str = "kb_proposal";
 const DECISION: &str = "kb_decision";
 
-/// A change that was proposed, and what became of it.
 #[derive(Debug, Clone)]
 pub struct Proposal {
-    /// As it is kept: whose, from where, since when.
+    /// Stored event with owner, provenance and time.
     pub item: Item,
-    /// What is to be changed.
     pub change: Change,
-    /// What was decided.
     pub decision: Option<Decision>,
 }
 
-/// The change, as agents keep it.
+/// Content of a proposal event.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Change {
-    /// The article, as `doc_…`.
+    /// Article id, `doc_…`.
     pub article: String,
-    /// The version that it changes; 0 is what was the newest then.
+    /// Version that the proposal changes; 0 means the newest when it was made.
     #[serde(default)]
     pub version: u32,
     #[serde(default)]
@@ -55,30 +52,26 @@ pub struct Change {
     pub author: String,
 }
 
-/// What was decided about a proposal.
+/// Content of a decision event.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Decision {
-    /// The proposal, as `itm_…`.
+    /// Proposal id, `itm_…`.
     pub proposal: String,
-    /// The article, as `doc_…`.
+    /// Article id, `doc_…`.
     pub article: String,
     pub verdict: Verdict,
-    /// Who decided, and why.
     pub by: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The version that came of it.
+    /// Version of the article that was written; `None` if declined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<i32>,
 }
 
-/// Whether a change is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is.
     Accepted,
-    /// It is not.
     Declined,
 }
 
@@ -92,7 +85,7 @@ impl Verdict {
 }
 
 impl Keeper {
-    /// Proposals, newest first: of `which` its page, and whether those that were decided count.
+    /// Lists proposals, newest first. `which` gives the page and whether decided ones are included.
     pub async fn proposals(
         &self,
         tenant: TenantId,
@@ -114,7 +107,6 @@ impl Keeper {
         items.into_iter().map(read).collect()
     }
 
-    /// One of them.
     pub async fn proposal(&self, tenant: TenantId, who: &Who, id: Uuid) -> Result<Proposal, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let found = found(&mut tx, who, id).await;
@@ -122,7 +114,8 @@ impl Keeper {
         found
     }
 
-    /// Makes the change, or declines it. What was decided before stays.
+    /// Accepts or declines a proposal. Repeating a decision changes nothing; the opposite decision
+    /// is an error.
     pub async fn decide(
         &self,
         tenant: TenantId,
@@ -181,7 +174,7 @@ impl Keeper {
     }
 }
 
-/// A proposal that `who` sees.
+/// Returns a proposal that `who` may see.
 async fn found(tx: &mut holdfast_pg::TenantTx, who: &Who, id: Uuid) -> Result<Proposal, Error> {
     let item = items::get(tx, who, id).await?;
     let item = item.filter(|item| item.kind == kind::EVENT && item.of_type == PROPOSAL);
@@ -200,7 +193,7 @@ fn proposal(item: Item, decision: Option<&str>) -> Result<Proposal, Error> {
     Ok(Proposal { item, change, decision })
 }
 
-/// The change as its proposer gave it, with who lets it in.
+/// Returns the change with the proposer's provenance and the principal who accepted it.
 fn revision(item: &Item, change: &Change, by: &str) -> Revision {
     let provenance = Provenance { accepted_by: by.to_owned(), ..item.provenance.0.clone() };
     let author = match change.author.as_str() {
@@ -221,7 +214,7 @@ fn revision(item: &Item, change: &Change, by: &str) -> Revision {
     }
 }
 
-/// The decision as a thing of whose the proposal is.
+/// Returns the decision as an event item with the proposal's owner.
 fn decided(proposal: &Item, decision: &Decision) -> Result<Item, Error> {
     let now = Timestamp::now();
     let by = Provenance {

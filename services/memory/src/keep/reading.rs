@@ -1,4 +1,4 @@
-//! The text of what is brought to the knowledge base: plain, Markdown, HTML, PDF.
+//! Text extraction for the knowledge base: plain text, Markdown, HTML and PDF.
 
 mod html;
 
@@ -6,26 +6,24 @@ use holdfast_pdf::{Document, Reader};
 
 use crate::Error;
 
-/// How much text one article may have, in bytes.
+/// Maximum bytes of text in one article.
 const MOST: usize = 4 * 1024 * 1024;
 
-/// In how much of its beginning a PDF says that it is one, in bytes.
+/// Number of leading bytes in which a PDF's signature may appear.
 const HEADER: usize = 1024;
 
-/// What was read of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// What it says, as Markdown.
     pub text: String,
-    /// What it calls itself; empty if its first line is as good.
+    /// Title in the file's metadata; empty if there is none.
     pub title: String,
 }
 
-/// The text of a file. What it is say its beginning and its media type.
+/// Extracts the text of a file. Its format is detected from its beginning and the media type.
 ///
 /// # Errors
 ///
-/// If it is of another kind, or nothing in it can be read.
+/// If the format is not supported or there is no text in it.
 pub async fn read(reader: &Reader, content: &[u8], media_type: &str) -> Result<Read, Error> {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_lowercase();
     let Read { text, title } = match kind(content, &media_type) {
@@ -39,7 +37,7 @@ pub async fn read(reader: &Reader, content: &[u8], media_type: &str) -> Result<R
             return Err(Error::field("media_type", problem));
         }
     };
-    // Nothing of a text has this, and Postgres takes it in none.
+    // NUL has no meaning in a text, and Postgres cannot store it.
     let text = text.replace('\0', "");
     if text.trim().is_empty() {
         return Err(Error::field("content", "has no text that can be read"));
@@ -65,7 +63,7 @@ fn kind(content: &[u8], media_type: &str) -> Option<Kind> {
     let is_pdf = content[..content.len().min(HEADER)].windows(5).any(|five| five == b"%PDF-");
     match media_type {
         "application/pdf" | "application/x-pdf" => Some(Kind::Pdf),
-        // Whatever a name's ending said.
+        // The signature counts more than the media type.
         _ if content.starts_with(b"%PDF-") => Some(Kind::Pdf),
         "text/html" | "application/xhtml+xml" => Some(Kind::Html),
         "" | "application/octet-stream" if is_pdf && !is_text(content) => Some(Kind::Pdf),
@@ -88,7 +86,7 @@ const fn untitled(text: String) -> Read {
     Read { text, title: String::new() }
 }
 
-/// Each page under its number, so that what is found says on which page it stands.
+/// Puts each page under a heading with its number, so that hits show their page.
 fn paged(document: Document) -> Read {
     let first = document.pages.iter().filter_map(|page| page.text.as_deref()).next();
     let first = first.and_then(|text| text.lines().find(|line| !line.trim().is_empty()));

@@ -1,14 +1,14 @@
-//! What goes of the knowledge base with the conversations that brought it (decision 0041).
+//! Erasure of knowledge base articles with the conversations that they came from (decision 0041).
 //!
-//! | the article is | the conversation's versions | |
+//! | article | versions from the conversation | consequence |
 //! |---|---|---|
-//! | one agent's | go | the newest of the others is what it says then; without one it goes whole |
-//! | for all, added by who may not change those | go | the same |
-//! | for all, written or let in by who may | stay | and name neither the conversation nor who spoke in it |
+//! | of one agent | deleted | the newest remaining version becomes current; without one the article is deleted |
+//! | of the tenant, added by others than maintainers | deleted | the same |
+//! | of the tenant, written or accepted by a maintainer | kept | references to the conversation and its speakers are removed |
 //!
-//! A chunk says where it is from as the version does that made it, also once later versions have
-//! kept it. So those of the versions that go are made anew from what the article says then, and
-//! the others keep their vectors.
+//! A chunk has the provenance of the version that created it, even if later versions kept it. So
+//! the chunks of deleted versions are created again from the current text; all others keep their
+//! vectors.
 
 use holdfast_pg::TenantTx;
 use uuid::Uuid;
@@ -26,8 +26,8 @@ use crate::{
     who::{ALL_AGENTS, Who},
 };
 
-/// Erases all that an erasure is about, articles as well; how many rows of each table went, and how
-/// many are left, which are none.
+/// Erases everything that an erasure covers, including articles. Returns the erased and the
+/// remaining rows by table; none should remain.
 pub async fn erase(tx: &mut TenantTx, what: &Erase) -> Result<(Vec<Count>, Vec<Count>), Error> {
     let (mut erased, mut left) = forget::erase(tx, what).await?;
     if let Some(of) = Conversations::of(what) {
@@ -38,14 +38,14 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> Result<(Vec<Count>, Vec<C
     Ok((erased, left))
 }
 
-/// The same of articles alone.
+/// Erases the articles' part of [`erase`].
 pub async fn erase_articles(
     tx: &mut TenantTx,
     of: &Conversations,
 ) -> Result<(Vec<Count>, Vec<Count>), Error> {
     let articles = sources::lock(tx, of).await?;
     if articles.is_empty() {
-        // It was just asked: no article has a word of theirs, as with nearly all conversations.
+        // Nothing was found, as for nearly all conversations.
         let nothing = || vec![("versions", 0), ("sources", 0), ("documents", 0)];
         return Ok((nothing(), nothing()));
     }
@@ -73,14 +73,14 @@ pub async fn erase_articles(
     Ok((erased, left))
 }
 
-/// Whether an article has anything to say still.
+/// Result of restoring an article.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Yes,
     Gone,
 }
 
-/// Has an article say what the newest of its versions says, or takes it away if there is none.
+/// Restores an article from its newest remaining version, or deletes it if there is none.
 async fn stand(tx: &mut TenantTx, id: Uuid) -> Result<Stands, Error> {
     let Some(version) = articles::get(tx, id, 0).await? else {
         units::remove_of(tx, id).await?;
@@ -107,7 +107,6 @@ async fn stand(tx: &mut TenantTx, id: Uuid) -> Result<Stands, Error> {
     Ok(Stands::Yes)
 }
 
-/// Adds up rows by table.
 pub fn add(counts: &mut Vec<Count>, more: &[Count]) {
     for (what, rows) in more {
         match counts.iter_mut().find(|(there, _)| there == what) {

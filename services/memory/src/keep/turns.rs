@@ -1,4 +1,4 @@
-//! What was said in conversations, turn by turn.
+//! Conversation turns, stored for search.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     who::Who,
 };
 
-/// Something that was said; its fields were checked.
+/// Turn to store, with validated fields.
 #[derive(Debug, Clone)]
 pub struct NewTurn {
     pub reference: String,
@@ -23,7 +23,6 @@ pub struct NewTurn {
     pub at: Option<Timestamp>,
 }
 
-/// What was said in a conversation.
 #[derive(Debug, Clone)]
 pub struct Told {
     pub session: String,
@@ -33,9 +32,9 @@ pub struct Told {
 }
 
 impl Keeper {
-    /// Keeps turns after those that are there; how many were new.
+    /// Appends turns to those stored. Returns how many are new.
     ///
-    /// Each is found by the words of the one before it as well: an answer rarely repeats its
+    /// Each turn is also found by the words of the one before it: an answer rarely repeats its
     /// question (docs/decisions/0029).
     pub async fn add_turns(
         &self,
@@ -81,7 +80,7 @@ impl Keeper {
             is_somebody_new = units::authors(&mut tx, who, &authors).await?;
         }
         tx.commit().await?;
-        // Not with each turn: to count much again takes longer than a search.
+        // Not for each turn: counting many units again takes longer than a search.
         if is_somebody_new {
             self.views.forget(tenant);
         }

@@ -1,4 +1,4 @@
-//! `memory.versions`: what articles said.
+//! `memory.versions`: versions of articles.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::given::Provenance;
 
-/// What an article said in a version.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Version {
     pub document_id: Uuid,
@@ -20,12 +19,11 @@ pub struct Version {
     pub author: String,
     pub confidence: Option<f64>,
     pub masked: Json<BTreeMap<String, u64>>,
-    /// It is for all agents, and somebody who may change those wrote it or let it in.
+    /// The article is for the whole tenant, and a maintainer wrote or accepted this version.
     pub approved: bool,
     pub created_at: jiff_sqlx::Timestamp,
 }
 
-/// Keeps a version.
 pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into memory.versions
@@ -50,7 +48,7 @@ pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// One version; 0 is the newest.
+/// Returns a version; 0 means the newest.
 pub async fn get(tx: &mut TenantTx, id: Uuid, version: i32) -> sqlx::Result<Option<Version>> {
     const SQL: &str = "
         select document_id, version, title, text, tags, provenance, author, confidence, masked,
@@ -62,7 +60,7 @@ pub async fn get(tx: &mut TenantTx, id: Uuid, version: i32) -> sqlx::Result<Opti
     sqlx::query_as(SQL).bind(tenant).bind(id).bind(version).fetch_optional(tx.conn()).await
 }
 
-/// All versions, newest first, without their texts.
+/// Returns all versions, newest first, without texts.
 pub async fn all(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Vec<Version>> {
     const SQL: &str = "
         select document_id, version, title, '' as text, tags, provenance, author, confidence, masked,

@@ -1,4 +1,4 @@
-//! `memory.documents`: documents of workspaces, and articles.
+//! `memory.documents`: workspace documents and knowledge base articles.
 
 use holdfast_pg::TenantTx;
 use sqlx::{Postgres, QueryBuilder, types::Json};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{seen, seen_by};
 use crate::{given::Provenance, who::Who};
 
-/// A document or an article, without its text.
+/// Document or article, without its text.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Document {
     pub document_id: Uuid,
@@ -21,7 +21,7 @@ pub struct Document {
     pub dated: Option<jiff_sqlx::Timestamp>,
     pub tags: Vec<String>,
     pub version: i32,
-    /// The highest that was there before this one.
+    /// Highest version before this one.
     pub last_version: i32,
     pub provenance: Json<Provenance>,
     pub created_at: jiff_sqlx::Timestamp,
@@ -39,7 +39,7 @@ macro_rules! document {
     };
 }
 
-/// A document of exactly this agent and user, by its path; nobody else changes it meanwhile.
+/// Locks the path and returns its document, of exactly this agent and user.
 pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<Option<Document>> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 37))";
     const SQL: &str = "
@@ -59,7 +59,7 @@ pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<O
         .await
 }
 
-/// A document or an article that `who` sees; nobody else changes it meanwhile.
+/// Returns a document or an article that `who` may see. Does not lock it.
 pub async fn get(
     tx: &mut TenantTx,
     who: &Who,
@@ -71,7 +71,7 @@ pub async fn get(
     seen_by(SQL, tenant, who).bind(id).bind(kind).fetch_optional(tx.conn()).await
 }
 
-/// Waits until nobody else changes this one.
+/// Locks a document until the end of the transaction.
 pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     const SQL: &str =
         "select 1 from memory.documents where tenant_id = $1 and document_id = $2 for update";
@@ -80,7 +80,7 @@ pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// The article that a request made.
+/// Returns the article that a request created.
 pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Option<Uuid>> {
     const SQL: &str =
         "select document_id from memory.documents where tenant_id = $1 and request = $2";
@@ -88,7 +88,7 @@ pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Option
     sqlx::query_scalar(SQL).bind(tenant).bind(request).fetch_optional(tx.conn()).await
 }
 
-/// Writes a document, new or in the place of what it was.
+/// Inserts or updates a document.
 pub async fn put(
     tx: &mut TenantTx,
     document: &Document,
@@ -125,7 +125,7 @@ pub async fn put(
     Ok(())
 }
 
-/// Takes a document away; its units are the caller's.
+/// Deletes a document; the caller deletes its units. Returns whether it existed.
 pub async fn remove(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
     const SQL: &str = "delete from memory.documents where tenant_id = $1 and document_id = $2";
     let tenant = tx.tenant().as_uuid();
@@ -133,7 +133,6 @@ pub async fn remove(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// Which documents to list.
 #[derive(Debug, Clone, Default)]
 pub struct Which {
     pub kind: i16,
@@ -144,7 +143,6 @@ pub struct Which {
     pub after: Option<Uuid>,
 }
 
-/// Documents, newest first.
 pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<Vec<Document>> {
     let select = document!("").split("$1").next().unwrap_or_default();
     let mut query = QueryBuilder::<Postgres>::new(select);
@@ -172,7 +170,7 @@ pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<V
     query.build_query_as().fetch_all(tx.conn()).await
 }
 
-/// How far documents are embedded: chunks, and those of them that wait.
+/// Returns the number of chunks, and of those that wait for embedding, by document.
 pub async fn progress(
     tx: &mut TenantTx,
     documents: &[Uuid],

@@ -1,4 +1,4 @@
-//! `memory.erasures`: sessions and agents that were deleted, and what was erased of them.
+//! `memory.erasures`: deleted sessions and agents, requested erasures, and their results.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,20 @@ use holdfast_types::TenantId;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-/// Rows by table.
 pub type Rows = BTreeMap<String, i64>;
 
-/// Something that was deleted elsewhere.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Erasure {
-    /// `session` or `agent`.
+    /// `session`, `user` or `agent`.
     pub what: String,
-    /// Its id, as the rows of memory have it.
+    /// Id of the session or agent, as in the memory tables.
     pub subject: String,
-    /// How often it was looked for.
+    /// Number of passes so far.
     pub passes: i32,
-    /// What went before.
     pub erased: Json<Rows>,
 }
 
-/// Those of all tenants whose time has come.
+/// Returns the due erasures of all tenants, at most 50.
 pub async fn due(tx: &mut SystemTx) -> sqlx::Result<Vec<(TenantId, Uuid)>> {
     const SQL: &str = "
         select tenant_id, erasure_id from memory.erasures
@@ -32,7 +29,7 @@ pub async fn due(tx: &mut SystemTx) -> sqlx::Result<Vec<(TenantId, Uuid)>> {
     Ok(found.into_iter().map(|(tenant, id)| (TenantId::from(tenant), id)).collect())
 }
 
-/// One of them, which nobody else takes meanwhile; `None` if somebody has, or it is done.
+/// Locks and returns a due erasure; `None` if another process has it or it is done.
 pub async fn take(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Option<Erasure>> {
     const SQL: &str = "
         select what, subject, passes, erased from memory.erasures
@@ -42,7 +39,8 @@ pub async fn take(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Option<Erasure>> 
     sqlx::query_as(SQL).bind(tenant).bind(id).fetch_optional(tx.conn()).await
 }
 
-/// Writes down what went and what was left, and when to look again, in seconds.
+/// Records the result of a pass. `again` is the delay of the next pass in seconds; `None` ends the
+/// erasure.
 pub async fn looked(
     tx: &mut TenantTx,
     id: Uuid,
@@ -66,7 +64,6 @@ pub async fn looked(
     Ok(())
 }
 
-/// What became of one.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Looked {
     pub what: String,
@@ -78,7 +75,7 @@ pub struct Looked {
     pub left_over: Json<Rows>,
 }
 
-/// Those of a tenant, newest first; of one subject if it is not empty.
+/// Lists a tenant's erasures, newest first; of one subject if it is not empty.
 pub async fn list(tx: &mut TenantTx, subject: &str, limit: i64) -> sqlx::Result<Vec<Looked>> {
     const SQL: &str = "
         select what, subject, asked_at, erased_at, due_at is null as done, erased, left_over

@@ -1,30 +1,26 @@
-//! Erasing, and counting afterwards what is left.
+//! Erasure of rows, with a count of what remains.
 //!
-//! What erases and what counts are of one transaction, and the counts ask by the very same
-//! condition; vectors and the queue are counted by the units that were erased.
+//! Deleting and counting happen in one transaction and use the same conditions; vectors and queue
+//! entries are counted by the erased units.
 
 use holdfast_pg::TenantTx;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-/// What is erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Erase {
-    /// One thing.
     Item(Uuid),
-    /// What came from a session, of this agent and user if one is given.
+    /// Everything of a session; with `Some`, only of these agents and users.
     Session(String, Option<(Vec<Uuid>, Vec<String>)>),
-    /// Everything of a user.
     User(String),
-    /// Everything of an agent.
     Agent(Uuid),
 }
 
-/// A table and a number of its rows.
+/// Table name and number of rows.
 pub type Count = (&'static str, i64);
 
-/// The tables that hold what somebody said, and the condition that finds it there. `$2` is the id,
-/// the session, the user or the agent; `$3` and `$4` narrow a session to whom it may be of.
+/// Tables with conversation content and the condition for each erasure. `$2` is the item, session,
+/// user or agent; `$3` to `$5` restrict a session to agents and users.
 const BY_ITEM: [(&str, &str); 2] = [("units", "source_id = $2"), ("items", "item_id = $2")];
 const BY_SESSION: [(&str, &str); 2] = [
     ("units", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
@@ -73,7 +69,7 @@ macro_rules! bound {
     }};
 }
 
-/// Erases; how many rows of each table went, and how many are left, which are none.
+/// Erases rows. Returns the erased and the remaining rows by table; none should remain.
 pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
     lock_items(tx, what).await?;
     let units: Vec<Uuid> = {
@@ -100,7 +96,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
     Ok((erased, left))
 }
 
-/// The rows of these units in the tables that follow them.
+/// Returns the rows of units in the tables that refer to them.
 pub async fn of_units(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Count>> {
     const VECTORS: &str =
         "select count(*) from memory.vectors where tenant_id = $1 and unit_id = any ($2)";
@@ -124,7 +120,7 @@ pub async fn of_units(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Cou
     Ok(counts)
 }
 
-/// How many of these units are there.
+/// Returns how many of these units still exist.
 pub async fn units_left(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<i64> {
     const SQL: &str =
         "select count(*) from memory.units where tenant_id = $1 and unit_id = any ($2)";
@@ -132,7 +128,7 @@ pub async fn units_left(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<i64> 
     sqlx::query_scalar(SQL).bind(tenant).bind(units).fetch_one(tx.conn()).await
 }
 
-/// Forgets the names of those who said nothing but these.
+/// Deletes the author names that occur in no other units.
 async fn nobody_said(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from memory.authors a
@@ -149,7 +145,7 @@ async fn nobody_said(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Keeps others from making units of the things that go: who changes a thing holds its row first.
+/// Locks the items: every change of an item locks its row first, so no units can be added for them.
 async fn lock_items(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<()> {
     let Some((_, condition)) = what.tables().iter().find(|(table, _)| *table == "items") else {
         return Ok(());
@@ -162,13 +158,13 @@ async fn lock_items(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// The tenant's own tables: the one that is searched, and the former model's until that is gone.
+/// Returns the tenant's own tables: the searched one, and a former model's until it is dropped.
 async fn own_tables(tx: &mut TenantTx) -> sqlx::Result<Vec<String>> {
     const SQL: &str = r"
         select relname::text from pg_class
         where relnamespace = 'memory'::regnamespace and relkind = 'r'
           and relname like 'own\_' || replace($1::uuid::text, '-', '') || '\_%'";
-    // Nobody makes or drops one meanwhile.
+    // The lock prevents that one is created or dropped meanwhile.
     const LOCK: &str = "select from memory.spaces where tenant_id = $1 for share";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(LOCK).bind(tenant).execute(tx.conn()).await?;
@@ -177,7 +173,7 @@ async fn own_tables(tx: &mut TenantTx) -> sqlx::Result<Vec<String>> {
     Ok(own.into_iter().filter(is_name).collect())
 }
 
-/// How many rows a tenant has, table by table.
+/// Returns a tenant's rows by table.
 pub async fn rows(tx: &mut TenantTx) -> sqlx::Result<Vec<Count>> {
     const SQL: [(&str, &str); 4] = [
         ("items", "select count(*) from memory.items where tenant_id = $1 and kind > 0"),

@@ -1,4 +1,4 @@
-//! `memory.items`: things that were told.
+//! `memory.items`: memories, values, facts and events.
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::TenantId;
@@ -9,7 +9,6 @@ use uuid::Uuid;
 use super::{seen, seen_by};
 use crate::{given::Provenance, who::Who};
 
-/// A thing that was told.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Item {
     pub item_id: Uuid,
@@ -47,7 +46,7 @@ macro_rules! item {
     };
 }
 
-/// Keeps a thing under the request that made it.
+/// Inserts an item, with the request and position that created it.
 pub async fn insert(
     tx: &mut TenantTx,
     item: &Item,
@@ -84,7 +83,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// What a request made before, by its places.
+/// Returns the items that a request created, with their positions.
 pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Vec<(i32, Uuid)>> {
     const SQL: &str = "
         select request_n, item_id from memory.items
@@ -93,7 +92,7 @@ pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Vec<(i
     sqlx::query_as(SQL).bind(tenant).bind(request).fetch_all(tx.conn()).await
 }
 
-/// The thing that counts of a key or of a subject's predicate, locked; one at a time goes on.
+/// Locks a key, or a subject and predicate, and returns its current item.
 pub async fn current(
     tx: &mut TenantTx,
     who: &Who,
@@ -120,7 +119,6 @@ pub async fn current(
         .await
 }
 
-/// Makes a thing history.
 pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<()> {
     const SQL: &str = "
         update memory.items set superseded_by = $3, superseded_at = clock_timestamp()
@@ -130,14 +128,14 @@ pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<(
     Ok(())
 }
 
-/// One thing that `who` sees.
+/// Returns an item that `who` may see.
 pub async fn get(tx: &mut TenantTx, who: &Who, id: Uuid) -> sqlx::Result<Option<Item>> {
     const SQL: &str = item!(" and item_id = $6");
     let tenant = tx.tenant().as_uuid();
     seen_by(SQL, tenant, who).bind(id).fetch_optional(tx.conn()).await
 }
 
-/// Waits until nobody else decides about this one.
+/// Locks an item until the end of the transaction.
 pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     const SQL: &str = "select 1 from memory.items where tenant_id = $1 and item_id = $2 for update";
     let tenant = tx.tenant().as_uuid();
@@ -145,7 +143,6 @@ pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// What these say.
 pub async fn contents(tx: &mut TenantTx, ids: &[Uuid]) -> sqlx::Result<Vec<(Uuid, String)>> {
     const SQL: &str = "
         select item_id, content from memory.items where tenant_id = $1 and item_id = any ($2)";
@@ -153,8 +150,8 @@ pub async fn contents(tx: &mut TenantTx, ids: &[Uuid]) -> sqlx::Result<Vec<(Uuid
     sqlx::query_as(SQL).bind(tenant).bind(ids).fetch_all(tx.conn()).await
 }
 
-/// The value that counts under a key: the user's own before everybody's, the agent's before all
-/// agents'.
+/// Returns the current value of a key. The user's own takes precedence over the shared one, then
+/// the agent's own over that of all agents.
 pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Option<Item>> {
     const SQL: &str = item!(
         " and kind = 2 and subject = $6 and superseded_at is null and active and content <> 'null'
@@ -165,7 +162,7 @@ pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Opt
     seen_by(SQL, tenant, who).bind(key.to_owned()).fetch_optional(tx.conn()).await
 }
 
-/// Takes a thing out of what is found, or puts it back.
+/// Hides an item from search and lists, or shows it again.
 pub async fn set_active(tx: &mut TenantTx, id: Uuid, active: Active) -> sqlx::Result<()> {
     const SQL: &str = "update memory.items set active = $3 where tenant_id = $1 and item_id = $2";
     let tenant = tx.tenant().as_uuid();
@@ -173,21 +170,18 @@ pub async fn set_active(tx: &mut TenantTx, id: Uuid, active: Active) -> sqlx::Re
     Ok(())
 }
 
-/// Whether a thing is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Active {
-    /// It is.
     Yes,
-    /// It is kept, and no more.
+    /// The item is stored, but hidden.
     No,
 }
 
-/// Which things to list.
 #[derive(Debug, Clone, Default)]
 pub struct Which {
-    /// Only what is this agent's own.
+    /// Only items of exactly this agent.
     pub of_agent: Option<Uuid>,
-    /// Only what is this user's own.
+    /// Only items of exactly this user.
     pub of_user: Option<String>,
     pub kinds: Vec<i16>,
     pub of_type: String,
@@ -199,7 +193,6 @@ pub struct Which {
     pub after: Option<Uuid>,
 }
 
-/// Things, newest first.
 pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<Vec<Item>> {
     let mut query = QueryBuilder::<Postgres>::new(item!("").split("$1").next().unwrap_or_default());
     query.push_bind(tx.tenant().as_uuid());
@@ -242,12 +235,12 @@ pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<V
     query.build_query_as().fetch_all(tx.conn()).await
 }
 
-/// The moment as the columns have it.
+/// Converts a timestamp for binding.
 pub fn moment(at: Timestamp) -> jiff_sqlx::Timestamp {
     at.into()
 }
 
-/// Things whose time is over: they are kept, and found no more.
+/// Hides expired items and deletes their units. At most 500 per call.
 pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
     const SQL: &str = "
         with past as (
@@ -264,7 +257,7 @@ pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
     Ok(sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?.rows_affected())
 }
 
-/// Tenants that have things whose time is over.
+/// Returns the tenants with expired items.
 pub async fn expiring(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
     const SQL: &str = "
         select distinct tenant_id from (

@@ -1,8 +1,8 @@
-//! What people had erased, and what is kept of it afterwards: a model was being asked what is worth
-//! remembering of it at that moment.
+//! Requested erasures, and data that is stored after them: memory extraction may have been running
+//! at the time of the request.
 //!
-//! The row in `memory.erasures` says until when. What is of a session or a user and was said up to
-//! then goes at the second look; what was said since is theirs, and stays.
+//! The row in `memory.erasures` has the time of the request. The second pass erases what a session
+//! or user said up to then; what was said since is kept.
 
 use holdfast_pg::TenantTx;
 use sqlx::types::Json;
@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::{erasures::Rows, forget::Count};
 
-/// Writes down that all of a session (`session`) or a person (`user`) was erased just now, what went
-/// and what is left, and that it is looked for again in so many seconds.
+/// Records that a session (`session`) or user (`user`) was just erased, with the counts, and
+/// schedules the second pass in `again` seconds.
 pub async fn erased_by_hand(
     tx: &mut TenantTx,
     (what, subject): (&str, &str),
@@ -41,21 +41,21 @@ pub async fn erased_by_hand(
     Ok(())
 }
 
-/// Until when what is erased was said; `None` is all.
+/// Returns the time up to which content is erased; `None` means all.
 pub async fn until(tx: &mut TenantTx, erasure: Uuid) -> sqlx::Result<Option<jiff_sqlx::Timestamp>> {
     const SQL: &str = "select until from memory.erasures where tenant_id = $1 and erasure_id = $2";
     let tenant = tx.tenant().as_uuid();
     sqlx::query_scalar(SQL).bind(tenant).bind(erasure).fetch_one(tx.conn()).await
 }
 
-/// Erases what was said until then and kept since; how many rows of each table went, and how many are
-/// left.
+/// Erases content that was said up to `until` and stored later. Returns the erased and the
+/// remaining rows by table.
 pub async fn erase(
     tx: &mut TenantTx,
     (what, subject): (&str, &str),
     until: jiff_sqlx::Timestamp,
 ) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
-    // Vectors and what waits for one go with their unit.
+    // Vectors and queue entries are deleted with their units.
     const OF_USER: [(&str, &str, &str); 2] = [
         (
             "units",

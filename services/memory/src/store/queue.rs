@@ -1,13 +1,14 @@
-//! `memory.queue`: what is still to be embedded.
+//! `memory.queue`: units that wait for embedding.
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::TenantId;
 use uuid::Uuid;
 
-/// How often a unit is taken before it is given up.
+/// Attempts before a unit is given up.
 pub const TRIES: i32 = 8;
 
-/// The next tenant after this one for which something waits, in a circle.
+/// Returns the next tenant after `after` with queued units; continues from the first one at the
+/// end.
 pub async fn next_tenant(
     tx: &mut SystemTx,
     after: Option<TenantId>,
@@ -25,8 +26,8 @@ pub async fn next_tenant(
     Ok(found.map(TenantId::from))
 }
 
-/// Takes up to `most` units of a tenant for a minute. Who dies meanwhile leaves them to others; one
-/// that was taken too often is nobody's.
+/// Claims up to `most` units of a tenant for a minute. If this process crashes, another one claims
+/// them again; after [`TRIES`] claims a unit is given up.
 pub async fn claim(tx: &mut SystemTx, tenant: TenantId, most: i64) -> sqlx::Result<Vec<Uuid>> {
     const SQL: &str = "
         update memory.queue q
@@ -42,7 +43,8 @@ pub async fn claim(tx: &mut SystemTx, tenant: TenantId, most: i64) -> sqlx::Resu
     sqlx::query_scalar(SQL).bind(tenant.as_uuid()).bind(most).bind(TRIES).fetch_all(tx.conn()).await
 }
 
-/// Gives units back at once, as if they had not been taken: it was not their fault.
+/// Returns units to the queue at once without counting the attempt, after a failure that is not
+/// theirs.
 pub async fn give_back(tx: &mut SystemTx, tenant: TenantId, units: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         update memory.queue
@@ -52,18 +54,14 @@ pub async fn give_back(tx: &mut SystemTx, tenant: TenantId, units: &[Uuid]) -> s
     Ok(())
 }
 
-/// What is embedded of a unit.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Waiting {
-    /// The unit.
     pub unit_id: Uuid,
-    /// The headings above it.
     pub headings: Vec<String>,
-    /// Its text.
     pub text: String,
 }
 
-/// What is to be embedded of these units.
+/// Returns the texts to embed.
 pub async fn texts(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Waiting>> {
     const SQL: &str = "
         select unit_id, headings, text from memory.units
@@ -72,7 +70,6 @@ pub async fn texts(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Waitin
     sqlx::query_as(SQL).bind(tenant).bind(units).fetch_all(tx.conn()).await
 }
 
-/// These have their vectors.
 pub async fn done(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "delete from memory.queue where tenant_id = $1 and unit_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
@@ -80,8 +77,8 @@ pub async fn done(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Queues the next units that have no vector of a model, in the order of their ids after `after`;
-/// the last that was looked at, or `None` at the end.
+/// Queues units that have no vector of a model, one page by id after `after`. Returns the last id
+/// of the page, `None` at the end.
 pub async fn add_lacking(
     tx: &mut TenantTx,
     model: &str,
@@ -111,7 +108,7 @@ pub async fn add_lacking(
         .await
 }
 
-/// Whether anything of the tenant's waits that was not given up.
+/// Returns whether the tenant has queued units that are not given up.
 pub async fn waits(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "
         select exists (
@@ -120,7 +117,7 @@ pub async fn waits(tx: &mut TenantTx) -> sqlx::Result<bool> {
     sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
-/// How many wait, and how many of those were given up.
+/// Returns the number of queued units and of those given up.
 pub async fn counts(tx: &mut TenantTx) -> sqlx::Result<(i64, i64)> {
     const SQL: &str = "
         select count(*), count(*) filter (where ready_at = 'infinity')

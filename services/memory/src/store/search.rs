@@ -1,12 +1,13 @@
-//! The two searches and their union, in one statement or in four; and among what filters leave.
+//! Keyword and vector search, with the union of their hits; in one statement or in four, or among
+//! filtered units.
 //!
-//! By words: a function that reads the index as the owner (see the migration). By meaning: all the
-//! vectors that are seen, or the tenant's own table with its index. Each unit that either found
-//! comes back with both signals, since one that only the words found needs its cosine too.
+//! The keyword search is a database function that reads the index as its owner (see the migration).
+//! The vector search scans all visible vectors, or uses the tenant's own table with its index. Each
+//! hit is returned with both signals, since a keyword hit needs its cosine too.
 //!
-//! One statement is one round trip. Where there is much, each of the searches takes longer than
-//! that, and they are asked for at once on two connections; what words found is looked up while what
-//! is near is still searched.
+//! One statement is one round trip. For tenants with many units each search takes longer than that,
+//! so the two run at once on two connections, and the units of keyword hits are loaded while the
+//! vector search runs.
 
 use std::{
     cmp::Ordering,
@@ -20,69 +21,64 @@ use uuid::Uuid;
 
 use crate::{given::Provenance, unit::kind, who::Who, words};
 
-/// How many of each kind are looked at: 30 lose nothing against all (docs/decisions/0029). Those by
-/// words are put in their order only after, so there are more of them.
+/// Number of vector hits and keyword hits that are ranked: 30 lose nothing against all
+/// (docs/decisions/0029). Keyword hits are preselected by a coarser score, so there are more of
+/// them.
 const BY_MEANING: i32 = 30;
 const BY_WORDS: i32 = 100;
 
-/// The most terms of a question that are looked for.
+/// Maximum terms of a question that are searched.
 const TERMS: usize = 24;
 
-/// What a transaction for [`find`] is set to. To plan the statement takes longer than to search a
-/// few hundred units, and the plan for all tenants is no slower with 15,000 (docs/decisions/0033): it is
-/// made once for each connection.
+/// Settings of a transaction for [`find`]. Planning the statement takes longer than scanning a few
+/// hundred units, and the generic plan is no slower with 15,000 (docs/decisions/0033), so it is
+/// planned once per connection.
 pub const EXACT: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
 
-/// What a transaction for [`near`] is set to: how many nodes of its graph the index keeps at hand
-/// while it searches, which is what recall it has (docs/decisions/0033), and that it goes on where
-/// too few of those that it found are seen. What is near is put in order after, by the whole vectors.
+/// Settings of a transaction for [`near`]: the size of the index's candidate list, which determines
+/// recall (docs/decisions/0033), and iterative scans if too few candidates are visible. Hits are
+/// sorted afterwards by their full vectors.
 pub const INDEX: &[Setting] =
     &[("hnsw.ef_search", "350"), ("hnsw.iterative_scan", "relaxed_order")];
 
-/// What is asked for, of what is seen.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The terms; any of them counts.
+    /// Terms of the question; a unit needs any one of them.
     pub terms: Vec<String>,
-    /// How many units hold each of them, where it is known.
+    /// Document frequency of each term, where it is known.
     pub held_by: Vec<Option<i32>>,
-    /// The kinds of units.
     pub kinds: Vec<i16>,
-    /// The rarer filters.
     pub narrow: Option<Narrow>,
-    /// How many are wanted in the end.
+    /// Number of hits in the result.
     pub k: u32,
-    /// Whether the vectors themselves come back too.
+    /// Whether to return the hits' vectors.
     pub with_vectors: bool,
 }
 
-/// What is meant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Meaning {
-    /// The model that says so.
+    /// Model of the embedding.
     pub model: String,
-    /// Its vector.
     pub vector: Vec<f32>,
-    /// The tenant's own table, where it is to be searched there.
+    /// The tenant's own indexed table, if it is to be searched.
     pub own: Option<String>,
 }
 
-/// What words found.
 #[derive(Debug, Default)]
 pub struct Said {
     units: Vec<Uuid>,
-    /// How many units hold each of the question's terms; `None` if words found nothing.
+    /// Document frequency of each term of the question; `None` if there are no keyword hits.
     held_by: Option<Vec<i32>>,
 }
 
 impl Said {
-    /// The units, the best first.
+    /// Returns the units, best first.
     pub fn units(&self) -> impl Iterator<Item = Uuid> {
         self.units.iter().copied()
     }
 }
 
-/// The rarer filters. What is `None` or empty is all.
+/// Additional filters. `None` or empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Narrow {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -91,7 +87,7 @@ pub struct Narrow {
     pub session: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_sessions: Vec<String>,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +100,6 @@ pub struct Narrow {
     pub scope: Option<i16>,
 }
 
-/// A unit that was found.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct FoundUnit {
     pub unit_id: Uuid,
@@ -129,20 +124,19 @@ pub struct FoundUnit {
     pub dated: bool,
     pub terms: i32,
     pub provenance: Json<Provenance>,
-    /// How many terms it has with those of its context.
+    /// Number of terms, including those of the context.
     pub length: i32,
-    /// How often it holds each of the question's terms that it holds.
+    /// Number of occurrences of each term of the question in the unit.
     pub held: Json<HashMap<String, u32>>,
-    /// How many units hold each of the question's terms, in their order; up to 1,001.
+    /// Document frequency of each term of the question, in their order; up to 1,001.
     pub held_by: Option<Vec<i32>>,
-    /// Its cosine.
     pub meant: f32,
-    /// Its vector, if it was asked for and there is one.
+    /// Vector, if requested and present.
     pub vector: Option<Vec<f32>>,
 }
 
-/// Finds what words or meaning say is near, in no order. For who has little: an index is searched by
-/// [`near`].
+/// Returns keyword and vector hits, unordered, in one statement. For small tenants; [`near`] uses
+/// the index.
 pub async fn find(
     tx: &mut TenantTx,
     who: &Who,
@@ -180,7 +174,7 @@ pub async fn find(
         .await
 }
 
-/// Finds what words say is near: the first part of [`find`].
+/// Keyword search: the first part of [`find`].
 pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said> {
     const SQL: &str = "
         select unit_id, held_by
@@ -205,7 +199,7 @@ pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said>
     Ok(said)
 }
 
-/// Finds what is meant: the second part of [`find`].
+/// Vector search: the second part of [`find`].
 pub async fn near(
     tx: &mut TenantTx,
     who: &Who,
@@ -231,7 +225,7 @@ pub async fn near(
         .await
 }
 
-/// Both signals of these units, which either search found: the last part of [`find`].
+/// Loads the units of hits with both signals: the last part of [`find`].
 pub async fn look_up(
     tx: &mut TenantTx,
     ask: &Ask,
@@ -255,15 +249,15 @@ pub async fn look_up(
         .await
 }
 
-/// A unit that filters leave.
+/// Unit that passes the filters.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Left {
     unit_id: Uuid,
-    /// How well the question's words fit it, if it holds any.
+    /// Keyword score; `None` if no term matches.
     fits: Option<f32>,
 }
 
-/// The units that the rarer filters leave of what is seen, in no order; at most `most`.
+/// Returns the visible units that pass the filters, unordered, at most `most`.
 pub async fn left(
     tx: &mut TenantTx,
     who: &Who,
@@ -295,7 +289,7 @@ pub async fn left(
         .await
 }
 
-/// How many of the units that are seen hold each of the question's terms.
+/// Returns the document frequency of each term among the visible units.
 pub async fn held_by(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<i32>> {
     const SQL: &str = "select memory.held_by($1::text[]::tsquery[], $2, $3, $4)";
 
@@ -308,7 +302,7 @@ pub async fn held_by(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Ve
         .await
 }
 
-/// Finds what words or meaning say is near among what filters left, as [`find`] does among all.
+/// Searches among filtered units, like [`find`] among all.
 pub async fn among(
     tx: &mut TenantTx,
     ask: &Ask,
@@ -345,7 +339,7 @@ pub async fn among(
 }
 
 impl Narrow {
-    /// Whether it may leave little of much: to leave out some conversations does not.
+    /// Returns whether the filters may exclude most units. Excluding some sessions does not.
     pub fn is_choosy(&self) -> bool {
         let Self { types, session, not_sessions: _, since, until, path_prefix, tags, scope } = self;
         session.is_some()
@@ -357,8 +351,8 @@ impl Narrow {
             || !tags.is_empty()
     }
 
-    /// By which index what it leaves is looked for, in the filters being `$6`: the one that reads
-    /// the least. It says again what `is_within` says, in words that the index knows.
+    /// Returns an indexable condition for the most selective filter, with the filters as `$6`. It
+    /// repeats a part of `is_within` in a form that matches an index.
     fn by(&self) -> String {
         if self.session.is_some() {
             return "u.session <> '' and u.session = $6->>'session'".to_owned();
@@ -399,10 +393,10 @@ impl Ask {
     }
 }
 
-/// What is meant, by the parameters `$1` to `$9` and `q`.
+/// Builds the vector search, with parameters `$1` to `$9` and `q`.
 ///
-/// Nothing in it comes from a request but the choice between fixed parts; the own table's name is
-/// letters, digits and `_`, or it is not used.
+/// No part of the SQL comes from a request, except the choice between fixed parts; the name of the
+/// own table is used only if it consists of letters, digits and `_`.
 fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
     let own = meaning.and_then(|meaning| meaning.own.as_ref()).filter(|own| {
         own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -411,7 +405,7 @@ fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
         Some(own) => (own.as_str(), "$3::text is not null", "halfvec"),
         None => ("vectors", "v.tenant_id = $1 and v.model = $3", "vector"),
     };
-    // Looked up by its keys, whatever is expected of the filters: as in `shown_sql`.
+    // `offset 0` forces a lookup by key: see `shown_sql`.
     let (join, within) = if ask.narrow.is_some() {
         (
             "join lateral (
@@ -433,14 +427,14 @@ fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
     )
 }
 
-/// What is shown of each unit of `found`, by the parameters `$1` to `$3` and `q`; in what parameter
-/// the terms are, and how many units hold each of them.
+/// Builds the query for the units in `found`, with parameters `$1` to `$3` and `q`; `terms` and
+/// `held_by` are the parameters with the terms and their document frequencies.
 ///
-/// What a unit holds of the question's terms is set apart by a weight (no term has one otherwise)
-/// before it is unpacked, since to unpack them all takes 25 µs.
+/// The question's terms are marked by a weight (no term has one otherwise) and filtered before
+/// unpacking: unpacking all terms takes 25 µs.
 ///
-/// `offset 0` has what was found looked up by its keys. Who plans knows how many units a tenant has on
-/// average, and would read all of those of a large one instead.
+/// `offset 0` forces a lookup by key. The planner knows only the average number of units per
+/// tenant, and would read all units of a large tenant instead.
 fn shown_sql(ask: &Ask, terms: &str, held_by: &str) -> String {
     let vector = if ask.with_vectors { "v.embedding::real[]" } else { "null::real[]" };
     format!(
@@ -463,21 +457,20 @@ fn shown_sql(ask: &Ask, terms: &str, held_by: &str) -> String {
     )
 }
 
-/// What is known of what `who` sees before a question is asked.
+/// Statistics of what `who` may see.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Those who wrote turns.
     pub authors: Vec<String>,
-    /// How many vectors there are, up to a bound.
+    /// Number of vectors, up to a bound.
     pub vectors: i64,
-    /// Where there are many: how many of each kind, up to the bound.
+    /// Number of vectors by kind, up to the bound; empty if there are few vectors.
     pub of_kind: Vec<(i16, i64)>,
-    /// How many terms the tenant's units have with their context, on average.
+    /// Mean number of terms per unit, including their context.
     pub mean_length: f64,
 }
 
 impl Seen {
-    /// How many vectors there are of these kinds, up to a bound.
+    /// Returns the number of vectors of these kinds, up to a bound.
     pub fn vectors_of(&self, kinds: &[i16]) -> i64 {
         if self.of_kind.is_empty() {
             return self.vectors;
@@ -487,7 +480,7 @@ impl Seen {
     }
 }
 
-/// Looks who wrote something, and how much there is: of each kind where there is more than `much`.
+/// Reads authors and counts vectors, by kind if there are more than `much`.
 pub async fn seen(
     tx: &mut TenantTx,
     who: &Who,

@@ -1,4 +1,4 @@
-//! `memory.sources`: from which conversations the words of articles come.
+//! `memory.sources`: conversations that article versions came from.
 
 use holdfast_pg::TenantTx;
 use serde::Serialize;
@@ -8,20 +8,19 @@ use uuid::Uuid;
 use super::forget::Erase;
 use crate::given::Provenance;
 
-/// Whose conversations are meant.
 #[derive(Debug, Clone)]
 pub struct Conversations {
-    /// The condition on a row `s` of the table that finds them: `$2` is the session or the user.
+    /// Condition on a row `s` of the table; `$2` is the session or the user.
     named: &'static str,
     subject: String,
-    /// The agents and users whose they may be; `None` is anybody's.
+    /// Agents and users to restrict to; `None` means all.
     whose: Option<(Vec<Uuid>, Vec<String>)>,
-    /// What was written up to then; `None` is all.
+    /// Only versions written up to this time; `None` means all.
     until: Option<jiff_sqlx::Timestamp>,
 }
 
 impl Conversations {
-    /// Those that an erasure is about; `None` if it is about something else.
+    /// Returns the conversations that an erasure covers; `None` for erasures of items and agents.
     pub fn of(what: &Erase) -> Option<Self> {
         let (named, subject, whose) = match what {
             Erase::Session(session, whose) => ("s.session = $2", session, whose.clone()),
@@ -31,12 +30,12 @@ impl Conversations {
         Some(Self { named, subject: subject.clone(), whose, until: None })
     }
 
-    /// Of them what was written up to then.
+    /// Restricts to versions written up to `until`.
     pub fn up_to(self, until: jiff_sqlx::Timestamp) -> Self {
         Self { until: Some(until), ..self }
     }
 
-    /// The condition on a row `s`, with `$2` to `$6`; `$1` is the tenant.
+    /// Returns the condition on a row `s`, with `$1` to `$6`; `$1` is the tenant.
     fn condition(&self) -> String {
         format!(
             "s.tenant_id = $1 and {}
@@ -65,18 +64,17 @@ macro_rules! bound {
     }};
 }
 
-/// A version of an article that came from one of them.
+/// Article version that came from one of the conversations.
 #[derive(Debug, Clone, sqlx::FromRow, Serialize)]
 pub struct Brought {
     pub document_id: Uuid,
     pub version: i32,
-    /// It stays, and names nobody.
+    /// The version is kept, without names.
     pub approved: bool,
-    /// Where it says that it is from.
     pub provenance: Json<Provenance>,
 }
 
-/// Writes down from which conversation a version comes; of none there is nothing to write.
+/// Records the conversation that a version came from; nothing if it came from none.
 pub async fn put(
     tx: &mut TenantTx,
     (document, version): (Uuid, i32),
@@ -92,7 +90,7 @@ pub async fn put(
     Ok(())
 }
 
-/// Has a version come from wherever the one before does: its words are there still.
+/// Copies the sources of the previous version, whose text the new one keeps.
 pub async fn take_over(
     tx: &mut TenantTx,
     document: Uuid,
@@ -109,7 +107,7 @@ pub async fn take_over(
     Ok(())
 }
 
-/// The articles with words of these conversations, which nobody else changes meanwhile.
+/// Locks the articles that came from these conversations. Returns their ids.
 pub async fn lock(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<Uuid>> {
     let sql = format!(
         "select document_id from memory.documents
@@ -121,7 +119,7 @@ pub async fn lock(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<Uui
     bound!(tx, of, sql, query_scalar).fetch_all(tx.conn()).await
 }
 
-/// Their versions with words of these conversations.
+/// Returns the versions that came from these conversations.
 pub async fn versions(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<Brought>> {
     let sql = format!(
         "select v.document_id, v.version, v.approved, v.provenance from memory.versions v
@@ -133,7 +131,7 @@ pub async fn versions(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec
     bound!(tx, of, sql, query_as).fetch_all(tx.conn()).await
 }
 
-/// The units that these versions made: each says where it is from as its version does.
+/// Returns the units that these versions created: a unit has its version's provenance.
 pub async fn units(
     tx: &mut TenantTx,
     articles: &[Uuid],
@@ -153,7 +151,6 @@ pub async fn units(
         .await
 }
 
-/// Takes versions away.
 pub async fn remove_versions(tx: &mut TenantTx, gone: &[&Brought]) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from memory.versions v
@@ -164,7 +161,8 @@ pub async fn remove_versions(tx: &mut TenantTx, gone: &[&Brought]) -> sqlx::Resu
     Ok(())
 }
 
-/// Takes out of versions that stay who said it, and where; a page's address names nobody.
+/// Removes names and locations of speakers from the provenance of kept versions; a web page's
+/// address stays, since it names nobody.
 pub async fn unname(tx: &mut TenantTx, stay: &[&Brought]) -> sqlx::Result<()> {
     const SQL: &str = r#"
         update memory.versions v
@@ -179,14 +177,14 @@ pub async fn unname(tx: &mut TenantTx, stay: &[&Brought]) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Forgets what came from these conversations; how many rows that were.
+/// Deletes the source rows of these conversations. Returns how many.
 pub async fn remove(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<u64> {
     let sql = format!("delete from memory.sources s where {}", of.condition());
     Ok(bound!(tx, of, sql, query).execute(tx.conn()).await?.rows_affected())
 }
 
-/// How many rows of each table there are still: of these conversations, of these versions, and of
-/// these articles those that say nothing any more.
+/// Counts the remaining rows: of these conversations, of the deleted versions, and articles without
+/// any version.
 pub async fn left(
     tx: &mut TenantTx,
     of: &Conversations,

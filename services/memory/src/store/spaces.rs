@@ -1,4 +1,4 @@
-//! `memory.spaces`: how each tenant is searched.
+//! `memory.spaces`: embedding model and index of each tenant.
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::TenantId;
@@ -6,20 +6,19 @@ use uuid::Uuid;
 
 use super::vectors::Model;
 
-/// How a tenant is searched.
+/// Search settings of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct Space {
-    /// The model of the vectors that questions are compared with.
+    /// Model of the vectors that questions are compared with.
     pub model: String,
-    /// Their dimension.
     pub dimension: i32,
-    /// The table of its own with an index.
+    /// The tenant's own table with an index; `None` means an exact scan.
     pub own: Option<String>,
-    /// The model before, whose vectors are still there.
+    /// Previous model whose vectors are not deleted yet.
     pub former: Option<String>,
 }
 
-/// How the tenant is searched; `None` until it has a vector.
+/// Returns the tenant's settings; `None` until it has a vector.
 pub async fn get(tx: &mut TenantTx) -> sqlx::Result<Option<Space>> {
     const SQL: &str =
         "select model, dimension, own, former from memory.spaces where tenant_id = $1";
@@ -27,7 +26,7 @@ pub async fn get(tx: &mut TenantTx) -> sqlx::Result<Option<Space>> {
     sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await
 }
 
-/// How the tenant is searched, which from the first vector on is by this model.
+/// Returns the tenant's settings; creates them with this model for its first vector.
 pub async fn ensure(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<Space> {
     const SQL: &str = "
         insert into memory.spaces (tenant_id, model, dimension) values ($1, $2, $3)
@@ -49,8 +48,8 @@ pub async fn ensure(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<Space> 
     }
 }
 
-/// Has the tenant searched by another model from now on. It is not while vectors of a third one are
-/// still there, which would be forgotten otherwise; whether it is.
+/// Switches the tenant to another model. Refuses while vectors of a third model exist, which would
+/// otherwise never be deleted. Returns whether it switched.
 pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<bool> {
     const SQL: &str = "
         update memory.spaces
@@ -66,7 +65,7 @@ pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// The former model is gone.
+/// Drops the former model's table and its mention.
 pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
     const DROP: &str = "select memory.drop_own($1)";
     const SQL: &str = "update memory.spaces set former = null where tenant_id = $1 and former = $2";
@@ -76,8 +75,7 @@ pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// How many numbers the vectors have that some tenant is searched by, of this model and yet of
-/// another dimension.
+/// Returns another dimension under which vectors of this model are stored for some tenant.
 pub async fn otherwise(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Option<i32>> {
     const SQL: &str =
         "select dimension from memory.spaces where model = $1 and dimension <> $2 limit 1";
@@ -88,14 +86,14 @@ pub async fn otherwise(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Opti
         .await
 }
 
-/// Makes the tenant's own table with its index; how many vectors it has.
+/// Creates the tenant's own table with its index. Returns the number of vectors in it.
 pub async fn make_own(tx: &mut TenantTx) -> sqlx::Result<i64> {
     sqlx::query("set local statement_timeout = 0").execute(tx.conn()).await?;
     sqlx::query_scalar("select memory.make_own()").fetch_one(tx.conn()).await
 }
 
-/// Tenants that are searched by another model, and have been for longer than this process runs: one
-/// of an older configuration does not turn back what a newer one has done.
+/// Returns the tenants with another model, except those switched after this process started: an old
+/// process must not undo what a newer configuration did.
 pub async fn outdated(
     tx: &mut SystemTx,
     model: &str,
@@ -110,7 +108,7 @@ pub async fn outdated(
     Ok(found.into_iter().map(TenantId::from).collect())
 }
 
-/// Tenants whose former model's vectors nobody asks any more.
+/// Returns the tenants whose former model's vectors are no longer used by any process.
 pub async fn with_former(tx: &mut SystemTx, after_s: i64) -> sqlx::Result<Vec<(TenantId, String)>> {
     const SQL: &str = "
         select tenant_id, former from memory.spaces

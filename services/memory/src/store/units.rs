@@ -1,4 +1,4 @@
-//! `memory.units`: what may be found now.
+//! `memory.units`: everything that can be searched.
 
 use holdfast_pg::TenantTx;
 use sqlx::types::Json;
@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use crate::{unit::Unit, who::Who};
 
-/// How many go into one statement.
+/// Rows per statement.
 const BATCH: usize = 256;
 
-/// Keeps units and queues them for their vectors. A turn that is there already is passed over; the
-/// ids of those that were made come back.
+/// Inserts units and queues them for embedding. Turns that exist already are skipped. Returns the
+/// ids of the new units.
 pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>> {
     const SQL: &str = "
         with made as (
@@ -44,30 +44,26 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
     Ok(made)
 }
 
-/// Takes away the units of an item or a document.
+/// Deletes the units of an item or a document.
 pub async fn remove_of(tx: &mut TenantTx, source: Uuid) -> sqlx::Result<u64> {
     const SQL: &str = "delete from memory.units where tenant_id = $1 and source_id = $2";
     let tenant = tx.tenant().as_uuid();
     Ok(sqlx::query(SQL).bind(tenant).bind(source).execute(tx.conn()).await?.rows_affected())
 }
 
-/// Takes away these units.
 pub async fn remove(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<u64> {
     const SQL: &str = "delete from memory.units where tenant_id = $1 and unit_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
     Ok(sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?.rows_affected())
 }
 
-/// The newest turn of a conversation of `who`'s.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct LastTurn {
-    /// Its place.
     pub place: i32,
-    /// What it says.
     pub text: String,
 }
 
-/// The newest turn of a conversation, once nobody else adds to it.
+/// Locks a conversation and returns its newest turn.
 pub async fn last_turn(
     tx: &mut TenantTx,
     who: &Who,
@@ -91,7 +87,7 @@ pub async fn last_turn(
         .await
 }
 
-/// Remembers who said something; whether one of them is new.
+/// Records authors. Returns whether one of them is new.
 pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Result<bool> {
     const SQL: &str = "
         insert into memory.authors (tenant_id, agent_id, user_id, name)
@@ -108,16 +104,15 @@ pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Re
     Ok(done.rows_affected() > 0)
 }
 
-/// A chunk that is there, by what it says.
+/// Existing chunk of a document.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Chunk {
-    /// The unit.
     pub unit_id: Uuid,
-    /// The hash of what is embedded of it.
+    /// Hash of its embedded text.
     pub hash: Vec<u8>,
 }
 
-/// The chunks of a document, in order.
+/// Returns the chunks of a document, in order.
 pub async fn chunks(tx: &mut TenantTx, document: Uuid) -> sqlx::Result<Vec<Chunk>> {
     const SQL: &str = "
         select unit_id, hash from memory.units
@@ -126,21 +121,18 @@ pub async fn chunks(tx: &mut TenantTx, document: Uuid) -> sqlx::Result<Vec<Chunk
     sqlx::query_as(SQL).bind(tenant).bind(document).fetch_all(tx.conn()).await
 }
 
-/// Where a chunk that stays now stands.
+/// New position of a chunk whose text did not change.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Moved {
-    /// The unit.
     pub unit_id: Uuid,
-    /// Its place and range now.
+    /// New position and byte range.
     pub place: i32,
-    /// From this byte.
     pub starts: i32,
-    /// To this one.
     pub ends: i32,
 }
 
-/// Says where chunks stand that were kept, and whatever else of their document has changed. Whose
-/// words they are, and where from, stays: they are the same words.
+/// Updates the positions of kept chunks and the attributes of their document. Author and provenance
+/// stay as they are, since the words are the same.
 pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sqlx::Result<()> {
     const UNITS: &str = "
         update memory.units u

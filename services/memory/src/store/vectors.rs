@@ -1,20 +1,18 @@
-//! `memory.vectors`: what units mean, by which model.
+//! `memory.vectors`: embeddings of units, by model.
 //!
-//! Rows are added and taken away, never changed: the tenant's own table follows by statement.
+//! Rows are inserted and deleted, never updated: statement triggers copy the changes to the
+//! tenant's own table.
 
 use holdfast_pg::TenantTx;
 use uuid::Uuid;
 
-/// A model's name and its vectors' dimension.
 #[derive(Debug, Clone, Copy)]
 pub struct Model<'a> {
-    /// The name.
     pub name: &'a str,
-    /// The dimension.
     pub dimension: usize,
 }
 
-/// Keeps the vectors of units that are still there.
+/// Inserts the vectors of units that still exist.
 pub async fn insert(
     tx: &mut TenantTx,
     model: Model<'_>,
@@ -43,7 +41,7 @@ pub async fn insert(
     Ok(done.rows_affected())
 }
 
-/// Gives units the vectors of others that say the same; says which got one.
+/// Copies existing vectors to units with the same text. Returns the units that got one.
 pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
     const SQL: &str = "
         insert into memory.vectors
@@ -62,7 +60,7 @@ pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Resu
     sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(units).fetch_all(tx.conn()).await
 }
 
-/// How many vectors a tenant has of a model, counted up to `most`.
+/// Returns the number of a tenant's vectors of a model, counted up to `most`.
 pub async fn count(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<i64> {
     const SQL: &str = "
         select count(*) from (
@@ -71,7 +69,7 @@ pub async fn count(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<i6
     sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(most).fetch_one(tx.conn()).await
 }
 
-/// Takes some of a model's vectors away; how many.
+/// Deletes up to `most` vectors of a model. Returns how many.
 pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<u64> {
     const SQL: &str = "
         delete from memory.vectors where tenant_id = $1 and model = $2 and unit_id in (
@@ -81,18 +79,17 @@ pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Res
     Ok(done.rows_affected())
 }
 
-/// A memory that is near to a vector.
+/// Memory with its similarity to a vector.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Near {
-    /// Which.
     pub id: Uuid,
-    /// What it says.
     pub text: String,
-    /// How near, from -1 to 1.
+    /// Cosine, -1 to 1.
     pub cosine: f64,
 }
 
-/// The memory of a type that is nearest to a vector, among those of exactly this agent and user.
+/// Returns the memory of a type that is most similar to a vector, among those of exactly this agent
+/// and user.
 pub async fn nearest(
     tx: &mut TenantTx,
     model: &str,

@@ -1,5 +1,5 @@
-//! Articles go with the conversation that brought them, and with whom it was; what somebody wrote
-//! for all who may stays, and names neither.
+//! Articles are erased with the conversation and the user that they came from; what a maintainer
+//! wrote for the tenant stays, without names.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     world::{Person, World, from},
 };
 
-/// Where an agent says that something is from.
+/// Provenance as an agent writes it.
 fn told(by: &str) -> Option<pb::Provenance> {
     Some(pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
@@ -24,7 +24,7 @@ fn told(by: &str) -> Option<pb::Provenance> {
     })
 }
 
-/// Adds an article of a scope in a session; its id.
+/// Adds an article in a session and returns its id.
 async fn add(
     person: &Person,
     scope: pb::Scope,
@@ -42,7 +42,7 @@ async fn add(
     Ok(person.memory.kb_ingest(person.tenant, request).await?.id)
 }
 
-/// Has an article say something else.
+/// Changes an article's text.
 async fn change(person: &Person, id: &str, session: &str, text: &str) -> anyhow::Result<u32> {
     let request = pb::UpdateRequest {
         who: person.me(),
@@ -55,7 +55,7 @@ async fn change(person: &Person, id: &str, session: &str, text: &str) -> anyhow:
     Ok(person.memory.kb_update(person.tenant, request).await?.version)
 }
 
-/// Gives an article another title, and leaves the rest.
+/// Changes an article's title only.
 async fn rename(person: &Person, id: &str, session: &str, title: &str) -> anyhow::Result<u32> {
     let request = pb::UpdateRequest {
         who: person.me(),
@@ -77,7 +77,7 @@ async fn read(
     person.memory.kb_get(person.tenant, request).await
 }
 
-/// Whether there is no such article any more, nor anything of it.
+/// Returns whether nothing of the article is left.
 async fn is_gone(person: &Person, id: &str) -> anyhow::Result<bool> {
     match read(person, id, 0).await {
         Ok(_) => Ok(false),
@@ -102,7 +102,7 @@ fn maintainer(person: &Person) -> Person {
 fn erased(proof: &pb::ForgetResponse, what: &str) -> Option<u64> {
     let of: Vec<u64> =
         proof.erased.iter().filter(|count| count.what == what).map(|count| count.rows).collect();
-    // A table is told once.
+    // Each table is reported once.
     (of.len() == 1).then(|| of[0])
 }
 
@@ -114,7 +114,7 @@ fn nothing_is_left(proof: &pb::ForgetResponse) {
     );
 }
 
-/// Of a tenant the rows of a table that a condition finds.
+/// Counts a tenant's rows of a table that match a condition.
 async fn rows(world: &World, tenant: TenantId, of: &str) -> anyhow::Result<i64> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = format!("select count(*) from memory.{of}");
@@ -166,7 +166,7 @@ async fn a_person_takes_along_what_their_conversations_brought() -> anyhow::Resu
     of_ann.push(add(&ann, pb::Scope::Tenant, "ses_1", "Ann said it to all.").await?);
     let of_bo = add(&bo, scope, "ses_3", "Bo said it.").await?;
     let of_eve = add(&eve.as_user("ann"), scope, "ses_1", "Another Ann said it.").await?;
-    // As people write with a key.
+    // With an API key there is neither a user nor a session.
     let written = add(&ann.as_user(""), scope, "", "It was written down.").await?;
     ann.index("memory/MEMORY.md", "Ann said it for herself.").await?;
     ann.embedded().await?;
@@ -174,7 +174,7 @@ async fn a_person_takes_along_what_their_conversations_brought() -> anyhow::Resu
     let proof = forget(&ann, What::User("ann".into())).await?;
 
     nothing_is_left(&proof);
-    // The note is a document, too.
+    // The note is a document too.
     assert_eq!((erased(&proof, "documents"), erased(&proof, "versions")), (Some(4), Some(3)));
     assert_eq!((erased(&proof, "units"), erased(&proof, "vectors")), (Some(4), Some(4)));
     for id in &of_ann {
@@ -218,7 +218,7 @@ async fn without_its_newest_version_an_article_says_what_it_said_before() -> any
 
     nothing_is_left(&proof);
     assert_eq!((erased(&proof, "documents"), erased(&proof, "versions")), (Some(0), Some(1)));
-    // What the version before had made stays, with its vector.
+    // The chunk of the earlier version stays, with its vector.
     assert_eq!((erased(&proof, "units"), erased(&proof, "vectors")), (Some(1), Some(1)));
     let now = read(&ann, &id, 0).await?;
     assert_eq!((now.version, now.text.as_str(), now.pending), (1, tea, 0));
@@ -226,7 +226,7 @@ async fn without_its_newest_version_an_article_says_what_it_said_before() -> any
     assert_eq!(read(&ann, &id, 2).await.unwrap_err().kind, Kind::NotFound);
     assert_eq!(ann.found("how are beans ground?").await?, ["# Tea\n\nBoil the water first."]);
 
-    // A number is never another version's.
+    // Version numbers are never used again.
     assert_eq!(change(&ann, &id, "ses_3", "# Tea\n\nNever boil it.").await?, 3);
     let kept = pb::VersionsRequest { who: ann.me(), id };
     let kept = ann.memory.kb_versions(ann.tenant, kept).await?.versions;
@@ -306,7 +306,7 @@ async fn what_is_for_all_stays_if_somebody_who_may_let_it_in_and_names_nobody() 
     let proof = forget(&ann.as_admin(), of_session("ses_1")).await?;
 
     nothing_is_left(&proof);
-    // Two that nobody let in go; of two that stay it is forgotten where they are from.
+    // Two versions were not approved and go; two approved ones stay without provenance.
     assert_eq!((erased(&proof, "versions"), erased(&proof, "sources")), (Some(2), Some(2)));
     assert_eq!((erased(&proof, "documents"), erased(&proof, "items")), (Some(1), Some(2)));
     assert!(is_gone(&ann, &unasked).await?);
@@ -327,7 +327,7 @@ async fn what_is_for_all_stays_if_somebody_who_may_let_it_in_and_names_nobody() 
         let of = format!("{table} t where to_jsonb(t)::text like '%ses_1%'");
         assert_eq!(rows(&world, ann.tenant, &of).await?, 0, "{table}");
     }
-    // What came from elsewhere names where still.
+    // Provenance from elsewhere stays.
     assert_eq!(rows(&world, ann.tenant, "sources where session = 'ses_2'").await?, 1);
 
     let proof = forget(&ann, What::User("ann".into())).await?;
@@ -339,7 +339,7 @@ async fn what_is_for_all_stays_if_somebody_who_may_let_it_in_and_names_nobody() 
     Ok(())
 }
 
-/// A change as an agent proposes it for somebody who may not make it.
+/// Stores a proposal as an agent does for a user who may not make the change.
 async fn propose(
     person: &Person,
     article: &str,
@@ -358,7 +358,7 @@ async fn propose(
     person.put(vec![item]).await?.pop().ok_or_else(|| anyhow::anyhow!("one thing, one id"))
 }
 
-/// Has what was erased looked at again now, and waits until it was.
+/// Makes the second pass due now, and waits for it.
 async fn looked_again(world: &World, tenant: TenantId) -> anyhow::Result<()> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = "update memory.erasures set due_at = now()";
@@ -387,7 +387,7 @@ async fn a_deleted_session_takes_its_articles_along_by_itself() -> anyhow::Resul
         }
         sleep(Duration::from_millis(50)).await;
     }
-    // A turn was under way.
+    // A turn was running.
     let late = add(&ann, pb::Scope::Workspace, "ses_1", "The cat wakes.").await?;
     looked_again(&world, ann.tenant).await?;
 
@@ -410,7 +410,7 @@ async fn what_was_under_way_when_people_had_it_erased_goes_and_what_comes_since_
     let late = add(&ann, pb::Scope::Workspace, "ses_1", "The cat sleeps.").await?;
     let of_ann = add(&ann, pb::Scope::Workspace, "ses_2", "The dog sleeps.").await?;
     let of_bo = add(&ann.as_user("bo"), pb::Scope::Workspace, "ses_2", "Birds sleep.").await?;
-    // They were written before, and were not there yet when it was looked first.
+    // The versions were written before the request and stored after the first pass.
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let earlier = "update memory.versions set created_at = created_at - interval '1 hour'";
     sqlx::query(earlier).execute(tx.conn()).await?;
@@ -437,7 +437,7 @@ async fn a_version_that_is_made_while_its_session_is_erased_goes_too() -> anyhow
     let (world, served) = World::start().await?;
     let ann = served.somebody();
     let id = add(&ann, pb::Scope::Workspace, "ses_1", "The cat sleeps.").await?;
-    // Another service is in the middle of changing it.
+    // Another replica is changing the article.
     let mut other = world.pools()?.tenant(ann.tenant).await?;
     for sql in AGAIN {
         sqlx::query(sql).execute(other.conn()).await?;

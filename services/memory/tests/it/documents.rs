@@ -1,10 +1,9 @@
-//! Documents are indexed chunk by chunk, and only what changed is embedded anew.
+//! Documents: only changed chunks are embedded again.
 
 use holdfast_proto::memory::v1 as pb;
 
 use crate::world::World;
 
-/// A document with a section of its own for each text.
 fn sections(texts: &[&str]) -> String {
     texts.iter().enumerate().map(|(n, text)| format!("# Part {n}\n\n{text}\n\n")).collect()
 }

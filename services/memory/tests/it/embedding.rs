@@ -1,5 +1,4 @@
-//! What waits is embedded whoever dies; another model takes over without a gap; a large tenant gets
-//! an index and does not know.
+//! Embedding: crashes lose nothing, models change without a gap, and large tenants get an index.
 
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ async fn add(person: &Person, session: &str, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The share of the ten best of a memory that looks at everything that another one finds too.
+/// Share of the ten best hits of an exact search that another memory service finds too.
 async fn recall(person: &Person, exact: &Person) -> anyhow::Result<f64> {
     let (mut same, mut all) = (0, 0);
     for n in 0..40 {
@@ -62,7 +61,7 @@ async fn a_question_that_has_little_time_is_answered_by_words_while_the_embedder
     ann.tell("my keys are in the hall").await?;
     ann.embedded().await?;
     served.stop().await?;
-    // It takes connections and says nothing.
+    // The server accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await?;
     let mut config = world.config.clone();
     config.memory.embedding = Embedding {
@@ -74,7 +73,7 @@ async fn a_question_that_has_little_time_is_answered_by_words_while_the_embedder
     };
     let served = world.serve_with(config).await?;
 
-    // Less than the embedder is waited for by who has time. The machine may be slow, not always.
+    // Less than the wait of a caller without a deadline. The machine may be slow, but not always.
     let limit = Duration::from_millis(2_900);
     let mut answer = None;
     for _ in 0..20 {
@@ -113,7 +112,7 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
     let same = Person { memory: exact.memory.clone(), ..large.clone() };
     assert!(recall(&large, &same).await? >= 0.99);
     assert_eq!(small.search(&text(3)).await?.how, "exact");
-    // Of another agent it has little: that is looked at exactly, and whole.
+    // The tenant has little of another agent: that is scanned exactly.
     let beside = served.of(large.tenant, "ann");
     beside.tell("a needle in the haystack").await?;
     beside.embedded().await?;
@@ -122,7 +121,7 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
     Ok(())
 }
 
-/// The ids of the best hits, and how they were looked for.
+/// Ids of the best hits, and the search method.
 async fn best(person: &Person, filter: &pb::Filter) -> anyhow::Result<(Vec<String>, String)> {
     let found = person.search_in(&text(7), filter.clone()).await?;
     Ok((found.hits.into_iter().map(|hit| hit.id).collect(), found.how))
@@ -156,7 +155,7 @@ async fn what_filters_leave_of_much_is_found_as_if_all_were_looked_at() -> anyho
     for (filter, hits, how) in [
         (pb::Filter::default(), 10, "index"),
         (pb::Filter { not_sessions: vec!["s2".into()], ..pb::Filter::default() }, 10, "index"),
-        // Forty are few, and so are some hundreds not.
+        // Forty units count as few, some hundreds do not.
         (pb::Filter { session: "s2".into(), ..pb::Filter::default() }, 10, "exact"),
         (pb::Filter { session: "s1".into(), ..pb::Filter::default() }, 10, "index"),
         (pb::Filter { since: at(1_600_000_000), ..pb::Filter::default() }, 10, "index"),
@@ -177,7 +176,7 @@ async fn what_filters_leave_of_much_is_found_as_if_all_were_looked_at() -> anyho
         ),
         (pb::Filter { tags: vec!["new".into()], ..pb::Filter::default() }, 0, "exact"),
         (pb::Filter { scope: pb::Scope::Tenant.into(), ..pb::Filter::default() }, 0, "exact"),
-        // Of this kind there is little.
+        // There are few units of this kind.
         (memories, 10, "exact"),
     ] {
         let (found, by) = best(&ann, &filter).await?;
@@ -303,7 +302,7 @@ async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As a tenant's that has just gone over to another model than the one of this service.
+/// State of a tenant that was just switched to another model than this service's.
 async fn go_over(world: &World, person: &Person, former: &str, seconds: i32) -> anyhow::Result<()> {
     const SQL: &str = "
         update memory.spaces
@@ -436,7 +435,7 @@ async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow:
         assert_eq!(found.hits[0].text, text(7), "by {}", found.model);
         assert!(found.hits[0].why.unwrap_or_default().cosine > 0.9, "by {}", found.model);
         models.insert(found.model);
-        // The new one has nothing to say before the first was looked at.
+        // The new model's server responds only after this first search.
         open.send_replace(true);
         let status = ann.status().await?;
         if status.model == "tiny" && status.pending == 0 {
@@ -452,12 +451,12 @@ async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow:
     Ok(())
 }
 
-/// A server that speaks `/v1/embeddings`, with a model of so many dimensions that takes its time.
+/// Server with `/v1/embeddings` whose model has this dimension and is slow.
 async fn server(dimension: usize, pause: Duration) -> anyhow::Result<String> {
     server_behind(dimension, pause, watch::channel(true).1).await
 }
 
-/// The same, which answers once this is true.
+/// Like the above, but responds only once the flag is set.
 async fn server_behind(
     dimension: usize,
     pause: Duration,
@@ -468,7 +467,7 @@ async fn server_behind(
     let answer = move |Json(asked): Json<serde_json::Value>| {
         let mut open = open.clone();
         async move {
-            // What is open stays open.
+            // Keep open connections open.
             drop(open.wait_for(|open| *open).await);
             sleep(pause).await;
             let texts: Vec<String> =
@@ -514,7 +513,7 @@ async fn an_embedder_that_is_away_delays_meaning_and_loses_nothing() -> anyhow::
     Ok(())
 }
 
-/// Not a test: the process that the next one kills.
+/// Not a test: the process that the next test kills.
 #[tokio::test]
 #[ignore = "it serves until it is killed"]
 async fn a_child_that_serves() -> anyhow::Result<()> {
@@ -555,7 +554,7 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
 
     let mut second = child()?;
     second.wait_for_ok(&ready, Duration::from_secs(60)).await?;
-    // What the dead one had taken is others' after a minute, which is over now.
+    // Units claimed by the killed process are available again after a minute, which is over now.
     let mut tx = world.pools()?.system().await?;
     sqlx::query("update memory.queue set ready_at = clock_timestamp()").execute(tx.conn()).await?;
     tx.commit().await?;

@@ -1,4 +1,4 @@
-//! What was deleted elsewhere is forgotten here, whoever was away meanwhile.
+//! Erasure after a deletion elsewhere, even if this service was down meanwhile.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{Person, World, fact, from};
 
-/// As whoever deletes it says.
+/// Inserts the row that a deleting service inserts.
 pub async fn deleted(
     world: &World,
     tenant: TenantId,
@@ -25,7 +25,7 @@ pub async fn deleted(
     Ok(tx.commit().await?)
 }
 
-/// Waits until it was looked so often, and says what went and what is left.
+/// Waits for the given number of passes. Returns the erased and the remaining rows.
 async fn looked(
     world: &World,
     tenant: TenantId,
@@ -72,7 +72,7 @@ async fn a_deleted_session_is_forgotten_even_if_the_service_was_away() -> anyhow
     served.stop().await?;
 
     deleted(&world, ann.tenant, "session", "ses_1").await?;
-    // To say it twice is to say it once.
+    // A repeated request changes nothing.
     deleted(&world, ann.tenant, "session", "ses_1").await?;
     let served = world.serve().await?;
     let (erased, left, _) = looked(&world, ann.tenant, 1).await?;
@@ -144,7 +144,7 @@ async fn what_is_kept_late_of_a_person_who_was_erased_goes_and_what_is_said_sinc
     let (erased, _, is_done) = looked(&world, ann.tenant, 1).await?;
     assert!(!is_done && erased["items"] == 1, "{erased}");
 
-    // A model was being asked meanwhile.
+    // Memory extraction was running meanwhile.
     for person in [&ann, &bo] {
         person.put(vec![pb::NewItem { at: Some(before), ..fact("the cat was fat") }]).await?;
     }
@@ -156,7 +156,7 @@ async fn what_is_kept_late_of_a_person_who_was_erased_goes_and_what_is_said_sinc
     assert_eq!(erased["items"], 2);
     assert_eq!(ann.found("cat").await?, ["the cat wakes"]);
     assert_eq!(bo.found("cat").await?, ["the cat was fat"]);
-    // Once more is once more.
+    // A repeated request starts again.
     ann.memory.forget(ann.tenant, forget).await?;
     let (.., is_done) = looked(&world, ann.tenant, 1).await?;
     assert!(!is_done);

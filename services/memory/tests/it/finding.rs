@@ -1,4 +1,4 @@
-//! What a question finds, and in which order.
+//! Search results and their order.
 
 use holdfast_proto::memory::v1 as pb;
 

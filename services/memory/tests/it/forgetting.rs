@@ -1,4 +1,4 @@
-//! What is forgotten is gone, and the answer proves it.
+//! Erasure on request: erased data is gone, and the response proves it.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn one_thing_goes_with_its_vector() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until somebody waits for what this transaction holds.
+/// Waits until another transaction waits for a lock of this one.
 pub async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
     const SQL: &str =
         "select count(*) from pg_locks where not granted and transactionid::text = $1";
@@ -63,7 +63,7 @@ async fn what_is_put_back_while_it_is_erased_is_not_found_again() -> anyhow::Res
     let id = ann.tell("my pin is in the drawer").await?;
     ann.embedded().await?;
 
-    // Another service is in the middle of erasing it.
+    // Another replica is erasing the item.
     let mut eraser = world.pools()?.tenant(ann.tenant).await?;
     for sql in ["delete from memory.units", "delete from memory.items"] {
         sqlx::query(sql).execute(eraser.conn()).await?;
@@ -90,7 +90,7 @@ async fn what_is_erased_while_it_is_put_back_is_gone_whole() -> anyhow::Result<(
     let id = ann.tell("my pin is in the drawer").await?;
     ann.embedded().await?;
 
-    // Another service is in the middle of putting it back.
+    // Another replica is making the item active again.
     let mut other = world.pools()?.tenant(ann.tenant).await?;
     for sql in ["update memory.items set active = true", AGAIN] {
         sqlx::query(sql).execute(other.conn()).await?;
@@ -140,7 +140,7 @@ async fn a_user_goes_from_every_table_and_others_stay() -> anyhow::Result<()> {
         person.say("s1", &[(person.who.user.as_str(), "hello there")]).await?;
         person.index("memory/MEMORY.md", "# Me\n\nI like tea.").await?;
     }
-    // What still waits for its vector goes as well.
+    // Queued units are erased too.
     ann.embedded().await?;
     bo.tell("and coffee").await?;
 

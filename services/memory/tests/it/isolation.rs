@@ -1,4 +1,4 @@
-//! Another tenant's, another user's, another agent's, and what a group must not hear.
+//! Isolation between tenants, users and agents, and in groups.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use holdfast_types::{Kind, TenantId};
 
 use crate::world::{Person, World, fact, from};
 
-/// What a foreign caller was told: nothing there, or nothing found.
+/// Response to a foreign caller: not found, or no hits.
 fn nothing<T>(answer: Result<T, Refused>, is_empty: impl Fn(&T) -> bool, call: &str) {
     match answer {
         Ok(answer) => assert!(is_empty(&answer), "{call} answered"),
@@ -16,7 +16,7 @@ fn nothing<T>(answer: Result<T, Refused>, is_empty: impl Fn(&T) -> bool, call: &
     }
 }
 
-/// Something of each kind of one person's.
+/// One item, turn and document of each kind, of one user.
 struct Things {
     item: String,
     article: String,
@@ -46,7 +46,7 @@ async fn things(ann: &Person) -> anyhow::Result<Things> {
     Ok(Things { item, article })
 }
 
-/// Asks every method of both services for what is somebody else's.
+/// Calls every method of both services for another owner's data.
 async fn ask_everything(eve: &Person, things: &Things, articles: bool) {
     let (m, t, who) = (&eve.memory, eve.tenant, eve.me());
     let id = things.item.clone();
@@ -69,7 +69,7 @@ async fn ask_everything(eve: &Person, things: &Things, articles: bool) {
         let none = |a: &pb::ForgetResponse| a.erased.iter().all(|count| count.rows == 0);
         nothing(m.forget(t, forget).await, none, "Forget");
     }
-    // A user of the same tenant may have all of their own erased, whichever agent is asked.
+    // Users of the same tenant may have their own data erased through any agent.
     if articles || eve.who.user != "ann" {
         let forget = pb::ForgetRequest { who: who.clone(), what: Some(What::User("ann".into())) };
         let none = |a: &pb::ForgetResponse| a.erased.iter().all(|count| count.rows == 0);
@@ -98,7 +98,7 @@ async fn ask_everything(eve: &Person, things: &Things, articles: bool) {
     nothing(m.kb_remove(t, remove).await, |a| !a.removed, "Knowledge/Remove");
 }
 
-/// Searches by every path: words, meaning, with and without the rarer filters.
+/// Searches by every path: keywords, vectors, with and without filters.
 async fn found_anywhere(eve: &Person) -> anyhow::Result<BTreeSet<String>> {
     let filters = [
         pb::Filter::default(),
@@ -121,8 +121,8 @@ async fn another_tenant_finds_nothing_by_any_call() -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();
     let things = things(&ann).await?;
-    // The same agent, user and session by name, in another tenant; with something of its own, so
-    // that it is searched at all.
+    // Another tenant with the same agent, user and session, and with a unit of its own, so that it
+    // is searched at all.
     let mut eve = Person { tenant: TenantId::generate(), ..ann.clone() };
     eve.tell("nothing of interest").await?;
     let own = eve.put(vec![fact("nothing of interest")]).await?;
@@ -196,7 +196,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
     let (ann, eve) = (served.somebody(), served.somebody());
     things(&ann).await?;
     let pools = world.pools()?;
-    // Whatever a unit says of whose it is.
+    // Independent of what the unit's own columns say.
     let mut tx = pools.tenant(ann.tenant).await?;
     sqlx::query(
         "update memory.units set words = words || memory.mark($1, agent_id, user_id)::tsvector",
@@ -215,14 +215,14 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
                 sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
             assert_eq!(rows > 0, sees, "{table}");
         }
-        // The functions run as the owner, and read whose transaction it is.
+        // The functions run as the owner, but read the transaction's tenant.
         let agent: holdfast_types::AgentId = ann.who.agent.parse()?;
         for words in [
             "select count(*) from memory.words('{clock}', array[$1, $2], array['', 'ann'],
              array[1,2,3,4,5,6,7]::smallint[], false, null, 100, '{}')",
             "select sum(n) from unnest(
              memory.held_by('{clock}', array[$1, $2], array['', 'ann'], '{}')) as n",
-            // What a process of the former version asks.
+            // Query of a process of the previous version.
             "select count(*) from memory.words('{clock}'::tsquery[], '!zzz', array[$1, $2],
              array['', 'ann'], array[1,2,3,4,5,6,7]::smallint[], false, null, 100)",
         ] {

@@ -1,4 +1,4 @@
-//! Things that were told are kept, found, replaced, and never without their source.
+//! Items are stored, found and replaced, and always have a provenance.
 
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::Kind;
@@ -138,7 +138,7 @@ async fn a_correction_is_kept_however_alike_it_is() -> anyhow::Result<()> {
         let request = pb::PutItemsRequest {
             who: ann.me(),
             items: vec![item],
-            // Whatever shares a word says the same.
+            // A threshold this low makes every text that shares a word a duplicate.
             unless_like: 0.1,
             ..pb::PutItemsRequest::default()
         };
@@ -146,7 +146,7 @@ async fn a_correction_is_kept_however_alike_it_is() -> anyhow::Result<()> {
     };
     let first = put(fact("the dentist is on Tuesday at 14:00")).await?.items;
 
-    // Nobody says that it is a correction, and the numbers do.
+    // Not declared as a correction, but the numbers differ.
     let moved = put(fact("the dentist is on Tuesday at 15:00")).await?.items;
     let again = put(fact("at 15:00 on Tuesday is the dentist")).await?.items;
     assert!(!moved[0].duplicate);
@@ -188,7 +188,7 @@ async fn what_replaces_one_fact_by_its_id_replaces_the_one_of_its_key_too() -> a
     let list = pb::ListItemsRequest { who: ann.me(), ..pb::ListItemsRequest::default() };
     let now = ann.memory.list_items(ann.tenant, list).await?.items;
     assert_eq!(now.iter().map(|item| &item.content).collect::<Vec<_>>(), ["Faro"]);
-    // A second time, it is told what is there instead.
+    // The second attempt is told the current item.
     let late = replacing(&current[0]).await.unwrap_err();
     assert!(late.kind == Kind::Conflict && late.message.contains(&new[0]), "{late}");
     Ok(())
@@ -199,7 +199,7 @@ async fn a_list_of_one_persons_or_one_agents_is_whole_and_goes_on_after_its_last
 -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();
-    // The same person of another agent of the tenant, and somebody else of the first one.
+    // The same user with another agent of the tenant, and another user of the first agent.
     let elsewhere = served.of(ann.tenant, "ann");
     let bo = ann.as_user("bo");
     for n in 0..3 {

@@ -1,4 +1,4 @@
-//! The memory over its gRPC, on a real Postgres; a file for each promise.
+//! Memory service over gRPC, on a real Postgres; one file per promise.
 
 mod brought;
 mod documents;

@@ -1,4 +1,4 @@
-//! PDFs: read by a process of their own, whatever they hold.
+//! PDFs: read by a separate process, so that hostile files cannot harm the service.
 
 use holdfast_grpc::Refused;
 use holdfast_proto::memory::v1 as pb;
@@ -6,7 +6,7 @@ use holdfast_types::Kind;
 
 use crate::world::{Person, World, from};
 
-/// A PDF of these objects, from number 1 on, and with this in its trailer.
+/// Builds a PDF from objects, numbered from 1, and a trailer entry.
 fn pdf(objects: &[Vec<u8>], trailer: &str) -> Vec<u8> {
     let mut file = b"%PDF-1.4\n".to_vec();
     let mut places = Vec::new();
@@ -35,7 +35,7 @@ fn stream(dictionary: &str, content: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// A catalogue, a page tree and a font, then for each page the page and what is drawn on it.
+/// Catalogue, page tree and font, then each page with its content.
 fn book(pages: &[&str], trailer: &str) -> Vec<u8> {
     let kids: Vec<String> = (0..pages.len()).map(|page| format!("{} 0 R", 4 + 2 * page)).collect();
     let mut objects = vec![
@@ -65,10 +65,11 @@ fn lines(lines: &[&str]) -> String {
     format!("BT /F1 12 Tf 72 700 Td {} ET", shown.join(" "))
 }
 
-/// As zlib packs it: 258 spaces for each 13 bits.
+/// Compressed zlib stream: 258 spaces for each 13 bits.
 fn spaces(runs: usize) -> Vec<u8> {
     let mut bits: Vec<bool> = vec![true, true, false];
-    // Huffman codes stand with their highest bit first: one space, then matches of 258, 1 back.
+    // Huffman codes begin with their highest bit: one space, then matches of length 258, distance
+    // 1.
     let code = |value: u32, width: u32| (0..width).rev().map(move |bit| (value >> bit) & 1 == 1);
     bits.extend(code(0x30 + 32, 8));
     for _ in 0..runs {
@@ -78,7 +79,7 @@ fn spaces(runs: usize) -> Vec<u8> {
     let bytes = bits.chunks(8).map(|eight| {
         eight.iter().zip(0..).fold(0_u8, |byte, (bit, place)| byte | (u8::from(*bit) << place))
     });
-    // The checksum is wrong, which nobody looks at before the end.
+    // The checksum is wrong, but readers check it only at the end.
     [0x78, 0x9c].into_iter().chain(bytes).chain([0; 4]).collect()
 }
 
@@ -143,7 +144,7 @@ async fn a_page_that_cannot_be_read_costs_no_other() -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();
     let file = book(&[&lines(&["First."]), &lines(&["Second."])], "");
-    // A page without a size has the library give up.
+    // The library gives up on a page without a size.
     let broken = String::from_utf8(file)?.replacen("/Parent 2 0 R", "/MediaBox [] ", 1);
 
     let made = ingest(&ann, broken.into_bytes()).await?;
@@ -159,7 +160,7 @@ async fn what_has_no_text_to_be_read_is_refused_with_what_to_do() -> anyhow::Res
     let nothing = "00".repeat(32);
     let handler = format!("<< /Filter /Standard /V 1 /R 2 /O <{nothing}> /U <{nothing}> /P -4 >>");
     let locked = format!("/Encrypt {handler} /ID [<00> <00>]");
-    // As most are: the handler is an object of its own.
+    // Common form: the handler is an object of its own.
     let mut objects = vec![
         b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
         b"<< /Type /Pages /Count 1 /Kids [3 0 R] /MediaBox [0 0 612 792] >>".to_vec(),
@@ -189,7 +190,7 @@ async fn what_has_no_text_to_be_read_is_refused_with_what_to_do() -> anyhow::Res
 async fn a_bomb_ends_its_reader_and_nothing_else() -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();
-    // 100 kB that unfold to 16 MB, two hundred times on one page.
+    // 100 kB that decompress to 16 MB, used two hundred times on one page.
     let packed = spaces(62_000);
     let contents = "5 0 R ".repeat(200);
     let bomb = pdf(
@@ -202,7 +203,7 @@ async fn a_bomb_ends_its_reader_and_nothing_else() -> anyhow::Result<()> {
         ],
         "",
     );
-    // Its pages are each other's parents, and the library asks them without end.
+    // The pages are each other's parents, and the library follows them without end.
     let endless = pdf(
         &[
             b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),

@@ -1,4 +1,4 @@
-//! Changes that were proposed: made once, by who may, and only to what they were made for.
+//! Proposed changes of articles: made once, by a maintainer, and only to the proposed version.
 
 use holdfast_grpc::Refused;
 use holdfast_proto::memory::v1::{self as pb, forget_request::What};
@@ -12,7 +12,7 @@ fn maintainer(person: &Person) -> Person {
     Person { who, ..person.clone() }
 }
 
-/// An article, and its id.
+/// Adds an article and returns its id.
 async fn article(person: &Person) -> anyhow::Result<String> {
     let request = pb::IngestRequest {
         who: person.me(),
@@ -24,7 +24,7 @@ async fn article(person: &Person) -> anyhow::Result<String> {
     Ok(person.memory.kb_ingest(person.tenant, request).await?.id)
 }
 
-/// A change as an agent proposes it for somebody who may not make it.
+/// Stores a proposal as an agent does for a user who may not make the change.
 async fn propose(
     person: &Person,
     article: &str,

@@ -1,4 +1,4 @@
-//! A memory over a database of its own.
+//! Memory service over a database of its own.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A database with the schema, and how to serve it.
+/// Database with the schema, and the settings to serve it.
 pub struct World {
     pub config: Config,
     pub database: Database,
 }
 
-/// A memory that runs.
+/// Running memory service.
 pub struct Served {
     pub memory: Memory,
     pub url: String,
@@ -34,7 +34,7 @@ pub struct Served {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-/// Someone of a tenant who uses it.
+/// Agent and user of a tenant.
 #[derive(Clone)]
 pub struct Person {
     pub tenant: TenantId,
@@ -71,7 +71,7 @@ impl World {
         Ok(Served { memory: client(&url)?, url, stop, running })
     }
 
-    /// A new world with a memory that runs in it.
+    /// Creates a world with a running memory service.
     pub async fn start() -> anyhow::Result<(Self, Served)> {
         let world = Self::new().await?;
         let served = world.serve().await?;
@@ -84,7 +84,7 @@ impl World {
 }
 
 impl Served {
-    /// Waits until it ends by itself.
+    /// Waits until the service ends by itself.
     pub async fn ended(self) -> anyhow::Result<()> {
         self.running.await?
     }
@@ -94,18 +94,15 @@ impl Served {
         self.running.await?
     }
 
-    /// Somebody of a new tenant, with an agent.
     pub fn somebody(&self) -> Person {
         person(self.memory.clone())
     }
 
-    /// A user of a tenant, with a new agent.
     pub fn of(&self, tenant: TenantId, user: &str) -> Person {
         Person { tenant, ..person(self.memory.clone()) }.as_user(user)
     }
 }
 
-/// Somebody of a new tenant, with an agent.
 pub fn person(memory: Memory) -> Person {
     let who = pb::Who {
         agent: AgentId::generate().to_string(),
@@ -120,17 +117,17 @@ pub fn client(url: &str) -> anyhow::Result<Memory> {
 }
 
 impl Person {
-    /// The same tenant and agent, another user.
+    /// Returns another user of the same tenant and agent.
     pub fn as_user(&self, user: &str) -> Self {
         Self { who: pb::Who { user: user.to_owned(), ..self.who.clone() }, ..self.clone() }
     }
 
-    /// The same in a group.
+    /// Returns the same user in a group.
     pub fn in_group(&self) -> Self {
         Self { who: pb::Who { group: true, ..self.who.clone() }, ..self.clone() }
     }
 
-    /// The same as an administrator.
+    /// Returns the same user as an administrator.
     pub fn as_admin(&self) -> Self {
         Self { who: pb::Who { everything: true, ..self.who.clone() }, ..self.clone() }
     }
@@ -142,7 +139,7 @@ impl Person {
         Ok(answer.items.into_iter().map(|item| item.id).collect())
     }
 
-    /// Tells one memory; its id.
+    /// Stores a memory and returns its id.
     pub async fn tell(&self, text: &str) -> anyhow::Result<String> {
         self.put(vec![fact(text)]).await?.pop().context("one thing, one id")
     }
@@ -202,7 +199,7 @@ impl Person {
         Ok(self.memory.search(self.tenant, request).await?)
     }
 
-    /// The texts that a question finds, best first.
+    /// Returns the texts of the hits, best first.
     pub async fn found(&self, query: &str) -> anyhow::Result<Vec<String>> {
         Ok(self.search(query).await?.hits.into_iter().map(|hit| hit.text).collect())
     }
@@ -212,7 +209,7 @@ impl Person {
         Ok(self.memory.status(self.tenant, request).await?)
     }
 
-    /// Waits until everything of the tenant has its vector.
+    /// Waits until all units of the tenant are embedded.
     pub async fn embedded(&self) -> anyhow::Result<pb::GetStatusResponse> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -232,7 +229,7 @@ impl Person {
     }
 }
 
-/// Where everything comes from.
+/// Default provenance.
 pub fn from() -> Option<pb::Provenance> {
     Some(pb::Provenance {
         kind: pb::SourceKind::User.into(),
@@ -241,7 +238,6 @@ pub fn from() -> Option<pb::Provenance> {
     })
 }
 
-/// A memory of the type `fact`.
 pub fn fact(text: &str) -> pb::NewItem {
     pb::NewItem {
         kind: pb::Kind::Memory.into(),

@@ -1,5 +1,5 @@
-//! A text for the agent's main conversation (spec CRN-007, CRN-022): told with its next turn, or by
-//! a turn at once.
+//! System events in the agent's main conversation (spec CRN-007, CRN-022): added to its next turn,
+//! or handled by a turn at once.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tracing::warn;
 
 use super::{AGAIN, Ctx, Ends, Errand, Fate, NO_AGENT};
 
-/// What the event is called that begins a turn.
+/// Name of the event that begins a turn.
 const EVENT: &str = "cron";
 
-/// How long that turn is waited for; its runner ends it sooner.
+/// Maximum duration of that turn. Its runner usually ends it sooner.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> Fate {

@@ -1,9 +1,9 @@
-//! An agent's look at what there is to do: the steps before the model is asked (spec HBT-004 to
-//! HBT-010). What comes after the answer is in `beats`.
+//! Heartbeats: the checks before the model is asked (spec HBT-004 to HBT-010). `beats` handles the
+//! answer.
 //!
-//! Where nothing is asked, that is noted here and the firing is done. Where the file says nothing,
-//! or the heartbeat is off, it is marked besides, so that its job is switched off: an agent that has
-//! nothing to look at is due no more (decision 0032).
+//! If a check fails, the outcome is recorded here and the firing is done. If the file is empty or
+//! the heartbeat is off, the agent is also marked, so that its job is switched off: an agent
+//! without anything to check is not due any more (decision 0032).
 
 use std::time::Duration;
 
@@ -27,13 +27,12 @@ use tracing::warn;
 use super::{Ctx, Ends, Errand, Fate};
 use crate::beats;
 
-/// When it is tried again if the database, or the files, do not answer.
+/// Retry delay if the database or the files do not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// When it is tried again if as many hearts beat as may at once.
+/// Retry delay if the maximum number of heartbeats is running.
 const FULL: Duration = Duration::from_secs(5);
 
-/// What becomes of an agent's heartbeat.
 pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
     match look(ctx, firing, job).await {
         Ok(fate) => fate,
@@ -58,7 +57,7 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     let main = SessionKey::main(&agent.name);
     let key = session(config, &agent.name);
     if firing.attempt > 1 {
-        // Whoever had it before may have asked already: then the key makes it the same message.
+        // A replica that died may have asked already. The key then makes it the same message.
         let source = Source::Internal(crate::deliver::SOURCE.to_owned());
         let key_of = firing.id.idem_key();
         if ctx.sessions.accepted(tenant, &source, &key_of).await?.is_some() {
@@ -70,7 +69,8 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     });
     let told = place.as_ref().map_or_else(|| main.clone(), |place| place.key.clone());
     let file = ctx.beats.file(tenant, job.agent).await?;
-    // Where whoever is told of it is, if its hours are theirs and they said so.
+    // Time zone of the user who receives the heartbeat, if the active hours refer to it and the
+    // user has set one.
     let user = match config.active_hours.as_ref().map(|hours| &hours.timezone) {
         Some(HoursZone::User) => {
             ctx.sessions.zone_of(tenant, &told, job.agent, Some(OWNER)).await?
@@ -107,13 +107,13 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     Ok(Fate::Done { outcome: Outcome::Skipped, class: Some(reason) })
 }
 
-/// The session that the agent is asked in (C-13).
+/// Returns the session in which the agent is asked (C-13).
 fn session(config: &HeartbeatConfig, agent: &holdfast_types::AgentName) -> SessionKey {
     let own = || SessionKey::heartbeat(agent);
     match config.session.as_deref() {
         None => own(),
         Some("main") => SessionKey::main(agent),
-        // One of another agent's would be asked in its name.
+        // The key of another agent's session would make that agent answer.
         Some(key) => key
             .parse::<SessionKey>()
             .ok()
@@ -151,7 +151,8 @@ fn errand(job: &Job, key: SessionKey, body: Body) -> Errand {
         agent: job.agent,
         settings: SessionSettings::default(),
         body,
-        // Not the message's: who never asked is not told that there is no answer.
+        // Set in the heartbeat instead of the message: otherwise the target would also be told when
+        // there is no answer.
         target: None,
         mode: QueueMode::Followup,
         ends: Ends::Told(beats::LONGEST),

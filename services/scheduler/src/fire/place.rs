@@ -1,10 +1,10 @@
-//! Where the answer of an isolated turn goes (spec CRN-002, CRN-010, C-48).
+//! Targets of the answers of isolated turns (spec CRN-002, CRN-010, C-48).
 //!
-//! | `channel` | `to` | goes |
+//! | `channel` | `to` | target |
 //! |---|---|---|
-//! | `last` | | to where the agent's main conversation was last held on a channel, or else its only direct one, if that is with an owner; to nobody if there is none |
-//! | a channel | a chat | there, by the tenant's account on that channel |
-//! | a channel | | to where the agent was last spoken to, if that was on this channel |
+//! | `last` | | the last place of the agent's main conversation on a channel; otherwise its only direct conversation, if that is with an owner; otherwise none |
+//! | a channel | a chat | that chat, by the tenant's account on that channel |
+//! | a channel | | the place where the agent was last spoken to, if it is on this channel |
 
 use holdfast_agent::policy;
 use holdfast_jobs::Job;
@@ -14,16 +14,15 @@ use holdfast_types::{AgentId, SessionKind, Target, TenantId};
 
 use super::Ctx;
 
-/// Where an answer goes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
-    /// There, or nowhere.
+    /// The target, or `None` if the answer is not delivered.
     Known(Option<Target>),
-    /// It cannot be said where, for this reason.
+    /// No target can be determined, for this reason.
     Unknown(&'static str),
 }
 
-/// A failure that may pass.
+/// Failure that may pass; the firing is tried again.
 pub type Passing = anyhow::Error;
 
 pub async fn place(ctx: &Ctx, job: &Job, turn: &AgentTurn) -> Result<Place, Passing> {
@@ -61,9 +60,11 @@ pub async fn place(ctx: &Ctx, job: &Job, turn: &AgentTurn) -> Result<Place, Pass
 }
 
 impl Ctx {
-    /// Where an agent was last spoken to by whom it works for: in its main session, or else in its
-    /// only direct conversation, if those who speak there own it. The first stranger who writes to
-    /// an agent has its only one, too.
+    /// Returns the place where an owner last spoke to the agent: in its main session, or else in
+    /// its only direct conversation, if its speakers own the agent.
+    ///
+    /// The speakers are checked because a stranger who writes first also has the agent's only
+    /// direct conversation.
     pub async fn owners_place(
         &self,
         tenant: TenantId,
@@ -75,11 +76,11 @@ impl Ctx {
         }
         let says = self.directory.policies(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
-        // A policy that cannot be read names nobody.
+        // An unreadable policy names no owners.
         let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);
         Ok(are.then_some(place))
     }
 }
 
-/// The word for where the agent was last spoken to.
+/// Channel name for the place where the agent was last spoken to.
 const LAST: &str = "last";

@@ -1,10 +1,10 @@
-//! A reminder (spec REM-005, REM-006): a message in the conversation in which it was asked for, so
-//! that it has its place there among all else that is said.
+//! Reminders (spec REM-005, REM-006): messages in the conversation in which they were requested, so
+//! that they are part of its history.
 //!
-//! | `auto_continue` | the turn |
+//! | `auto_continue` | turn |
 //! |---|---|
-//! | no | says the text, without a model |
-//! | yes | asks the agent, who may set the next one |
+//! | no | sends the text, without a model |
+//! | yes | asks the agent, which may set the next reminder |
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use holdfast_types::{Body, Fired, QueueMode, SessionKey, SessionSettings};
 
 use super::{Ends, Errand, Fate, UNREADABLE};
 
-/// What the event is called.
+/// Name of the event.
 const EVENT: &str = "reminder";
 
-/// How long its turn is waited for; its runner ends it sooner.
+/// Maximum duration of the turn. Its runner usually ends it sooner.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 pub fn fate(firing: &Firing, job: &Job) -> Fate {

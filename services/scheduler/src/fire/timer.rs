@@ -1,5 +1,5 @@
-//! A wake-up that asks no model by itself (spec HBT-021): a silent event. A session that waits for
-//! it is woken; any other reads of it in its next turn.
+//! Timers (spec HBT-021): silent events that run no model by themselves. A session that waits for
+//! the event is woken; any other session reads it in its next turn.
 
 use holdfast_jobs::{Job, Timer};
 use holdfast_types::{Body, QueueMode, SessionKey, SessionSettings};
@@ -25,7 +25,8 @@ pub fn fate(job: &Job) -> Fate {
     }))
 }
 
-/// What the event is called: always a timer's, so that none is taken for the mesh's own.
+/// Returns the event's name. It always begins with `timer`, so that it cannot be taken for an
+/// internal event.
 fn event(name: Option<&str>) -> String {
     match name {
         None | Some("") => "timer".to_owned(),

@@ -1,4 +1,4 @@
-//! A turn of an agent in a session of its own (spec CRN-008).
+//! Agent turns in a session of their own (spec CRN-008).
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
             return Fate::Later(Duration::from_secs(1));
         }
     };
-    // How much it thinks is checked when the job is made; a word that a later version knows is
-    // as good as none.
+    // The thinking level is checked when the job is created. A level that only a later version
+    // knows is treated as unset.
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
     let Ok(post) = post(job, turn.deliver) else { return UNREADABLE };
     let fired = post.map(|post| {
@@ -58,7 +58,7 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     }))
 }
 
-/// What of the answer the agent's main conversation is told (CRN-009).
+/// Returns the part of the answer that is copied to the agent's main conversation (CRN-009).
 fn post(job: &Job, deliver: bool) -> Result<Option<Post>, holdfast_jobs::Error> {
     let isolation = job.isolation()?.filter(|_| deliver);
     Ok(isolation.map(|isolation| Post {
@@ -68,8 +68,8 @@ fn post(job: &Job, deliver: bool) -> Result<Option<Post>, holdfast_jobs::Error> 
     }))
 }
 
-/// What the run is called in its session's key: its slot in seconds, as the seed has it, with what
-/// tells it from others.
+/// Returns the run's part of the session key: its slot in seconds, with a suffix if the slot alone
+/// is not unique.
 fn run(slot: Slot) -> String {
     let time = |at: Timestamp| match at.as_microsecond().rem_euclid(1_000_000) {
         0 => at.as_second().to_string(),

@@ -1,4 +1,4 @@
-//! A run whose answer was to be delivered ends as its delivery does (spec CRN-010).
+//! A run whose answer must be delivered ends when its delivery does (spec CRN-010).
 
 use holdfast_jobs::{JobState, Outcome, Reminder, UNSENT};
 use holdfast_schedule::AgentTurn;

@@ -1,4 +1,4 @@
-//! How a firing ended is what its message says.
+//! A firing ends as its message does.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn what_ended_while_no_scheduler_ran_has_ended_and_is_not_lost() -> anyhow
     world.until("select count(*) from schedule.firings where state = 'delivered'", 1).await?;
     first.stop().await?;
     world.answer(&claim, &loaded, Heard::Completed).await?;
-    // Nobody was there for longer than it may take.
+    // No scheduler ran for longer than the firing's limit.
     world.admin("update schedule.firings set until = clock_timestamp() - interval '1 s'").await?;
 
     let _second = world.scheduler().await?;
@@ -111,7 +111,7 @@ async fn a_reminder_that_waits_behind_somebody_s_turn_ends_neither_that_nor_itse
 
     let late = "update schedule.firings set until = clock_timestamp() + interval '30 s'";
     world.admin(late).await?;
-    // It is looked at, and waits on.
+    // The firing is checked, and continues to wait.
     let waits = "until > clock_timestamp() + interval '100 s'";
     world.until(&format!("{is_out} and {waits}"), 1).await?;
 
@@ -157,7 +157,7 @@ async fn one_whose_message_was_forgotten_has_ended_and_holds_nothing_up() -> any
     let _scheduler = world.scheduler().await?;
     let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
     world.until("select count(*) from schedule.firings where state = 'delivered'", 1).await?;
-    // As after months, when only the key is known.
+    // The state after months, when only the key is left.
     world.admin("delete from session.inbox").await?;
 
     let late = "update schedule.firings set until = clock_timestamp() + interval '30 s'";

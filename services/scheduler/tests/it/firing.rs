@@ -1,4 +1,4 @@
-//! What is due becomes a message, once.
+//! Due firings become messages, once.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() 
     let world = World::start().await?;
     let _scheduler = world.scheduler().await?;
     let mut all_late = Vec::new();
-    // A busy machine may be late itself, but not always.
+    // A busy machine may be late, but not always.
     for round in 0..10 {
         world.add(world.new_job(soon(50)?, turn("first"))).await?;
         let (claim, loaded) = world.claim().await?;
@@ -58,7 +58,7 @@ async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() 
         let late = Timestamp::now().duration_since(job.next_slot.unwrap());
 
         assert!(late >= jiff::SignedDuration::ZERO, "{late:?} early");
-        // A sleep that nobody had ended would be a whole second.
+        // A sleep that no wake-up ended would be a whole second.
         if late < jiff::SignedDuration::from_millis(500) {
             return Ok(());
         }
@@ -172,7 +172,7 @@ async fn what_nobody_survived_to_say_has_come_if_its_message_is_there_and_only_t
     let firing = claimed.firings.iter().find(|firing| firing.id.job == came.id).unwrap();
     let key = SessionKey::cron(&world.agent.name, &came.id.to_string(), "1")?;
     world.sessions.ingest(world.tenant, message(&world, key, firing.id.idem_key())).await?;
-    // As many died as may, the last of them between the message and saying so.
+    // The maximum number of replicas died, the last one after it wrote the message.
     let lapse = format!(
         "update schedule.firings set offer_at = clock_timestamp(), lost = {}",
         holdfast_jobs::LOSSES
@@ -250,19 +250,19 @@ async fn what_was_handed_out_and_not_delivered_is_given_back_at_the_end() -> any
     let _second = world.scheduler().await?;
 
     world.until("select count(*) from session.inbox", 50).await?;
-    // What nobody had given back would be handed out after 30 s.
+    // Firings that were not given back would be handed out after 30 s.
     assert!(begun.elapsed() < Duration::from_secs(28));
     Ok(())
 }
 
-/// A timer that is due, for the session of this key.
+/// A due timer for the session with this key.
 fn timer(world: &World, key: &str) -> anyhow::Result<NewJob> {
     let timer = Timer { session: key.to_owned(), event: Some("tea".to_owned()) };
     let payload = serde_json::to_value(timer)?;
     Ok(NewJob { kind: JobKind::Timer, ..world.new_job(soon(0)?, payload) })
 }
 
-/// A session to which somebody has spoken.
+/// A session with a message in it.
 async fn waiting(world: &World, name: &str) -> anyhow::Result<SessionKey> {
     let key = SessionKey::api(&world.agent.name, name)?;
     let message = NewMessage {
@@ -281,7 +281,7 @@ async fn waiting(world: &World, name: &str) -> anyhow::Result<SessionKey> {
     Ok(key)
 }
 
-/// What a scheduler that died has written.
+/// The message that the dead scheduler wrote.
 fn message(world: &World, key: SessionKey, idem_key: String) -> NewMessage {
     NewMessage {
         key,

@@ -1,4 +1,4 @@
-//! Where nothing is due nothing is written (I11).
+//! The scheduler writes nothing while nothing is due (I11).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn schedulers_with_nothing_to_do_write_no_row() -> anyhow::Result<()> {
     world.answer(&claim, &loaded, Outcome::Completed).await?;
     world.line(&job).await?;
 
-    // The line is there before all that follows from the end is.
+    // The log line is written before the other effects of the end.
     let (mut before, mut still) = (versions(&world).await?, 0);
     for _ in 0..30 {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! What the scheduler promises, on a real Postgres and a real NATS.
+//! Guarantees of the scheduler, tested on a real Postgres and a real NATS.
 
 mod arriving;
 mod ending;

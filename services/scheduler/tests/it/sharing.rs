@@ -1,4 +1,4 @@
-//! What one tenant has due by the thousand is not another tenant's wait.
+//! One tenant's thousands of due firings do not delay another tenant's.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::world::{LONG, World};
 
 const CROWD: i64 = 6_000;
 
-/// So little that the crowd is neither claimed nor delivered at once.
+/// Small enough that the crowd is neither claimed nor delivered at once.
 fn little() -> Scheduler {
     Scheduler { batch: 100, backlog: 500, deliver_slots: 2, ..Scheduler::default() }
 }
 
-/// Jobs that are due once, so many milliseconds from now.
+/// Jobs that are due once, in `ms` milliseconds.
 async fn due(
     world: &World,
     (tenant, agent): (TenantId, &Agent),
@@ -38,14 +38,15 @@ async fn due(
     world.admin(&sql).await
 }
 
-/// How many messages a tenant has in inboxes.
+/// Number of messages in a tenant's inboxes.
 async fn told(world: &World, tenant: TenantId) -> anyhow::Result<i64> {
     let tenant = tenant.as_uuid();
     let sql = format!("select count(*)::text from session.inbox where tenant_id = '{tenant}'");
     Ok(world.text(&sql).await?.parse()?)
 }
 
-/// How many messages of the crowd are in inboxes when the neighbour's one is, once a scheduler runs.
+/// Number of the crowd's messages in inboxes at the moment when the neighbour's one is, after a
+/// scheduler starts.
 async fn told_before(world: &World, neighbour: TenantId) -> anyhow::Result<i64> {
     let _scheduler = world.scheduler_with(little()).await?;
     let begun = Instant::now();
@@ -76,7 +77,7 @@ async fn what_another_asks_for_is_delivered_before_the_many_that_were_handed_bac
     let (neighbour, agent) = world.neighbour().await?;
     due(&world, (world.tenant, &world.agent), CROWD, -60_000).await?;
     due(&world, (neighbour, &agent), 1, -1_000).await?;
-    // As when whoever had them has died: decided, and nobody's.
+    // As after a replica died: decided, and without an owner.
     world
         .admin(
             "insert into schedule.firings

@@ -1,4 +1,4 @@
-//! What the tests stand on: a tenant with an agent, schedulers, and somebody who answers.
+//! Test world: a tenant with an agent, schedulers, and a fake runner that answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here should take.
+/// Longer than any operation here should take.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub struct World {
@@ -46,7 +46,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Asks it to stop, and waits until it has.
+    /// Asks the scheduler to stop, and waits until it has.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.stop.cancel();
         (&mut self.task).await?
@@ -86,12 +86,12 @@ impl World {
         })
     }
 
-    /// A scheduler over the same backends.
+    /// Starts a scheduler on the same backends.
     pub async fn scheduler(&self) -> anyhow::Result<Running> {
         self.scheduler_with(Scheduler::default()).await
     }
 
-    /// The same with other settings, but for where it listens.
+    /// Starts a scheduler with other settings, except for its address.
     pub async fn scheduler_with(&self, scheduler: Scheduler) -> anyhow::Result<Running> {
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..scheduler },
@@ -109,7 +109,7 @@ impl World {
         Ok(Running { stop, task })
     }
 
-    /// Another tenant, and its agent.
+    /// Creates another tenant with an agent.
     pub async fn neighbour(&self) -> anyhow::Result<(TenantId, Agent)> {
         let config = holdfast_pg::Config {
             url: self.database.url().into(),
@@ -122,7 +122,7 @@ impl World {
         Ok((tenant.id, agent))
     }
 
-    /// A job of the tenant's with this schedule.
+    /// Creates a job with this schedule.
     pub fn new_job(&self, schedule: Schedule, payload: Value) -> NewJob {
         NewJob {
             id: JobId::generate(),
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// A reminder that is said in the session of this key.
+    /// Creates a reminder for the session with this key.
     pub fn reminder(&self, schedule: Schedule, session: &SessionKey) -> NewJob {
         let what = Reminder {
             content: "tea".to_owned(),
@@ -165,7 +165,7 @@ impl World {
         Ok(job)
     }
 
-    /// Waits until somebody finds a session to run, and takes it.
+    /// Waits until a session is ready, and claims it.
     pub async fn claim(&self) -> anyhow::Result<(Claim, Loaded)> {
         let begun = Instant::now();
         loop {
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Answers all that a session was told.
+    /// Answers all messages of a session.
     pub async fn answer(
         &self,
         claim: &Claim,
@@ -188,7 +188,7 @@ impl World {
         self.end(claim, loaded, outcome, Wait::Anything, vec![]).await
     }
 
-    /// Answers with something that is to be sent to a program.
+    /// Answers with a reply that must be delivered to a program.
     pub async fn answer_by_channel(&self, claim: &Claim, loaded: &Loaded) -> anyhow::Result<()> {
         let target = Target {
             channel: "webhook".to_owned(),
@@ -203,7 +203,7 @@ impl World {
         self.end(claim, loaded, Outcome::Completed, wait, vec![answer]).await.map(drop)
     }
 
-    /// Tries to send what is next to be sent.
+    /// Tries to send the next delivery.
     pub async fn send(&self, sent: Sent) -> anyhow::Result<()> {
         let (bridge, class) = (self.runner, DeliveryClass::Keyed);
         let due = self.sessions.claim_deliveries("webhook", class, bridge, 1).await?;
@@ -212,7 +212,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers in the session of this key, which then waits for that.
+    /// Answers in the session with this key, which then waits for that event.
     pub async fn rest(&self, key: &SessionKey, wait: Wait) -> anyhow::Result<()> {
         let (claim, loaded) = self.claim().await?;
         anyhow::ensure!(loaded.key == key.as_str(), "another session was ready");
@@ -249,8 +249,8 @@ impl World {
         Ok(run)
     }
 
-    /// Waits until the end of a firing is in a job's log, and gives the first. Slots that came while
-    /// that one ran are there too, as skipped.
+    /// Waits until a job's log contains the end of a firing, and returns the first. Slots that were
+    /// skipped while that one ran are in the log too.
     pub async fn line(&self, job: &Job) -> anyhow::Result<RunLine> {
         let begun = Instant::now();
         loop {
@@ -281,7 +281,7 @@ impl World {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?)
     }
 
-    /// Waits until a number is what it should be.
+    /// Waits until a query returns `number`.
     pub async fn until(&self, sql: &str, wanted: i64) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -295,7 +295,7 @@ impl World {
     }
 }
 
-/// What an agent is asked to do.
+/// Task of an agent.
 pub fn turn(message: &str) -> Value {
     json(AgentTurn::new(message))
 }
@@ -304,12 +304,12 @@ pub fn json(turn: AgentTurn) -> Value {
     serde_json::to_value(Payload::AgentTurn(turn)).unwrap_or_default()
 }
 
-/// Every second.
+/// A schedule of every second.
 pub fn each_second() -> anyhow::Result<Schedule> {
     Ok(Schedule::every(1_000, None)?)
 }
 
-/// In so many milliseconds.
+/// A schedule once, in `ms` milliseconds.
 pub fn soon(millis: i64) -> anyhow::Result<Schedule> {
     Ok(Schedule::at(Timestamp::now().as_millisecond() + millis)?)
 }

@@ -1,4 +1,4 @@
-//! What is decided of a call once it is known what it is asked to do.
+//! Decisions about calls by their input.
 
 use holdfast_types::SessionKind;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Each layer for itself: what it removes, and how it says so.
+//! Each layer alone: the tools that it removes, and its explanation.
 
 use holdfast_types::{ModelId, SessionKind};
 use serde_json::{Value, json};

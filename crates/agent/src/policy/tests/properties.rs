@@ -1,4 +1,4 @@
-//! What holds of every policy, whatever is written in it.
+//! Properties of every policy.
 
 use std::collections::BTreeSet;
 
@@ -167,7 +167,7 @@ proptest! {
         };
         let (read, own) = (stored(&tenant), stored(&agent));
         let stricter = Settings { deny: [own.deny.clone(), denied].concat(), ..own.clone() };
-        // An agent that says nothing of its own has what its tenant leaves, and never more.
+        // An agent without settings of its own has exactly the tools that its tenant leaves.
         let silent = Settings { profile: None, also_allow: Vec::new(), ..own.clone() };
         let silent = Settings {
             by_provider: silent.by_provider.into_iter().map(|(key, policy)| {
@@ -282,7 +282,7 @@ proptest! {
     }
 }
 
-/// A session that no default list holds back.
+/// Subject without restrictions by default lists.
 fn open() -> Subject {
     Subject { sandbox: SandboxMode::Off, ..Subject::new(SessionKind::Main) }
 }

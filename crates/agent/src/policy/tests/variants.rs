@@ -16,7 +16,7 @@ fn compiled(defaults: &Defaults, tenant: Value, agent: Value) -> Compiled {
     Compiled::new(catalog, defaults, &settings(tenant), &settings(agent)).unwrap()
 }
 
-/// What is taken away, with the number of the layer that does.
+/// Removed tools, with the number of the layer.
 fn removed(compiled: &Compiled, subject: &Subject) -> Vec<(u8, String)> {
     let view = compiled.view(subject);
     let mut removed: Vec<(u8, String)> = NATIVE

@@ -1,4 +1,4 @@
-//! Who sees which tool, where and when: one test for each use that must work.
+//! Visibility filters: one test for each use case.
 
 use holdfast_types::SessionKind;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Which files are shown to whom.
+//! Visibility of the bootstrap files.
 
 use super::*;
 

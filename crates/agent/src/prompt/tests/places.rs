@@ -1,4 +1,4 @@
-//! What never gets out of its place, whatever anyone writes.
+//! Untrusted texts cannot leave their place in the prompt.
 
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ proptest! {
             format!("{}\n{}\n{called}", stable(&setting), dynamic(&setting, &moment, &[]))
         };
 
-        // A skill of which nothing is said is told of otherwise.
+        // A skill without a description is listed by name.
         let text = if text.is_empty() { "y".to_owned() } else { text };
         let (plain, told) = (told("x"), told(&text));
 

@@ -1,4 +1,4 @@
-//! Which sections there are, and in which order.
+//! Sections of the prompt and their order.
 
 use super::*;
 

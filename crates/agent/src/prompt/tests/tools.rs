@@ -1,4 +1,4 @@
-//! What is told of tools, channels and what runs the agent.
+//! Sections about tools, channels and the runtime.
 
 use super::*;
 

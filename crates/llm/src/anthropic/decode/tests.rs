@@ -23,7 +23,7 @@ fn events(values: &[Value]) -> Result<Reply, Error> {
     decode(decoder(), Frames::Events, &[stream.as_bytes()]).1
 }
 
-/// A stream that says this much and ends for that reason.
+/// Returns a stream with this text and this stop reason.
 fn ending(text: &str, reason: &str) -> Result<Reply, Error> {
     events(&[
         json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": text } }),

@@ -1,4 +1,4 @@
-//! What is sent to Anthropic.
+//! Request bodies for Anthropic.
 
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ fn each_model_is_told_how_much_to_think_in_its_own_way() {
         encode(&asked)["thinking"]["display"].clone()
     };
     assert_eq!(shown("anthropic:claude-opus-5-5"), "summarized");
-    // Older ones show it as it is.
+    // Older models show their thinking without being asked.
     assert_eq!(shown("anthropic:claude-haiku-4-5"), Value::Null);
 }
 
@@ -195,7 +195,7 @@ fn what_the_provider_would_refuse_is_not_sent() {
         ],
     ));
 
-    // It begins with its user, has no blank text, and no id twice.
+    // The conversation begins with the user and has neither blank texts nor duplicate ids.
     let messages = &encoded["messages"];
     let roles: Vec<&str> =
         messages.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What is sent to Google.
+//! Request bodies for Google.
 
 use holdfast_types::{Chat, ToolSpec};
 

@@ -1,4 +1,4 @@
-//! What is sent to Ollama.
+//! Request bodies for Ollama.
 
 use std::sync::Arc;
 

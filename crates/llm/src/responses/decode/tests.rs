@@ -22,7 +22,7 @@ fn events(values: &[Value]) -> Result<Reply, Error> {
     decode(decoder(), Frames::Events, &[stream.as_bytes()]).1
 }
 
-/// A stream that says this much and ends for that reason.
+/// Returns a stream with this text and this end.
 fn ending(text: &str, kind: &str, reason: &Value) -> Result<Reply, Error> {
     events(&[
         json!({ "type": "response.output_item.added", "output_index": 0, "item": { "type": "message" } }),
@@ -138,7 +138,7 @@ fn an_answer_that_comes_whole_is_read_too() {
 
     assert_eq!((reply.text.as_str(), reply.calls[0].input.as_str()), ("so", "{\"x\":1}"));
     assert_eq!(reply.usage, Usage { input: 3, cached: 0, output: 2 });
-    // What is not sealed cannot be given back.
+    // Reasoning without encrypted content cannot be sent back.
     assert_eq!(reply.carry, None);
 }
 

@@ -1,4 +1,4 @@
-//! Times as people write them.
+//! Tests of times in natural language.
 
 use proptest::prelude::*;
 

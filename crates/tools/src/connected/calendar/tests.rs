@@ -1,4 +1,4 @@
-//! What `calendar` promises, against a server on this machine.
+//! Tests of `calendar`, against a server on this machine.
 
 use holdfast_types::{ConnectionKind, Effect};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What `email` promises, against a server on this machine.
+//! Tests of `email`, against a server on this machine.
 
 use holdfast_types::ConnectionKind;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn mail() -> Value {
     })
 }
 
-/// The draft's number, and the mail to send it with.
+/// Drafts a mail; returns the draft's number, and the input that sends it.
 async fn drafted(tools: &Registry, mail: &Value) -> (String, Value) {
     let draft = said(tools.call(call(), "email", &mail.to_string()).await);
     let number = draft.strip_prefix("This is draft ").unwrap().split(';').next().unwrap();

@@ -1,14 +1,14 @@
-//! A page's text as Notion's blocks, and back.
+//! Conversion between text and Notion's blocks.
 
 use serde_json::{Value, json};
 
-/// The most blocks of one request.
+/// Maximum number of blocks per request.
 const MOST_BLOCKS: usize = 100;
 
-/// The longest piece of rich text, in characters.
+/// Maximum length of a piece of rich text, in characters.
 const LONGEST_PIECE: usize = 2_000;
 
-/// How a line of ours begins, and the block that it is.
+/// Prefixes of our lines, and the block types for them.
 const KINDS: [(&str, &str); 7] = [
     ("### ", "heading_3"),
     ("## ", "heading_2"),
@@ -19,7 +19,7 @@ const KINDS: [(&str, &str); 7] = [
     ("> ", "quote"),
 ];
 
-/// A text as rich text.
+/// Converts text to rich text.
 pub(super) fn plain(text: &str) -> Value {
     let letters: Vec<char> = text.chars().collect();
     letters
@@ -28,7 +28,7 @@ pub(super) fn plain(text: &str) -> Value {
         .collect()
 }
 
-/// What rich text says.
+/// Converts rich text to text.
 pub(super) fn said(rich: &Value) -> String {
     let pieces = rich.as_array().into_iter().flatten();
     pieces
@@ -36,7 +36,7 @@ pub(super) fn said(rich: &Value) -> String {
         .collect()
 }
 
-/// A text as blocks, as many together as one request takes.
+/// Converts a text to blocks, grouped by the maximum per request.
 pub(super) fn blocks(text: &str) -> Vec<Vec<Value>> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let blocks: Vec<Value> = lines.map(block).collect();
@@ -55,7 +55,7 @@ fn block(line: &str) -> Value {
     json!({ "object": "block", "type": kind, kind: content })
 }
 
-/// What a block says, on a line.
+/// Converts a block to a line of text.
 pub(super) fn text_of(block: &Value) -> String {
     let kind = block["type"].as_str().unwrap_or_default();
     let content = &block[kind];

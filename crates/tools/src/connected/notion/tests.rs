@@ -1,4 +1,4 @@
-//! What `notion` promises, against a server of the API's shape on this machine.
+//! Tests of `notion`, against a server with the API's shape on this machine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::{
 
 const PAGE: &str = "59833787-2cf9-4fdf-8782-e53db20768a5";
 
-/// What was asked: method, path, version, authorization, body.
+/// Requests: method, path, version, authorization, body.
 type Asked = Arc<Mutex<Vec<(String, String, String, String, Value)>>>;
 
 fn page() -> Value {

@@ -1,24 +1,25 @@
-//! Putting the hunks of a patch into a text.
+//! Application of a patch's hunks to a text.
 //!
-//! A hunk goes where its lines are, exactly: at the line that it names, or else
-//! in the only place there is. Nothing is guessed: a hunk that nearly fits
-//! somewhere was written for another text.
+//! A hunk applies only where its lines match exactly: at the line number that it names, or else at
+//! the only match. A near match is refused: such a hunk was written for another text.
 
 use super::{Hunk, Line};
 use crate::files::near;
 
-/// The text with all hunks in it.
+/// Applies all hunks.
 ///
 /// # Errors
 ///
-/// With which hunk does not fit and why, for the model.
+/// Names the hunk that does not fit, and the reason, for the model.
 pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String, String> {
     let mut lines: Vec<&str> = content.split('\n').collect();
     let mut is_bare = !content.is_empty() && !content.ends_with('\n');
     if !is_bare {
         lines.pop();
     }
-    // A model writes `\n` at the end of a line, whatever the file has there.
+    // A model writes `
+    // ` at the end of a line even if the file has `\r
+    // `.
     let is_dos = !lines.is_empty() && lines.iter().all(|line| line.ends_with('\r'));
     if is_dos {
         lines.iter_mut().for_each(|line| *line = line.trim_end_matches('\r'));
@@ -53,7 +54,7 @@ pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String,
     Ok(text)
 }
 
-/// The line that a hunk begins at, not before the one that the last one ended at.
+/// Finds the line where a hunk begins, after the end of the previous hunk.
 fn place(lines: &[&str], done: usize, hunk: &Hunk) -> Result<usize, String> {
     let olds = olds(hunk);
     let fits = |at: usize| {
@@ -96,7 +97,7 @@ fn place(lines: &[&str], done: usize, hunk: &Hunk) -> Result<usize, String> {
     }
 }
 
-/// What a hunk finds.
+/// Lines of the old text that a hunk must match.
 fn olds(hunk: &Hunk) -> Vec<&str> {
     let old = hunk.lines.iter().filter_map(|line| match line {
         Line::Keep(text) | Line::Drop(text) => Some(text.as_str()),

@@ -1,4 +1,4 @@
-//! Patches as models were taught to write them: `*** Begin Patch` … `*** End Patch`.
+//! Patches in the format that many models are trained on: `*** Begin Patch` … `*** End Patch`.
 
 use super::{FilePatch, Hunk, Line, unified};
 
@@ -30,7 +30,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     Err(format!("the patch does not end with `{END}`: it may have been cut off"))
 }
 
-/// Takes in a line of a file's part; `None` if it has no place there.
+/// Parses a line of a file's section; `None` if it is not permitted there.
 fn body(patch: &mut FilePatch, line: &str) -> Option<()> {
     if let Some(to) = line.strip_prefix("*** Move to:") {
         let is_update = patch.from.is_some() && patch.to.is_some() && patch.hunks.is_empty();
@@ -51,7 +51,7 @@ fn body(patch: &mut FilePatch, line: &str) -> Option<()> {
         return Some(());
     }
     if let Some(anchor) = line.strip_prefix("@@") {
-        // Several in a row lead to one place.
+        // Several anchors in a row lead to one place.
         if patch.hunks.last().is_none_or(|hunk| !hunk.lines.is_empty()) {
             patch.hunks.push(Hunk::default());
         }

@@ -1,4 +1,4 @@
-//! The `apply_patch` tool: change many places, in many files, all or none.
+//! The `apply_patch` tool: changes many places in many files, all or none.
 
 mod apply;
 mod envelope;
@@ -24,31 +24,29 @@ pub struct ApplyPatchInput {
     patch: String,
 }
 
-/// Applies a patch.
 #[derive(Debug)]
 pub struct ApplyPatch<F>(pub Arc<F>);
 
-/// What a patch says of one file.
+/// Part of a patch for one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FilePatch {
-    /// Where it was; `None` if it is new.
+    /// Old path; `None` if the file is new.
     from: Option<String>,
-    /// Where it is then; `None` if it is no more.
+    /// New path; `None` if the file is deleted.
     to: Option<String>,
     hunks: Vec<Hunk>,
 }
 
-/// A place, and what becomes of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
-    /// In which line it begins, if that was said; the first is 1.
+    /// Line where the hunk begins, if it is given; the first is 1.
     at: Option<usize>,
-    /// Lines to pass on the way to it, in their order.
+    /// Prefixes of lines that precede the hunk, in order.
     anchors: Vec<String>,
     lines: Vec<Line>,
-    /// Whether it is the end of the file.
+    /// Whether the hunk must match the end of the file.
     is_end: bool,
-    /// Whether the last line had no line end, and whether it has none then.
+    /// Whether the last line has no line end: in the old file, in the new file.
     bare: (bool, bool),
 }
 
@@ -59,7 +57,7 @@ enum Line {
     Add(String),
 }
 
-/// A file, while a patch is applied.
+/// State of a file while a patch is applied.
 struct Work {
     base: Option<String>,
     was: Option<String>,
@@ -97,7 +95,7 @@ impl<F: Files> Tool<Output> for ApplyPatch<F> {
     }
 }
 
-/// Reads a patch in either form.
+/// Parses a patch in either format.
 fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     let patch = unfenced(patch);
     let patches = if patch.trim_start().starts_with(envelope::BEGIN) {
@@ -122,7 +120,7 @@ fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     }
 }
 
-/// A patch without the fence that models put around code.
+/// Removes the code fence that models put around a patch.
 fn unfenced(patch: &str) -> &str {
     let inner = patch.trim_start().strip_prefix("```").and_then(|rest| rest.split_once('\n'));
     match inner {

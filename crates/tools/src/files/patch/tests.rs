@@ -1,4 +1,4 @@
-//! What `apply_patch` promises.
+//! Tests of `apply_patch`.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -215,7 +215,7 @@ fn what_is_only_added_goes_where_it_is_told() {
     assert_eq!(applied("a\nb\n", loose).unwrap(), "a\nb\nx\n");
 }
 
-/// A unified diff of two texts: everything goes, everything comes.
+/// Unified diff that deletes all old lines and adds all new ones.
 fn whole(old: &[String], new: &[String]) -> String {
     let lines = |sign: char, lines: &[String]| -> String {
         lines.iter().map(|line| format!("{sign}{line}\n")).collect()

@@ -1,9 +1,8 @@
-//! Patches as `diff -u` and `git diff` write them.
+//! Patches in the format of `diff -u` and `git diff`.
 //!
-//! Models count lines badly, so the numbers in a `@@` line are a hint: where a
-//! hunk stands is found by its lines. What is not understood within a file's
-//! part is refused, since a line that lost its first character would else end
-//! its hunk early and change something that nobody meant.
+//! Models count lines badly, so the numbers in a `@@` line are a hint: a hunk is located by its
+//! lines. Unknown lines within a file's section are refused: a line that lost its first character
+//! would otherwise end its hunk early, and the patch would make an unintended change.
 
 use super::{FilePatch, Hunk, Line};
 
@@ -41,7 +40,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     Ok(patches)
 }
 
-/// Whether two lines say of which file the next hunks are.
+/// Whether these two lines name the file of the next hunks.
 fn is_file_header(lines: &[&str], at: usize) -> bool {
     let begins = |at: usize, with: &str| lines.get(at).is_some_and(|line| line.starts_with(with));
     begins(at, "--- ") && begins(at + 1, "+++ ")
@@ -72,7 +71,7 @@ fn file(old: &str, new: &str) -> FilePatch {
     let name = |line: &str| line[4..].split('\t').next().unwrap_or_default().trim().to_owned();
     let (old, new) = (name(old), name(new));
     let is_null = |name: &str| name == "/dev/null";
-    // `a/` and `b/` are git's, if both are there, or the one that there is.
+    // `a/` and `b/` are git's prefixes if both are there; of a new or deleted file, one is enough.
     let is_git =
         (old.starts_with("a/") || is_null(&old)) && (new.starts_with("b/") || is_null(&new));
     let path = |name: String, prefix: &str| match name.strip_prefix(prefix) {
@@ -83,12 +82,12 @@ fn file(old: &str, new: &str) -> FilePatch {
     FilePatch { from: path(old, "a/"), to: path(new, "b/"), hunks: Vec::new() }
 }
 
-/// The hunk that begins at a line, and the line after it.
+/// Parses the hunk that begins at a line; returns it and the next line.
 fn hunk(lines: &[&str], begin: usize) -> Result<(Hunk, usize), String> {
     let numbers = numbers(lines[begin]);
     let mut hunk = Hunk { at: numbers.map(|(at, _)| at), ..Hunk::default() };
     let mut at = begin + 1;
-    // Empty lines, which may be context that lost its space, or what follows the hunk.
+    // Trailing empty lines: context that lost its space, or text after the hunk.
     let mut loose = 0;
     while let Some(&line) = lines.get(at) {
         if is_file_header(lines, at) && lines.get(at + 2).is_some_and(|next| next.starts_with("@@"))
@@ -112,7 +111,7 @@ fn hunk(lines: &[&str], begin: usize) -> Result<(Hunk, usize), String> {
     Ok((hunk, at))
 }
 
-/// Adds a line to a hunk, unless it is none of it.
+/// Adds a line to a hunk; returns `false` if it is not part of the hunk.
 pub(super) fn add(hunk: &mut Hunk, line: &str) -> bool {
     let rest = || line[1..].to_owned();
     match line.as_bytes().first() {
@@ -131,7 +130,7 @@ pub(super) fn add(hunk: &mut Hunk, line: &str) -> bool {
     true
 }
 
-/// Where a hunk begins in the old file, and how many of its lines it has: `@@ -3,7 +3,8 @@`.
+/// First line and number of lines in the old file: `@@ -3,7 +3,8 @@`.
 fn numbers(line: &str) -> Option<(usize, usize)> {
     let old = line.strip_prefix("@@ -")?.split_whitespace().next()?;
     match old.split_once(',') {

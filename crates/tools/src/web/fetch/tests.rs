@@ -1,4 +1,4 @@
-//! What `web_fetch` promises, against a server on this machine.
+//! Tests of `web_fetch`, against a server on this machine.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// A server that sends on to whatever is named, and keeps a secret.
+/// Server that redirects to any address, and has a secret page.
 async fn server() -> anyhow::Result<Server> {
     let page = || async { ([(CONTENT_TYPE, "text/html")], "<title>T</title><h1>Hi</h1><p>you") };
     let routes = Router::new()
@@ -36,7 +36,7 @@ async fn server() -> anyhow::Result<Server> {
     Server::start(routes).await
 }
 
-/// The tool, for which only `start.test` on the server's port is not the Internet.
+/// Builds the tool; only `start.test` on the server's port is listed.
 fn tools(server: &Server, answers: Answers) -> anyhow::Result<Registry> {
     let allow = vec![format!("start.test:{}", server.address.port())];
     let answers = answers.and("start.test", [vec![HOME]]);
@@ -102,7 +102,7 @@ async fn no_redirect_leads_to_where_one_may_not_go() -> anyhow::Result<()> {
 async fn a_name_that_is_rebound_between_two_hops_is_refused() -> anyhow::Result<()> {
     let server = server().await?;
     let port = server.address.port();
-    // Listed by name, so open; then the name of another, first at home and then at home again.
+    // The first hop is a listed name; the second is not listed, and resolves to this machine.
     let tools = tools(&server, Answers::of("other.test", [vec![HOME], vec![HOME]]))?;
     let hop = format!("/to/http://start.test:{port}/to/http://other.test:{port}/page");
 

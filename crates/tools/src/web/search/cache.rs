@@ -1,4 +1,4 @@
-//! What was found lately: a model asks the same twice more often than people do.
+//! Cache of search results: models repeat the same search more often than people.
 
 use std::{
     collections::HashMap,
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::Found;
 
-/// How long what was found is good.
+/// Time for which a result is used.
 const FRESH: Duration = Duration::from_secs(15 * 60);
 
-/// How many are kept.
+/// Maximum number of entries.
 const MOST: usize = 512;
 
-/// What was asked. Tenants do not share answers: how fast one comes would tell what others ask.
+/// Cache key. Tenants share no entries: the response time would reveal the searches of others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Query {
     pub(super) tenant: TenantId,
@@ -25,19 +25,18 @@ pub(super) struct Query {
     pub(super) count: usize,
 }
 
-/// What was found lately.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<HashMap<Query, (Instant, Found)>>);
 
 impl Cache {
-    /// What was found for this, if that is not too long ago.
+    /// Returns the result for a query, unless it is too old.
     pub(super) fn get(&self, query: &Query) -> Option<Found> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, found) = kept.get(query)?;
         (at.elapsed() < FRESH).then(|| found.clone())
     }
 
-    /// Keeps what was found; the oldest goes if there are too many.
+    /// Stores a result; removes the oldest one if the cache is full.
     pub(super) fn put(&self, query: Query, found: Found) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (at, _)| at.elapsed() < FRESH);

@@ -1,83 +1,68 @@
-//! What an operator may choose about searching.
+//! Options of web search.
 
 use holdfast_kit::config::masked;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// The table `[runner.web.search]`: who searches the web for agents.
+/// Options of the table `[runner.web.search]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Search {
-    /// In which order the providers are asked for; the first that is given is used.
+    /// Order of the providers; the first configured one is used.
     pub order: Vec<Provider>,
-    /// Perplexity.
     pub perplexity: Option<Perplexity>,
-    /// Brave Search.
     pub brave: Option<Keyed>,
-    /// Tavily.
     pub tavily: Option<Keyed>,
-    /// DuckDuckGo, which wants no key, and answers those who ask often with a riddle.
+    /// DuckDuckGo, which needs no key, and answers frequent requests with a CAPTCHA.
     pub duckduckgo: Option<DuckDuckGo>,
-    /// A SearXNG of one's own.
     pub searxng: Option<Searxng>,
 }
 
-/// Who searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
-    /// Perplexity.
     Perplexity,
-    /// Brave Search.
     Brave,
-    /// Tavily.
     Tavily,
-    /// DuckDuckGo.
     DuckDuckGo,
-    /// SearXNG.
     Searxng,
 }
 
-/// A provider that wants a key.
+/// Options of a provider that needs a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keyed {
-    /// The key.
     #[serde(serialize_with = "masked")]
     pub api_key: SecretString,
-    /// Where it is, if not where it always is.
+    /// Base URL, if not the provider's public one.
     #[serde(default)]
     pub base_url: Option<String>,
 }
 
-/// Perplexity, which wants a key, and answers with a model.
+/// Options of Perplexity, which needs a key, and answers with a model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Perplexity {
-    /// The key.
     #[serde(serialize_with = "masked")]
     pub api_key: SecretString,
-    /// Where it is, if not where it always is.
+    /// Base URL, if not the provider's public one.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// The model that answers.
     #[serde(default = "sonar")]
     pub model: String,
 }
 
-/// DuckDuckGo.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DuckDuckGo {
-    /// Where it is, if not where it always is.
+    /// Base URL, if not the provider's public one.
     pub base_url: Option<String>,
 }
 
-/// A SearXNG, which must have `json` among its `search.formats`.
+/// Options of SearXNG, which must have `json` among its `search.formats`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Searxng {
-    /// Where it is.
     pub base_url: String,
 }
 

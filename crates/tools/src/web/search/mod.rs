@@ -1,13 +1,13 @@
-//! The `web_search` tool: where on the web is it said?
+//! The `web_search` tool.
 //!
-//! | provider | wants | answers with |
+//! | provider | needs | returns |
 //! |---|---|---|
 //! | Perplexity | a key | a text, and its sources |
 //! | Brave, Tavily | a key | titles, addresses, snippets |
 //! | DuckDuckGo | nothing | the same, read from its page |
 //! | SearXNG | an address | the same, from a server of one's own |
 //!
-//! The first that is given, in the order of the settings, is used (decision C-32).
+//! The first configured provider is used, in the order of the settings (decision C-32).
 
 mod cache;
 mod config;
@@ -29,10 +29,10 @@ pub use config::{DuckDuckGo, Keyed, Perplexity, Provider, Search, Searxng};
 
 use crate::{Call, Output, Tool, ToolError, untrusted, untrusted::one_line};
 
-/// How much of a snippet, or of a title, is shown, in characters.
+/// Maximum length of a snippet or title, in characters.
 const MOST_SNIPPET: usize = 600;
 
-/// How much the model is shown in all, in characters.
+/// Maximum length of all results together, in characters.
 const MOST_TEXT: usize = 20_000;
 
 /// Search the web, and get titles, addresses and snippets. Read a page with `web_fetch`.
@@ -51,7 +51,6 @@ const fn five() -> usize {
     5
 }
 
-/// Searches with one provider.
 #[derive(Debug)]
 pub struct WebSearch {
     source: Source,
@@ -59,10 +58,10 @@ pub struct WebSearch {
     cache: Cache,
 }
 
-/// What a provider found.
+/// Results of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Found {
-    /// What it says itself, if it says more than where to look.
+    /// Answer by the provider itself, if it gives one.
     answer: Option<String>,
     hits: Vec<Hit>,
 }
@@ -75,14 +74,14 @@ struct Hit {
 }
 
 impl WebSearch {
-    /// A tool that searches as the settings say; none if they name no provider.
+    /// Builds the tool; `None` if no provider is configured.
     ///
     /// # Errors
     ///
-    /// If this machine has no root certificates, or a provider's address is none.
+    /// If this machine has no root certificates, or a provider's address is not a URL.
     pub fn new(settings: &Search) -> anyhow::Result<Option<Self>> {
         let Some(source) = Source::first(settings)? else { return Ok(None) };
-        // A key is not carried to wherever a server sends us.
+        // Redirects are not followed: they could carry the key elsewhere.
         let client = Client::builder()
             .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
@@ -139,7 +138,7 @@ impl Tool<Output> for WebSearch {
     }
 }
 
-/// What was found, as the model reads it (TOL-042).
+/// Formats the results for the model (TOL-042).
 fn told(query: &str, provider: &str, found: &Found) -> String {
     let mut text = format!("Results for: {query} (via {provider})\n");
     // Writing to a `String` cannot fail.

@@ -1,4 +1,4 @@
-//! What each provider is asked, and how its answer is read.
+//! Requests to search providers, and parsing of their responses.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::web::{
     why,
 };
 
-/// How much of an answer is read, in bytes.
+/// Maximum size of a response, in bytes.
 const MOST_READ: usize = 2 * 1024 * 1024;
 
-/// Who is asked, and where.
+/// Configured provider, with its address.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Perplexity { url: Url, key: SecretString, model: String },
@@ -29,7 +29,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The first provider that is given, in the order of the settings.
+    /// Returns the first configured provider, in the order of the settings.
     pub(super) fn first(settings: &Search) -> anyhow::Result<Option<Self>> {
         for provider in &settings.order {
             if let Some(source) = Self::given(settings, *provider)? {
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// How long a search may take: a model takes longer than an index.
+    /// Timeout of a search: a model takes longer than an index.
     pub(super) const fn patience(&self) -> Duration {
         match self {
             Self::Perplexity { .. } => Duration::from_secs(30),
@@ -142,7 +142,7 @@ impl Source {
     }
 }
 
-/// An address below a base, which may have a path of its own.
+/// Builds a URL below a base, which may have a path of its own.
 fn endpoint(base: &str, path: &str) -> anyhow::Result<Url> {
     let url = Url::parse(&format!("{}/{path}", base.trim_end_matches('/')))
         .with_context(|| format!("`{base}` is no address of a search provider"))?;
@@ -182,7 +182,7 @@ async fn bytes_of(request: RequestBuilder) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What Perplexity answers: as OpenAI does, and its sources, in the new form or the old.
+/// Response of Perplexity: in OpenAI's format, with sources in the new field or the old one.
 #[derive(Debug, Deserialize)]
 struct Completion {
     choices: Vec<Choice>,
@@ -243,7 +243,7 @@ fn found(entries: Vec<Entry>) -> Found {
     Found { answer: None, hits: hits.collect() }
 }
 
-/// A snippet without the tags that mark what was searched for.
+/// Removes the tags that highlight search words in a snippet.
 fn without_tags(text: &str) -> String {
     if !text.contains(['<', '&']) {
         return text.to_owned();
@@ -255,11 +255,11 @@ fn without_tags(text: &str) -> String {
     texts.collect()
 }
 
-/// Reads DuckDuckGo's page for those without scripts.
+/// Parses DuckDuckGo's page for browsers without scripts.
 fn duckduckgo(html: &str) -> Result<Found, String> {
     let mut hits: Vec<Hit> = Vec::new();
     let mut is_ad = false;
-    // What of a result the text belongs to, while its element is open.
+    // Part of a hit that the text belongs to, while its element is open.
     let mut part: Option<fn(&mut Hit) -> &mut String> = None;
     for token in tokens(html) {
         match token {
@@ -291,7 +291,7 @@ fn duckduckgo(html: &str) -> Result<Found, String> {
     Ok(Found { answer: None, hits })
 }
 
-/// Where a result leads: its link goes by way of a counter, `//duckduckgo.com/l/?uddg=…`.
+/// Target of a result's link, which leads through a redirect: `//duckduckgo.com/l/?uddg=…`.
 fn target(href: &str) -> String {
     let whole = if href.starts_with("//") { format!("https:{href}") } else { href.to_owned() };
     let through = Url::parse(&whole).ok().and_then(|url| {

@@ -1,4 +1,4 @@
-//! What `web_search` promises, against servers that answer as the providers do.
+//! Tests of `web_search`, against servers that answer like the providers.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::{
     web::{Web, fake::Server},
 };
 
-/// What the providers were sent: their headers, and the body or the query.
+/// Received requests: headers, and the body or the query.
 type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
 const DUCKDUCKGO: &str = r#"<html><body><div class="serp__results">
@@ -105,7 +105,7 @@ async fn search(search: Value) -> anyhow::Result<String> {
     Ok(said(answer))
 }
 
-/// What stands between the markers.
+/// Text between the markers.
 fn inside(told: &str) -> &str {
     let (_, rest) = told.split_once(">>>\n").unwrap_or_default();
     rest.split_once("\n<<<end").unwrap_or_default().0

@@ -1,4 +1,4 @@
-//! `Knowledge`: the articles of a tenant, for people and programs.
+//! The service `Knowledge`: a tenant's articles.
 
 mod proposals;
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Error, auth::require};
 
-/// Answers `holdfast.gateway.v1.Knowledge`.
+/// Implements `holdfast.gateway.v1.Knowledge`.
 #[derive(Debug)]
 pub struct Knowledge(pub State);
 

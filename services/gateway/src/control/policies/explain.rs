@@ -1,7 +1,7 @@
-//! What a turn would be offered, and why: the runner's question, with the runner's own answer.
+//! Explanation of the tools that a turn would get, computed as the runner does.
 //!
-//! The facts are those that a runner puts together for a turn (its `standing.rs`). Of a session
-//! they are its last turn's: the same people, the same place, the same lists of its messages.
+//! The inputs are those that a runner collects for a turn (its `standing.rs`). For a session they
+//! are those of its last turn: the same authors, target, and tool lists of its messages.
 
 use std::collections::HashMap;
 
@@ -27,26 +27,25 @@ use crate::{
 
 const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
-/// How much of a session is looked at for its last turn.
+/// Maximum number of entries searched for the last turn of a session.
 const MOST_ENTRIES: i64 = 200;
 
-/// What is known of a session.
+/// Facts of a session.
 #[derive(Debug, Default)]
 struct Known {
     kind: Option<SessionKind>,
     place: Option<Target>,
     model: Option<String>,
-    /// Who spoke in its last turn, and in all that was looked at.
+    /// Authors in the last turn, and in all entries searched.
     now: Vec<Author>,
     always: Vec<Author>,
-    /// The lists of the last turn's messages.
+    /// Tool lists of the last turn's messages.
     messages: Vec<Vec<String>>,
-    /// Of a subagent: the tools that it was given, and whether its files are bounded.
+    /// For a subagent: the tools that it was given, and whether its file access is limited.
     given: Option<Vec<String>>,
     is_bounded: bool,
 }
 
-/// Answers `ExplainTools`.
 pub(super) async fn tools(
     of: &Policies,
     tenant: TenantId,
@@ -108,7 +107,7 @@ pub(super) async fn tools(
         ..Subject::new(kind)
     };
     let decisions = compiled.view(&subject).explain_all();
-    // Whom a connection is for is known when they speak.
+    // Whether a connection is for the current user is only known during a turn.
     let is_connected = |tool: &str| {
         ConnectionKind::of_tool(tool)
             .is_none_or(|kind| connections.iter().any(|c| c.to.kind() == kind))
@@ -144,7 +143,7 @@ pub(super) async fn tools(
     })
 }
 
-/// A tool that works by a connection, of an agent that has none.
+/// Decision for a tool whose connection the agent lacks.
 fn unconnected(tool: String) -> pb::ToolDecision {
     let reason = "the agent has no connection for it: see `holdfast connections`".to_owned();
     pb::ToolDecision {
@@ -156,7 +155,7 @@ fn unconnected(tool: String) -> pb::ToolDecision {
     }
 }
 
-/// The agent that is meant, and what is known of the session.
+/// Agent of the request, and the facts of the session if it names one.
 async fn find(
     of: &Policies,
     tenant: TenantId,
@@ -183,7 +182,7 @@ async fn find(
             let owner = owner.map_or_else(|_| view.agent.to_string(), |of| of.name.to_string());
             return Err(Error::OtherAgent { of: owner, named: named.name.to_string() });
         }
-        // Of a deleted agent the default one takes the place, as in routing.
+        // The default agent replaces a deleted one, as in routing.
         None => match directory.agent_by_id(tenant, view.agent).await {
             Ok(agent) => agent,
             Err(error) if error.kind() == Kind::NotFound => directory.default_agent(tenant).await?,
@@ -213,8 +212,8 @@ async fn find(
     Ok((agent, known))
 }
 
-/// What the agent's prompt leaves out, and a subagent whose files are bounded: as its runner's
-/// `bounds.rs` has it.
+/// Tool lists from the agent's prompt settings and from a subagent's limited file access, as in the
+/// runner's `bounds.rs`.
 fn bounds<'n>(
     agent: &Agent,
     names: impl Iterator<Item = &'n String> + Clone,
@@ -246,7 +245,7 @@ async fn session(of: &Policies, tenant: TenantId, named: &str) -> Result<Session
     Ok(of.0.sessions.find(tenant, &key).await?.ok_or_else(missing)?)
 }
 
-/// Somebody by their id; what a key may is looked up.
+/// Author with the given id; for an API key, the roles of its scopes are added.
 async fn author(
     of: &Policies,
     tenant: TenantId,
@@ -265,7 +264,7 @@ async fn author(
     Ok(author)
 }
 
-/// The model that thinks; `None` if none can.
+/// Model of the turn; `None` if no usable model is configured.
 async fn model(
     of: &Policies,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What an agent's MCP servers offer, as a runner finds it: they are looked at when somebody asks.
+//! Tools of an agent's MCP servers, as probed by a runner on request.
 
 use std::time::Duration;
 
@@ -10,20 +10,19 @@ use holdfast_types::{AgentId, TenantId};
 use super::Policies;
 use crate::Error;
 
-/// How long a runner may take to look at one of them; it does so at all of them at once.
+/// Timeout for a runner to probe a server; all servers are probed concurrently.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The tools that servers bring, and what is not known of them.
 #[derive(Debug, Default)]
 pub(super) struct Brought {
     pub(super) tools: Vec<Tool>,
-    /// What each of them does, by its name.
+    /// Name and description of each tool.
     pub(super) summaries: Vec<(String, String)>,
-    /// Servers that could not be looked at, and why.
+    /// Servers that could not be probed, and why.
     pub(super) away: Vec<String>,
 }
 
-/// Has all of an agent's servers looked at.
+/// Probes all of an agent's servers.
 pub(super) async fn look(
     of: &Policies,
     tenant: TenantId,

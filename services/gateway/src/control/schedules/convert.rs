@@ -1,4 +1,4 @@
-//! Jobs and their runs, as the contracts have them.
+//! Conversion of jobs and their runs to protos.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn job_of(job: &Job, names: &AgentNames) -> pb::Job {
     }
 }
 
-/// All of a job of the cron service, as its users write it.
+/// JSON of a cron job in the form that users write; empty for other kinds.
 fn what_of(job: &Job) -> String {
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At => {

@@ -1,4 +1,4 @@
-//! Reminders of users, and telling an agent something.
+//! Reminders of users, and waking an agent with a text.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::{
     control::{refuse, some, timestamp},
 };
 
-/// The name of the event by which an agent is told something at once.
+/// Event name of a message that wakes an agent.
 const WAKE: &str = "wake";
 
 impl Schedules {
@@ -83,7 +83,7 @@ impl Schedules {
         };
         let zone = match some(time_zone) {
             Some(zone) => zone,
-            // Where they said that they are.
+            // The user's own time zone, if set, otherwise the agent's.
             None => {
                 let person = self.person(caller.tenant, &agent, &user, &session).await?;
                 let sessions = &self.state.sessions;
@@ -126,8 +126,8 @@ impl Schedules {
         Ok(Response::new(AddReminderResponse { reminder: Some(reminder_of(set)), text }))
     }
 
-    /// The person whom a user is to an agent, if anybody: its owner, by whichever id they are named.
-    /// In a group it is nobody.
+    /// Person behind a user id: the owner has one, whichever of their ids is given. `None` in a
+    /// group.
     async fn person(
         &self,
         tenant: TenantId,
@@ -139,8 +139,8 @@ impl Schedules {
             return Ok(None);
         }
         let Ok(key) = conversation(&agent.name, user) else { return Ok(None) };
-        // Of an account, or of a person with several, the conversation's key does not say by which
-        // id they speak.
+        // For a channel account, or a person with several identities, the session key does not tell
+        // which id they write with.
         let mut speakers = self.state.sessions.speakers(tenant, &key).await?;
         if speakers.is_empty() {
             speakers.push(Author { id: user.to_owned(), roles: Vec::new() });
@@ -171,7 +171,8 @@ impl Schedules {
         Ok(Response::new(CancelReminderResponse { id: cancelled }))
     }
 
-    /// Tells an agent's main conversation something by a turn, and says whether it was told before.
+    /// Sends a text to an agent's main session, which starts a turn. Returns whether it was sent
+    /// before.
     pub(super) async fn wake_now(
         &self,
         tenant: TenantId,
@@ -205,7 +206,7 @@ fn user(named: String) -> Result<String, Error> {
     some(named).ok_or(Error::Missing("user"))
 }
 
-/// The conversation that an agent has with a user.
+/// Key of an agent's session with a user.
 fn conversation(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
     if user == OWNER {
         return Ok(SessionKey::main(agent));

@@ -1,4 +1,4 @@
-//! The times of a schedule: those to come, and those that are past.
+//! Next and past times of a schedule.
 
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_schedule::{Schedule, Zone};
@@ -7,16 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::{refuse, timestamp};
 use crate::Error;
 
-/// The most slots that are caught up with at once.
+/// Maximum number of slots of one backfill.
 const MOST: usize = 1_000;
 
-/// A moment of a request.
+/// Converts a timestamp of a request.
 pub fn moment(field: &'static str, at: &prost_types::Timestamp) -> Result<Timestamp, Error> {
     Timestamp::new(at.seconds, at.nanos)
         .map_err(|_| refuse(format!("`{field}` is no moment that there is")))
 }
 
-/// The next times, on the schedule's clock and on another.
+/// Next times, in the schedule's time zone and in another.
 pub fn next(schedule: &Schedule, zone: &Zone, now: Timestamp, count: usize) -> Vec<pb::NextTime> {
     let schedule = schedule.clone().anchored(now);
     let own = schedule.zone().cloned().unwrap_or_default();
@@ -36,7 +36,7 @@ fn shown(at: Timestamp, zone: &Zone) -> String {
     format!("{} {}", there.strftime("%Y-%m-%d %H:%M %:z"), zone.name())
 }
 
-/// The slots from one moment on and before another.
+/// Slots from `from`, inclusive, to `until`, exclusive.
 pub fn between(
     schedule: &Schedule,
     from: Timestamp,

@@ -1,4 +1,4 @@
-//! Keys, models and budgets come back as they were put, and secrets do not.
+//! Round trips of keys, models and budgets: returned as they were stored, without secrets.
 
 use holdfast_proto::gateway::v1::{
     self as pb, agents_server::Agents as _, budgets_server::Budgets as _,

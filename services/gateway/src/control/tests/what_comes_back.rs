@@ -1,4 +1,4 @@
-//! What goes in comes back as it was meant, and secrets do not.
+//! Round trips: settings are returned as they were stored, without secrets.
 
 use holdfast_proto::gateway::v1::{
     self as pb, agents_server::Agents as _, channels_server::Channels as _,
@@ -139,7 +139,7 @@ async fn what_is_explained_is_what_bindings_and_rules_say() {
         told("clerk", "rule.1", "agent:clerk:dm:telegram:ann")
     );
     assert_eq!(explain("9", "hi").await, told("main", "default", "agent:main:dm:telegram:9"));
-    // A binding outlives its agent, and says so.
+    // A binding stays when its agent is deleted, and shows the agent's id.
     let delete = pb::DeleteAgentRequest { agent: "coach".into() };
     Agents(state()).delete_agent(admin(tenant, delete)).await.unwrap();
     assert_eq!(explain("7", "hi").await.0, "main");

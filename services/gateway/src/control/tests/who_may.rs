@@ -1,4 +1,4 @@
-//! Who may call what, and whose it must be.
+//! Scopes that the handlers require, and isolation between tenants.
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
@@ -150,7 +150,7 @@ async fn what_is_another_tenants_is_not_found() {
             id: DeliveryId::generate().to_string() });
     }
 
-    // And nothing of it shows in our lists, nor was any of it changed.
+    // Nothing of it appears in our lists, and nothing of it was changed.
     let listed = sessions::Handler(state()).list_sessions(admin(ours, Default::default())).await;
     assert_eq!(listed.unwrap().into_inner().sessions, []);
     let listed = Channels(state()).list_accounts(admin(ours, Default::default())).await;

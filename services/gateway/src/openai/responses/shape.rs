@@ -1,45 +1,36 @@
-//! A response, as the Responses API shows it.
+//! The response object of the Responses API.
 
 use holdfast_types::{MessageId, Usage};
 use serde::Serialize;
 
 use super::super::{Refusal, sse::made_at};
 
-/// What stays the same from the first to the last that is said of one response.
+/// Fields that stay the same in all events of a response.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// The message that is answered.
     pub message: MessageId,
-    /// The model, as it was asked for.
     pub model: String,
-    /// The instructions, as they were sent.
     pub instructions: Option<String>,
-    /// The response that it goes on from.
+    /// Id of the response that it continues from.
     pub previous: Option<String>,
-    /// The user, as it was sent.
     pub user: Option<String>,
 }
 
 impl Frame {
-    /// The id of the part's output item.
+    /// Id of the output item for a part.
     pub fn item_id(&self, part: usize) -> String {
         format!("msg_{}_{part}", self.message.as_uuid().simple())
     }
 }
 
-/// How a response stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is being made.
     InProgress,
-    /// It is whole.
     Completed,
-    /// There is none.
     Failed,
 }
 
-/// The response object.
 #[derive(Debug, Serialize)]
 pub struct Shape<'a> {
     id: String,
@@ -93,7 +84,6 @@ struct Format {
 #[derive(Debug, Serialize)]
 struct Metadata {}
 
-/// One message of the output.
 #[derive(Debug, Serialize)]
 pub struct Item<'a> {
     id: String,
@@ -104,7 +94,6 @@ pub struct Item<'a> {
     content: Vec<Part<'a>>,
 }
 
-/// The text of a message.
 #[derive(Debug, Serialize)]
 pub struct Part<'a> {
     #[serde(rename = "type")]
@@ -133,7 +122,7 @@ struct Reasoned {
 }
 
 impl<'a> Shape<'a> {
-    /// A response whose output is these texts, each a message.
+    /// Response whose output has one message for each text.
     pub fn new(frame: &'a Frame, status: Status, texts: &[&'a str]) -> Self {
         let id = frame.message.as_uuid();
         let items = texts.iter().enumerate();
@@ -166,7 +155,6 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// With what it cost.
     pub fn with_usage(self, usage: Usage) -> Self {
         let usage = Tokens {
             input_tokens: usage.input,
@@ -178,7 +166,6 @@ impl<'a> Shape<'a> {
         Self { usage: Some(usage), ..self }
     }
 
-    /// With why there is no answer.
     pub fn with_error(self, refusal: &'a Refusal) -> Self {
         let error = Trouble { code: refusal.word(), message: refusal.message() };
         Self { error: Some(error), ..self }
@@ -186,7 +173,7 @@ impl<'a> Shape<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The message that is a part of the output; without a text it has no content yet.
+    /// Output message for a part; without a text it has no content yet.
     pub fn new(frame: &Frame, part: usize, status: Status, text: Option<&'a str>) -> Self {
         Self {
             id: frame.item_id(part),
@@ -199,7 +186,6 @@ impl<'a> Item<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// A text.
     pub const fn new(text: &'a str) -> Self {
         Self { kind: "output_text", text, annotations: [] }
     }

@@ -1,11 +1,11 @@
-//! A response as a stream: the events of the Responses API, in its order.
+//! Stream format of the Responses API: its events, in order.
 //!
 //! | event | when |
 //! |---|---|
 //! | `response.created`, `response.in_progress` | at once |
-//! | `response.output_item.added`, `response.content_part.added` | a part's text begins |
-//! | `response.output_text.delta` | more of it |
-//! | `….output_text.done`, `….content_part.done`, `….output_item.done` | it is whole |
+//! | `response.output_item.added`, `response.content_part.added` | a part begins |
+//! | `response.output_text.delta` | more text of the part |
+//! | `….output_text.done`, `….content_part.done`, `….output_item.done` | the part ends |
 //! | `response.completed`, or `response.failed` | the end |
 
 use serde::Serialize;
@@ -19,12 +19,11 @@ use super::{
 };
 use crate::follow::Finished;
 
-/// Tells one response.
 pub struct Narration {
     frame: Frame,
-    /// The number of the next event.
+    /// Sequence number of the next event.
     n: u64,
-    /// The texts of the parts so far; the last one is open.
+    /// Texts of the parts so far; the last one is open.
     parts: Vec<String>,
 }
 
@@ -75,7 +74,6 @@ struct WholeText<'a> {
 }
 
 impl Narration {
-    /// About this response.
     pub const fn new(frame: Frame) -> Self {
         Self { frame, n: 0, parts: Vec::new() }
     }
@@ -133,7 +131,7 @@ impl Voice for Narration {
     }
 
     fn end(&mut self, finished: &Finished, out: &mut Events) {
-        // Clients look for a message, also in a response that says nothing.
+        // Clients expect a message even in an empty response.
         if self.parts.is_empty() {
             self.open(out);
         }

@@ -1,4 +1,4 @@
-//! The same by HTTP.
+//! Requests of another tenant over HTTP.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,10 @@ use serde_json::json;
 use super::things::Things;
 use crate::world::{Tenant, World};
 
-/// How a route is tried.
 enum Try {
-    /// It looks for a thing, and says with this status that another's is not there.
+    /// Looks up an object; another tenant's is answered with this status.
     Found(u16, fn(&World, &Tenant, &Things) -> RequestBuilder),
-    /// It shows what there is, and nothing of another's.
+    /// Lists objects, and nothing of another tenant.
     Shown(fn(&World, &Tenant) -> RequestBuilder),
 }
 
@@ -21,7 +20,7 @@ fn routes() -> Vec<(&'static str, Try)> {
         ("/healthz", Try::Shown(|world, who| world.get(who, "/healthz"))),
         ("/readyz", Try::Shown(|world, who| world.get(who, "/readyz"))),
         ("/metrics", Try::Shown(|world, who| world.get(who, "/metrics"))),
-        // Before Ben says something himself, in a session of the same name.
+        // Before Ben writes in a session of the same name.
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
         (
@@ -35,7 +34,7 @@ fn routes() -> Vec<(&'static str, Try)> {
         ),
         (
             "/v1/chat/completions",
-            // The same user is another's, who has said nothing yet.
+            // The same user name is another user here, without messages.
             Try::Shown(|world, who| {
                 let messages = json!([{"role": "user", "content": "history"}]);
                 let body = json!({"model": "holdfast", "user": "annas-user", "messages": messages});
@@ -100,7 +99,7 @@ fn routes() -> Vec<(&'static str, Try)> {
     ]
 }
 
-/// A call of a tool of the mesh.
+/// Calls an MCP tool.
 fn tool(world: &World, who: &Tenant, name: &str, input: &serde_json::Value) -> RequestBuilder {
     let params = json!({"name": name, "arguments": input});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -108,7 +107,7 @@ fn tool(world: &World, who: &Tenant, name: &str, input: &serde_json::Value) -> R
     world.post(who, "/mcp").header("accept", accept).json(&body)
 }
 
-/// A router does not say which routes it has; its source does.
+/// Axum's router cannot list its routes, so they are read from the source.
 #[test]
 fn every_route_is_in_the_table() {
     let own = include_str!("../../../src/http.rs");

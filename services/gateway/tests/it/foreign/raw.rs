@@ -1,4 +1,4 @@
-//! Calls by name, with bytes for messages: what is in them is the table's affair.
+//! gRPC calls by name with encoded messages; the table defines their contents.
 
 use bytes::{Buf as _, BufMut as _};
 use futures::StreamExt as _;
@@ -11,7 +11,7 @@ use tonic::{
 
 use crate::world::{Tenant, World};
 
-/// Calls, and returns the messages that were answered: one, or all of a stream.
+/// Calls a method and returns all response messages.
 pub async fn call(
     world: &World,
     who: &Tenant,
@@ -22,7 +22,7 @@ pub async fn call(
     grpc.ready().await.expect("the gateway is there");
     let path = format!("/holdfast.gateway.v1.{method}");
     let path = PathAndQuery::try_from(path).expect("a method's name is plain");
-    // On the wire a call with one answer is a stream of one.
+    // On the wire a unary response is a stream of one message.
     let answers = grpc.server_streaming(who.request(message), path, Plain).await?;
     let mut answers = answers.into_inner();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Every call of the contracts, asking for the things of another tenant.
+//! Every RPC, called with ids and names of another tenant.
 
 use flate2::{Compression, write::GzEncoder};
 use holdfast_proto::gateway::v1 as pb;
@@ -6,20 +6,20 @@ use prost::Message;
 
 use super::things::Things;
 
-/// What a call does with what it is given.
+/// Kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Is {
-    /// It looks for a thing, and does not find another's.
+    /// Looks up an object; another tenant's is not found.
     Found,
-    /// It shows what there is, and nothing of another's.
+    /// Lists objects, and nothing of another tenant.
     Shown,
-    /// It makes a thing, and the same name, key or peer may be another's too.
+    /// Creates an object; the same name, key or peer may exist in another tenant.
     Made,
-    /// It is open to no tenant's own keys.
+    /// No key of a tenant may call it.
     Closed,
 }
 
-/// One way of trying.
+/// One attempt.
 pub struct Row {
     pub method: &'static str,
     pub is: Is,
@@ -71,7 +71,7 @@ fn talking() -> Vec<Try> {
         ("Messages/Cancel", Is::Found, |of| {
             bytes(pb::CancelRequest { session: of.session_key.clone(), ..Default::default() })
         }),
-        // Two tenants' bridges are in `arrivals`; no key may call it at all.
+        // Bridges of two tenants are tested in `arrivals`; no key may call it.
         ("Ingest/Accept", Is::Closed, |of| {
             bytes(pb::AcceptRequest { account_id: of.account.clone(), ..Default::default() })
         }),
@@ -122,7 +122,7 @@ fn sessions() -> Vec<Try> {
     ]
 }
 
-/// What agents remember, and what their tenant knows.
+/// Memories and articles.
 fn memories() -> Vec<Try> {
     vec![
         ("Memories/ListMemories", Is::Shown, |_| bytes(pb::ListMemoriesRequest::default())),
@@ -150,7 +150,7 @@ fn memories() -> Vec<Try> {
         ("Memories/ForgetMemory", Is::Found, |of| {
             bytes(pb::ForgetMemoryRequest { id: of.memory.clone() })
         }),
-        // What it counts is its own; that Anna's is still there, the lists show.
+        // It counts the caller's own rows; the lists show that Anna's still exist.
         ("Memories/EraseMemories", Is::Made, |of| {
             bytes(pb::EraseMemoriesRequest { user: of.user.clone(), ..Default::default() })
         }),
@@ -200,7 +200,7 @@ fn memories() -> Vec<Try> {
     ]
 }
 
-/// Something to remember of a user.
+/// Memory of a user.
 pub fn save_memory(of: &Things) -> pb::SaveMemoryRequest {
     pb::SaveMemoryRequest {
         user: of.user.clone(),
@@ -210,7 +210,7 @@ pub fn save_memory(of: &Things) -> pb::SaveMemoryRequest {
     }
 }
 
-/// Something to know.
+/// Article.
 pub fn ingest_article(of: &Things) -> pb::IngestArticleRequest {
     pb::IngestArticleRequest {
         title: format!("{} on tea", of.user),
@@ -328,7 +328,7 @@ fn skills() -> Vec<Try> {
         ("Skills/RemoveSkill", Is::Found, |of| {
             bytes(pb::RemoveSkillRequest { name: of.skill.clone(), ..Default::default() })
         }),
-        // The registries are the operator's: all tenants find the same in them.
+        // The operator's registries are the same for all tenants.
         ("Skills/FindSkills", Is::Made, |_| {
             bytes(pb::FindSkillsRequest { query: "plants".into(), limit: 0 })
         }),
@@ -544,7 +544,7 @@ fn agents() -> Vec<Try> {
         ("Nodes/RevokeNode", Is::Found, |of| {
             bytes(pb::RevokeNodeRequest { node: of.node_name.clone() })
         }),
-        // Two tenants' nodes are in `nodes`; no key may be one.
+        // Nodes of two tenants are tested in `nodes`; no key may act as one.
         ("Nodes/Attach", Is::Closed, |_| bytes(pb::AttachRequest::default())),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
@@ -713,13 +713,13 @@ pub fn binding(of: &Things, agent: &str) -> pb::Binding {
     }
 }
 
-/// A rule that leads a word of Anna's to this agent.
+/// Rule that routes a word of Anna's to this agent.
 pub fn rules(of: &Things, agent: &str) -> pb::PutRulesRequest {
     let (pattern, agent) = (of.rule_word.clone(), agent.to_owned());
     pb::PutRulesRequest { rules: vec![pb::Rule { pattern, agent, ..Default::default() }] }
 }
 
-/// Who Anna's peer is.
+/// Identity of Anna's peer.
 pub fn identity(of: &Things) -> pb::PutIdentityRequest {
     let (peer, canonical) = (of.identity.clone(), of.identity.clone());
     let identity = pb::Identity { channel: "telegram".into(), peer, canonical };

@@ -1,4 +1,4 @@
-//! Something of each kind, of one tenant: what the other one asks for.
+//! One object of each kind, of one tenant: targets of the other tenant's requests.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::{
     world::{Tenant, World},
 };
 
-/// Ids, and names that begin with their owner's.
+/// Ids, and names that begin with their owner's name.
 #[derive(Debug, Clone, Default)]
 pub struct Things {
     owner: &'static str,
@@ -101,7 +101,7 @@ impl Things {
         }
     }
 
-    /// Things that never were.
+    /// Ids and names that do not exist.
     pub fn of_nobody() -> Self {
         let named = Self::named("nobodys");
         Self {
@@ -128,7 +128,7 @@ impl Things {
         }
     }
 
-    /// Makes something of each kind for Anna, by the doors.
+    /// Creates one object of each kind for Anna, through the APIs.
     pub async fn of_anna(world: &World) -> anyhow::Result<Self> {
         let mut of = Self::named("annas");
         of.own(world).await?;
@@ -230,7 +230,7 @@ impl Things {
         anyhow::ensure!(made.rule_waits, "the package's rule is on");
         let _: pb::PutIdentityResponse =
             ask(world, who, "Routing/PutIdentity", identity(self)).await?;
-        // The gateway remembers a tenant's routing for a second.
+        // The gateway caches a tenant's routing for a second.
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Things {
         Ok(())
     }
 
-    /// A reply that waits for its bridge.
+    /// Delivery that waits for its bridge.
     async fn deliver(&self, world: &World) -> anyhow::Result<()> {
         let arrival = AcceptRequest {
             account_id: self.account.clone(),
@@ -348,20 +348,20 @@ impl Things {
         self.message.replacen("msg_", "resp_", 1)
     }
 
-    /// A refusal without the names of what it is about.
+    /// Error message without ids and names.
     pub fn masked(&self, told: &str) -> String {
         let told = told.replace(&self.response(), "<id>");
         let told = self.ids().iter().fold(told, |told, id| told.replace(id, "<id>"));
         told.replace(self.owner, "<name>")
     }
 
-    /// Neither ids nor names are shown.
+    /// Asserts that neither ids nor names are shown.
     pub fn assert_absent(&self, where_: &str, shown: &str) {
         self.assert_others(where_, shown);
         assert!(!shown.contains("anna"), "{where_}: {shown}");
     }
 
-    /// What is shown is another's, though it may have the same name.
+    /// Asserts that nothing of the owner is shown; another tenant may use the same names.
     pub fn assert_others(&self, where_: &str, shown: &str) {
         for id in self.ids() {
             assert!(!shown.contains(id), "{where_} shows {id}: {shown}");
@@ -392,7 +392,7 @@ impl Things {
     }
 }
 
-/// The words in encoded messages, and what is between them.
+/// Splits encoded messages into words and the bytes between them.
 pub fn shown(answers: &[Vec<u8>]) -> String {
     answers.iter().map(|answer| String::from_utf8_lossy(answer).into_owned()).collect()
 }

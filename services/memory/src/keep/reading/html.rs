@@ -1,11 +1,11 @@
-//! The words of a page under its headings, as Markdown, for what is to be searched.
+//! HTML to Markdown conversion for search: headings and text only.
 //!
-//! A page is read once, tag by tag, and no tree is made of it: nesting costs nothing, and a page is
-//! written by whoever likes to. What is shown of it is another matter (`web_fetch` keeps links).
+//! The page is tokenized once without building a tree, so hostile nesting costs nothing. Links are
+//! dropped; `web_fetch` has another converter that keeps them.
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
-/// Elements whose content nobody reads as the page's matter.
+/// Elements whose content is not part of the page's text.
 const SKIPPED: [&str; 10] =
     ["script", "style", "noscript", "template", "nav", "svg", "iframe", "footer", "form", "select"];
 
@@ -31,10 +31,9 @@ const BLOCKS: [&str; 18] = [
     "br",
 ];
 
-/// The page's words.
 pub fn markdown(page: &str) -> String {
     let mut emitter = DefaultEmitter::default();
-    // Markup within scripts and the like is none.
+    // Markup inside scripts is text.
     emitter.naively_switch_states(true);
     let mut reader = Reader::default();
     for token in Tokenizer::new_with_emitter(page, emitter).flatten() {
@@ -52,10 +51,10 @@ pub fn markdown(page: &str) -> String {
 struct Reader {
     title: String,
     in_title: bool,
-    /// The element that is passed over, and how many of its name are open.
+    /// Element that is skipped, and number of open elements with its name.
     skipped: Option<(String, usize)>,
     paragraphs: Vec<String>,
-    /// The paragraph at hand, after what marks it: `## `, `- `.
+    /// Markdown prefix of the current paragraph: `## `, `- `.
     mark: String,
     line: String,
 }
@@ -107,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// Ends the paragraph at hand, and begins the next.
+    /// Ends the current paragraph and begins the next.
     fn begin(&mut self, mark: &str) {
         let words = self.line.split_whitespace().collect::<Vec<_>>().join(" ");
         if !words.is_empty() {

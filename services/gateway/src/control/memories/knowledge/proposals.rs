@@ -1,4 +1,4 @@
-//! Changes of articles that agents propose, and who decides about them.
+//! Changes of articles that agents proposed, and the decisions about them.
 
 use holdfast_grpc::Caller;
 use holdfast_proto::{
@@ -14,7 +14,7 @@ use super::super::{
 use crate::Error;
 
 impl State {
-    /// Proposals of a tenant, without their texts.
+    /// Lists a tenant's proposals, without their texts.
     pub(super) async fn proposals(
         &self,
         tenant: TenantId,
@@ -30,7 +30,6 @@ impl State {
         Ok(ListProposalsResponse { proposals, next: listed.next })
     }
 
-    /// One of them.
     pub(super) async fn proposal(
         &self,
         tenant: TenantId,
@@ -43,7 +42,7 @@ impl State {
         Ok(told(proposal, &self.agent_names(tenant).await?))
     }
 
-    /// Decides about one, in the caller's name.
+    /// Accepts or declines a proposal, in the caller's name.
     pub(super) async fn decide(
         &self,
         caller: &Caller,
