@@ -4,7 +4,7 @@ use std::{env, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bootstrap, chat, commands::Caller, home, node, screen::Format, service, up};
+use crate::{bootstrap, chat, commands::Caller, node, screen::Format, service, state_dir, up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -54,12 +54,15 @@ pub struct Global {
 impl Global {
     /// The directory for what makes one.
     pub fn dir_or_here(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| PathBuf::from(home::NAME))
+        self.dir.clone().unwrap_or_else(|| PathBuf::from(state_dir::DEFAULT_DIR_NAME))
     }
 
     /// The directory for what looks for one, here or above.
     pub fn dir_or_found(&self) -> PathBuf {
-        self.dir.clone().or_else(home::find).unwrap_or_else(|| PathBuf::from(home::NAME))
+        self.dir
+            .clone()
+            .or_else(state_dir::find)
+            .unwrap_or_else(|| PathBuf::from(state_dir::DEFAULT_DIR_NAME))
     }
 }
 

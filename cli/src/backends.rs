@@ -8,9 +8,9 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tokio::process::Command;
 
-use crate::home::Home;
+use crate::state_dir::StateDir;
 
-const SCRIPT: &str = include_str!("../../deploy/dev/backends.py");
+const BACKENDS_SCRIPT: &str = include_str!("../../deploy/dev/backends.py");
 
 pub const DATABASE: &str = "HOLDFAST_DATABASE__URL";
 pub const ADMIN: &str = "HOLDFAST_DATABASE__ADMIN_URL";
@@ -33,12 +33,12 @@ impl Backends {
     /// # Errors
     ///
     /// If a backend cannot be started; the error says what to do.
-    pub async fn get(home: &Home) -> anyhow::Result<Self> {
+    pub async fn get(home: &StateDir) -> anyhow::Result<Self> {
         let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-        Self::given_or_started(given, async || up(home).await).await
+        Self::from_environment_or_started(given, async || start_script(home).await).await
     }
 
-    async fn given_or_started(
+    async fn from_environment_or_started(
         given: impl Fn(&str) -> Option<String>,
         start: impl AsyncFnOnce() -> anyhow::Result<Self>,
     ) -> anyhow::Result<Self> {
@@ -74,19 +74,19 @@ impl Backends {
 /// # Errors
 ///
 /// If the script fails.
-pub async fn down(home: &Home) -> anyhow::Result<()> {
+pub async fn down(home: &StateDir) -> anyhow::Result<()> {
     if home.backends().join("state.json").exists() {
         run(home, "down").await?;
     }
     Ok(())
 }
 
-async fn up(home: &Home) -> anyhow::Result<Backends> {
+async fn start_script(home: &StateDir) -> anyhow::Result<Backends> {
     parse(&run(home, "up").await?)
 }
 
 /// Runs the script. Its stderr goes to the terminal; its stdout is returned.
-async fn run(home: &Home, command: &str) -> anyhow::Result<String> {
+async fn run(home: &StateDir, command: &str) -> anyhow::Result<String> {
     let script = script(home)?;
     let child = Command::new("python3")
         .arg(&script)
@@ -109,18 +109,19 @@ async fn run(home: &Home, command: &str) -> anyhow::Result<String> {
 }
 
 /// Writes the script to the directory of `up`, where a person can run it too.
-fn script(home: &Home) -> anyhow::Result<PathBuf> {
+fn script(home: &StateDir) -> anyhow::Result<PathBuf> {
     let path = home.path().join("backends.py");
-    std::fs::write(&path, SCRIPT).with_context(|| format!("cannot write `{}`", path.display()))?;
+    std::fs::write(&path, BACKENDS_SCRIPT)
+        .with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(path)
 }
 
 fn parse(json: &str) -> anyhow::Result<Backends> {
     #[derive(Deserialize)]
-    struct All {
+    struct ScriptOutput {
         postgres: Postgres,
-        nats: At,
-        redis: At,
+        nats: BackendUrl,
+        redis: BackendUrl,
     }
     #[derive(Deserialize)]
     struct Postgres {
@@ -128,10 +129,10 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
         url: String,
     }
     #[derive(Deserialize)]
-    struct At {
+    struct BackendUrl {
         url: String,
     }
-    let all: All = serde_json::from_str(json)
+    let all: ScriptOutput = serde_json::from_str(json)
         .with_context(|| format!("the backends' script printed `{json}`"))?;
     Ok(Backends {
         admin: Some(same_database(&all.postgres.admin_url, &all.postgres.url)),
@@ -173,7 +174,8 @@ mod tests {
     async fn backends_that_are_all_given_are_used_and_none_is_started() {
         let given = |name: &str| Some(name.to_owned());
 
-        let backends = Backends::given_or_started(given, async || bail!("started")).await.unwrap();
+        let backends =
+            Backends::from_environment_or_started(given, async || bail!("started")).await.unwrap();
 
         assert_eq!(backends.database, DATABASE);
         assert_eq!(backends.admin.as_deref(), Some(ADMIN));
@@ -183,7 +185,8 @@ mod tests {
     async fn a_given_database_is_not_migrated_as_the_owner_of_another() {
         let given = |name: &str| (name == DATABASE).then(|| "postgres://mine".to_owned());
 
-        let backends = Backends::given_or_started(given, async || parse(PRINTED)).await.unwrap();
+        let backends =
+            Backends::from_environment_or_started(given, async || parse(PRINTED)).await.unwrap();
 
         assert_eq!(backends.database, "postgres://mine");
         assert_eq!(backends.admin, None);
@@ -194,7 +197,7 @@ mod tests {
     async fn an_owner_without_a_database_is_refused() {
         let given = |name: &str| (name == ADMIN).then(|| "postgres://mine".to_owned());
 
-        let refused = Backends::given_or_started(given, async || parse(PRINTED)).await;
+        let refused = Backends::from_environment_or_started(given, async || parse(PRINTED)).await;
 
         assert!(refused.unwrap_err().to_string().contains("set both or neither"));
     }

@@ -17,13 +17,13 @@ use serde_json::json;
 use crate::{
     backends,
     error::Error,
-    home::{Home, write_private},
     screen::Screen,
     secret,
+    state_dir::{StateDir, write_private},
 };
 
 /// The tenant that `up` makes.
-pub const TENANT: &str = "dev";
+pub const DEV_TENANT: &str = "dev";
 
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
@@ -35,7 +35,7 @@ pub struct MigrateArgs {
 #[derive(Debug, Args)]
 pub struct BootstrapArgs {
     /// Name of the tenant; created if it does not exist
-    #[arg(long, default_value = TENANT)]
+    #[arg(long, default_value = DEV_TENANT)]
     tenant: String,
 
     /// Migrate the database's schema first
@@ -53,7 +53,7 @@ pub struct Config {
 
 /// A tenant that is ready for its first login.
 #[derive(Debug)]
-pub struct Opened {
+pub struct BootstrappedTenant {
     /// API key of the tenant, with all scopes.
     pub key: String,
     /// Default model of the tenant, if the environment names one.
@@ -70,7 +70,7 @@ pub async fn migrate(args: &MigrateArgs, screen: &Screen) -> Result<(), Error> {
     if args.print_config {
         return screen.print(&format!("{}\n", config::print(&config)));
     }
-    let version = bring_up_to_date(config.database.admin_url.expose_secret()).await?;
+    let version = migrate_schema(config.database.admin_url.expose_secret()).await?;
     screen.done(&format!("the schema is version {version}"), &json!({"version": version}))
 }
 
@@ -79,15 +79,15 @@ pub async fn migrate(args: &MigrateArgs, screen: &Screen) -> Result<(), Error> {
 /// # Errors
 ///
 /// If the database does not answer, or was set up with other secrets.
-pub async fn run(args: BootstrapArgs, home: &Home, screen: &Screen) -> Result<(), Error> {
-    home.make()?;
+pub async fn run(args: BootstrapArgs, home: &StateDir, screen: &Screen) -> Result<(), Error> {
+    home.create()?;
     let mut vars: Vec<(String, String)> = environment();
     vars.extend(secret::ensure(home, is_set)?);
     let config = load(vars)?;
     if args.migrate {
-        bring_up_to_date(config.database.admin_url.expose_secret()).await?;
+        migrate_schema(config.database.admin_url.expose_secret()).await?;
     }
-    let opened = open(config, home, &args.tenant).await?;
+    let opened = set_up_tenant(config, home, &args.tenant).await?;
     let file = home.key_file();
     screen.done(
         &format!("tenant `{}` is ready; its key is in {}", args.tenant, file.display()),
@@ -122,7 +122,7 @@ pub fn is_set(name: &str) -> bool {
 /// # Errors
 ///
 /// If the owner's URL is missing or does not connect, or a migration fails.
-pub async fn bring_up_to_date(admin_url: &str) -> anyhow::Result<i64> {
+pub async fn migrate_schema(admin_url: &str) -> anyhow::Result<i64> {
     if admin_url.is_empty() {
         bail!(
             "the schema's owner is not known: set {} to a URL whose user may create schemas and \
@@ -157,23 +157,27 @@ pub async fn check_schema(config: &Config) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// If the database does not answer, or was set up with other secrets.
-pub async fn open(config: Config, home: &Home, tenant: &str) -> anyhow::Result<Opened> {
+pub async fn set_up_tenant(
+    config: Config,
+    home: &StateDir,
+    tenant: &str,
+) -> anyhow::Result<BootstrappedTenant> {
     let pools = Pools::lazy(&config.database, "bootstrap")?;
     let seal = Seal::new(&config.secrets.kek)?;
     let directory = Directory::new(pools.clone(), seal, config.secrets.pepper);
 
     let (tenant, _) = directory.ensure_tenant(tenant).await?;
     let key = key(&directory, home, tenant.id).await?;
-    let model = match wanted_model(|name| env::var(name).ok())? {
+    let model = match model_from_environment(|name| env::var(name).ok())? {
         Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
         None => None,
     };
     pools.close().await;
-    Ok(Opened { key, model })
+    Ok(BootstrappedTenant { key, model })
 }
 
 /// Returns the stored key if it is valid and has all scopes; otherwise creates a new one.
-async fn key(directory: &Directory, home: &Home, tenant: TenantId) -> anyhow::Result<String> {
+async fn key(directory: &Directory, home: &StateDir, tenant: TenantId) -> anyhow::Result<String> {
     let file = home.key_file();
     let known = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
     if let Ok(caller) = directory.authenticate(&known).await
@@ -195,7 +199,7 @@ async fn key(directory: &Directory, home: &Home, tenant: TenantId) -> anyhow::Re
 
 /// A model and its provider, from the environment.
 #[derive(Debug)]
-struct Wanted {
+struct EnvironmentModel {
     model: ModelId,
     base_url: String,
     api_key: Option<SecretString>,
@@ -203,7 +207,9 @@ struct Wanted {
 
 /// Reads `HOLDFAST_MODEL`, `OPENAI_BASE_URL` and `OPENAI_API_KEY`. Without `HOLDFAST_MODEL` returns
 /// `None`, and the existing providers are not changed.
-fn wanted_model(read: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<Wanted>> {
+fn model_from_environment(
+    read: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<EnvironmentModel>> {
     let read = |name: &str| read(name).filter(|value| !value.is_empty());
     let Some(text) = read("HOLDFAST_MODEL") else { return Ok(None) };
     let model: ModelId = text
@@ -217,7 +223,7 @@ fn wanted_model(read: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<
         );
     }
     let api_key = api_key.map(SecretString::from);
-    Ok(Some(Wanted { model, base_url: base_url.unwrap_or_default(), api_key }))
+    Ok(Some(EnvironmentModel { model, base_url: base_url.unwrap_or_default(), api_key }))
 }
 
 fn kind(model: &ModelId) -> ProviderKind {
@@ -227,9 +233,9 @@ fn kind(model: &ModelId) -> ProviderKind {
 async fn set_model(
     directory: &Directory,
     tenant: TenantId,
-    wanted: Wanted,
+    wanted: EnvironmentModel,
 ) -> anyhow::Result<String> {
-    let Wanted { model, base_url, api_key } = wanted;
+    let EnvironmentModel { model, base_url, api_key } = wanted;
     let kind = kind(&model);
     let is_demo = kind == ProviderKind::Demo;
     let provider = NewProvider {
@@ -250,8 +256,8 @@ async fn set_model(
 mod tests {
     use super::*;
 
-    fn wanted(vars: &[(&str, &str)]) -> anyhow::Result<Option<Wanted>> {
-        wanted_model(|name| {
+    fn wanted(vars: &[(&str, &str)]) -> anyhow::Result<Option<EnvironmentModel>> {
+        model_from_environment(|name| {
             vars.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
         })
     }

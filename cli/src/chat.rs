@@ -4,8 +4,8 @@
 //! gateway accepts it once and continues the stream of its run.
 
 mod answer;
+mod approval_texts;
 mod lines;
-mod words;
 
 use std::{future::pending, time::Duration};
 
@@ -22,8 +22,8 @@ use self::{answer::Answer, lines::Lines};
 use crate::{client::Client, commands::view, error::Error, screen::Screen};
 
 /// Maximum duration of a connection loss after the gateway has accepted the message.
-const PATIENCE: Duration = Duration::from_secs(60);
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+const RECONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -48,7 +48,7 @@ pub async fn run(args: ChatArgs, client: &Client, screen: &Screen) -> Result<(),
     let chat = Chat { client, screen: *screen, agent: args.agent, session: args.session };
     match args.text {
         Some(text) => {
-            let answer = chat.say(text, None).await?;
+            let answer = chat.send(text, None).await?;
             chat.show_result(&answer)?;
             answer.check()
         }
@@ -71,7 +71,7 @@ impl Chat<'_> {
             match line.trim() {
                 "" => {}
                 "exit" | "quit" => break,
-                _ => match self.interruptible(line, &mut lines).await {
+                _ => match self.send_interruptible(line, &mut lines).await {
                     Ok(answer) => {
                         self.show_result(&answer)?;
                         if let Err(error) = answer.check() {
@@ -90,8 +90,8 @@ impl Chat<'_> {
     }
 
     /// Sends a message. Ctrl-C cancels the turn and returns the answer so far.
-    async fn interruptible(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
-        let mut saying = Box::pin(self.say(text, Some(lines)));
+    async fn send_interruptible(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
+        let mut saying = Box::pin(self.send(text, Some(lines)));
         tokio::select! {
             said = &mut saying => return said,
             _ = tokio::signal::ctrl_c() => {}
@@ -111,7 +111,7 @@ impl Chat<'_> {
     /// Sends a message and follows its run to the end, with any number of reconnects.
     ///
     /// With `lines`, the next line decides a call that needs approval.
-    async fn say(&self, text: String, mut lines: Option<&mut Lines>) -> Result<Answer, Error> {
+    async fn send(&self, text: String, mut lines: Option<&mut Lines>) -> Result<Answer, Error> {
         let message = SendRequest {
             request_id: format!("cli-{}", uuid::Uuid::now_v7().simple()),
             text,
@@ -124,12 +124,12 @@ impl Chat<'_> {
         loop {
             let status = match self.follow(&message, &mut answer, lines.as_deref_mut()).await {
                 Ok(()) => return Ok(answer),
-                Err(Followed::Screen(error)) => return Err(error),
-                Err(Followed::Stream(status)) => status,
+                Err(StreamFailure::Screen(error)) => return Err(error),
+                Err(StreamFailure::Stream(status)) => status,
             };
             let (since, tries) = lost.unwrap_or_else(|| (Instant::now(), 0));
-            let is_worth_it = answer.is_accepted() && is_broken(&status);
-            if !is_worth_it || since.elapsed() > PATIENCE {
+            let is_worth_it = answer.is_accepted() && is_connection_failure(&status);
+            if !is_worth_it || since.elapsed() > RECONNECT_TIMEOUT {
                 if let Some(session) = answer.session() {
                     self.screen.note(&format!(
                         "the message is accepted and will be answered; later, `holdfast sessions \
@@ -142,7 +142,7 @@ impl Chat<'_> {
                 self.screen.aside("[the connection broke, trying again]")?;
             }
             lost = Some((since, tries + 1));
-            sleep(AGAIN.cap(tries)).await;
+            sleep(RECONNECT_BACKOFF.cap(tries)).await;
         }
     }
 
@@ -152,47 +152,50 @@ impl Chat<'_> {
         message: &SendRequest,
         answer: &mut Answer,
         mut lines: Option<&mut Lines>,
-    ) -> Result<(), Followed> {
+    ) -> Result<(), StreamFailure> {
         let request = self.client.request(message.clone());
-        let response = self.client.messages().stream(request).await.map_err(Followed::Stream)?;
+        let response =
+            self.client.messages().stream(request).await.map_err(StreamFailure::Stream)?;
         let mut events: Streaming<RunEvent> = response.into_inner();
         answer.reconnected();
         loop {
             let line = async {
-                match (&mut lines, answer.asked()) {
+                match (&mut lines, answer.pending_approval()) {
                     (Some(lines), Some(_)) => lines.read().await,
                     (Some(_), None) | (None, _) => pending().await,
                 }
             };
             tokio::select! {
                 event = events.message() => {
-                    let Some(event) = event.map_err(Followed::Stream)? else { break };
-                    if answer.take(event).map_err(Followed::Screen)? {
+                    let Some(event) = event.map_err(StreamFailure::Stream)? else { break };
+                    if answer.apply_event(event).map_err(StreamFailure::Screen)? {
                         return Ok(());
                     }
                 }
-                line = line => match line.map_err(Followed::Screen)? {
-                    Some(line) => self.decide(&line, answer).await.map_err(Followed::Screen)?,
+                line = line => match line.map_err(StreamFailure::Screen)? {
+                    Some(line) => self.decide(&line, answer).await.map_err(StreamFailure::Screen)?,
                     // End of input: the turn waits until the approval expires.
                     None => lines = None,
                 },
             }
         }
-        Err(Followed::Stream(Status::unavailable("the gateway ended the stream early")))
+        Err(StreamFailure::Stream(Status::unavailable("the gateway ended the stream early")))
     }
 
     /// Resolves the pending approval as the typed line says.
     async fn decide(&self, line: &str, answer: &mut Answer) -> Result<(), Error> {
-        let Some(asked) = answer.asked() else { return Ok(()) };
-        let Some(decision) = words::decision(line) else { return self.screen.note(words::HOW) };
+        let Some(asked) = answer.pending_approval() else { return Ok(()) };
+        let Some(decision) = approval_texts::decision(line) else {
+            return self.screen.note(approval_texts::REPLY_HINT);
+        };
         let request =
             ResolveApprovalRequest { approval: asked.approval_id, decision: decision.into() };
         let request = self.client.request(request);
         match self.client.answer(self.client.approvals().resolve_approval(request).await) {
-            Ok(_) => answer.decided(),
+            Ok(_) => answer.approval_decided(),
             // The approval was decided by someone else or has expired. The stream shows the result.
             Err(Error::Refused(status)) if status.code() == Code::Aborted => {
-                answer.decided();
+                answer.approval_decided();
                 self.screen.fail(&Error::Refused(status));
             }
             Err(error) => return Err(error),
@@ -222,13 +225,13 @@ impl Chat<'_> {
 }
 
 /// Reason why a stream ended before the run did.
-enum Followed {
+enum StreamFailure {
     Stream(Status),
     Screen(Error),
 }
 
 /// Whether the failure is one of the connection and not of the message.
-fn is_broken(status: &Status) -> bool {
+fn is_connection_failure(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal)
 }
 

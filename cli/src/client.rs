@@ -24,18 +24,18 @@ use tonic::{
 use crate::{
     args::Global,
     error::Error,
-    home::{self, Home},
+    state_dir::{self, StateDir},
 };
 
 /// Default address of a gateway.
 const DEFAULT_URL: &str = "http://127.0.0.1:18790";
 /// Maximum time until a call's answer begins.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer, in bytes. A long history exceeds tonic's default of 4 MiB.
-const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Maximum size of an archive with all files of an agent, in bytes.
-const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
+const MAX_ARCHIVE_BYTES: usize = 80 * 1024 * 1024;
 
 /// Gateway client with an API key. Connects at the first call.
 #[derive(Debug, Clone)]
@@ -48,10 +48,11 @@ pub struct Client {
 impl Client {
     /// Creates a client from the global options, or else from the files of `up`.
     pub fn new(global: &Global) -> Result<Self, Error> {
-        let home = global.dir.clone().or_else(home::find).and_then(|dir| Home::new(dir).ok());
+        let home =
+            global.dir.clone().or_else(state_dir::find).and_then(|dir| StateDir::new(dir).ok());
         let url = url(global.gateway.clone(), home.as_ref())?;
         let key = key(global.key.clone(), home.as_ref())?;
-        let channel = holdfast_grpc::channel(&url, PATIENCE)
+        let channel = holdfast_grpc::channel(&url, ANSWER_TIMEOUT)
             .map_err(|error| Error::Usage(error.to_string()))?;
         Ok(Self { url, key, channel })
     }
@@ -70,19 +71,19 @@ impl Client {
 
     /// Converts a failed call's status to an error.
     pub fn error(&self, status: Status) -> Error {
-        Error::of(status, &self.url)
+        Error::from_status(status, &self.url)
     }
 
     pub fn messages(&self) -> MessagesClient<Channel> {
-        MessagesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        MessagesClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn sessions(&self) -> SessionsClient<Channel> {
-        SessionsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        SessionsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn operations(&self) -> OperationsClient<Channel> {
-        OperationsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        OperationsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn agents(&self) -> AgentsClient<Channel> {
@@ -90,13 +91,13 @@ impl Client {
     }
 
     pub fn approvals(&self) -> ApprovalsClient<Channel> {
-        ApprovalsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        ApprovalsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn files(&self) -> FilesClient<Channel> {
         FilesClient::new(self.channel.clone())
-            .max_decoding_message_size(LARGEST_ARCHIVE)
-            .max_encoding_message_size(LARGEST_ARCHIVE)
+            .max_decoding_message_size(MAX_ARCHIVE_BYTES)
+            .max_encoding_message_size(MAX_ARCHIVE_BYTES)
     }
 
     pub fn policies(&self) -> PoliciesClient<Channel> {
@@ -104,7 +105,7 @@ impl Client {
     }
 
     pub fn subagents(&self) -> SubagentsClient<Channel> {
-        SubagentsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        SubagentsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn chains(&self) -> ChainsClient<Channel> {
@@ -164,10 +165,10 @@ impl Client {
     }
 
     pub fn knowledge(&self) -> KnowledgeClient<Channel> {
-        const LARGEST: usize = 8 * 1024 * 1024;
+        const MAX_ARTICLE_BYTES: usize = 8 * 1024 * 1024;
         KnowledgeClient::new(self.channel.clone())
-            .max_encoding_message_size(LARGEST)
-            .max_decoding_message_size(LARGEST)
+            .max_encoding_message_size(MAX_ARTICLE_BYTES)
+            .max_decoding_message_size(MAX_ARTICLE_BYTES)
     }
 
     pub fn nodes(&self) -> NodesClient<Channel> {
@@ -175,7 +176,7 @@ impl Client {
     }
 
     pub fn schedules(&self) -> SchedulesClient<Channel> {
-        SchedulesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+        SchedulesClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn routing(&self) -> RoutingClient<Channel> {
@@ -184,7 +185,7 @@ impl Client {
 }
 
 /// Returns the gateway's address: the given one, that of the running `up`, or the default.
-pub fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> {
+pub fn url(given: Option<String>, home: Option<&StateDir>) -> Result<String, Error> {
     let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
     let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
     if url.starts_with("https://") {
@@ -196,7 +197,7 @@ pub fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> 
     Ok(if url.contains("://") { url } else { format!("http://{url}") })
 }
 
-fn key(given: Option<String>, home: Option<&Home>) -> Result<MetadataValue<Ascii>, Error> {
+fn key(given: Option<String>, home: Option<&StateDir>) -> Result<MetadataValue<Ascii>, Error> {
     let found = || fs::read_to_string(home?.key_file()).ok();
     let key = given.or_else(found).unwrap_or_default();
     let key = key.trim();

@@ -5,17 +5,17 @@ use std::{fs, time::Duration};
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
-use crate::{backends, error::Error, home::Home, screen::Screen, signal};
+use crate::{backends, error::Error, screen::Screen, signal, state_dir::StateDir};
 
 /// Maximum time for `up` to end: services drain for 25 s, and backends stop after them.
-const PATIENCE: Duration = Duration::from_secs(75);
+const STOP_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Runs `holdfast down`.
 ///
 /// # Errors
 ///
 /// If the running `up` does not end in time.
-pub async fn run(home: &Home, screen: &Screen) -> Result<(), Error> {
+pub async fn run(home: &StateDir, screen: &Screen) -> Result<(), Error> {
     let stopped = home.exists() && end_services(home).await?;
     if home.exists() && !stopped {
         // An `up` that ended normally has stopped them; one that was killed has not.
@@ -26,7 +26,7 @@ pub async fn run(home: &Home, screen: &Screen) -> Result<(), Error> {
 }
 
 /// Ends the `up` that holds the lock. Returns whether there was one.
-async fn end_services(home: &Home) -> anyhow::Result<bool> {
+async fn end_services(home: &StateDir) -> anyhow::Result<bool> {
     if home.lock()?.is_some() {
         return Ok(false);
     }
@@ -47,8 +47,10 @@ async fn end_services(home: &Home) -> anyhow::Result<bool> {
         }
         anyhow::Ok(())
     };
-    match tokio::time::timeout(PATIENCE, ended).await {
+    match tokio::time::timeout(STOP_TIMEOUT, ended).await {
         Ok(ended) => ended.map(|()| true),
-        Err(_) => bail!("process {pid} does not end within {PATIENCE:?}: `kill -9 {pid}` ends it"),
+        Err(_) => {
+            bail!("process {pid} does not end within {STOP_TIMEOUT:?}: `kill -9 {pid}` ends it")
+        }
     }
 }

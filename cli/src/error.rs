@@ -33,7 +33,7 @@ pub enum Error {
     },
 
     /// The gateway refused the call.
-    #[error("{}", said(.0))]
+    #[error("{}", refusal_message(.0))]
     Refused(Box<Status>),
 
     /// A turn ended without an answer.
@@ -50,7 +50,7 @@ pub enum Error {
 
 impl Error {
     /// Converts a failed call's status. `url` is the gateway's address.
-    pub fn of(status: Status, url: &str) -> Self {
+    pub fn from_status(status: Status, url: &str) -> Self {
         // A status created on this side has a source; one received from the gateway has none.
         match status.source() {
             Some(source) if status.code() == tonic::Code::Unavailable => {
@@ -90,7 +90,7 @@ impl Error {
     }
 
     /// Returns the name of the error in JSON output.
-    pub fn word(&self) -> &'static str {
+    pub fn code_name(&self) -> &'static str {
         match self.kind() {
             Some(Kind::Invalid) => "invalid",
             Some(Kind::Unauthenticated) => "unauthenticated",
@@ -112,7 +112,7 @@ impl Error {
 }
 
 /// Returns the gateway's message, with advice that the gateway cannot give.
-fn said(status: &Status) -> String {
+fn refusal_message(status: &Status) -> String {
     let message = status.message();
     if status.code() == tonic::Code::Unimplemented {
         return "the gateway does not know this: it is older than this command, update it"
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn refused(status: Status) -> Error {
-        Error::of(status, "http://h:1")
+        Error::from_status(status, "http://h:1")
     }
 
     #[test]

@@ -20,13 +20,13 @@ mod client;
 mod commands;
 mod down;
 mod error;
-mod home;
 mod node;
 mod ports;
 mod screen;
 mod secret;
 mod service;
 mod signal;
+mod state_dir;
 mod up;
 
 use std::process::ExitCode;
@@ -35,8 +35,8 @@ use crate::{
     args::{Cli, Command, Service},
     client::Client,
     error::Error,
-    home::Home,
     screen::Screen,
+    state_dir::StateDir,
 };
 
 fn main() -> ExitCode {
@@ -63,12 +63,12 @@ fn main() -> ExitCode {
 async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
     let Cli { global, command } = cli;
     match command {
-        Command::Up(args) => up::run(args, Home::new(global.dir_or_here())?, screen).await,
-        Command::Down => down::run(&Home::new(global.dir_or_found())?, screen).await,
+        Command::Up(args) => up::run(args, StateDir::new(global.dir_or_here())?, screen).await,
+        Command::Down => down::run(&StateDir::new(global.dir_or_found())?, screen).await,
         Command::Service(service) => serve(service, screen).await,
         Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
         Command::Bootstrap(args) => {
-            bootstrap::run(args, &Home::new(global.dir_or_here())?, screen).await
+            bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await
         }
         Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
         Command::Node(node) => node::run(node, &global, screen).await,

@@ -22,11 +22,11 @@ use std::{fs, path::PathBuf, sync::Arc};
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use holdfast_kit::{shutdown, telemetry};
-use holdfast_sandbox::{Backend, Choice, Config, Limits, NetworkPolicy};
-use holdfast_types::MOST_NODE_OUTPUT;
+use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
+use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
-use self::{allow::Allow, host::Host, link::Link};
-use crate::{args::Global, client, error::Error, home::Home, screen::Screen};
+use self::{allow::CommandAllowList, host::Host, link::Link};
+use crate::{args::Global, client, error::Error, screen::Screen, state_dir::StateDir};
 
 #[derive(Debug, Subcommand)]
 pub enum Node {
@@ -54,13 +54,13 @@ pub struct RunArgs {
     pub folder: Option<PathBuf>,
 
     /// Isolation of commands: `auto` is bubblewrap where it works, else none
-    #[arg(long, value_enum, default_value_t = Walls::Auto)]
-    pub walls: Walls,
+    #[arg(long, value_enum, default_value_t = IsolationMode::Auto)]
+    pub walls: IsolationMode,
 }
 
 /// Isolation of commands that a node runs
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Walls {
+pub enum IsolationMode {
     /// Use bubblewrap where it works, else no isolation
     Auto,
     /// Require bubblewrap; without it the node does not start
@@ -76,13 +76,13 @@ pub enum Walls {
 /// If the node may not connect, or commands cannot be run here.
 pub async fn run(node: Node, global: &Global, screen: &Screen) -> Result<(), Error> {
     let Node::Run(args) = node;
-    let home = global.dir.clone().and_then(|dir| Home::new(dir).ok());
+    let home = global.dir.clone().and_then(|dir| StateDir::new(dir).ok());
     let url = client::url(global.gateway.clone(), home.as_ref())?;
     let token = token(&args)?;
     let _flushed_on_drop = telemetry::init("node", &telemetry::Config::default())?;
     let host = Arc::new(host(&args, screen).await?);
     let stop = shutdown::on_signal()?;
-    Link::new(&url, &token, host)?.keep(&stop).await
+    Link::new(&url, &token, host)?.stay_connected(&stop).await
 }
 
 fn token(args: &RunArgs) -> Result<String, Error> {
@@ -100,7 +100,7 @@ fn token(args: &RunArgs) -> Result<String, Error> {
 
 /// Creates the host of commands, and tells the person how far commands are isolated.
 async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
-    let allow = Allow::new(&args.allow, args.allow_all)?;
+    let allow = CommandAllowList::new(&args.allow, args.allow_all)?;
     let folder = match &args.folder {
         Some(folder) => folder.clone(),
         None => std::env::current_dir()?,
@@ -125,12 +125,12 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     Ok(Host::new(sandbox, folder, allow))
 }
 
-fn config(walls: Walls) -> Config {
+fn config(walls: IsolationMode) -> Config {
     let backend = match walls {
-        Walls::Auto => Choice::Auto,
-        Walls::Bubblewrap => Choice::Bubblewrap,
-        Walls::None => Choice::Plain,
+        IsolationMode::Auto => BackendChoice::Auto,
+        IsolationMode::Bubblewrap => BackendChoice::Bubblewrap,
+        IsolationMode::None => BackendChoice::Plain,
     };
-    let limits = Limits { output: MOST_NODE_OUTPUT, ..Limits::default() };
+    let limits = Limits { output: MAX_NODE_OUTPUT_BYTES, ..Limits::default() };
     Config { backend, network: NetworkPolicy::Host, limits, ..Config::default() }
 }

@@ -13,12 +13,12 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 /// First port of Linux's range for outgoing connections.
-const END: u16 = 32_768;
-const BRIDGE: u16 = 3;
-const SCHEDULER: u16 = 4;
-const MEMORY: u16 = 5;
-const RUNNERS: u16 = 12;
-const MORE_GATEWAYS: u16 = 100;
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+const BRIDGE_OFFSET: u16 = 3;
+const SCHEDULER_OFFSET: u16 = 4;
+const MEMORY_OFFSET: u16 = 5;
+const RUNNERS_OFFSET: u16 = 12;
+const GATEWAYS_OFFSET: u16 = 100;
 
 /// Addresses of the services of one `up`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,15 +38,15 @@ impl Ports {
     ///
     /// If there are no free ports.
     pub fn choose(base: u16, gateways: u16, runners: u16) -> anyhow::Result<Self> {
-        let mut choice = Choice { base, taken: BTreeSet::new(), held: Vec::new() };
+        let mut choice = PortAllocator { base, taken: BTreeSet::new(), listeners: Vec::new() };
         let mut pairs = vec![(choice.port(0)?, choice.port(1)?)];
-        let bridge = choice.port(BRIDGE)?;
-        let scheduler = choice.port(SCHEDULER)?;
-        let memory = choice.port(MEMORY)?;
+        let bridge = choice.port(BRIDGE_OFFSET)?;
+        let scheduler = choice.port(SCHEDULER_OFFSET)?;
+        let memory = choice.port(MEMORY_OFFSET)?;
         let runners =
-            (0..runners).map(|n| choice.port(RUNNERS + n)).collect::<anyhow::Result<_>>()?;
+            (0..runners).map(|n| choice.port(RUNNERS_OFFSET + n)).collect::<anyhow::Result<_>>()?;
         for n in 1..gateways {
-            let at = MORE_GATEWAYS + 2 * n;
+            let at = GATEWAYS_OFFSET + 2 * n;
             pairs.push((choice.port(at)?, choice.port(at + 1)?));
         }
         Ok(Self { gateways: pairs, runners, bridge, scheduler, memory })
@@ -54,29 +54,29 @@ impl Ports {
 }
 
 /// Ports chosen so far. They stay bound until all are chosen, so that none is chosen twice.
-struct Choice {
+struct PortAllocator {
     base: u16,
     taken: BTreeSet<u16>,
-    held: Vec<TcpListener>,
+    listeners: Vec<TcpListener>,
 }
 
-impl Choice {
+impl PortAllocator {
     fn port(&mut self, offset: u16) -> anyhow::Result<SocketAddr> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if self.base == 0 {
             let listener = TcpListener::bind(at(0)).context("there is no free port")?;
             let address = listener.local_addr()?;
-            self.held.push(listener);
+            self.listeners.push(listener);
             return Ok(address);
         }
         let first = self.base.saturating_add(offset);
-        for port in first..END.max(first.saturating_add(1_000)) {
+        for port in first..FIRST_EPHEMERAL_PORT.max(first.saturating_add(1_000)) {
             if self.taken.contains(&port) {
                 continue;
             }
             if let Ok(listener) = TcpListener::bind(at(port)) {
                 self.taken.insert(port);
-                self.held.push(listener);
+                self.listeners.push(listener);
                 return Ok(at(port));
             }
         }

@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 /// Maximum width of a table cell, in characters; `--output json` has the whole value.
-const WIDEST: usize = 60;
+const MAX_CELL_CHARS: usize = 60;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
@@ -91,7 +91,7 @@ impl Screen {
         drop(match self.format {
             Format::Text => writeln!(err, "error: {}", plain(&error.to_string())),
             Format::Json => {
-                let error = json!({"error": error.word(), "message": error.to_string()});
+                let error = json!({"error": error.code_name(), "message": error.to_string()});
                 writeln!(err, "{error}")
             }
         });
@@ -146,10 +146,10 @@ fn cell(column: &str, value: &Value) -> String {
     {
         text = format!("{seconds}Z");
     }
-    if text.chars().count() <= WIDEST {
+    if text.chars().count() <= MAX_CELL_CHARS {
         return if text.is_empty() { "-".to_owned() } else { text };
     }
-    let head: String = text.chars().take(WIDEST - 1).collect();
+    let head: String = text.chars().take(MAX_CELL_CHARS - 1).collect();
     format!("{head}…")
 }
 
@@ -202,7 +202,7 @@ mod tests {
 
         assert_eq!(text.lines().count(), 2);
         assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
-        assert!(text.lines().all(|line| line.chars().count() <= WIDEST), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= MAX_CELL_CHARS), "{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_kit::config;
 
-use crate::home::{Home, write_private};
+use crate::state_dir::{StateDir, write_private};
 
 /// Name of each secret's file, and its setting.
 const SECRETS: [(&str, &str); 3] =
@@ -23,7 +23,10 @@ const SECRETS: [(&str, &str); 3] =
 /// # Errors
 ///
 /// If a file cannot be read or written, or is damaged.
-pub fn ensure(home: &Home, is_set: impl Fn(&str) -> bool) -> anyhow::Result<Vec<(String, String)>> {
+pub fn ensure(
+    home: &StateDir,
+    is_set: impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<(String, String)>> {
     let mut variables = Vec::new();
     for (name, setting) in SECRETS {
         let variable = config::variable(setting);
@@ -36,7 +39,7 @@ pub fn ensure(home: &Home, is_set: impl Fn(&str) -> bool) -> anyhow::Result<Vec<
     Ok(variables)
 }
 
-fn file(home: &Home, name: &str) -> anyhow::Result<PathBuf> {
+fn file(home: &StateDir, name: &str) -> anyhow::Result<PathBuf> {
     let path = home.secrets().join(name);
     if !path.exists() {
         fs::create_dir_all(home.secrets())
@@ -60,7 +63,7 @@ fn file(home: &Home, name: &str) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Scratch;
+    use crate::state_dir::Scratch;
 
     #[test]
     fn secrets_are_made_once_and_differ() {

@@ -23,12 +23,12 @@ use self::plan::Plan;
 use crate::{
     backends,
     error::Error,
-    home::{Home, State, write_private},
     screen::Screen,
+    state_dir::{State, StateDir, write_private},
 };
 
 /// Maximum time until all services are ready.
-const PATIENCE: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Args)]
 pub struct UpArgs {
@@ -66,12 +66,12 @@ pub struct UpArgs {
 /// # Errors
 ///
 /// The failure of a step; it says what to do.
-pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error> {
+pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Error> {
     if args.background {
         let plan = Plan::read(&home)?;
-        return Ok(serve::serve(home, plan, serve::Seen::ByNobody).await?);
+        return Ok(serve::serve(home, plan, serve::OutputMode::LogFile).await?);
     }
-    home.make()?;
+    home.create()?;
     let Some(lock) = home.lock()? else {
         let state = wait_for_state(&home, |_| true).await?;
         screen.note(&format!("Holdfast is already running here, as process {}.", state.pid))?;
@@ -79,7 +79,7 @@ pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error>
     };
     // First of all, so that `down` never takes the pid of a crashed `up` for this one.
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
-    Home::forget(&home.state_file());
+    StateDir::remove_file(&home.state_file());
     let plan = match Plan::make(&args, &home, *screen).await {
         Ok(plan) => plan,
         Err(error) => {
@@ -93,13 +93,13 @@ pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error>
         let state = detach::start(&home, lock, &plan).await?;
         return welcome::print(&home, &state, *screen);
     }
-    let served = serve::serve(home, plan, serve::Seen::By(*screen)).await;
+    let served = serve::serve(home, plan, serve::OutputMode::Terminal(*screen)).await;
     drop(lock);
     Ok(served?)
 }
 
 /// Waits until `state.json` exists and satisfies `is_it`.
-async fn wait_for_state(home: &Home, is_it: impl Fn(&State) -> bool) -> anyhow::Result<State> {
+async fn wait_for_state(home: &StateDir, is_it: impl Fn(&State) -> bool) -> anyhow::Result<State> {
     let look = async {
         loop {
             match home.state() {
@@ -108,9 +108,9 @@ async fn wait_for_state(home: &Home, is_it: impl Fn(&State) -> bool) -> anyhow::
             }
         }
     };
-    tokio::time::timeout(PATIENCE, look).await.map_err(|_| {
+    tokio::time::timeout(READY_TIMEOUT, look).await.map_err(|_| {
         anyhow::anyhow!(
-            "another `holdfast up` works here and is not ready after {PATIENCE:?}: see `{}`, or \
+            "another `holdfast up` works here and is not ready after {READY_TIMEOUT:?}: see `{}`, or \
              `holdfast down` ends it",
             home.log_file("up").display()
         )

@@ -10,9 +10,9 @@ use std::fmt;
 
 use sqlx::{Connection as _, PgConnection};
 
-use crate::load::{Door, Said};
+use crate::load::{SentMessage, TestChannel};
 use crate::mesh::Mesh;
-use crate::script::{Word, ids};
+use crate::script::{MessageKind, ids};
 use queries::BROKEN;
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Findings {
     }
 }
 
-pub async fn check(mesh: &Mesh, said: &[Said]) -> anyhow::Result<Findings> {
+pub async fn check(mesh: &Mesh, said: &[SentMessage]) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
     for (promise, query) in BROKEN {
@@ -92,7 +92,7 @@ impl Inbox {
     }
 }
 
-fn accepted(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
+fn accepted(findings: &mut Findings, said: &[SentMessage], inbox: &Inbox) {
     for said in said {
         let Some(row) = inbox.0.get(&said.id) else {
             findings.ensure(false, "I1 what was accepted is there", &said.id);
@@ -110,9 +110,9 @@ fn accepted(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
     findings.ensure(extra == 0, "I2 nothing is stored that nobody said", extra);
     findings.count("messages accepted", said.len());
     for (name, door) in [
-        ("messages by gRPC", Door::Grpc),
-        ("messages by webhook", Door::Webhook),
-        ("messages by Telegram", Door::Telegram),
+        ("messages by gRPC", TestChannel::Grpc),
+        ("messages by webhook", TestChannel::Webhook),
+        ("messages by Telegram", TestChannel::Telegram),
     ] {
         findings.count(name, said.iter().filter(|said| said.door == door).count());
     }
@@ -124,15 +124,16 @@ fn accepted(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
     ] {
         findings.count(name, inbox.0.values().filter(|row| row.outcome == outcome).count());
     }
-    for said in said.iter().filter(|said| said.word != Word::Poison) {
+    for said in said.iter().filter(|said| said.word != MessageKind::Poison) {
         let dead = inbox.0.get(&said.id).filter(|row| row.state == "dead");
         findings.collateral.extend(dead.map(|row| format!("{} {}", said.id, row.times)));
     }
 }
 
 /// I8: poison dies, and only poison is bound to.
-fn poison(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
-    let all: Vec<&Said> = said.iter().filter(|said| said.word == Word::Poison).collect();
+fn poison(findings: &mut Findings, said: &[SentMessage], inbox: &Inbox) {
+    let all: Vec<&SentMessage> =
+        said.iter().filter(|said| said.word == MessageKind::Poison).collect();
     for said in &all {
         let Some(row) = inbox.0.get(&said.id) else { continue };
         let how = format!("{} is {}, {}: {}", said.id, row.state, row.outcome, row.reason);

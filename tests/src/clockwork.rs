@@ -18,7 +18,7 @@ use holdfast_jobs::{
 };
 use holdfast_pg::Pools;
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
-use holdfast_session::{Claim, Completion, Outcome, Sessions};
+use holdfast_session::{Claim, Completion, Sessions, TurnOutcome};
 use holdfast_testkit::{Backends, Database, nats};
 use holdfast_types::{AgentId, JobId, RunnerId, TenantId, Usage, Wait};
 use jiff::Timestamp;
@@ -27,17 +27,17 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::mesh::specs::{log_level, port};
-use crate::node::{Node, Role, Spec as Process};
+use crate::node::{Node, NodeSpec as Process, Role};
 
 /// How long a replica has to deliver what it claimed. No test waits for the usual 30 s.
-pub const HANDOVER: Duration = Duration::from_secs(3);
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How many slots of each kind of wrong are shown.
-const MOST_SHOWN: usize = 12;
+const MAX_SHOWN_SLOTS: usize = 12;
 
 /// Schedulers over a database of their own, in which nobody else does anything.
 #[derive(Debug)]
-pub struct Clockwork {
+pub struct SchedulerMesh {
     // Dropped first: processes before what they stand on.
     pub replicas: Vec<Arc<Node>>,
     /// The jobs, past all replicas.
@@ -62,7 +62,7 @@ struct Made {
 /// Outcome of all slots. A failed firing is retried under a key of its own; all attempts count for
 /// their slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct SlotReport {
     pub due: usize,
     /// Those of which there is no message.
     pub missed: usize,
@@ -80,7 +80,7 @@ pub struct Account {
     pub wrong: Vec<String>,
 }
 
-impl Clockwork {
+impl SchedulerMesh {
     /// So many replicas that do not run yet, and so many tenants.
     pub async fn prepare(replicas: usize, tenants: usize) -> anyhow::Result<Self> {
         let program = crate::program::holdfast().await?.to_owned();
@@ -117,7 +117,7 @@ impl Clockwork {
                 set("NATS__PREFIX", nats.prefix().to_owned()),
                 set("SECRETS__KEK", kek()),
                 set("SCHEDULER__LISTEN", http.to_string()),
-                set("SCHEDULER__HANDOVER", format!("{}s", HANDOVER.as_secs())),
+                set("SCHEDULER__HANDOVER", format!("{}s", HANDOVER_TIMEOUT.as_secs())),
                 set("TELEMETRY__LOG", log_level()),
             ];
             let name = format!("scheduler-{number}");
@@ -241,7 +241,7 @@ impl Clockwork {
     /// # Errors
     ///
     /// If what is due is not decided within `patience`, or nothing ends for as long.
-    pub async fn finish(&self, patience: Duration) -> anyhow::Result<Account> {
+    pub async fn finish(&self, patience: Duration) -> anyhow::Result<SlotReport> {
         // One statement under the rows' locks, taken in the usual order: exactly the slots decided
         // until then were due.
         const STOP: &str = "
@@ -305,7 +305,7 @@ impl Clockwork {
         let mut admin = self.admin().await?;
         let mut wrong: Vec<String> = sqlx::query_scalar(ENDS).fetch_all(&mut admin).await?;
         for (what, keys) in [("missed", missed), ("of no slot", strange)] {
-            for key in keys.iter().take(MOST_SHOWN) {
+            for key in keys.iter().take(MAX_SHOWN_SLOTS) {
                 let row: Option<String> =
                     sqlx::query_scalar(ROW).bind(key).fetch_optional(&mut admin).await?;
                 wrong.push(format!("{what}: {key} {}", row.as_deref().unwrap_or("not recorded")));
@@ -318,7 +318,7 @@ impl Clockwork {
         &self,
         admin: &mut PgConnection,
         due: &HashSet<String>,
-    ) -> anyhow::Result<Account> {
+    ) -> anyhow::Result<SlotReport> {
         let keys: Vec<String> =
             sqlx::query_scalar("select idem_key from session.inbox where source = 'schedule'")
                 .fetch_all(admin)
@@ -336,7 +336,7 @@ impl Clockwork {
         let retries = usize::try_from(self.number(retries).await?)?;
         let missed: Vec<_> = due.iter().filter(|key| !distinct.contains(*key)).collect();
         let strange: Vec<_> = distinct.iter().filter(|key| !due.contains(*key)).collect();
-        Ok(Account {
+        Ok(SlotReport {
             due: due.len(),
             missed: missed.len(),
             doubled: keys.len() - distinct.len(),
@@ -361,7 +361,7 @@ impl Clockwork {
     }
 }
 
-impl Account {
+impl SlotReport {
     /// Whether each slot came once and was put on record.
     ///
     /// # Errors
@@ -424,7 +424,7 @@ async fn complete(sessions: &Sessions, claim: &Claim) -> anyhow::Result<()> {
         at: None,
         entries: Vec::new(),
         done: loaded.waiting.iter().map(|waiting| waiting.seq).collect(),
-        outcome: Outcome::Completed,
+        outcome: TurnOutcome::Completed,
         reason: None,
         reply: None,
         deliveries: Vec::new(),

@@ -20,20 +20,20 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use crate::mesh::Mesh;
-use crate::script::Word;
+use crate::script::MessageKind;
 
 /// How long one call may take before it is made again.
-const CALL: Duration = Duration::from_secs(8);
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How long a message is offered before its sender gives up, which fails the test.
-const PATIENCE: Duration = Duration::from_secs(90);
+const SEND_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a stream may say nothing.
-const SILENCE: Duration = Duration::from_secs(60);
+const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The way a message comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum TestChannel {
     /// gRPC with a key; the answer is asked for.
     Grpc,
     /// A signed webhook; the answer is posted with a key.
@@ -47,17 +47,17 @@ pub enum Door {
 pub struct Conversation {
     pub tenant: usize,
     pub number: usize,
-    pub door: Door,
+    pub door: TestChannel,
 }
 
 /// A message that was said.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct SentMessage {
     /// Its id, which its text begins with.
     pub id: String,
     pub tenant: usize,
-    pub door: Door,
-    pub word: Word,
+    pub door: TestChannel,
+    pub word: MessageKind,
     /// How often it was sent, besides what was sent again because nobody answered.
     pub copies: usize,
     /// What the mesh calls it; Telegram is not told.
@@ -66,28 +66,29 @@ pub struct Said {
 
 /// All who talk to a mesh.
 #[derive(Debug)]
-pub struct Load<'m> {
+pub struct Senders<'m> {
     mesh: &'m Mesh,
     clients: Vec<MessagesClient<Channel>>,
     http: reqwest::Client,
     next: Vec<AtomicU64>,
     next_platform_id: AtomicI64,
-    said: Mutex<Vec<Said>>,
+    said: Mutex<Vec<SentMessage>>,
     /// Calls that were made again.
     pub retries: AtomicU64,
     /// Answers that were followed to their end.
     pub followed: AtomicU64,
 }
 
-impl<'m> Load<'m> {
+impl<'m> Senders<'m> {
     pub fn on(mesh: &'m Mesh) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let mut clients = Vec::new();
         for addr in &mesh.grpc {
-            let channel = holdfast_grpc::channel(&format!("http://{addr}"), CALL)?;
+            let channel = holdfast_grpc::channel(&format!("http://{addr}"), CALL_TIMEOUT)?;
             clients.push(MessagesClient::new(channel));
         }
-        let http = reqwest::Client::builder().timeout(CALL).pool_max_idle_per_host(0).build()?;
+        let http =
+            reqwest::Client::builder().timeout(CALL_TIMEOUT).pool_max_idle_per_host(0).build()?;
         Ok(Self {
             mesh,
             clients,
@@ -102,7 +103,7 @@ impl<'m> Load<'m> {
 
     /// What was said so far, and accepted.
     #[must_use]
-    pub fn said(&self) -> Vec<Said> {
+    pub fn said(&self) -> Vec<SentMessage> {
         self.ledger().clone()
     }
 
@@ -114,22 +115,22 @@ impl<'m> Load<'m> {
     pub async fn say(
         &self,
         conversation: &Conversation,
-        word: Word,
+        word: MessageKind,
         copies: usize,
-    ) -> anyhow::Result<Said> {
+    ) -> anyhow::Result<SentMessage> {
         let tenant = &self.mesh.tenants[conversation.tenant];
         let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
         let id = format!("{}m{number:06}", tenant.name);
         let text = format!("{id} {}", word.as_str());
         let message = match conversation.door {
-            Door::Grpc => Some(self.by_grpc(conversation, &id, &text, copies).await?),
-            Door::Webhook => Some(self.by_webhook(conversation, &id, &text, copies).await?),
-            Door::Telegram => {
+            TestChannel::Grpc => Some(self.by_grpc(conversation, &id, &text, copies).await?),
+            TestChannel::Webhook => Some(self.by_webhook(conversation, &id, &text, copies).await?),
+            TestChannel::Telegram => {
                 self.by_telegram(conversation, &text, copies).await?;
                 None
             }
         };
-        let said = Said {
+        let said = SentMessage {
             id,
             tenant: conversation.tenant,
             door: conversation.door,
@@ -146,20 +147,24 @@ impl<'m> Load<'m> {
     /// # Errors
     ///
     /// If it is refused, hangs, or ends without an answer and without an error.
-    pub async fn ask(&self, conversation: &Conversation, word: Word) -> anyhow::Result<Done> {
+    pub async fn ask(
+        &self,
+        conversation: &Conversation,
+        word: MessageKind,
+    ) -> anyhow::Result<Done> {
         let tenant = &self.mesh.tenants[conversation.tenant];
         let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
         let id = format!("{}m{number:06}", tenant.name);
         let text = format!("{id} {}", word.as_str());
-        let asking = self.again(0, |gateway| self.stream(gateway, conversation, &id, &text));
-        let (message, done) = timeout(PATIENCE, asking)
+        let asking = self.retry_call(0, |gateway| self.stream(gateway, conversation, &id, &text));
+        let (message, done) = timeout(SEND_TIMEOUT, asking)
             .await
-            .with_context(|| format!("`{id}` had no answer for {PATIENCE:?}"))??;
+            .with_context(|| format!("`{id}` had no answer for {SEND_TIMEOUT:?}"))??;
         self.followed.fetch_add(1, Ordering::Relaxed);
-        self.ledger().push(Said {
+        self.ledger().push(SentMessage {
             id: id.clone(),
             tenant: conversation.tenant,
-            door: Door::Grpc,
+            door: TestChannel::Grpc,
             word,
             copies: 1,
             message: Some(message),
@@ -177,13 +182,13 @@ impl<'m> Load<'m> {
         copies: usize,
     ) -> anyhow::Result<String> {
         let sent = (0..copies).map(|copy| {
-            self.again(copy, move |gateway| async move {
-                let request = self.request(conversation, id, text, CALL)?;
+            self.retry_call(copy, move |gateway| async move {
+                let request = self.request(conversation, id, text, CALL_TIMEOUT)?;
                 let answer = self.clients[gateway].clone().send(request).await?;
                 Ok(answer.into_inner().message_id)
             })
         });
-        self.one_message(id, timeout(PATIENCE, join_all(sent)).await)
+        self.one_message(id, timeout(SEND_TIMEOUT, join_all(sent)).await)
     }
 
     async fn stream(
@@ -193,11 +198,11 @@ impl<'m> Load<'m> {
         id: &str,
         text: &str,
     ) -> Result<(String, Done), Status> {
-        let request = self.request(conversation, id, text, PATIENCE)?;
+        let request = self.request(conversation, id, text, SEND_TIMEOUT)?;
         let mut events = self.clients[gateway].clone().stream(request).await?.into_inner();
         let mut message = String::new();
         loop {
-            let event = timeout(SILENCE, events.message())
+            let event = timeout(STREAM_IDLE_TIMEOUT, events.message())
                 .await
                 .map_err(|_| Status::data_loss(format!("`{id}`: the stream hangs")))??;
             let Some(event) = event else {
@@ -235,7 +240,7 @@ impl<'m> Load<'m> {
     }
 
     /// Makes a call until it is answered, each time to the next gateway.
-    async fn again<T, F>(&self, first: usize, call: impl Fn(usize) -> F) -> anyhow::Result<T>
+    async fn retry_call<T, F>(&self, first: usize, call: impl Fn(usize) -> F) -> anyhow::Result<T>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -262,14 +267,14 @@ impl<'m> Load<'m> {
         id: &str,
         sent: Result<Vec<anyhow::Result<String>>, tokio::time::error::Elapsed>,
     ) -> anyhow::Result<String> {
-        let sent = sent.with_context(|| format!("nobody took `{id}` for {PATIENCE:?}"))?;
+        let sent = sent.with_context(|| format!("nobody took `{id}` for {SEND_TIMEOUT:?}"))?;
         let mut messages = sent.into_iter().collect::<anyhow::Result<Vec<String>>>()?;
         messages.dedup();
         ensure!(messages.len() == 1, "copies of `{id}` became {messages:?}");
         messages.pop().context("it was not sent")
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Vec<Said>> {
+    fn ledger(&self) -> MutexGuard<'_, Vec<SentMessage>> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,18 +21,18 @@ use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::node::Node;
-use crate::script::{self, Complaints};
+use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
 
 const PEPPER: &str = "the pepper of tests";
 const MESH_SECRET: &str = "the secret of a mesh of tests";
 
 /// How long a process may take to be ready; the machine may be busy with other tests.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a mesh is made of.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct MeshConfig {
     pub gateways: usize,
     pub runners: usize,
     /// Bridges; each calls the gateway of its number.
@@ -50,7 +50,7 @@ pub struct Plan {
     pub failpoints: String,
 }
 
-impl Plan {
+impl MeshConfig {
     /// One process of each kind and one tenant. The runner is the binary at `runner`.
     #[must_use]
     pub fn small(runner: impl Into<PathBuf>) -> Self {
@@ -73,7 +73,7 @@ impl Plan {
 pub struct Fakes {
     pub model: FakeModel,
     /// What was wrong with what it was asked.
-    pub complaints: Complaints,
+    pub complaints: RequestViolations,
     pub telegram: FakeTelegram,
     /// The receiver of signed webhooks, which takes each key once.
     pub receiver: FakeReceiver,
@@ -115,7 +115,7 @@ pub struct Mesh {
 
 impl Mesh {
     /// Prepares a mesh over these backends; no process runs yet.
-    pub async fn prepare(plan: &Plan, backends: &Backends) -> anyhow::Result<Self> {
+    pub async fn prepare(plan: &MeshConfig, backends: &Backends) -> anyhow::Result<Self> {
         let holdfast = crate::program::holdfast().await?.to_owned();
         let database = Database::create_on(backends).await?;
         holdfast_pg::migrate(&database.admin_url()).await?;
@@ -190,11 +190,11 @@ impl Mesh {
     }
 
     /// Prepares a mesh and starts all of it.
-    pub async fn start(plan: &Plan, backends: &Backends) -> anyhow::Result<Self> {
+    pub async fn start(plan: &MeshConfig, backends: &Backends) -> anyhow::Result<Self> {
         let mesh = Self::prepare(plan, backends).await?;
         let all = mesh.nodes();
         try_join_all(all.iter().map(|node| node.start())).await?;
-        try_join_all(all.iter().map(|node| node.ready(START))).await?;
+        try_join_all(all.iter().map(|node| node.ready(START_TIMEOUT))).await?;
         Ok(mesh)
     }
 
@@ -233,10 +233,10 @@ impl Mesh {
 
     /// Lets interrupted sends expire now instead of after a minute. No send to these fakes takes as
     /// long as `older`, so a send that is older has lost its bridge.
-    pub async fn lapse_sends(&self, older: Duration) -> anyhow::Result<u64> {
-        let left = holdfast_session::SENDING.saturating_sub(older).as_secs_f64();
+    pub async fn expire_sends(&self, older: Duration) -> anyhow::Result<u64> {
+        let left = holdfast_session::SEND_LEASE.saturating_sub(older).as_secs_f64();
         // What is only claimed lapses by itself.
-        let handover = holdfast_session::HANDOVER.as_secs_f64();
+        let handover = holdfast_session::HANDOVER_TIMEOUT.as_secs_f64();
         self.admin(&format!(
             "update session.deliveries set lease_until = clock_timestamp() - interval '1 second'
              where state = 'sending' and lease_until < clock_timestamp() + {left} * interval '1 second'

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 /// The counter of writes that the fence refused.
-const FENCED: &str = "holdfast_session_fenced_writes_total";
+const FENCED_WRITES_METRIC: &str = "holdfast_session_fenced_writes_total";
 
 /// What a process of the mesh does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 #[derive(Debug, Clone)]
-pub struct Spec {
+pub struct NodeSpec {
     /// What it is called here: `runner-1`.
     pub name: String,
     pub role: Role,
@@ -41,7 +41,7 @@ pub struct Spec {
 
 /// What was done to a node.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct FaultCounts {
     pub kills: AtomicU64,
     /// Died by itself, as at a failpoint.
     pub deaths: AtomicU64,
@@ -53,7 +53,7 @@ pub struct Counts {
 /// One process of the mesh.
 #[derive(Debug)]
 pub struct Node {
-    spec: Spec,
+    spec: NodeSpec,
     process: Mutex<Option<Process>>,
     http: reqwest::Client,
     /// Fenced writes of processes that are gone.
@@ -61,14 +61,14 @@ pub struct Node {
     /// Those of the process that runs, when it was last asked: what it counts dies with it.
     fenced_now: AtomicU64,
     /// What its processes said that somebody should look at.
-    last_words: Lock<Vec<String>>,
+    log_errors: Lock<Vec<String>>,
     /// What was done to it.
-    pub counts: Counts,
+    pub counts: FaultCounts,
 }
 
 impl Node {
     /// A node that does not run yet.
-    pub fn new(spec: Spec) -> anyhow::Result<Self> {
+    pub fn new(spec: NodeSpec) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let http = reqwest::Client::builder().timeout(Duration::from_millis(500)).build()?;
         Ok(Self {
@@ -77,13 +77,13 @@ impl Node {
             http,
             fenced: AtomicU64::new(0),
             fenced_now: AtomicU64::new(0),
-            last_words: Lock::default(),
-            counts: Counts::default(),
+            log_errors: Lock::default(),
+            counts: FaultCounts::default(),
         })
     }
 
     #[must_use]
-    pub const fn spec(&self) -> &Spec {
+    pub const fn spec(&self) -> &NodeSpec {
         &self.spec
     }
 
@@ -155,7 +155,7 @@ impl Node {
     }
 
     /// Waits until it has died by itself, and leaves it dead.
-    pub async fn dies(&self, limit: Duration) -> anyhow::Result<()> {
+    pub async fn wait_for_death(&self, limit: Duration) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         let mut dying = process.take().with_context(|| format!("{} is down", self.spec.name))?;
         dying.wait(limit).await?;
@@ -213,13 +213,13 @@ impl Node {
     /// Lines of its processes' logs that somebody should look at: panics and errors.
     pub async fn complaints(&self) -> Vec<String> {
         let process = self.process.lock().await;
-        let mut all = self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self.log_errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         all.extend(process.iter().flat_map(|process| complaints(&process.output())));
         all
     }
 
     fn read(&self, process: &Process) {
-        let mut all = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.log_errors.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(complaints(&process.output()));
     }
 
@@ -247,7 +247,7 @@ impl Node {
 
     async fn ask_fenced(&self) {
         if self.spec.role == Role::Runner
-            && let Some(number) = self.number(FENCED).await
+            && let Some(number) = self.number(FENCED_WRITES_METRIC).await
         {
             self.fenced_now.fetch_max(number, Ordering::Relaxed);
         }

@@ -16,24 +16,24 @@ use tonic::transport::Channel;
 use crate::mesh::Mesh;
 
 /// Longer than anything here should take, with a runner's death in it.
-pub const LONG: Duration = Duration::from_secs(45);
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Somebody in a chat with a bot alone.
 #[derive(Debug, Clone)]
-pub struct Person<'m> {
+pub struct TelegramUser<'m> {
     mesh: &'m Mesh,
     bot: String,
     id: i64,
 }
 
-impl<'m> Person<'m> {
+impl<'m> TelegramUser<'m> {
     /// The person with this id, and the bot with this token.
     #[must_use]
     pub fn of(mesh: &'m Mesh, bot: &str, id: i64) -> Self {
         Self { mesh, bot: bot.to_owned(), id }
     }
 
-    pub fn say(&self, text: &str) {
+    pub fn send(&self, text: &str) {
         self.mesh.fakes.telegram.push(&self.bot, Incoming::private(self.id, text));
     }
 
@@ -46,7 +46,7 @@ impl<'m> Person<'m> {
     }
 
     /// Waits until the bot has sent so many messages here.
-    pub async fn hears(&self, count: usize) -> anyhow::Result<()> {
+    pub async fn wait_for_messages(&self, count: usize) -> anyhow::Result<()> {
         let is_heard = async || Ok(self.heard().len() >= count);
         until("the bot says something", is_heard).await
     }
@@ -54,25 +54,27 @@ impl<'m> Person<'m> {
     /// Writes to the bot, and says what it says next.
     pub async fn ask(&self, text: &str) -> anyhow::Result<String> {
         let before = self.heard().len();
-        self.say(text);
-        self.hears(before + 1).await.with_context(|| format!("`{text}` is not answered"))?;
+        self.send(text);
+        self.wait_for_messages(before + 1)
+            .await
+            .with_context(|| format!("`{text}` is not answered"))?;
         self.heard().into_iter().nth(before).context("it is gone")
     }
 }
 
 /// A program with a tenant's key.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct GrpcClient {
     /// The way to the first gateway.
     pub channel: Channel,
     key: String,
 }
 
-impl Caller {
+impl GrpcClient {
     /// The one with the key of the tenant with this number.
     pub fn of(mesh: &Mesh, tenant: usize) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
-        let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), LONG)?;
+        let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), REPLY_TIMEOUT)?;
         Ok(Self { channel, key: mesh.tenants[tenant].key.clone() })
     }
 
@@ -80,7 +82,7 @@ impl Caller {
     pub fn request<T>(&self, message: T) -> anyhow::Result<Request<T>> {
         let mut request = Request::new(message);
         request.metadata_mut().insert("authorization", format!("Bearer {}", self.key).parse()?);
-        request.set_timeout(LONG);
+        request.set_timeout(REPLY_TIMEOUT);
         Ok(request)
     }
 
@@ -116,7 +118,7 @@ pub async fn until(
 ) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !is_so().await? {
-        ensure!(begun.elapsed() < LONG, "not within {LONG:?}: {what}");
+        ensure!(begun.elapsed() < REPLY_TIMEOUT, "not within {REPLY_TIMEOUT:?}: {what}");
         sleep(Duration::from_millis(20)).await;
     }
     Ok(())

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 /// The folders whose files the binary is made of.
-const SOURCES: [&str; 5] = ["crates", "services", "cli/src", "proto/holdfast", "migrations"];
+const SOURCE_FOLDERS: [&str; 5] = ["crates", "services", "cli/src", "proto/holdfast", "migrations"];
 
 /// The binary beside this test's own, built if it is missing or out of date.
 pub async fn holdfast() -> anyhow::Result<&'static Path> {
@@ -25,7 +25,7 @@ async fn find() -> anyhow::Result<PathBuf> {
     let profile = exe.ancestors().nth(2).context("this test is not in a target directory")?;
     let binary = profile.join("holdfast");
     let built = modified(&binary);
-    if built.is_some_and(|built| newest().is_none_or(|source| source <= built)) {
+    if built.is_some_and(|built| newest_source_change().is_none_or(|source| source <= built)) {
         return Ok(binary);
     }
     build(profile).await?;
@@ -62,8 +62,9 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 /// When the newest source was changed; tests of the crates are no part of the binary.
-fn newest() -> Option<SystemTime> {
-    let mut folders: Vec<PathBuf> = SOURCES.iter().map(|folder| root().join(folder)).collect();
+fn newest_source_change() -> Option<SystemTime> {
+    let mut folders: Vec<PathBuf> =
+        SOURCE_FOLDERS.iter().map(|folder| root().join(folder)).collect();
     let mut newest = None;
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };

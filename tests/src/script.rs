@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// What a message asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum MessageKind {
     Say,
     Status,
     /// A tool that writes: a message besides the answer.
@@ -30,7 +30,7 @@ pub enum Word {
     Poison,
 }
 
-impl Word {
+impl MessageKind {
     /// The word, as it stands in a message.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -51,9 +51,9 @@ impl Word {
 
 /// What was wrong with what the model was asked.
 #[derive(Debug, Clone, Default)]
-pub struct Complaints(Arc<Mutex<Vec<String>>>);
+pub struct RequestViolations(Arc<Mutex<Vec<String>>>);
 
-impl Complaints {
+impl RequestViolations {
     #[must_use]
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -66,8 +66,8 @@ impl Complaints {
 
 /// Gives the model its script.
 #[must_use]
-pub fn teach(model: &FakeModel) -> Complaints {
-    let complaints = Complaints::default();
+pub fn teach(model: &FakeModel) -> RequestViolations {
+    let complaints = RequestViolations::default();
     let (calls, told) = (AtomicU64::new(0), complaints.clone());
     model.answer(move |request| {
         check(request, &told);
@@ -77,7 +77,7 @@ pub fn teach(model: &FakeModel) -> Complaints {
 }
 
 /// A tenant's key brings its own messages and nobody else's (I10).
-fn check(request: &Request, complaints: &Complaints) {
+fn check(request: &Request, complaints: &RequestViolations) {
     let key = request.key.as_deref().unwrap_or_default();
     let Some(tenant) = key.strip_prefix("model-key-of-") else {
         complaints.add(format!("a request with the key `{key}`"));
@@ -95,7 +95,7 @@ fn check(request: &Request, complaints: &Complaints) {
 
 fn answer(request: &Request, calls: &AtomicU64) -> Reply {
     let turn = turn(request.messages());
-    let wanted: Vec<(String, Word)> = turn
+    let wanted: Vec<(String, MessageKind)> = turn
         .iter()
         .filter(|message| message["role"] == "user")
         .flat_map(|message| wants(&content(message)))
@@ -108,15 +108,15 @@ fn answer(request: &Request, calls: &AtomicU64) -> Reply {
     let was_made = |tool: &str, id: &str| made(request.messages(), tool, id);
     for (id, word) in &wanted {
         let call = match word {
-            Word::Say => continue,
-            Word::Status if made(turn, "session_status", "") => continue,
-            Word::Status => ("session_status", json!({})),
-            Word::Note if was_made("message", id) => continue,
-            Word::Note => ("message", json!({"text": format!("note {id}")})),
-            Word::Act if was_made("act", id) => continue,
-            Word::Act => ("act", json!({"id": id})),
-            Word::Poison if made(turn, "explode", id) => continue,
-            Word::Poison => ("explode", json!({"id": id})),
+            MessageKind::Say => continue,
+            MessageKind::Status if made(turn, "session_status", "") => continue,
+            MessageKind::Status => ("session_status", json!({})),
+            MessageKind::Note if was_made("message", id) => continue,
+            MessageKind::Note => ("message", json!({"text": format!("note {id}")})),
+            MessageKind::Act if was_made("act", id) => continue,
+            MessageKind::Act => ("act", json!({"id": id})),
+            MessageKind::Poison if made(turn, "explode", id) => continue,
+            MessageKind::Poison => ("explode", json!({"id": id})),
         };
         let number = calls.fetch_add(1, Ordering::Relaxed);
         return Reply::call(format!("call-{number}"), call.0, call.1.to_string());
@@ -162,10 +162,12 @@ pub fn ids(text: &str) -> Vec<String> {
     words.filter(|word| is_id(word)).map(str::to_owned).collect()
 }
 
-fn wants(text: &str) -> Vec<(String, Word)> {
+fn wants(text: &str) -> Vec<(String, MessageKind)> {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let pairs = words.windows(2).filter(|pair| is_id(pair[0]));
-    pairs.map(|pair| (pair[0].to_owned(), Word::parse(pair[1]).unwrap_or(Word::Say))).collect()
+    pairs
+        .map(|pair| (pair[0].to_owned(), MessageKind::parse(pair[1]).unwrap_or(MessageKind::Say)))
+        .collect()
 }
 
 fn is_id(word: &str) -> bool {
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn ids_are_found_wherever_they_stand() {
         assert_eq!(ids("re t0m000001 t12m000002, tm000003"), ["t0m000001", "t12m000002"]);
-        assert_eq!(wants("[Ann]: t0m000001 note"), [("t0m000001".to_owned(), Word::Note)]);
+        assert_eq!(wants("[Ann]: t0m000001 note"), [("t0m000001".to_owned(), MessageKind::Note)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use holdfast_directory::{
-    Actor, Directory, NewAccount, NewAgent, NewProvider, ProviderKind, Settings, TenantChanges,
+    Actor, AgentSettings, Directory, NewAccount, NewAgent, NewProvider, ProviderKind, TenantChanges,
 };
 use holdfast_types::{AccountId, DmScope, QueueMode, TenantId};
 use secrecy::ExposeSecret as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::mesh::Fakes;
 
 /// Requests a minute: no test is about being refused for their number.
-const RATE: u32 = 10_000_000;
+const REQUESTS_PER_MINUTE: u32 = 10_000_000;
 
 /// A tenant, ready to talk.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Tenant {
         let by = Actor::Operator;
         let name = format!("t{number}");
         let (made, key) = directory.create_tenant(by, &name).await?;
-        let changes = TenantChanges { rate: Some(RATE), ..TenantChanges::default() };
+        let changes = TenantChanges { rate: Some(REQUESTS_PER_MINUTE), ..TenantChanges::default() };
         directory.update_tenant(made.id, by, changes).await?;
         let provider = NewProvider {
             name: "fake".to_owned(),
@@ -50,11 +50,11 @@ impl Tenant {
             default_model: Some("fake:fake-model".to_owned()),
         };
         directory.put_provider(made.id, by, provider).await?;
-        let settings = Settings {
+        let settings = AgentSettings {
             queue_mode: mode,
             dm_scope: DmScope::PerAccountChannelPeer,
             debounce_ms: 100,
-            ..Settings::default()
+            ..AgentSettings::default()
         };
         let agent = NewAgent {
             instructions: format!("You are the assistant of {name}."),

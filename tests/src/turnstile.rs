@@ -8,21 +8,21 @@ use anyhow::Context as _;
 
 /// Lock on the machine; the next test waits until it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TestLock {
     _held: File,
 }
 
 /// Waits until no other test has the machine for itself, and then keeps it.
-pub async fn alone() -> anyhow::Result<Turn> {
+pub async fn lock_exclusive() -> anyhow::Result<TestLock> {
     wait(File::lock).await
 }
 
 /// Waits until no test has the machine for itself; others that share it may run beside.
-pub async fn shared() -> anyhow::Result<Turn> {
+pub async fn lock_shared() -> anyhow::Result<TestLock> {
     wait(File::lock_shared).await
 }
 
-async fn wait(lock: fn(&File) -> std::io::Result<()>) -> anyhow::Result<Turn> {
+async fn wait(lock: fn(&File) -> std::io::Result<()>) -> anyhow::Result<TestLock> {
     let path = std::env::temp_dir().join("holdfast-chaos.lock");
     let file = File::options()
         .create(true)
@@ -31,5 +31,5 @@ async fn wait(lock: fn(&File) -> std::io::Result<()>) -> anyhow::Result<Turn> {
         .open(&path)
         .with_context(|| format!("cannot open `{}`", path.display()))?;
     let held = tokio::task::spawn_blocking(move || lock(&file).map(|()| file)).await??;
-    Ok(Turn { _held: held })
+    Ok(TestLock { _held: held })
 }

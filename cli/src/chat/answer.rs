@@ -6,7 +6,7 @@
 
 use holdfast_proto::gateway::v1::{ApprovalRequested, Done, RunEvent, run_event::Event};
 
-use super::words;
+use super::approval_texts;
 use crate::{
     error::Error,
     screen::{Screen, plain},
@@ -26,7 +26,7 @@ pub struct Answer {
     /// Whether the next text comes from a new connection, which may repeat the step.
     is_new_stream: bool,
     /// Approvals that are not decided yet.
-    asked: Vec<ApprovalRequested>,
+    pending_approvals: Vec<ApprovalRequested>,
     done: Option<Done>,
 }
 
@@ -40,7 +40,7 @@ impl Answer {
             printed: String::new(),
             mid_line: false,
             is_new_stream: false,
-            asked: Vec::new(),
+            pending_approvals: Vec::new(),
             done: None,
         }
     }
@@ -68,14 +68,14 @@ impl Answer {
     }
 
     /// Returns the approval to decide next.
-    pub fn asked(&self) -> Option<ApprovalRequested> {
-        self.asked.first().cloned()
+    pub fn pending_approval(&self) -> Option<ApprovalRequested> {
+        self.pending_approvals.first().cloned()
     }
 
     /// Removes the approval that was decided.
-    pub fn decided(&mut self) {
-        if !self.asked.is_empty() {
-            self.asked.remove(0);
+    pub fn approval_decided(&mut self) {
+        if !self.pending_approvals.is_empty() {
+            self.pending_approvals.remove(0);
         }
     }
 
@@ -85,7 +85,7 @@ impl Answer {
     }
 
     /// Processes and shows an event. Returns whether it was the last one.
-    pub fn take(&mut self, event: RunEvent) -> Result<bool, Error> {
+    pub fn apply_event(&mut self, event: RunEvent) -> Result<bool, Error> {
         let RunEvent { message_id, session_id, run_id, event, .. } = event;
         for (known, told) in [
             (&mut self.message, message_id),
@@ -104,7 +104,7 @@ impl Answer {
                 self.break_line()?;
                 self.printed.clear();
                 self.is_new_stream = false;
-                self.asked.clear();
+                self.pending_approvals.clear();
             }
             Some(Event::Text(delta)) => {
                 if std::mem::take(&mut self.is_new_stream) && !self.printed.is_empty() {
@@ -120,9 +120,10 @@ impl Answer {
             Some(Event::ToolStarted(tool)) => self.aside(&format!("[{}]", plain(&tool.tool)))?,
             Some(Event::ApprovalRequested(asked)) => {
                 self.break_line()?;
-                self.screen.note(&words::request(&asked))?;
-                if self.asked.iter().all(|known| known.approval_id != asked.approval_id) {
-                    self.asked.push(asked);
+                self.screen.note(&approval_texts::request(&asked))?;
+                if self.pending_approvals.iter().all(|known| known.approval_id != asked.approval_id)
+                {
+                    self.pending_approvals.push(asked);
                 }
             }
             Some(Event::CanvasChanged(changed)) => {
@@ -199,9 +200,9 @@ mod tests {
     #[test]
     fn what_was_lost_of_a_stream_is_made_up_for_at_its_end() {
         let mut answer = answer();
-        answer.take(text("Hel")).unwrap();
+        answer.apply_event(text("Hel")).unwrap();
 
-        assert!(answer.take(done("Hello")).unwrap());
+        assert!(answer.apply_event(done("Hello")).unwrap());
 
         assert!(answer.is_accepted());
         assert_eq!(answer.printed, "Hello");
@@ -211,9 +212,9 @@ mod tests {
     #[test]
     fn a_step_that_begins_anew_forgets_its_text() {
         let mut answer = answer();
-        answer.take(text("Hel")).unwrap();
-        answer.take(event(Event::StepStarted(StepStarted { again: true }))).unwrap();
-        answer.take(text("Good")).unwrap();
+        answer.apply_event(text("Hel")).unwrap();
+        answer.apply_event(event(Event::StepStarted(StepStarted { again: true }))).unwrap();
+        answer.apply_event(text("Good")).unwrap();
 
         assert_eq!(answer.printed, "Good");
     }
@@ -221,10 +222,10 @@ mod tests {
     #[test]
     fn a_new_connection_repeats_and_does_not_append() {
         let mut answer = answer();
-        answer.take(text("Hel")).unwrap();
+        answer.apply_event(text("Hel")).unwrap();
         answer.reconnected();
-        answer.take(text("Hello")).unwrap();
-        answer.take(done("Hello")).unwrap();
+        answer.apply_event(text("Hello")).unwrap();
+        answer.apply_event(done("Hello")).unwrap();
 
         assert_eq!(answer.printed, "Hello");
     }

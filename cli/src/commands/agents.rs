@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{given, packages, subagents::Subagents, view::time};
+use super::{option_values, packages, subagents::Subagents, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "description", "id"];
@@ -162,7 +162,7 @@ impl Agents {
             Self::Show { agent } => screen.one(&COLUMNS, &view(&get(client, agent).await?)),
             Self::Create { name, template, changes } => {
                 let agent = match template {
-                    Some(template) => template::ready(&template, name)?,
+                    Some(template) => template::from_template(&template, name)?,
                     None => Agent { name, ..Agent::default() },
                 };
                 let agent = changes.apply(agent)?;
@@ -216,7 +216,7 @@ impl Changes {
             }
         }
         if let Some(instructions) = self.instructions {
-            agent.instructions = given::text(&instructions)?;
+            agent.instructions = option_values::text(&instructions)?;
         }
         if let Some(debounce_ms) = self.debounce_ms {
             agent.debounce_ms = debounce_ms;
@@ -313,7 +313,7 @@ fn bundles(agent: &Agent) -> Value {
     Value::Object(bundles.collect())
 }
 
-fn beats(agent: &Agent) -> Value {
+fn heartbeat_view(agent: &Agent) -> Value {
     let set = agent.heartbeat.clone().unwrap_or_default();
     json!({
         "enabled": set.enabled,
@@ -349,7 +349,7 @@ fn view(agent: &Agent) -> Value {
         "context": context(agent),
         "bundles": bundles(agent),
         "approval_timeout_s": agent.approval_timeout_s,
-        "heartbeat": beats(agent),
+        "heartbeat": heartbeat_view(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

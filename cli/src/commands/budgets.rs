@@ -18,7 +18,7 @@ pub enum Budgets {
     /// Limit the usage per day (UTC)
     Set {
         #[command(flatten)]
-        of: Of,
+        of: BudgetOwner,
         /// Maximum number of tokens, input and output together
         #[arg(
             long,
@@ -34,13 +34,13 @@ pub enum Budgets {
     /// Remove the limit of an agent or the tenant
     Unset {
         #[command(flatten)]
-        of: Of,
+        of: BudgetOwner,
     },
 }
 
 /// The owner of a budget
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct BudgetOwner {
     /// Name or id of the agent [default: the whole tenant]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,

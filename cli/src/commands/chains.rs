@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 4] = ["name", "stages", "shipped", "description"];
@@ -53,7 +53,8 @@ impl Chains {
                 screen.print(&format!("{spec:#}\n"))
             }
             Self::Put { name, spec } => {
-                let chain = Some(Chain { name, spec: given::text(&spec)?, ..Chain::default() });
+                let chain =
+                    Some(Chain { name, spec: option_values::text(&spec)?, ..Chain::default() });
                 let request = client.request(PutChainRequest { chain });
                 let chain = client.answer(client.chains().put_chain(request).await)?.chain;
                 screen.one(&COLUMNS, &view(&chain.unwrap_or_default()))

@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 5] = ["id", "channel", "name", "enabled", "created_at"];
@@ -122,7 +122,7 @@ async fn list(client: &Client, channel: String) -> Result<Vec<Account>, Error> {
 impl Content {
     /// Returns the given settings merged over the existing ones; `None` if no option was given.
     fn settings(&self, there: &str) -> Result<Option<String>, Error> {
-        let said = self.settings.as_deref().map(given::json).transpose()?;
+        let said = self.settings.as_deref().map(option_values::json).transpose()?;
         let Some(allow) = &self.allow else { return Ok(said.map(|said| said.to_string())) };
         let there = || serde_json::from_str(there).unwrap_or_else(|_| json!({}));
         let mut settings = said.unwrap_or_else(there);
@@ -136,15 +136,15 @@ impl Content {
     /// Returns the secrets as JSON; empty if none are given.
     fn secrets(&self) -> Result<String, Error> {
         if let Some(token) = &self.token {
-            return Ok(json!({"token": given::secret(token)?}).to_string());
+            return Ok(json!({"token": option_values::secret(token)?}).to_string());
         }
         if let Some(secret) = &self.secret {
-            return Ok(json!({"secret": given::secret(secret)?}).to_string());
+            return Ok(json!({"secret": option_values::secret(secret)?}).to_string());
         }
         Ok(self
             .secrets
             .as_deref()
-            .map(given::json)
+            .map(option_values::json)
             .transpose()?
             .map_or_else(String::new, |json| json.to_string()))
     }

@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// Kinds of connections.
@@ -57,7 +57,8 @@ impl Connections {
             }
             Self::Add { name, kind, set, secret, agent, used_by } => {
                 let settings = settings(&set)?.to_string();
-                let secret = secret.as_deref().map(given::secret).transpose()?.unwrap_or_default();
+                let secret =
+                    secret.as_deref().map(option_values::secret).transpose()?.unwrap_or_default();
                 let connection =
                     Connection { name, kind, agent, used_by, settings, ..Default::default() };
                 let request = PutConnectionRequest { connection: Some(connection), secret };

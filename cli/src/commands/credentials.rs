@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
@@ -115,11 +115,15 @@ impl Credentials {
                 };
                 let request = client.request(PutCredentialRequest {
                     credential: Some(credential),
-                    secret: given::secret(&secret)?,
-                    refresh: refresh.as_deref().map(given::secret).transpose()?.unwrap_or_default(),
+                    secret: option_values::secret(&secret)?,
+                    refresh: refresh
+                        .as_deref()
+                        .map(option_values::secret)
+                        .transpose()?
+                        .unwrap_or_default(),
                     client_secret: client_secret
                         .as_deref()
-                        .map(given::secret)
+                        .map(option_values::secret)
                         .transpose()?
                         .unwrap_or_default(),
                 });

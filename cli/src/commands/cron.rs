@@ -1,6 +1,6 @@
 //! `holdfast cron`.
 
-mod what;
+mod job_options;
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
@@ -11,8 +11,8 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::what::{Schedule, What};
-use super::{given, view::time};
+use self::job_options::{JobOptions, Schedule};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
@@ -41,7 +41,7 @@ pub enum Cron {
         /// Name of the job, for example `morning news`
         name: Option<String>,
         #[command(flatten)]
-        what: Box<What>,
+        what: Box<JobOptions>,
         /// Name or id of the agent [default: the default agent]
         #[arg(long, default_value = "", hide_default_value = true)]
         agent: String,
@@ -63,7 +63,7 @@ pub enum Cron {
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
-        what: Box<What>,
+        what: Box<JobOptions>,
         /// The change as JSON: text, `@file`, or `-` for stdin
         #[arg(long)]
         json: Option<String>,
@@ -149,8 +149,8 @@ impl Cron {
             }
             Self::Add { name, what, agent, id, json, request_id } => {
                 let job = match (json, name) {
-                    (Some(json), _) => given::json(&json)?,
-                    (None, Some(name)) => what.whole(name)?,
+                    (Some(json), _) => option_values::json(&json)?,
+                    (None, Some(name)) => what.new_job(name)?,
                     (None, None) => {
                         return Err(Error::Usage("a job needs a name, or `--json`".to_owned()));
                     }
@@ -161,7 +161,7 @@ impl Cron {
             }
             Self::Edit { job, name, what, json } => {
                 let patch = match json {
-                    Some(json) => given::json(&json)?,
+                    Some(json) => option_values::json(&json)?,
                     None => what.patch(name)?,
                 };
                 let request = UpdateJobRequest { job, patch: patch.to_string(), version: 0 };
@@ -220,7 +220,7 @@ impl Cron {
             Self::Status => status(client, screen).await,
             Self::Wake { text, now, agent } => {
                 let mode = if now { "now" } else { "next-heartbeat" }.to_owned();
-                let text = given::text(&text)?;
+                let text = option_values::text(&text)?;
                 let request = WakeAgentRequest { agent, text, mode, request_id: String::new() };
                 client.answer(client.schedules().wake_agent(client.request(request)).await)?;
                 screen.done("told", &json!({"ok": true}))

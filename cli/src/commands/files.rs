@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use super::view::time;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const FILE: [&str; 4] = ["path", "size", "revision", "changed_at"];
-const REVISION: [&str; 5] = ["revision", "created_at", "author", "reason", "paths"];
+const FILE_COLUMNS: [&str; 4] = ["path", "size", "revision", "changed_at"];
+const REVISION_COLUMNS: [&str; 5] = ["revision", "created_at", "author", "reason", "paths"];
 
 #[derive(Debug, Subcommand)]
 pub enum Files {
     /// List the files of an agent
     List {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         /// Show only this file or folder
         #[arg(default_value = "", hide_default_value = true)]
         path: String,
@@ -34,7 +34,7 @@ pub enum Files {
     /// Print a file to stdout
     Read {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         /// Path of the file in the agent's workspace
         path: String,
         /// Revision of the file [default: the newest]
@@ -44,9 +44,9 @@ pub enum Files {
     /// Store a local file, or stdin, as a file of the agent
     Write {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         #[command(flatten)]
-        why: Why,
+        why: ChangeReason,
         /// Path of the file in the agent's workspace
         path: String,
         /// The local file; `-` is stdin
@@ -56,16 +56,16 @@ pub enum Files {
     /// Delete a file of an agent
     Delete {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         #[command(flatten)]
-        why: Why,
+        why: ChangeReason,
         /// Path of the file in the agent's workspace
         path: String,
     },
     /// List changes with author, time and reason
     History {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         /// Show only changes in this file or folder
         #[arg(default_value = "", hide_default_value = true)]
         path: String,
@@ -79,7 +79,7 @@ pub enum Files {
     /// Show the differences between two revisions
     Diff {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         /// The older revision to compare
         from: i64,
         /// The newer revision to compare [default: the newest]
@@ -92,9 +92,9 @@ pub enum Files {
     /// Restore files from an old revision, as a new revision
     Restore {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         #[command(flatten)]
-        why: Why,
+        why: ChangeReason,
         /// Revision from which the files are restored
         revision: i64,
         /// Restore only this file or folder [default: all]
@@ -104,7 +104,7 @@ pub enum Files {
     /// Export all files to a local `.tar.gz`
     Export {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         /// The local file; `-` is stdout
         to: String,
         /// Revision of the files [default: the newest]
@@ -114,9 +114,9 @@ pub enum Files {
     /// Import files from a local `.tar.gz` or `.tar`
     Import {
         #[command(flatten)]
-        of: Of,
+        of: FilesOwner,
         #[command(flatten)]
-        why: Why,
+        why: ChangeReason,
         /// The local file; `-` is stdin
         from: String,
         /// Delete files that the archive does not contain
@@ -127,7 +127,7 @@ pub enum Files {
 
 /// The agent whose files are meant
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct FilesOwner {
     /// Name or id of the agent [default: the tenant's default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
@@ -135,7 +135,7 @@ pub struct Of {
 
 /// The reason that is recorded with a change
 #[derive(Debug, Args)]
-pub struct Why {
+pub struct ChangeReason {
     /// Reason of the change, for the history
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
@@ -148,7 +148,7 @@ impl Files {
                 let request = ListFilesRequest { agent: of.agent, revision: at, path };
                 let request = client.request(request);
                 let listed = client.answer(client.files().list_files(request).await)?.files;
-                screen.list(&FILE, listed.iter().map(file).collect())
+                screen.list(&FILE_COLUMNS, listed.iter().map(file).collect())
             }
             Self::Read { of, path, at } => {
                 let request = ReadFileRequest { agent: of.agent, path, revision: at };
@@ -160,13 +160,13 @@ impl Files {
                 let request = WriteFileRequest {
                     agent: of.agent,
                     path,
-                    content: local(&from)?,
+                    content: read_local(&from)?,
                     reason: why.reason,
                     ..WriteFileRequest::default()
                 };
                 let request = client.request(request);
                 let made = client.answer(client.files().write_file(request).await)?.revision;
-                changed(*screen, made)
+                print_revision(*screen, made)
             }
             Self::Delete { of, why, path } => {
                 let request = DeleteFileRequest {
@@ -177,13 +177,13 @@ impl Files {
                 };
                 let request = client.request(request);
                 let made = client.answer(client.files().delete_file(request).await)?.revision;
-                changed(*screen, made)
+                print_revision(*screen, made)
             }
             Self::History { of, path, limit, before } => {
                 let request = GetFileLogRequest { agent: of.agent, path, limit, before };
                 let request = client.request(request);
                 let log = client.answer(client.files().get_file_log(request).await)?.revisions;
-                screen.list(&REVISION, log.iter().map(revision).collect())
+                screen.list(&REVISION_COLUMNS, log.iter().map(revision).collect())
             }
             Self::Diff { of, from, to, path } => {
                 let request = DiffFilesRequest { agent: of.agent, from, to, path };
@@ -201,7 +201,7 @@ impl Files {
                 };
                 let request = client.request(request);
                 let made = client.answer(client.files().restore_files(request).await)?.revision;
-                changed(*screen, made)
+                print_revision(*screen, made)
             }
             Self::Export { of, to, at } => {
                 let request = ExportFilesRequest { agent: of.agent, revision: at };
@@ -218,7 +218,7 @@ impl Files {
             Self::Import { of, why, from, replace } => {
                 let request = ImportFilesRequest {
                     agent: of.agent,
-                    archive: local(&from)?,
+                    archive: read_local(&from)?,
                     replace,
                     reason: why.reason,
                     ..ImportFilesRequest::default()
@@ -234,7 +234,7 @@ impl Files {
 }
 
 /// Reads a local file, or stdin for `-`.
-fn local(from: &str) -> Result<Vec<u8>, Error> {
+fn read_local(from: &str) -> Result<Vec<u8>, Error> {
     if from == "-" {
         let mut content = Vec::new();
         io::stdin().read_to_end(&mut content)?;
@@ -243,7 +243,7 @@ fn local(from: &str) -> Result<Vec<u8>, Error> {
     fs::read(from).map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))
 }
 
-fn changed(screen: Screen, revision: i64) -> Result<(), Error> {
+fn print_revision(screen: Screen, revision: i64) -> Result<(), Error> {
     screen.done(&format!("revision {revision}"), &json!({"revision": revision}))
 }
 

@@ -12,20 +12,20 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
     ["agent", "enabled", "every", "beats", "quiet", "channel", "last_status", "last_reason"];
-const EVENTS: [&str; 6] = ["at", "status", "reason", "channel", "preview", "duration_ms"];
-const NEXT: [&str; 2] = ["utc", "local"];
+const EVENT_COLUMNS: [&str; 6] = ["at", "status", "reason", "channel", "preview", "duration_ms"];
+const NEXT_COLUMNS: [&str; 2] = ["utc", "local"];
 
 #[derive(Debug, Subcommand)]
 pub enum Heartbeat {
     /// Show the state of an agent's heartbeat
     Status {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
     },
     /// List the outcomes of past heartbeats, newest first
     Events {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
         /// Maximum number of heartbeats to list
         #[arg(long, default_value_t = 20)]
         limit: u32,
@@ -33,17 +33,17 @@ pub enum Heartbeat {
     /// Show the outcome of the last heartbeat
     Last {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
     },
     /// Run an agent's heartbeat immediately
     Run {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
     },
     /// List the next times of the heartbeat
     Next {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
         /// Number of times to list
         #[arg(long, default_value_t = 5)]
         count: u32,
@@ -51,18 +51,18 @@ pub enum Heartbeat {
     /// Switch an agent's heartbeat on
     On {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
     },
     /// Switch an agent's heartbeat off
     Off {
         #[command(flatten)]
-        of: Of,
+        of: HeartbeatOwner,
     },
 }
 
 /// The agent whose heartbeat is meant
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct HeartbeatOwner {
     /// Name or id of the agent [default: the default agent]
     #[arg(default_value = "", hide_default_value = true)]
     agent: String,
@@ -73,12 +73,12 @@ impl Heartbeat {
         match self {
             Self::Status { of } => screen.one(&COLUMNS, &view(&status(client, of.agent, 5).await?)),
             Self::Events { of, limit } => {
-                screen.list(&EVENTS, events(client, of.agent, limit).await?)
+                screen.list(&EVENT_COLUMNS, events(client, of.agent, limit).await?)
             }
             Self::Last { of } => {
                 let last = events(client, of.agent, 1).await?.pop();
                 let last = last.ok_or_else(|| Error::Usage("it has not beaten yet".to_owned()))?;
-                screen.one(&EVENTS, &last)
+                screen.one(&EVENT_COLUMNS, &last)
             }
             Self::Run { of } => {
                 let request =
@@ -91,7 +91,7 @@ impl Heartbeat {
             Self::Next { of, count } => {
                 let status = status(client, of.agent, count).await?;
                 let rows = status.next.iter().map(|at| next(at, &status.time_zone));
-                screen.list(&NEXT, rows.collect())
+                screen.list(&NEXT_COLUMNS, rows.collect())
             }
             Self::On { of } => set(client, screen, of.agent, true).await,
             Self::Off { of } => set(client, screen, of.agent, false).await,

@@ -22,7 +22,7 @@ use super::{
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 7] = ["id", "version", "scope", "agent", "title", "tags", "updated_at"];
-const FOUND: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
+const SEARCH_COLUMNS: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
 
 #[derive(Debug, Subcommand)]
 pub enum Kb {
@@ -122,7 +122,7 @@ pub enum Kb {
         id: String,
     },
     #[command(flatten)]
-    Proposed(proposals::Proposed),
+    Proposed(proposals::ProposalCommand),
 }
 
 impl Kb {
@@ -132,10 +132,10 @@ impl Kb {
                 let request = SearchArticlesRequest { agent, query, limit, tags };
                 let answer = client.knowledge().search_articles(client.request(request)).await;
                 let found = client.answer(answer)?.found;
-                screen.list(&FOUND, found.iter().map(found_view).collect())
+                screen.list(&SEARCH_COLUMNS, found.iter().map(found_view).collect())
             }
             Self::Ingest { from, source, title, media_type, tags, author, agent } => {
-                let content = bytes(&from)?;
+                let content = read_local(&from)?;
                 let source = match (source.as_str(), from.as_str()) {
                     ("", "-") => {
                         let why = "say where it is from: --source";
@@ -159,7 +159,7 @@ impl Kb {
                 screen.one(&COLUMNS, &view(&article))
             }
             Self::Update { id, from, source, title, media_type, tags, base } => {
-                let content = from.as_deref().map(bytes).transpose()?.unwrap_or_default();
+                let content = from.as_deref().map(read_local).transpose()?.unwrap_or_default();
                 let media_type = media_type_of(media_type, from.as_deref().unwrap_or_default());
                 let tags = (!tags.is_empty()).then_some(ArticleTags { tags });
                 let request = UpdateArticleRequest {
@@ -212,7 +212,7 @@ impl Kb {
 }
 
 /// Reads a local file, or stdin for `-`.
-fn bytes(from: &str) -> Result<Vec<u8>, Error> {
+fn read_local(from: &str) -> Result<Vec<u8>, Error> {
     if from == "-" {
         let mut bytes = Vec::new();
         io::stdin().read_to_end(&mut bytes)?;

@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::given;
+use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["name", "transport", "place", "secrets", "agents", "enabled"];
@@ -126,7 +126,7 @@ impl Mcp {
 /// Names and values. What a value says is never repeated.
 fn pairs(given: &[String], between: char) -> Result<HashMap<String, String>, Error> {
     let pair = |given: &String| match given.split_once(between) {
-        Some((name, value)) => Ok((name.trim().to_owned(), given::secret(value.trim())?)),
+        Some((name, value)) => Ok((name.trim().to_owned(), option_values::secret(value.trim())?)),
         None => Err(Error::Usage(format!("write a name, `{between}` and a value"))),
     };
     given.iter().map(pair).collect()

@@ -8,14 +8,14 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const TYPES: [&str; 4] = ["preference", "fact", "event", "commitment"];
 const KINDS: [&str; 4] = ["memory", "fact", "value", "event"];
 
 const COLUMNS: [&str; 6] = ["id", "type", "user", "agent", "text", "created_at"];
-const FOUND: [&str; 7] = ["score", "meaning", "words", "type", "user", "text", "id"];
+const SEARCH_COLUMNS: [&str; 7] = ["score", "meaning", "words", "type", "user", "text", "id"];
 
 #[derive(Debug, Subcommand)]
 pub enum Memory {
@@ -24,7 +24,7 @@ pub enum Memory {
     /// holdfast memory search "where does she live" --user telegram:42
     Search {
         #[command(flatten)]
-        of: Of,
+        of: MemoryOwner,
         /// Words or a question to search for
         query: String,
         /// Maximum number of memories to find
@@ -37,7 +37,7 @@ pub enum Memory {
     /// List the stored memories, newest first
     List {
         #[command(flatten)]
-        of: Of,
+        of: MemoryOwner,
         /// Show only memories of this kind; may be repeated
         #[arg(long = "kind", value_parser = KINDS)]
         kinds: Vec<String>,
@@ -59,7 +59,7 @@ pub enum Memory {
     /// holdfast memory save "likes tea" --user telegram:42 --type preference
     Save {
         #[command(flatten)]
-        of: Of,
+        of: MemoryOwner,
         /// Text of the memory; `@file`, or `-` for stdin
         text: String,
         /// Type of the memory to save
@@ -103,7 +103,7 @@ pub enum Memory {
 
 /// The agent and user whose memories are meant
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct MemoryOwner {
     /// Name or id of the agent [default: the tenant's default agent; in lists, every agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
@@ -128,13 +128,20 @@ pub struct Erase {
 impl Memory {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::Search { of: Of { agent, user }, query, limit, types } => {
+            Self::Search { of: MemoryOwner { agent, user }, query, limit, types } => {
                 let request = SearchMemoriesRequest { agent, user, query, limit, types };
                 let answer = client.memories().search_memories(client.request(request)).await;
                 let found = client.answer(answer)?.found;
-                screen.list(&FOUND, found.into_iter().map(found_view).collect())
+                screen.list(&SEARCH_COLUMNS, found.into_iter().map(found_view).collect())
             }
-            Self::List { of: Of { agent, user }, kinds, session, history, limit, after } => {
+            Self::List {
+                of: MemoryOwner { agent, user },
+                kinds,
+                session,
+                history,
+                limit,
+                after,
+            } => {
                 let r#type = String::new();
                 let request = ListMemoriesRequest {
                     agent,
@@ -156,7 +163,7 @@ impl Memory {
                 }
             }
             Self::Save {
-                of: Of { agent, user },
+                of: MemoryOwner { agent, user },
                 text,
                 kind,
                 subject,
@@ -167,7 +174,7 @@ impl Memory {
                 let request = SaveMemoryRequest {
                     agent,
                     user,
-                    text: given::text(&text)?,
+                    text: option_values::text(&text)?,
                     r#type: kind,
                     subject,
                     predicate,

@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::given;
+use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
@@ -113,7 +113,7 @@ impl Models {
 
 impl Card {
     fn json(self) -> Result<Value, Error> {
-        let given = self.card.as_deref().map(given::json).transpose()?;
+        let given = self.card.as_deref().map(option_values::json).transpose()?;
         let mut card = match given {
             Some(Value::Object(card)) => card,
             Some(_) => return Err(Error::Usage("`--card` is no JSON object".to_owned())),

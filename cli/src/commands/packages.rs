@@ -5,7 +5,7 @@ use std::fs;
 use holdfast_proto::gateway::v1::{ApproveAgentRequest, ExportAgentRequest, ImportAgentRequest};
 use serde_json::json;
 
-use super::given;
+use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// Exports an agent to a file or to stdout.
@@ -31,8 +31,8 @@ pub async fn export(
 /// Imports the agent of a file.
 pub async fn import(client: &Client, screen: &Screen, from: &str) -> Result<(), Error> {
     let text = match from {
-        "-" => given::text(from)?,
-        file => given::text(&format!("@{file}"))?,
+        "-" => option_values::text(from)?,
+        file => option_values::text(&format!("@{file}"))?,
     };
     let request = client.request(ImportAgentRequest { text });
     let made = client.answer(client.packages().import_agent(request).await)?;

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{CheckPolicyRequest, GetPolicyRequest, Policy, PutPolicyRequest};
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 #[derive(Debug, Subcommand)]
@@ -12,12 +12,12 @@ pub enum Policies {
     /// Show the tool policy of an agent or the tenant
     Get {
         #[command(flatten)]
-        of: Of,
+        of: PolicyOwner,
     },
     /// Replace the tool policy of an agent or the tenant
     Put {
         #[command(flatten)]
-        of: Of,
+        of: PolicyOwner,
         /// The policy as JSON: `@file`, `-` for stdin, or the text itself
         document: String,
         /// Version on which the change is based, as `get` shows it; refused if a newer one exists
@@ -27,7 +27,7 @@ pub enum Policies {
     /// Check a policy for mistakes without storing it
     Check {
         #[command(flatten)]
-        of: Of,
+        of: PolicyOwner,
         /// The policy as JSON: `@file`, `-` for stdin, or the text itself
         document: String,
     },
@@ -35,7 +35,7 @@ pub enum Policies {
 
 /// The agent whose policy is meant
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct PolicyOwner {
     /// Name or id of the agent [default: the tenant's own policy, which applies to all its agents]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
@@ -55,7 +55,7 @@ impl Policies {
                 screen.print(&format!("{:#}\n", document(&found)?))
             }
             Self::Put { of, document, base } => {
-                let document = given::json(&document)?.to_string();
+                let document = option_values::json(&document)?.to_string();
                 let request = PutPolicyRequest { agent: of.agent, document, base_version: base };
                 let request = client.request(request);
                 let put = client.answer(client.policies().put_policy(request).await)?;
@@ -66,7 +66,7 @@ impl Policies {
                 screen.done(&format!("stored as version {version}"), &thing)
             }
             Self::Check { of, document } => {
-                let document = given::json(&document)?.to_string();
+                let document = option_values::json(&document)?.to_string();
                 let request = client.request(CheckPolicyRequest { agent: of.agent, document });
                 let checked = client.answer(client.policies().check_policy(request).await)?;
                 warn(*screen, &checked.warnings)?;
@@ -96,5 +96,5 @@ fn view(policy: &Policy) -> Result<Value, Error> {
 }
 
 fn document(policy: &Policy) -> Result<Value, Error> {
-    given::json(&policy.document)
+    option_values::json(&policy.document)
 }

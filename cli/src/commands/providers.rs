@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::given;
+use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// APIs that a provider may have.
@@ -53,7 +53,8 @@ impl Providers {
                 screen.list(&COLUMNS, listed.providers.iter().map(view).collect())
             }
             Self::Put { name, kind, base_url, api_key, model } => {
-                let api_key = api_key.filter(|_| kind != "demo").as_deref().map(given::secret);
+                let api_key =
+                    api_key.filter(|_| kind != "demo").as_deref().map(option_values::secret);
                 let request = client.request(PutProviderRequest {
                     provider: Some(Provider {
                         name,

@@ -9,15 +9,16 @@ use holdfast_proto::gateway::v1::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::given;
+use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const BINDINGS: [&str; 9] =
+const BINDING_COLUMNS: [&str; 9] =
     ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent", "by_model"];
-const RULES: [&str; 7] =
+const RULE_COLUMNS: [&str; 7] =
     ["channel", "user_id", "pattern", "agent", "tools", "by_model", "disabled"];
-const IDENTITIES: [&str; 3] = ["channel", "peer", "canonical"];
-const EXPLAINED: [&str; 5] = ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
+const IDENTITY_COLUMNS: [&str; 3] = ["channel", "peer", "canonical"];
+const EXPLAIN_COLUMNS: [&str; 5] =
+    ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
 
 #[derive(Debug, Subcommand)]
 pub enum Routing {
@@ -170,7 +171,7 @@ impl Bindings {
             Self::List => {
                 let request = client.request(ListBindingsRequest {});
                 let listed = client.answer(client.routing().list_bindings(request).await)?;
-                screen.list(&BINDINGS, listed.bindings.iter().map(binding).collect())
+                screen.list(&BINDING_COLUMNS, listed.bindings.iter().map(binding).collect())
             }
             Self::Add(mut new) => {
                 let by_model = new.route();
@@ -188,7 +189,7 @@ impl Bindings {
                 };
                 let request = client.request(CreateBindingRequest { binding: Some(new) });
                 let made = client.answer(client.routing().create_binding(request).await)?.binding;
-                screen.one(&BINDINGS, &binding(&made.unwrap_or_default()))
+                screen.one(&BINDING_COLUMNS, &binding(&made.unwrap_or_default()))
             }
             Self::Remove { id } => {
                 let request = client.request(DeleteBindingRequest { id: id.clone() });
@@ -214,7 +215,7 @@ impl Rules {
             Self::List => {
                 let request = client.request(ListRulesRequest {});
                 let rules = client.answer(client.routing().list_rules(request).await)?.rules;
-                screen.list(&RULES, rules.iter().map(rule).collect())
+                screen.list(&RULE_COLUMNS, rules.iter().map(rule).collect())
             }
             Self::Put { rules } => {
                 let rules = read_rules(&rules)?;
@@ -233,14 +234,14 @@ impl Identities {
             Self::List => {
                 let request = client.request(ListIdentitiesRequest {});
                 let listed = client.answer(client.routing().list_identities(request).await)?;
-                screen.list(&IDENTITIES, listed.identities.iter().map(identity).collect())
+                screen.list(&IDENTITY_COLUMNS, listed.identities.iter().map(identity).collect())
             }
             Self::Put { peer, canonical, channel } => {
                 let new = Identity { channel, peer, canonical };
                 let shown = identity(&new);
                 let request = client.request(PutIdentityRequest { identity: Some(new) });
                 client.answer(client.routing().put_identity(request).await)?;
-                screen.one(&IDENTITIES, &shown)
+                screen.one(&IDENTITY_COLUMNS, &shown)
             }
             Self::Remove { peer, channel } => {
                 let request = DeleteIdentityRequest { channel, peer: peer.clone() };
@@ -269,7 +270,7 @@ impl Explain {
         });
         let told = client.answer(client.routing().explain(request).await)?;
         screen.one(
-            &EXPLAINED,
+            &EXPLAIN_COLUMNS,
             &json!({
                 "agent": told.agent,
                 "session_key": told.session_key,
@@ -310,12 +311,13 @@ struct WrittenRoute {
 }
 
 fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
-    let rules: Vec<WrittenRule> = serde_json::from_value(given::json(given)?).map_err(|error| {
-        Error::Usage(format!(
-            "that is no array of rules ({error}): each has an `agent`, and may have `channel`, \
+    let rules: Vec<WrittenRule> =
+        serde_json::from_value(option_values::json(given)?).map_err(|error| {
+            Error::Usage(format!(
+                "that is no array of rules ({error}): each has an `agent`, and may have `channel`, \
              `user_id`, `pattern`, `tools`, `by_model` and `disabled`"
-        ))
-    })?;
+            ))
+        })?;
     let route = |WrittenRoute { among, each, model }| ModelRoute {
         among,
         each,

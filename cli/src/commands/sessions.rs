@@ -13,11 +13,11 @@ use crate::{client::Client, error::Error, screen::Screen};
 const COLUMNS: [&str; 8] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];
 /// Columns of a single session.
-const SHOWN: [&str; 9] =
+const DETAIL_COLUMNS: [&str; 9] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at", "summary"];
 const SURFACE_COLUMNS: [&str; 6] = ["name", "title", "kind", "shown", "version", "content"];
 /// Maximum number of sessions that the gateway returns per call.
-const PAGE: u32 = 200;
+const MAX_PAGE_SIZE: u32 = 200;
 
 #[derive(Debug, Subcommand)]
 pub enum Sessions {
@@ -86,7 +86,7 @@ impl Sessions {
             Self::Show { session } => {
                 let request = client.request(GetSessionRequest { session });
                 let found = client.answer(client.sessions().get_session(request).await)?.session;
-                screen.one(&SHOWN, &view(&found.unwrap_or_default()))
+                screen.one(&DETAIL_COLUMNS, &view(&found.unwrap_or_default()))
             }
             Self::History { session, limit, before } => {
                 let request = GetHistoryRequest { session, limit, before_seq: before };
@@ -145,7 +145,7 @@ async fn list(client: &Client, agent: &str, kind: &str, limit: u32) -> Result<Ve
         let request = client.request(ListSessionsRequest {
             agent: agent.to_owned(),
             kind: kind.to_owned(),
-            limit: left.min(PAGE),
+            limit: left.min(MAX_PAGE_SIZE),
             page_token,
         });
         let page = client.answer(client.sessions().list_sessions(request).await)?;

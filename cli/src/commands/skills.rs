@@ -16,25 +16,26 @@ use self::env::Env;
 use super::view::time;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const SKILL: [&str; 4] = ["name", "scope", "version", "description"];
-const FOUND: [&str; 4] = ["slug", "registry", "version", "summary"];
-const CHANGE: [&str; 7] = ["at", "action", "skill", "version", "registry", "agent", "actor"];
-const POLICY: [&str; 3] = ["enabled", "registries", "allow_unjudged"];
+const SKILL_COLUMNS: [&str; 4] = ["name", "scope", "version", "description"];
+const SEARCH_COLUMNS: [&str; 4] = ["slug", "registry", "version", "summary"];
+const CHANGE_COLUMNS: [&str; 7] =
+    ["at", "action", "skill", "version", "registry", "agent", "actor"];
+const POLICY_COLUMNS: [&str; 3] = ["enabled", "registries", "allow_unjudged"];
 
 /// Maximum depth of nested folders in a skill.
-const MOST_DEPTH: usize = 16;
+const MAX_FOLDER_DEPTH: usize = 16;
 
 #[derive(Debug, Subcommand)]
 pub enum Skills {
     /// List the skills of an agent, or those shared by the tenant
     List {
         #[command(flatten)]
-        of: Of,
+        of: SkillsOwner,
     },
     /// Show a skill: its SKILL.md and its files
     Show {
         #[command(flatten)]
-        of: Of,
+        of: SkillsOwner,
         /// Name of the skill, as `list` shows it
         name: String,
     },
@@ -49,7 +50,7 @@ pub enum Skills {
     /// Install a skill from a registry
     Install {
         #[command(flatten)]
-        of: Of,
+        of: SkillsOwner,
         /// Name (slug) of the skill in the registry
         slug: String,
         /// Name of the registry, as `find` shows it
@@ -73,14 +74,14 @@ pub enum Skills {
     /// Create or replace a skill from a local folder or ZIP
     Publish {
         #[command(flatten)]
-        of: Of,
+        of: SkillsOwner,
         /// Folder that contains the SKILL.md, or a ZIP archive of it
         from: String,
     },
     /// Remove a skill by its name
     Rm {
         #[command(flatten)]
-        of: Of,
+        of: SkillsOwner,
         /// Name of the skill, as `list` shows it
         name: String,
     },
@@ -112,7 +113,7 @@ pub enum Skills {
 
 /// The agent whose skills are meant
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct SkillsOwner {
     /// Name or id of the agent [default: the skills that all agents of the tenant share]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
@@ -132,7 +133,7 @@ impl Skills {
                         screen.note(&format!("{} cannot be used: {lack}", skill.name))?;
                     }
                 }
-                screen.list(&SKILL, listed.skills.iter().map(view).collect())
+                screen.list(&SKILL_COLUMNS, listed.skills.iter().map(view).collect())
             }
             Self::Show { of, name } => {
                 let request = client.request(GetSkillRequest { agent: of.agent, name });
@@ -143,7 +144,7 @@ impl Skills {
                 let mut shown = view(&found.skill.unwrap_or_default());
                 shown["text"] = found.text.into();
                 shown["files"] = found.files.into();
-                screen.one(&SKILL, &shown)
+                screen.one(&SKILL_COLUMNS, &shown)
             }
             Self::Find { query, limit } => {
                 let request = client.request(FindSkillsRequest { query: query.join(" "), limit });
@@ -157,7 +158,7 @@ impl Skills {
                         "summary": one.summary, "version": one.version, "score": one.score,
                     })
                 });
-                screen.list(&FOUND, found.collect())
+                screen.list(&SEARCH_COLUMNS, found.collect())
             }
             Self::Install { of, slug, registry, archive, at, force } => {
                 let url = archive.unwrap_or_default();
@@ -185,7 +186,8 @@ impl Skills {
                 )
             }
             Self::Publish { of, from } => {
-                let request = PutSkillRequest { agent: of.agent, ..read(Path::new(&from))? };
+                let request =
+                    PutSkillRequest { agent: of.agent, ..read_local_skill(Path::new(&from))? };
                 let request = client.request(request);
                 let put = client.answer(client.skills().put_skill(request).await)?;
                 screen.done("published", &json!({ "published": put.name }))
@@ -201,7 +203,7 @@ impl Skills {
             Self::Audit { limit, before } => {
                 let request = client.request(ListSkillChangesRequest { before, limit });
                 let listed = client.answer(client.skills().list_skill_changes(request).await)?;
-                screen.list(&CHANGE, listed.changes.iter().map(change).collect())
+                screen.list(&CHANGE_COLUMNS, listed.changes.iter().map(change).collect())
             }
             Self::Policy { install, registries, unjudged } => {
                 let request = client.request(GetSkillPolicyRequest {});
@@ -229,14 +231,14 @@ impl Skills {
                     let request = client.request(PutSkillPolicyRequest { policy: Some(policy) });
                     client.answer(client.skills().put_skill_policy(request).await)?;
                 }
-                screen.one(&POLICY, &shown)
+                screen.one(&POLICY_COLUMNS, &shown)
             }
         }
     }
 }
 
 /// Reads a skill from a local folder or ZIP.
-fn read(from: &Path) -> Result<PutSkillRequest, Error> {
+fn read_local_skill(from: &Path) -> Result<PutSkillRequest, Error> {
     let unreadable = |path: &Path, error: std::io::Error| {
         Error::Usage(format!("cannot read {}: {error}", path.display()))
     };
@@ -257,7 +259,7 @@ fn read(from: &Path) -> Result<PutSkillRequest, Error> {
             let path = format!("{below}{name}");
             // Type of the entry itself: a link's target is not part of the skill.
             let kind = entry.file_type().map_err(|error| unreadable(&at, error))?;
-            if kind.is_dir() && depth < MOST_DEPTH {
+            if kind.is_dir() && depth < MAX_FOLDER_DEPTH {
                 folders.push((at, format!("{path}/"), depth + 1));
             } else if kind.is_file() {
                 let content = fs::read(&at).map_err(|error| unreadable(&at, error))?;
@@ -321,12 +323,12 @@ mod tests {
         fs::write(folder.path().join("SKILL.md"), "a").unwrap();
         fs::write(folder.path().join("more/x.md"), "b").unwrap();
 
-        let mut files = read(folder.path()).unwrap().files;
+        let mut files = read_local_skill(folder.path()).unwrap().files;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["SKILL.md", "more/x.md"]);
 
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("p")).unwrap();
-        assert!(read(folder.path()).unwrap_err().to_string().contains("is a link"));
+        assert!(read_local_skill(folder.path()).unwrap_err().to_string().contains("is a link"));
     }
 }

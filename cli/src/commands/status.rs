@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::{client::Client, error::Error, screen::Screen};
 
-const FIRST: [&str; 6] =
+const COLUMNS: [&str; 6] =
     ["tenant", "version", "agents", "sessions", "waiting_messages", "oldest_wait_ms"];
 
 pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
     let request = client.request(GetStatusRequest {});
     let status = client.answer(client.operations().get_status(request).await)?;
     screen.one(
-        &FIRST,
+        &COLUMNS,
         &json!({
             "tenant": status.tenant,
             "version": status.version,

@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["label", "status", "seconds", "tokens", "step", "session_id"];
@@ -56,7 +56,7 @@ impl Subagents {
                 screen.done("stopped", &json!({"stopped": session}))
             }
             Self::Send { session, text, request_id } => {
-                let text = given::text(&text)?;
+                let text = option_values::text(&text)?;
                 let request = client.request(SendToSubagentRequest { session, text, request_id });
                 let sent = client.answer(client.subagents().send_to_subagent(request).await)?;
                 let sent = json!({"message_id": sent.message_id, "duplicate": sent.duplicate});

@@ -13,12 +13,12 @@ pub enum Tools {
     /// List all tools and whether an agent may use them
     List {
         #[command(flatten)]
-        whom: For,
+        whom: ToolContextArgs,
     },
     /// Explain for each tool which layer of the policy decided, and why
     Explain {
         #[command(flatten)]
-        whom: For,
+        whom: ToolContextArgs,
         /// Show only this tool, by any of its names
         tool: Option<String>,
     },
@@ -26,7 +26,7 @@ pub enum Tools {
 
 /// Agent, conversation and user for which tools are evaluated
 #[derive(Debug, Default, Args)]
-pub struct For {
+pub struct ToolContextArgs {
     /// Name or id of the agent [default: the session's, else the tenant's default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
@@ -77,7 +77,7 @@ impl Tools {
                 if screen.is_json() {
                     return screen.one(&[], &view(&explained, &decisions));
                 }
-                screen.note(&about(&explained))?;
+                screen.note(&context_line(&explained))?;
                 let lines: Vec<&str> = decisions.iter().map(|one| one.line.as_str()).collect();
                 screen.print(&format!("{}\n", crate::screen::plain(&lines.join("\n"))))
             }
@@ -85,8 +85,8 @@ impl Tools {
     }
 }
 
-async fn explain(client: &Client, whom: For) -> Result<ExplainToolsResponse, Error> {
-    let For { agent, session, channel, chat, kind, model, user, roles, mcp } = whom;
+async fn explain(client: &Client, whom: ToolContextArgs) -> Result<ExplainToolsResponse, Error> {
+    let ToolContextArgs { agent, session, channel, chat, kind, model, user, roles, mcp } = whom;
     let request =
         ExplainToolsRequest { agent, session, channel, chat, kind, model, user, roles, mcp };
     let request = client.request(request);
@@ -110,7 +110,7 @@ fn chosen<'a>(
 }
 
 /// Returns the agent, conversation and user of the explanation in one line.
-fn about(explained: &ExplainToolsResponse) -> String {
+fn context_line(explained: &ExplainToolsResponse) -> String {
     let facts = [
         ("agent", explained.agent.clone()),
         ("kind", explained.kind.clone()),

@@ -8,12 +8,12 @@ use crate::error::Error;
 
 /// Allow-list of this machine.
 #[derive(Debug, Clone)]
-pub(super) struct Allow {
+pub(super) struct CommandAllowList {
     rules: Vec<ExecRule>,
     security: Security,
 }
 
-impl Allow {
+impl CommandAllowList {
     /// Creates a list of these patterns, or of all commands.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Allow {
     }
 }
 
-impl fmt::Display for Allow {
+impl fmt::Display for CommandAllowList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.security, self.rules.as_slice()) {
             (Security::Full, _) => f.write_str("Every command is let through."),
@@ -71,9 +71,9 @@ impl fmt::Display for Allow {
 mod tests {
     use super::*;
 
-    fn allow(patterns: &[&str], all: bool) -> Allow {
+    fn allow(patterns: &[&str], all: bool) -> CommandAllowList {
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-        Allow::new(&patterns, all).unwrap()
+        CommandAllowList::new(&patterns, all).unwrap()
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
     fn nothing_is_let_through_unless_it_is_said() {
         assert!(allow(&[], false).refusal("true").is_some());
         assert_eq!(allow(&[], true).refusal("ls > x; $(y)"), None);
-        assert!(matches!(Allow::new(&[" ".to_owned()], false), Err(Error::Usage(_))));
-        assert!(matches!(Allow::new(&["a 'b".to_owned()], false), Err(Error::Usage(_))));
+        assert!(matches!(CommandAllowList::new(&[" ".to_owned()], false), Err(Error::Usage(_))));
+        assert!(matches!(CommandAllowList::new(&["a 'b".to_owned()], false), Err(Error::Usage(_))));
     }
 }

@@ -10,38 +10,38 @@ use holdfast_sandbox::{Backend, Command, Network, Sandbox, WorkPath};
 use tracing::info;
 
 use super::{
-    allow::Allow,
-    ledger::{Entry, Ledger, Line},
+    allow::CommandAllowList,
+    ledger::{CommandLog, CommandRecord, KeyLookup},
 };
 
 /// Version of the node protocol.
-const PROTOCOL: u32 = 1;
+const PROTOCOL_VERSION: u32 = 1;
 
 /// Maximum duration of a command.
-const LONGEST: Duration = Duration::from_mins(10);
+const MAX_COMMAND_DURATION: Duration = Duration::from_mins(10);
 
 /// Maximum wait for a command to end, before its state is reported.
-const MOST_PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Runs commands on this machine.
 #[derive(Debug)]
 pub(super) struct Host {
     sandbox: Arc<dyn Sandbox>,
     folder: PathBuf,
-    allow: Allow,
-    ledger: Ledger,
+    allow: CommandAllowList,
+    ledger: CommandLog,
 }
 
 impl Host {
     /// Creates a host that runs commands in `folder`.
-    pub(super) fn new(sandbox: Arc<dyn Sandbox>, folder: PathBuf, allow: Allow) -> Self {
-        Self { sandbox, folder, allow, ledger: Ledger::default() }
+    pub(super) fn new(sandbox: Arc<dyn Sandbox>, folder: PathBuf, allow: CommandAllowList) -> Self {
+        Self { sandbox, folder, allow, ledger: CommandLog::default() }
     }
 
     /// Returns this machine's introduction to the gateway.
     pub(super) fn hello(&self) -> NodeHello {
         NodeHello {
-            protocol: PROTOCOL,
+            protocol: PROTOCOL_VERSION,
             platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commands: self.allow.patterns(),
@@ -55,7 +55,7 @@ impl Host {
             Some(node_ask::What::Run(run)) => self.run(run).await,
             Some(node_ask::What::Recall(NodeRecall { key, wait_ms })) => {
                 match self.ledger.find(&key) {
-                    Some(line) => stands(&line, wait_ms).await,
+                    Some(line) => command_state(&line, wait_ms).await,
                     None => What::NotKnown(NodeNotKnown {}),
                 }
             }
@@ -76,11 +76,11 @@ impl Host {
             Err(error) => return What::Refused(error.to_string()),
         };
         match self.ledger.begin(&run.key) {
-            Entry::Full => {
+            KeyLookup::Full => {
                 What::Refused("as many commands run here as may: wait for one to end".to_owned())
             }
-            Entry::Known(line) => stands(&line, run.wait_ms).await,
-            Entry::New(line) => {
+            KeyLookup::Known(line) => command_state(&line, run.wait_ms).await,
+            KeyLookup::New(line) => {
                 info!(bytes = run.script.len(), "a command begins");
                 match self.sandbox.spawn(self.command(&run, workdir)).await {
                     Ok(process) => {
@@ -89,7 +89,7 @@ impl Host {
                     }
                     Err(error) => line.failed(format!("it could not be started: {error}")),
                 }
-                stands(&line, run.wait_ms).await
+                command_state(&line, run.wait_ms).await
             }
         }
     }
@@ -98,7 +98,7 @@ impl Host {
         let mut command = Command::new(run.script.as_str(), &self.folder);
         command.workdir = workdir;
         let timeout = Duration::from_secs(u64::from(run.timeout_seconds.max(1)));
-        command.timeout = Some(timeout.min(LONGEST));
+        command.timeout = Some(timeout.min(MAX_COMMAND_DURATION));
         command.network = Network::Host;
         if self.sandbox.backend() == Backend::Plain {
             // The owner's own programs need these settings.
@@ -112,8 +112,8 @@ impl Host {
     }
 }
 
-async fn stands(line: &Line, wait_ms: u64) -> What {
-    match line.stands(Duration::from_millis(wait_ms).min(MOST_PATIENCE)).await {
+async fn command_state(line: &CommandRecord, wait_ms: u64) -> What {
+    match line.wait_for_state(Duration::from_millis(wait_ms).min(MAX_WAIT)).await {
         Ok(ran) => What::Ran(NodeRan {
             ended: ran.ended.unwrap_or_default(),
             out: ran.out,
@@ -130,7 +130,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::node::{Walls, config};
+    use crate::node::{IsolationMode, config};
 
     fn ask(script: &str, key: &str) -> NodeAsk {
         let run = NodeRun {
@@ -145,8 +145,8 @@ mod tests {
 
     async fn host(folder: &std::path::Path, patterns: &[&str]) -> anyhow::Result<Host> {
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-        let allow = Allow::new(&patterns, patterns.is_empty())?;
-        let sandbox = holdfast_sandbox::open(&config(Walls::None)).await?;
+        let allow = CommandAllowList::new(&patterns, patterns.is_empty())?;
+        let sandbox = holdfast_sandbox::open(&config(IsolationMode::None)).await?;
         Ok(Host::new(sandbox, folder.canonicalize()?, allow))
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let ran = ran(host.answer(ask(flood, "k")).await).unwrap();
 
         assert!(ran.out.ends_with("xend\n"), "{}", ran.out.len());
-        assert!(ran.out.len() <= holdfast_types::MOST_NODE_OUTPUT);
+        assert!(ran.out.len() <= holdfast_types::MAX_NODE_OUTPUT_BYTES);
         assert_eq!(ran.skipped, 200_004 - u64::try_from(ran.out.len()).unwrap());
     }
 

@@ -22,13 +22,14 @@ use super::host::Host;
 use crate::error::Error;
 
 /// Maximum time for the gateway to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Delays between connection attempts. Short, since a caller may wait for an answer.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
+const RECONNECT_BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 
 /// Maximum number of answers that wait to be sent.
-const WAITING: usize = 64;
+const MAX_PENDING_ANSWERS: usize = 64;
 
 /// Connection of a node to its gateway.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(super) struct Link {
 impl Link {
     /// Creates a link to the gateway at `url`. Does not connect yet.
     pub(super) fn new(url: &str, token: &str, host: Arc<Host>) -> Result<Self, Error> {
-        let channel = holdfast_grpc::channel(url, PATIENCE)
+        let channel = holdfast_grpc::channel(url, CONNECT_TIMEOUT)
             .map_err(|error| Error::Usage(error.to_string()))?;
         let mut token: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
             Error::Usage("the token holds characters that none has: copy it anew".to_owned())
@@ -56,7 +57,7 @@ impl Link {
     /// # Errors
     ///
     /// If the node may not connect, or another program uses its token.
-    pub(super) async fn keep(&self, stop: &CancellationToken) -> Result<(), Error> {
+    pub(super) async fn stay_connected(&self, stop: &CancellationToken) -> Result<(), Error> {
         let mut failures = 0;
         while !stop.is_cancelled() {
             let ended = tokio::select! {
@@ -64,9 +65,9 @@ impl Link {
                 () = stop.cancelled() => return Ok(()),
             };
             if is_final(&ended) {
-                return Err(Error::of(ended, &self.url));
+                return Err(Error::from_status(ended, &self.url));
             }
-            let wait = AGAIN.delay(failures);
+            let wait = RECONNECT_BACKOFF.delay(failures);
             failures = failures.saturating_add(1);
             warn!(why = ended.message(), again_in = ?wait, "not connected");
             stop.run_until_cancelled(tokio::time::sleep(wait)).await;
@@ -83,7 +84,7 @@ impl Link {
     }
 
     async fn try_attach(&self, failures: &mut u32) -> Result<(), Status> {
-        let (answers, answered) = mpsc::channel(WAITING);
+        let (answers, answered) = mpsc::channel(MAX_PENDING_ANSWERS);
         let hello = AttachRequest { said: Some(Said::Hello(self.host.hello())) };
         // The channel is empty, so this does not block.
         drop(answers.send(hello).await);

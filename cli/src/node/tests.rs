@@ -6,8 +6,8 @@ mod world;
 use std::time::Duration;
 
 use holdfast_directory::{Actor, NewNode};
-use holdfast_session::Accepted;
-use holdfast_types::Verdict;
+use holdfast_session::Acceptance;
+use holdfast_types::ApprovalDecision;
 
 use world::{Machine, World};
 
@@ -30,7 +30,7 @@ async fn an_agent_finds_a_node_asks_and_runs_a_command_there_once_it_is_allowed(
     assert!(asked.summary.starts_with("run on laptop `echo once >> ran"), "{}", asked.summary);
     assert!(asked.subject.contains(&laptop.id.to_string()), "{}", asked.subject);
     assert_eq!(laptop.ran()?, 0);
-    world.say_of(&asked, Verdict::Always).await?;
+    world.say_of(&asked, ApprovalDecision::Always).await?;
 
     let told = world.results(&sent).await?;
     assert!(told[0].starts_with("- laptop: connected since"), "{told:?}");
@@ -45,7 +45,7 @@ async fn an_agent_finds_a_node_asks_and_runs_a_command_there_once_it_is_allowed(
     world.calls(&[r#"{"action":"exec","command":"echo else"}"#]);
     let sent = world.owner_says("again").await?;
     let asked = world.asked().await?;
-    world.say_of(&asked, Verdict::Deny).await?;
+    world.say_of(&asked, ApprovalDecision::Deny).await?;
     assert!(world.results(&sent).await?[0].contains("a person denied this call"));
     assert_eq!(world.asked_so_far().await?, 2);
     Ok(())
@@ -95,11 +95,11 @@ async fn another_person_s_node_and_another_tenant_s_are_not_there() -> anyhow::R
 }
 
 /// The model calls the slow command, a person allows it, and it has started.
-async fn slow(world: &World, laptop: &Machine) -> anyhow::Result<Accepted> {
+async fn slow(world: &World, laptop: &Machine) -> anyhow::Result<Acceptance> {
     world.calls(&[SLOW]);
     let sent = world.owner_says("go").await?;
     let asked = world.asked().await?;
-    world.say_of(&asked, Verdict::Once).await?;
+    world.say_of(&asked, ApprovalDecision::Once).await?;
     world.until("the command has begun", async || laptop.ran().is_ok_and(|ran| ran == 1)).await?;
     Ok(sent)
 }
@@ -171,7 +171,7 @@ async fn what_the_machine_does_not_let_through_is_not_run_whoever_approved_it() 
 
     let sent = world.owner_says("go").await?;
     let asked = world.asked().await?;
-    world.say_of(&asked, Verdict::Once).await?;
+    world.say_of(&asked, ApprovalDecision::Once).await?;
 
     let told = world.results(&sent).await?;
     assert!(told[0].contains("git status\nls"), "{told:?}");
@@ -213,7 +213,7 @@ async fn a_command_is_ended_when_its_time_is_up() -> anyhow::Result<()> {
 
     let sent = world.owner_says("go").await?;
     let asked = world.asked().await?;
-    world.say_of(&asked, Verdict::Once).await?;
+    world.say_of(&asked, ApprovalDecision::Once).await?;
 
     let begun = tokio::time::Instant::now();
     let told = world.results(&sent).await?;

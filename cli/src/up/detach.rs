@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::{PATIENCE, plan::Plan};
+use super::{READY_TIMEOUT, plan::Plan};
 use crate::{
-    home::{Home, State},
     signal,
+    state_dir::{State, StateDir},
 };
 
 /// Number of lines of the log that are shown after a failure.
@@ -24,7 +24,7 @@ const LAST_LINES: usize = 15;
 /// # Errors
 ///
 /// If the child ends before that; the error has the end of its log.
-pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State> {
+pub async fn start(home: &StateDir, lock: File, plan: &Plan) -> anyhow::Result<State> {
     let log_path = home.log_file("up");
     let log = File::create(&log_path)
         .with_context(|| format!("cannot write `{}`", log_path.display()))?;
@@ -42,18 +42,18 @@ pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State
         .spawn()
         .with_context(|| format!("cannot start `{}`", program.display()))?;
 
-    let ready = tokio::time::timeout(PATIENCE, ready(home, &mut child)).await;
+    let ready = tokio::time::timeout(READY_TIMEOUT, ready(home, &mut child)).await;
     let Ok(state) = ready else {
         signal::terminate(child.id()).await?;
-        bail!("not ready after {PATIENCE:?}: {}", why(home, "up"));
+        bail!("not ready after {READY_TIMEOUT:?}: {}", failure_from_log(home, "up"));
     };
     state
 }
 
-async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
+async fn ready(home: &StateDir, child: &mut Child) -> anyhow::Result<State> {
     loop {
         if let Some(status) = child.try_wait()? {
-            bail!("it ended ({status}): {}", why(home, "up"));
+            bail!("it ended ({status}): {}", failure_from_log(home, "up"));
         }
         match home.state() {
             Ok(state) if state.pid == child.id() => return Ok(state),
@@ -63,14 +63,18 @@ async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
 }
 
 /// Returns the end of a process's log, as a reason for its end.
-pub fn why(home: &Home, process: &str) -> String {
+pub fn failure_from_log(home: &StateDir, process: &str) -> String {
     let path = home.log_file(process);
     let log = fs::read(&path).unwrap_or_default();
-    format!("{} (all of it is in `{}`)", last_words(&String::from_utf8_lossy(&log)), path.display())
+    format!(
+        "{} (all of it is in `{}`)",
+        error_or_log_end(&String::from_utf8_lossy(&log)),
+        path.display()
+    )
 }
 
 /// Returns the error in the log, or its last lines if there is none.
-fn last_words(log: &str) -> String {
+fn error_or_log_end(log: &str) -> String {
     let lines: Vec<&str> = log.trim_end().lines().collect();
     match lines.iter().rev().find_map(|line| line.strip_prefix("error: ")) {
         Some(error) => error.to_owned(),
@@ -87,9 +91,9 @@ mod tests {
 
     #[test]
     fn an_error_is_told_alone_and_else_the_log_s_end() {
-        assert_eq!(last_words("INFO one\nerror: two\nINFO three\n"), "two");
+        assert_eq!(error_or_log_end("INFO one\nerror: two\nINFO three\n"), "two");
 
-        let told = last_words(&"INFO line\n".repeat(100));
+        let told = error_or_log_end(&"INFO line\n".repeat(100));
         assert_eq!(told.matches("INFO line").count(), LAST_LINES);
     }
 }

@@ -10,10 +10,10 @@ use super::UpArgs;
 use crate::{
     backends::{self, Backends},
     bootstrap,
-    home::{Gateway, Home, Http, State, write_private},
     ports::Ports,
     screen::Screen,
     secret,
+    state_dir::{Gateway, Http, State, StateDir, write_private},
 };
 
 /// Services to run, and their settings.
@@ -30,7 +30,7 @@ pub struct Plan {
 
 impl Plan {
     /// Starts the backends, migrates the schema, and creates secrets, tenant and key.
-    pub async fn make(args: &UpArgs, home: &Home, screen: Screen) -> anyhow::Result<Self> {
+    pub async fn make(args: &UpArgs, home: &StateDir, screen: Screen) -> anyhow::Result<Self> {
         let backends = Backends::get(home).await?;
         let mut vars: BTreeMap<String, String> =
             secret::ensure(home, bootstrap::is_set)?.into_iter().collect();
@@ -50,11 +50,12 @@ impl Plan {
         let config = bootstrap::load(with_environment(&vars).into_iter().collect())?;
         match &backends.admin {
             Some(admin) => {
-                bootstrap::bring_up_to_date(admin).await?;
+                bootstrap::migrate_schema(admin).await?;
             }
             None => bootstrap::check_schema(&config).await?,
         }
-        let opened = Box::pin(bootstrap::open(config, home, bootstrap::TENANT)).await?;
+        let opened =
+            Box::pin(bootstrap::set_up_tenant(config, home, bootstrap::DEV_TENANT)).await?;
 
         let ports = Ports::choose(args.port_base, args.gateways, args.runners)?;
         if args.port_base != 0 && ports.gateways[0].0.port() != args.port_base {
@@ -78,7 +79,7 @@ impl Plan {
     }
 
     /// Reads the plan of another process.
-    pub fn read(home: &Home) -> anyhow::Result<Self> {
+    pub fn read(home: &StateDir) -> anyhow::Result<Self> {
         let path = home.plan_file();
         let text = fs::read_to_string(&path)
             .with_context(|| format!("cannot read `{}`: run `holdfast up`", path.display()))?;
@@ -113,7 +114,7 @@ impl Plan {
     }
 
     /// Returns the addresses of all readiness endpoints.
-    pub fn doors(&self) -> Vec<SocketAddr> {
+    pub fn readiness_addresses(&self) -> Vec<SocketAddr> {
         let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
         let others = [self.ports.bridge, self.ports.scheduler, self.ports.memory];
         gateways.chain(self.ports.runners.iter().copied()).chain(others).collect()
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(state["runners"][0]["http"], url(plan.ports.runners[0]).as_str());
         assert!(state["bridge"]["http"].is_string() && state["key"] == "hf_1_2");
         assert!(state["scheduler"]["http"].is_string());
-        assert_eq!(plan.doors().len(), 6);
+        assert_eq!(plan.readiness_addresses().len(), 6);
     }
 
     #[test]

@@ -8,14 +8,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-const LOOK: Duration = Duration::from_millis(10);
-const ONE_ANSWER: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until all services are ready.
-pub async fn all(doors: &[SocketAddr]) {
+pub async fn wait_for_all(doors: &[SocketAddr]) {
     for door in doors {
-        while !matches!(timeout(ONE_ANSWER, is_ready(*door)).await, Ok(Ok(true))) {
-            sleep(LOOK).await;
+        while !matches!(timeout(ANSWER_TIMEOUT, is_ready(*door)).await, Ok(Ok(true))) {
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
             }
         });
 
-        timeout(Duration::from_secs(10), all(&[door])).await.unwrap();
+        timeout(Duration::from_secs(10), wait_for_all(&[door])).await.unwrap();
 
         timeout(Duration::from_secs(10), server).await.unwrap().unwrap();
     }

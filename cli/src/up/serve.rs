@@ -6,29 +6,29 @@ use anyhow::Context as _;
 use holdfast_kit::{Tasks, config, shutdown, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
-use super::{PATIENCE, plan::Plan, ready, split, welcome};
+use super::{READY_TIMEOUT, plan::Plan, ready, split, welcome};
 use crate::{
     backends,
-    home::{Home, write_private},
     screen::Screen,
     service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Service},
+    state_dir::{StateDir, write_private},
 };
 
 /// Maximum time for services to finish: their own 25 s, and a margin.
-const GRACE: Duration = Duration::from_secs(40);
-const LOG: &str = "HOLDFAST_TELEMETRY__LOG";
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(40);
+const LOG_VAR: &str = "HOLDFAST_TELEMETRY__LOG";
 
 #[derive(Debug, Clone, Copy)]
-pub enum Seen {
+pub enum OutputMode {
     /// A person at a terminal, who sees the welcome text and no log.
-    By(Screen),
+    Terminal(Screen),
     /// A log file; nobody sees a welcome text.
-    ByNobody,
+    LogFile,
 }
 
 /// One service of the plan: its subcommand, its number and its variables.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ServiceInstance {
     pub service: &'static str,
     pub n: usize,
     pub vars: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub struct Part {
 /// # Errors
 ///
 /// The first failure of a service, or a timeout if they are not ready in time.
-pub async fn serve(home: Home, plan: Plan, seen: Seen) -> anyhow::Result<()> {
+pub async fn serve(home: StateDir, plan: Plan, seen: OutputMode) -> anyhow::Result<()> {
     tls::install_crypto();
     let _flushed_on_drop = telemetry::init("holdfast", &telemetry_of(&plan, seen)?)?;
     let pid = process::id();
@@ -49,27 +49,30 @@ pub async fn serve(home: Home, plan: Plan, seen: Seen) -> anyhow::Result<()> {
     let stop = shutdown::on_signal()?;
     let mut tasks = Tasks::new(stop.clone());
     ignore_hangup(&mut tasks, &stop)?;
-    for part in parts(&plan) {
+    for part in service_instances(&plan) {
         if plan.split {
-            tasks.spawn(part.service, split::keep(part, plan.workers, home.clone(), stop.clone())?);
+            tasks.spawn(
+                part.service,
+                split::supervise(part, plan.workers, home.clone(), stop.clone())?,
+            );
         } else {
             tasks.spawn(part.service, in_process(part, stop.clone()));
         }
     }
     tasks.spawn("ready", announce(home.clone(), plan, pid, seen, stop));
-    let outcome = tasks.run(GRACE).await;
+    let outcome = tasks.run(SHUTDOWN_GRACE).await;
 
-    Home::forget(&home.state_file());
-    Home::forget(&home.plan_file());
+    StateDir::remove_file(&home.state_file());
+    StateDir::remove_file(&home.plan_file());
     let stopped = backends::down(&home).await;
-    Home::forget(&pid_file);
+    StateDir::remove_file(&pid_file);
     outcome.and(stopped)
 }
 
 /// Returns the services of the plan.
-fn parts(plan: &Plan) -> Vec<Part> {
+fn service_instances(plan: &Plan) -> Vec<ServiceInstance> {
     let ports = &plan.ports;
-    let part = |service, n, own: &[_]| Part { service, n, vars: plan.vars_with(own) };
+    let part = |service, n, own: &[_]| ServiceInstance { service, n, vars: plan.vars_with(own) };
     let gateways = ports.gateways.iter().zip(1..).map(|((http, grpc), n)| {
         part(Gateway::NAME, n, &[("gateway.http", *http), ("gateway.grpc", *grpc)])
     });
@@ -84,7 +87,7 @@ fn parts(plan: &Plan) -> Vec<Part> {
     gateways.chain(runners).chain([bridge, scheduler, memory]).collect()
 }
 
-async fn in_process(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
+async fn in_process(part: ServiceInstance, stop: CancellationToken) -> anyhow::Result<()> {
     match part.service {
         Gateway::NAME => run::<Gateway>(part, stop).await,
         AgentRunner::NAME => run::<AgentRunner>(part, stop).await,
@@ -94,30 +97,30 @@ async fn in_process(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
     }
 }
 
-async fn run<S: Service>(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
+async fn run<S: Service>(part: ServiceInstance, stop: CancellationToken) -> anyhow::Result<()> {
     let config = config::load_from(S::TABLE, part.vars)?;
     Box::pin(S::serve(config, stop)).await
 }
 
 /// Writes `state.json` and prints the welcome text once everything is ready.
 async fn announce(
-    home: Home,
+    home: StateDir,
     plan: Plan,
     pid: u32,
-    seen: Seen,
+    seen: OutputMode,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let doors = plan.doors();
+    let doors = plan.readiness_addresses();
     tokio::select! {
-        ready = tokio::time::timeout(PATIENCE, ready::all(&doors)) => ready.with_context(
-            || format!("the services are not ready after {PATIENCE:?}; their logs say why"),
+        ready = tokio::time::timeout(READY_TIMEOUT, ready::wait_for_all(&doors)) => ready.with_context(
+            || format!("the services are not ready after {READY_TIMEOUT:?}; their logs say why"),
         )?,
         () = stop.cancelled() => return Ok(()),
     }
     let state = plan.state(pid);
     write_private(&home.state_file(), &format!("{:#}\n", serde_json::to_value(&state)?))?;
     tracing::info!(pid, "everything is ready");
-    if let Seen::By(screen) = seen {
+    if let OutputMode::Terminal(screen) = seen {
         welcome::print(&home, &state, screen)?;
     }
     stop.cancelled().await;
@@ -125,10 +128,10 @@ async fn announce(
 }
 
 /// Returns the telemetry settings: only warnings at a terminal, the configured level in a file.
-fn telemetry_of(plan: &Plan, seen: Seen) -> anyhow::Result<telemetry::Config> {
+fn telemetry_of(plan: &Plan, seen: OutputMode) -> anyhow::Result<telemetry::Config> {
     let mut vars = plan.vars_with(&[]);
-    if matches!(seen, Seen::By(_)) && env::var_os(LOG).is_none() {
-        vars.insert(LOG.to_owned(), "warn".to_owned());
+    if matches!(seen, OutputMode::Terminal(_)) && env::var_os(LOG_VAR).is_none() {
+        vars.insert(LOG_VAR.to_owned(), "warn".to_owned());
     }
     let config: gateway::Config = config::load_from(Gateway::TABLE, vars)?;
     Ok(config.telemetry)

@@ -21,50 +21,50 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{detach::why, serve::Part};
+use super::{detach::failure_from_log, serve::ServiceInstance};
 use crate::{
-    home::{Home, write_private},
     signal,
+    state_dir::{StateDir, write_private},
 };
 
 /// Delays before a service is restarted.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+const RESTART_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// Run time after which a start counts as successful.
-const WELL: Duration = Duration::from_secs(5);
+const STABLE_RUN_TIME: Duration = Duration::from_secs(5);
 /// Number of consecutive failed starts, before everything was ready once, after which `up` gives
 /// up.
-const HOPELESS: u32 = 5;
+const MAX_FAILED_STARTS: u32 = 5;
 /// Maximum time for a service to stop; it drains for up to 25 s.
-const DRAIN: Duration = Duration::from_secs(35);
+const STOP_TIMEOUT: Duration = Duration::from_secs(35);
 /// Size above which the log of an earlier run is deleted, in bytes.
-const LOG_LIMIT: u64 = 64 * 1024 * 1024;
+const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Starts the service, and restarts it whenever it ends, until `stop` is cancelled.
 ///
 /// # Errors
 ///
 /// If this program's file cannot be found; later, if the service cannot be started.
-pub fn keep(
-    part: Part,
+pub fn supervise(
+    part: ServiceInstance,
     workers: u8,
-    home: Home,
+    home: StateDir,
     stop: CancellationToken,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + 'static> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let name = format!("{}-{}", part.service, part.n);
-    let kept = Kept { part, workers, program, name, home };
+    let kept = Supervisor { part, workers, program, name, home };
     Ok(async move { kept.run(stop).await })
 }
 
-struct Kept {
-    part: Part,
+struct Supervisor {
+    part: ServiceInstance,
     workers: u8,
     program: PathBuf,
     name: String,
-    home: Home,
+    home: StateDir,
 }
 
-impl Kept {
+impl Supervisor {
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let pid_file = self.home.pid_file(&self.name);
         let mut tries = 0;
@@ -76,15 +76,15 @@ impl Kept {
             tokio::select! {
                 ended = child.wait() => {
                     let status = ended.context("cannot wait for a service")?;
-                    Home::forget(&pid_file);
-                    tries = if started.elapsed() > WELL { 0 } else { tries + 1 };
+                    StateDir::remove_file(&pid_file);
+                    tries = if started.elapsed() > STABLE_RUN_TIME { 0 } else { tries + 1 };
                     ensure!(
-                        tries < HOPELESS || self.home.state_file().exists(),
+                        tries < MAX_FAILED_STARTS || self.home.state_file().exists(),
                         "`{}` ended {tries} times before everything was ready: {}",
                         self.name,
-                        why(&self.home, &self.name)
+                        failure_from_log(&self.home, &self.name)
                     );
-                    let again_in = AGAIN.cap(tries);
+                    let again_in = RESTART_BACKOFF.cap(tries);
                     warn!(service = %self.name, %status, ?again_in, "a service ended");
                     tokio::select! {
                         () = sleep(again_in) => {}
@@ -93,7 +93,7 @@ impl Kept {
                 }
                 () = stop.cancelled() => {
                     let ended = self.end(&mut child).await;
-                    Home::forget(&pid_file);
+                    StateDir::remove_file(&pid_file);
                     return ended;
                 }
             }
@@ -122,8 +122,8 @@ impl Kept {
 
     fn log(&self) -> anyhow::Result<File> {
         let path = self.home.log_file(&self.name);
-        if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT) {
-            Home::forget(&path);
+        if fs::metadata(&path).is_ok_and(|log| log.len() > MAX_LOG_BYTES) {
+            StateDir::remove_file(&path);
         }
         File::options()
             .create(true)
@@ -136,7 +136,7 @@ impl Kept {
         if let Some(pid) = child.id() {
             signal::terminate(pid).await?;
         }
-        if timeout(DRAIN, child.wait()).await.is_err() {
+        if timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
             warn!(service = %self.name, "a service did not stop in time and is killed");
             child.kill().await.context("cannot kill a service")?;
         }

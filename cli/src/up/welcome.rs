@@ -5,8 +5,8 @@ use std::env;
 use crate::{
     client::program,
     error::Error,
-    home::{Home, State},
     screen::Screen,
+    state_dir::{State, StateDir},
 };
 
 /// Prints the text, or the state as JSON with `--output json`.
@@ -14,7 +14,7 @@ use crate::{
 /// # Errors
 ///
 /// If stdout is closed.
-pub fn print(home: &Home, state: &State, screen: Screen) -> Result<(), Error> {
+pub fn print(home: &StateDir, state: &State, screen: Screen) -> Result<(), Error> {
     if screen.is_json() {
         let state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
         return screen.one(&[], &state);
@@ -22,7 +22,7 @@ pub fn print(home: &Home, state: &State, screen: Screen) -> Result<(), Error> {
     screen.print(&text(home, state, &program()))
 }
 
-fn text(home: &Home, state: &State, program: &str) -> String {
+fn text(home: &StateDir, state: &State, program: &str) -> String {
     let State { gateway, key, pid, .. } = state;
     let dir = shown(home);
     let processes = if state.split {
@@ -38,11 +38,12 @@ fn text(home: &Home, state: &State, program: &str) -> String {
     };
     let (http, grpc) = (&gateway.http, &gateway.grpc);
     // Commands do not find a directory with another name by themselves, so each needs `--dir`.
-    let told = if home.path().file_name().is_some_and(|name| name == crate::home::NAME) {
-        String::new()
-    } else {
-        format!(" --dir {dir}")
-    };
+    let told =
+        if home.path().file_name().is_some_and(|name| name == crate::state_dir::DEFAULT_DIR_NAME) {
+            String::new()
+        } else {
+            format!(" --dir {dir}")
+        };
     format!(
         "Holdfast is running ({processes}).
 
@@ -75,7 +76,7 @@ Try next
 }
 
 /// Returns the directory relative to the current one, if it is below.
-fn shown(home: &Home) -> String {
+fn shown(home: &StateDir) -> String {
     let here = env::current_dir().unwrap_or_default();
     home.path().strip_prefix(here).unwrap_or(home.path()).display().to_string()
 }
@@ -83,11 +84,11 @@ fn shown(home: &Home) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::{Gateway, Http};
+    use crate::state_dir::{Gateway, Http};
 
     #[test]
     fn it_says_where_everything_is_and_how_to_stop() {
-        let home = Home::new("elsewhere".into()).unwrap();
+        let home = StateDir::new("elsewhere".into()).unwrap();
         let gateway = Gateway { http: "http://h:1".to_owned(), grpc: "http://h:2".to_owned() };
         let state = State {
             pid: 7,

@@ -17,7 +17,7 @@ use holdfast_types::SessionKind;
 
 mod trim;
 
-pub use trim::{HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, trimmed};
+pub use trim::{HEAD_PERCENT, MAX_FILE_CHARS, TAIL_PERCENT, trimmed};
 
 /// Name of a bootstrap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +137,7 @@ pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName
 }
 
 /// Returns the files that a session's prompt needs from the workspace.
-pub fn wanted(kind: SessionKind, audience: Audience) -> impl Iterator<Item = BootstrapName> {
+pub fn needed_files(kind: SessionKind, audience: Audience) -> impl Iterator<Item = BootstrapName> {
     BootstrapName::ALL.into_iter().filter(move |name| is_shown(kind, audience, *name))
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn shown(kind: SessionKind, audience: Audience) -> Vec<&'static str> {
-        wanted(kind, audience).map(BootstrapName::path).collect()
+        needed_files(kind, audience).map(BootstrapName::path).collect()
     }
 
     const FIVE: [&str; 5] = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"];

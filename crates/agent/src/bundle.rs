@@ -29,7 +29,7 @@ pub const BUNDLES: [(&str, &[&str]); 5] = [
 ];
 
 /// Tools that can reach all files of an agent, so a subagent with a file scope does not get them.
-pub const UNBOUNDED: [&str; 2] = ["exec", "process"];
+pub const UNSCOPED_TOOLS: [&str; 2] = ["exec", "process"];
 
 #[must_use]
 pub fn bundle(name: &str) -> Option<&'static [&'static str]> {
@@ -39,7 +39,7 @@ pub fn bundle(name: &str) -> Option<&'static [&'static str]> {
 /// Returns the union of a bundle and a list; `None` is all tools. If only one is given, the other
 /// adds nothing.
 #[must_use]
-pub fn granted(set: Option<&[String]>, list: Option<&[String]>) -> Option<Vec<String>> {
+pub fn granted_tools(set: Option<&[String]>, list: Option<&[String]>) -> Option<Vec<String>> {
     if set.is_none() && list.is_none() {
         return None;
     }
@@ -58,10 +58,10 @@ mod tests {
     fn a_set_and_a_list_are_taken_together_and_neither_is_everything() {
         let (set, list) = (["b".to_owned(), "a".to_owned()], ["c".to_owned(), "a".to_owned()]);
 
-        assert_eq!(granted(None, None), None);
-        assert_eq!(granted(Some(&set), None).unwrap(), ["a", "b"]);
-        assert_eq!(granted(Some(&set), Some(&list)).unwrap(), ["a", "b", "c"]);
-        assert_eq!(granted(None, Some(&[])), Some(Vec::new()));
+        assert_eq!(granted_tools(None, None), None);
+        assert_eq!(granted_tools(Some(&set), None).unwrap(), ["a", "b"]);
+        assert_eq!(granted_tools(Some(&set), Some(&list)).unwrap(), ["a", "b", "c"]);
+        assert_eq!(granted_tools(None, Some(&[])), Some(Vec::new()));
     }
 
     #[test]

@@ -30,7 +30,9 @@ mod stages;
 mod tests;
 mod trigger;
 
-pub use flush::{FLUSH_TOOLS, flush_begins, flush_messages, flush_rounds, flushes, is_flushing};
+pub use flush::{
+    FLUSH_TOOLS, flush_counts, flush_entry, flush_messages, flush_rounds, is_flushing,
+};
 pub use measure::{
     BASE_CHUNK_RATIO, Budget, DEFAULT_CONTEXT_TOKENS, MIN_CHUNK_RATIO, RESERVE_TOKENS,
     SAFETY_MARGIN, compute_adaptive_chunk_ratio,
@@ -40,6 +42,7 @@ pub use prompt::{SUMMARISER, SUMMARY_OUTPUT_TOKENS, SUMMARY_TIMEOUT_SECS, Summar
 pub use split::{chunk_messages_by_max_tokens, split_messages_by_token_share};
 pub use stages::{Error, Progress, Summary};
 pub use trigger::{
-    Fill, Flush, KEPT_MESSAGES, MAX_DROPS, Overflow, Remedy, SOFT_THRESHOLD_TOKENS,
-    SUMMARY_MESSAGES, flush_instruction, needs_memory_flush, needs_summary, remedy,
+    ConversationSize, FlushConditions, KEPT_MESSAGES, MAX_DROPS, OverflowMeasures, Remedy,
+    SOFT_THRESHOLD_TOKENS, SUMMARY_MESSAGES, flush_instruction, needs_memory_flush, needs_summary,
+    remedy,
 };

@@ -10,8 +10,8 @@ mod choice;
 mod hygiene;
 mod order;
 
-pub use choice::{Available, Block, Blocks, Choice, choose, wants_recommendations};
-pub use holdfast_types::{ContextOptions, Strategy};
+pub use choice::{Available, Block, Blocks, PromptContents, choose, wants_recommendations};
+pub use holdfast_types::{ContextOptions, PromptStrategy};
 pub use hygiene::sanitised;
 #[cfg(test)]
 pub(crate) use hygiene::tests as tests_of_hygiene;

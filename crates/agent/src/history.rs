@@ -1,16 +1,16 @@
 //! The newest part of the conversation that fits in a budget.
 
 mod conversation;
-mod said;
+mod message_text;
 #[cfg(test)]
 mod tests;
 
 use holdfast_types::{ChatMessage, Entry, SessionKind};
 
-pub(crate) use conversation::NOT_MADE;
-use conversation::began;
+pub(crate) use conversation::CALL_NOT_MADE;
+use conversation::conversation_start;
 pub use conversation::{Conversation, Picture};
-use said::is_system;
+use message_text::is_system;
 
 use crate::{
     context::introduced,
@@ -76,7 +76,7 @@ fn cost(messages: &[ChatMessage]) -> usize {
 /// Returns the system messages of a seeded history, oldest first.
 pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    for entry in &journal[began(journal)..] {
+    for entry in &journal[conversation_start(journal)..] {
         if let Entry::Heard { body, .. } = entry
             && is_system(body)
             && !found.contains(&body.text.trim())

@@ -36,9 +36,9 @@ mod outcome;
 pub mod person;
 pub mod policy;
 pub mod prompt;
+mod recent_tools;
 pub mod recommend;
 pub mod route;
-mod sought;
 mod step;
 pub mod subagent;
 mod text;
@@ -46,10 +46,10 @@ pub mod tokens;
 mod turn;
 
 pub use history::{Conversation, Picture};
-pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
+pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
-pub use sought::sought;
+pub use recent_tools::recently_used_tools;
 pub use step::{
-    Came, HALTED, Limit, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard,
-    untouched,
+    CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
+    is_allowed, limit_reached, new_calls, next,
 };

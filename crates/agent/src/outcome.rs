@@ -48,7 +48,7 @@ pub fn reply_of(journal: &[Entry]) -> Option<&str> {
 ///
 /// Silent messages since the turn's end are included: nothing else would complete them.
 #[must_use]
-pub fn seen(journal: &[Entry]) -> Vec<i64> {
+pub fn heard_seqs(journal: &[Entry]) -> Vec<i64> {
     let heard = |entry: &Entry| match entry {
         Entry::Heard { seq, .. } => Some(*seq),
         Entry::Thought { .. }
@@ -90,7 +90,7 @@ mod tests {
         let journal = [heard(1, "hi"), thought("hello", &[]), heard(2, "and?")];
 
         assert_eq!(reply_of(&journal), None);
-        assert_eq!(seen(&journal), [2]);
+        assert_eq!(heard_seqs(&journal), [2]);
     }
 
     #[test]
@@ -130,8 +130,8 @@ mod tests {
             overheard(5, "psst"),
         ];
 
-        assert_eq!(seen(&journal), [2, 3, 4, 5]);
-        assert_eq!(seen(&journal[..2]), [1]);
+        assert_eq!(heard_seqs(&journal), [2, 3, 4, 5]);
+        assert_eq!(heard_seqs(&journal[..2]), [1]);
         assert_eq!(reply_of(&journal), Some("done"));
     }
 }

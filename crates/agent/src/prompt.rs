@@ -41,55 +41,55 @@
 
 use holdfast_types::{Chat, Entry};
 
-use crate::{bootstrap::MOST_CHARS, context::SEPARATOR, history::history, tokens::tokens};
+use crate::{bootstrap::MAX_FILE_CHARS, context::SEPARATOR, history::history, tokens::tokens};
 
 mod files;
+mod identity;
 mod input;
-mod kept;
-mod now;
-mod recalled;
+mod memory_hits;
 mod replies;
+mod stable_part;
+mod time_and_runtime;
 mod tools;
-mod who;
 mod write;
 
 pub use input::{
-    Called, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product,
-    PromptInput, PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill,
-    WorkspaceAccess,
+    CalledSkill, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Product,
+    PromptInput, PromptMode, PromptSettings, REPLY_TAGS, Reactions, RecalledMemory, Runtime,
+    Sandbox, Skill, TurnContext, WorkspaceAccess,
 };
-pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
+pub use stable_part::StablePart;
 pub(crate) use write::fenced;
 
 /// Default size limit of a prompt, in tokens.
 pub const CONTEXT_LIMIT: usize = 100_000;
 
 /// Writes a section of the stable part, if its condition holds.
-type Stable = fn(&mut String, &Setting<'_>);
+type StableSection = fn(&mut String, &PromptSettings<'_>);
 
 /// Writes a section of the dynamic part, if its condition holds.
-type Dynamic = fn(&mut String, &Setting<'_>, &Moment<'_>);
+type DynamicSection = fn(&mut String, &PromptSettings<'_>, &TurnContext<'_>);
 
 /// Stable sections among 1 to 20 and 23.
-const STABLE: [Stable; 21] = [
-    who::identity,
-    who::instructions,
-    who::safety,
+const STABLE_SECTIONS: [StableSection; 21] = [
+    identity::identity,
+    identity::instructions,
+    identity::safety,
     tools::tooling,
     tools::call_style,
     tools::quick_reference,
     tools::skills,
     files::memory,
-    who::user_identity,
-    now::zone,
+    identity::user_identity,
+    time_and_runtime::zone,
     files::workspace,
-    who::documentation,
+    identity::documentation,
     files::sandbox,
-    files::listed,
+    files::injected_files,
     replies::voice,
-    who::self_update,
-    who::aliases,
+    identity::self_update,
+    identity::aliases,
     files::project_context,
     replies::silence,
     replies::heartbeats,
@@ -97,27 +97,34 @@ const STABLE: [Stable; 21] = [
 ];
 
 /// Stable sections of the lite prompt; memory only if enabled.
-const LITE: [Stable; 4] = [who::identity, who::instructions, who::safety, files::memory];
+const LITE_STABLE_SECTIONS: [StableSection; 4] =
+    [identity::identity, identity::instructions, identity::safety, files::memory];
 
 /// Stable section of the prompt with mode `None`.
-const NONE: [Stable; 1] = [who::identity];
+const NONE_STABLE_SECTIONS: [StableSection; 1] = [identity::identity];
 
 /// Dynamic sections among 5 to 22, and those without a number.
-const DYNAMIC: [Dynamic; 9] = [
-    now::recommended,
-    recalled::recalled,
-    now::clock,
+const DYNAMIC_SECTIONS: [DynamicSection; 9] = [
+    time_and_runtime::recommended,
+    memory_hits::write_memories,
+    time_and_runtime::clock,
     replies::reply_tags,
     replies::messaging,
-    now::runtime,
+    time_and_runtime::runtime,
     replies::reactions,
-    now::routed,
-    now::context,
+    time_and_runtime::routing_note,
+    time_and_runtime::context,
 ];
 
 /// Dynamic sections of the lite prompt; the runtime only if given.
-const LITE_DYNAMIC: [Dynamic; 6] =
-    [now::recommended, recalled::recalled, now::clock, now::runtime, now::routed, now::context];
+const LITE_DYNAMIC_SECTIONS: [DynamicSection; 6] = [
+    time_and_runtime::recommended,
+    memory_hits::write_memories,
+    time_and_runtime::clock,
+    time_and_runtime::runtime,
+    time_and_runtime::routing_note,
+    time_and_runtime::context,
+];
 
 /// Builds the request to a model.
 #[must_use]
@@ -148,14 +155,14 @@ pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
 
 /// Returns the stable part: a pure function of the setting.
 #[must_use]
-pub fn stable(setting: &Setting<'_>) -> String {
-    let sections: &[Stable] = match setting.mode {
-        PromptMode::Full | PromptMode::Minimal => &STABLE,
-        PromptMode::Lite => &LITE,
-        PromptMode::None => &NONE,
+pub fn stable(setting: &PromptSettings<'_>) -> String {
+    let sections: &[StableSection] = match setting.mode {
+        PromptMode::Full | PromptMode::Minimal => &STABLE_SECTIONS,
+        PromptMode::Lite => &LITE_STABLE_SECTIONS,
+        PromptMode::None => &NONE_STABLE_SECTIONS,
     };
     let files = setting.files.iter().filter_map(|file| setting.text_of(file.name));
-    let documents: usize = files.map(|text| text.len().min(MOST_CHARS)).sum();
+    let documents: usize = files.map(|text| text.len().min(MAX_FILE_CHARS)).sum();
     let lines = 128 * (setting.tools.len() + setting.skills.len());
     let room = 128 * sections.len() + setting.instructions.len() + documents + lines;
     let mut out = String::with_capacity(room);
@@ -168,17 +175,21 @@ pub fn stable(setting: &Setting<'_>) -> String {
 /// Returns the dynamic part. It includes a program's instructions for the conversation in every
 /// mode.
 #[must_use]
-pub fn dynamic(setting: &Setting<'_>, moment: &Moment<'_>, journal: &[Entry]) -> String {
-    let sections: &[Dynamic] = match setting.mode {
-        PromptMode::Full | PromptMode::Minimal => &DYNAMIC,
-        PromptMode::Lite => &LITE_DYNAMIC,
+pub fn dynamic(
+    setting: &PromptSettings<'_>,
+    moment: &TurnContext<'_>,
+    journal: &[Entry],
+) -> String {
+    let sections: &[DynamicSection] = match setting.mode {
+        PromptMode::Full | PromptMode::Minimal => &DYNAMIC_SECTIONS,
+        PromptMode::Lite => &LITE_DYNAMIC_SECTIONS,
         PromptMode::None => &[],
     };
     let mut out = String::with_capacity(256 * sections.len());
     for section in sections {
         section(&mut out, setting, moment);
     }
-    now::given(&mut out, journal);
+    time_and_runtime::program_instructions(&mut out, journal);
     out
 }
 

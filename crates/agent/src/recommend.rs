@@ -24,11 +24,11 @@ mod select;
 
 pub use channel::{Channels, UNKNOWN_CHANNEL};
 pub use score::{
-    BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Scoring, Skill, THRESHOLD, USED,
-    Use, Weights, shortlist,
+    BASE_CONFIDENCE, Candidate, InvalidWeights, MIN_SCORE, RECENCY_HORIZON, Scoring, Skill,
+    SkillUsage, USED_SCORE, Weights, shortlist,
 };
 pub(crate) use select::object;
 pub use select::{
-    Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, Unusable,
-    prompt_block, selected, selection_chat,
+    Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, UnusableAnswer,
+    parse_selection, prompt_block, selection_chat,
 };

@@ -22,29 +22,29 @@ pub const ROUTE_OUTPUT_TOKENS: u32 = 1_000;
 /// Timeout of the model, in seconds (spec RTE-010).
 pub const ROUTE_TIMEOUT_SECS: u64 = 45;
 
-pub const MOST_CANDIDATES: usize = 100;
+pub const MAX_CANDIDATES: usize = 100;
 
 /// Maximum length of the model's text for the agent, in characters.
-pub const LONGEST_PROMPT: usize = 2_000;
+pub const MAX_PROMPT_CHARS: usize = 2_000;
 
 /// Maximum length of a description in the request, in characters.
-const LONGEST_DESCRIPTION: usize = 400;
+const MAX_DESCRIPTION_CHARS: usize = 400;
 
 /// Maximum length of the message in the request, in characters.
-const LONGEST_MESSAGE: usize = 4_000;
+const MAX_MESSAGE_CHARS: usize = 4_000;
 
 /// Maximum number of earlier messages in the request.
-const EARLIER: usize = 8;
-const LONGEST_EARLIER: usize = 500;
+const MAX_EARLIER_MESSAGES: usize = 8;
+const MAX_EARLIER_CHARS: usize = 500;
 
 /// Maximum length of the summary in the request, in characters.
-const LONGEST_SUMMARY: usize = 1_000;
+const MAX_SUMMARY_CHARS: usize = 1_000;
 
 /// Maximum number of tools of each candidate, and in the answer.
-const MOST_TOOLS: usize = 64;
+const MAX_TOOLS: usize = 64;
 
 /// Prefix of MCP servers' tools, which are not known in advance.
-const BROUGHT: &str = "mcp_";
+const MCP_TOOL_PREFIX: &str = "mcp_";
 
 const INSTRUCTIONS: &str = "You decide which assistant answers a message, and prepare it for the \
      task. You are given a JSON document with the assistants, the tools that there are, the \
@@ -69,7 +69,7 @@ pub struct Candidate<'a> {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routed {
+pub struct RoutingChoice {
     /// Name as in the list.
     pub agent: String,
     pub reason: String,
@@ -85,7 +85,7 @@ pub struct Routed {
 
 /// Unusable answer; the message is for the model.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableAnswer {
     /// The answer is not the requested JSON.
     #[error("it is not the JSON object that was asked for")]
     NotJson(#[source] serde_json::Error),
@@ -120,16 +120,16 @@ pub fn route_chat(
 ) -> Chat {
     let agents: Vec<_> = candidates
         .iter()
-        .take(MOST_CANDIDATES)
+        .take(MAX_CANDIDATES)
         .map(|one| match one.tools {
             None => json!({
                 "name": one.name,
-                "description": line(one.description, LONGEST_DESCRIPTION),
+                "description": line(one.description, MAX_DESCRIPTION_CHARS),
             }),
             Some(tools) => json!({
                 "name": one.name,
-                "description": line(one.description, LONGEST_DESCRIPTION),
-                "tools": tools.iter().take(MOST_TOOLS).collect::<Vec<_>>(),
+                "description": line(one.description, MAX_DESCRIPTION_CHARS),
+                "tools": tools.iter().take(MAX_TOOLS).collect::<Vec<_>>(),
             }),
         })
         .collect();
@@ -138,16 +138,16 @@ pub fn route_chat(
     let begins = said.iter().rposition(|(who, _)| *who == ASSISTANT).map_or(0, |last| last + 1);
     let (earlier, now) = said.split_at(begins);
     let message: Vec<&str> = now.iter().map(|(_, text)| *text).collect();
-    let earlier: Vec<_> = earlier[earlier.len().saturating_sub(EARLIER)..]
+    let earlier: Vec<_> = earlier[earlier.len().saturating_sub(MAX_EARLIER_MESSAGES)..]
         .iter()
-        .map(|(who, text)| json!({ "from": who, "text": shortened(text, LONGEST_EARLIER) }))
+        .map(|(who, text)| json!({ "from": who, "text": shortened(text, MAX_EARLIER_CHARS) }))
         .collect();
     let asked = json!({
         "assistants": agents,
         "tools": tools,
-        "summary": shortened(conversation.summary.unwrap_or_default(), LONGEST_SUMMARY),
+        "summary": shortened(conversation.summary.unwrap_or_default(), MAX_SUMMARY_CHARS),
         "conversation": earlier,
-        "message": shortened(&message.join("\n"), LONGEST_MESSAGE),
+        "message": shortened(&message.join("\n"), MAX_MESSAGE_CHARS),
     });
     Chat {
         stable: INSTRUCTIONS.into(),
@@ -169,11 +169,11 @@ fn spoken(message: &ChatMessage) -> Option<(&'static str, &str)> {
 
 /// Returns a request that tells the model why its answer was unusable.
 #[must_use]
-pub fn route_again(chat: &Chat, answer: &str, wrong: &Unusable) -> Chat {
+pub fn route_retry_chat(chat: &Chat, answer: &str, wrong: &UnusableAnswer) -> Chat {
     let mut again = chat.clone();
     let answer = match answer.trim() {
         "" => "{}".to_owned(),
-        answer => shortened(answer, LONGEST_MESSAGE),
+        answer => shortened(answer, MAX_MESSAGE_CHARS),
     };
     again.messages.push(ChatMessage::assistant(answer, Vec::new()));
     let told =
@@ -187,42 +187,43 @@ pub fn route_again(chat: &Chat, answer: &str, wrong: &Unusable) -> Chat {
 /// # Errors
 ///
 /// If the answer is not the requested JSON, or names an agent that is not on the list.
-pub fn routed(
+pub fn parse_route(
     candidates: &[Candidate<'_>],
     tools: &[String],
     answer: &str,
-) -> Result<Routed, Unusable> {
+) -> Result<RoutingChoice, UnusableAnswer> {
     // Parse an object first: serde would accept an array for the struct too.
     let answer: Map<String, Value> =
-        serde_json::from_str(object(answer)).map_err(Unusable::NotJson)?;
-    let answer = Answer::deserialize(Value::Object(answer)).map_err(Unusable::NotJson)?;
+        serde_json::from_str(object(answer)).map_err(UnusableAnswer::NotJson)?;
+    let answer = Answer::deserialize(Value::Object(answer)).map_err(UnusableAnswer::NotJson)?;
     let wanted = answer.agent.trim().to_lowercase();
-    let mut listed = candidates.iter().take(MOST_CANDIDATES);
-    let agent = listed.find(|one| one.name == wanted).ok_or(Unusable::NotListed)?;
+    let mut listed = candidates.iter().take(MAX_CANDIDATES);
+    let agent = listed.find(|one| one.name == wanted).ok_or(UnusableAnswer::NotListed)?;
     let complexity = answer.complexity.unwrap_or_default();
     let complexity = match complexity.trim() {
         known @ ("simple" | "moderate" | "complex") => known,
         _ => "",
     };
-    Ok(Routed {
+    Ok(RoutingChoice {
         agent: agent.name.to_owned(),
         reason: line(&answer.reason.unwrap_or_default(), 300),
         task: line(&answer.task.unwrap_or_default(), 60),
         complexity: complexity.to_owned(),
-        prompt: answer.prompt.unwrap_or_default().trim().chars().take(LONGEST_PROMPT).collect(),
-        tools: answer.tools.and_then(|named| given(named, tools)),
+        prompt: answer.prompt.unwrap_or_default().trim().chars().take(MAX_PROMPT_CHARS).collect(),
+        tools: answer.tools.and_then(|named| existing_tools(named, tools)),
     })
 }
 
 /// Returns the named tools that exist; `None` (no restriction) if none of them does, since the
 /// model then made the names up.
-fn given(named: Vec<String>, tools: &[String]) -> Option<Vec<String>> {
+fn existing_tools(named: Vec<String>, tools: &[String]) -> Option<Vec<String>> {
     let is_meant = !named.is_empty();
     let mut found: Vec<String> = Vec::new();
     for name in named {
         let name = name.trim().to_owned();
-        let is_there = tools.contains(&name) || (name.starts_with(BROUGHT) && name.len() <= 128);
-        if is_there && !found.contains(&name) && found.len() < MOST_TOOLS {
+        let is_there =
+            tools.contains(&name) || (name.starts_with(MCP_TOOL_PREFIX) && name.len() <= 128);
+        if is_there && !found.contains(&name) && found.len() < MAX_TOOLS {
             found.push(name);
         }
     }
@@ -285,23 +286,23 @@ mod tests {
              \"tools\":[\"read\",\"rm\",\"read\",\"mcp_x_y\"]}}\n```"
         );
 
-        let routed = routed(&AGENTS, &tools(), &answer).unwrap();
+        let routed = parse_route(&AGENTS, &tools(), &answer).unwrap();
 
         assert_eq!((routed.agent.as_str(), routed.reason.as_str()), ("coach", "a b"));
         assert_eq!(routed.complexity, "");
-        assert_eq!(routed.prompt.chars().count(), LONGEST_PROMPT);
+        assert_eq!(routed.prompt.chars().count(), MAX_PROMPT_CHARS);
         assert_eq!(routed.tools.unwrap(), ["read", "mcp_x_y"]);
     }
 
     #[test]
     fn whoever_is_not_on_the_list_is_not_chosen() {
         for answer in [r#"{"agent":"admin"}"#, r#"{"agent":""}"#, r#"{"agent":"main coach"}"#] {
-            let error = routed(&AGENTS, &tools(), answer).unwrap_err();
-            assert!(matches!(error, Unusable::NotListed), "{answer}");
+            let error = parse_route(&AGENTS, &tools(), answer).unwrap_err();
+            assert!(matches!(error, UnusableAnswer::NotListed), "{answer}");
         }
         for answer in ["", "coach", "{", r#"["coach"]"#, r#"{"agent":7}"#] {
-            let error = routed(&AGENTS, &tools(), answer).unwrap_err();
-            assert!(matches!(error, Unusable::NotJson(_)), "{answer}");
+            let error = parse_route(&AGENTS, &tools(), answer).unwrap_err();
+            assert!(matches!(error, UnusableAnswer::NotJson(_)), "{answer}");
         }
     }
 
@@ -309,7 +310,7 @@ mod tests {
     fn no_tools_are_none_and_names_that_are_made_up_are_as_good_as_not_said() {
         let tools_of = |tools: &str| {
             let answer = format!(r#"{{"agent":"coach","tools":{tools}}}"#);
-            routed(&AGENTS, &["read".to_owned()], &answer).unwrap().tools
+            parse_route(&AGENTS, &["read".to_owned()], &answer).unwrap().tools
         };
 
         assert_eq!(tools_of("[]"), Some(Vec::new()));
@@ -321,7 +322,7 @@ mod tests {
     fn an_answer_that_cannot_be_used_is_shown_again_with_what_is_wrong() {
         let chat = route_chat(&AGENTS, &tools(), &[heard(1, "hello")], SessionKind::Dm);
 
-        let again = route_again(&chat, "", &Unusable::NotListed);
+        let again = route_retry_chat(&chat, "", &UnusableAnswer::NotListed);
 
         assert_eq!(again.messages.len(), 3);
         assert_eq!(again.messages[1], ChatMessage::assistant("{}".to_owned(), Vec::new()));

@@ -29,7 +29,7 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was b
      the process that ran it was lost; check before you do it again";
 
 /// Text of the note that ends a halted turn.
-pub const HALTED: &str =
+pub const HALTED_NOTE: &str =
     "the model went on asking for tools after it had been told to answer without them";
 
 /// Returns the result of a call beyond a limit.
@@ -100,13 +100,13 @@ pub enum Step<'j> {
     /// Append a failed `Returned` with [`limit_reached`] for each of these; do not make them.
     Refuse(Vec<&'j ToolCall>, Limit),
     /// End the turn with the result of this call, which came from a command: no model is asked.
-    Answer(&'j ToolCall, Came<'j>),
+    Answer(&'j ToolCall, CallResult<'j>),
     /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
     Halt,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Came<'j> {
+pub struct CallResult<'j> {
     pub output: &'j str,
     pub failed: bool,
 }
@@ -116,7 +116,7 @@ pub struct Came<'j> {
 pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effect) -> Step<'_> {
     let turn = turn::open(journal);
     let Some(last) = LastThought::of(turn) else {
-        let is_asked = turn.iter().any(turn::asks) || turn::flush(turn).is_some();
+        let is_asked = turn.iter().any(turn::asks_for_answer) || turn::open_flush(turn).is_some();
         return if is_asked { Step::Think } else { Step::Rest };
     };
     let earlier = last.earlier(limits);
@@ -133,7 +133,7 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
     if !refused.is_empty() {
         return Step::Refuse(refused, limit);
     }
-    if let Some(answer) = dispatched(turn) {
+    if let Some(answer) = command_answer(turn) {
         return answer;
     }
     match limit {
@@ -144,14 +144,16 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
 
 /// Returns the answer of a command's turn once its call has returned. If messages arrived
 /// meanwhile, the model answers both.
-fn dispatched(turn: &[Entry]) -> Option<Step<'_>> {
+fn command_answer(turn: &[Entry]) -> Option<Step<'_>> {
     let is_command = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Dispatched, .. });
     let since = &turn[turn.iter().position(is_command)? + 1..];
     let [Entry::Thought { calls, .. }, rest @ ..] = since else { return None };
-    let ([call], false) = (calls.as_slice(), rest.iter().any(turn::asks)) else { return None };
+    let ([call], false) = (calls.as_slice(), rest.iter().any(turn::asks_for_answer)) else {
+        return None;
+    };
     let came = rest.iter().find_map(|entry| match entry {
         Entry::Returned { call: id, output, failed, .. } if *id == call.id => {
-            Some(Came { output, failed: *failed })
+            Some(CallResult { output, failed: *failed })
         }
         Entry::Heard { .. }
         | Entry::Thought { .. }
@@ -165,7 +167,7 @@ fn dispatched(turn: &[Entry]) -> Option<Step<'_>> {
 
 /// Returns the calls of the open turn's last thought that wait for an approval.
 #[must_use]
-pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
+pub fn calls_awaiting_approval(journal: &[Entry]) -> Vec<&ToolCall> {
     let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
     let is_waiting = |call: &&ToolCall| last.waits.contains(call.id.as_str());
     last.calls.iter().filter(is_waiting).collect()
@@ -174,11 +176,11 @@ pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
 /// Returns the calls of the open turn's last thought, within the limits, that are neither started
 /// nor returned, and for which no approval was requested.
 #[must_use]
-pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
+pub fn new_calls(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
     let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
     let is_new = |call: &&ToolCall| {
         let id = call.id.as_str();
-        !last.fate.contains_key(id) && !last.waits.contains(id) && !last.allowed.contains(id)
+        !last.states.contains_key(id) && !last.waits.contains(id) && !last.allowed.contains(id)
     };
     let left = limits.calls.saturating_sub(last.earlier(limits));
     let within = limits.counted(last.calls.len()).min(left);
@@ -197,7 +199,7 @@ struct LastThought<'j> {
     /// Number of calls in each earlier thought of this turn.
     before: Vec<usize>,
     /// By call: `Some` effect if it was started and has not returned, `None` if it has.
-    fate: BTreeMap<&'j str, Option<Effect>>,
+    states: BTreeMap<&'j str, Option<Effect>>,
     /// Calls that wait for an approval.
     waits: BTreeSet<&'j str>,
     /// Approved calls.
@@ -207,7 +209,7 @@ struct LastThought<'j> {
 impl<'j> LastThought<'j> {
     fn of(turn: &'j [Entry]) -> Option<Self> {
         let mut last: Option<Self> = None;
-        for entry in turn::deciding(turn) {
+        for entry in turn::deciding_entries(turn) {
             match entry {
                 Entry::Thought { calls, .. } => {
                     let before = last.map_or_else(Vec::new, |last| {
@@ -216,19 +218,19 @@ impl<'j> LastThought<'j> {
                     last = Some(Self {
                         calls,
                         before,
-                        fate: BTreeMap::new(),
+                        states: BTreeMap::new(),
                         waits: BTreeSet::new(),
                         allowed: BTreeSet::new(),
                     });
                 }
                 Entry::Called { call, effect } => {
                     if let Some(last) = &mut last {
-                        last.fate.entry(call).or_insert(Some(*effect));
+                        last.states.entry(call).or_insert(Some(*effect));
                     }
                 }
                 Entry::Returned { call, .. } => {
                     if let Some(last) = &mut last {
-                        last.fate.insert(call, None);
+                        last.states.insert(call, None);
                         last.waits.remove(call.as_str());
                     }
                 }
@@ -258,7 +260,7 @@ impl<'j> LastThought<'j> {
     where
         'j: 'a,
     {
-        calls.iter().filter(|call| self.fate.get(call.id.as_str()) != Some(&None))
+        calls.iter().filter(|call| self.states.get(call.id.as_str()) != Some(&None))
     }
 
     fn first_pending(
@@ -268,7 +270,7 @@ impl<'j> LastThought<'j> {
     ) -> Option<Step<'j>> {
         // Another version may have declared another effect for the tool; the more serious one
         // counts.
-        let begun_to_act = |call: &ToolCall, now: Effect| match self.fate.get(call.id.as_str()) {
+        let begun_to_act = |call: &ToolCall, now: Effect| match self.states.get(call.id.as_str()) {
             Some(Some(then)) => *then == Effect::Acts || now == Effect::Acts,
             Some(None) | None => false,
         };
@@ -396,8 +398,8 @@ mod tests {
             about(Note::Asked, "c"),
         ];
         assert_eq!(calls(&journal), ["a"]);
-        assert_eq!(unheard(&journal), [&call("b", "act"), &call("c", "act")]);
-        assert_eq!(untouched(&journal, LIMITS), [&call("a", "read")]);
+        assert_eq!(calls_awaiting_approval(&journal), [&call("b", "act"), &call("c", "act")]);
+        assert_eq!(new_calls(&journal, LIMITS), [&call("a", "read")]);
 
         journal.push(returned("a"));
         assert_eq!(step(&journal), Step::Await(vec![&call("b", "act"), &call("c", "act")]));
@@ -422,7 +424,7 @@ mod tests {
         let journal = [heard(1, "hi"), thought("", &three)];
 
         for limits in [Limits { calls: 2, at_once: 3 }, Limits { calls: 9, at_once: 2 }] {
-            assert_eq!(untouched(&journal, limits), [&call("a", "act"), &call("b", "act")]);
+            assert_eq!(new_calls(&journal, limits), [&call("a", "act"), &call("b", "act")]);
         }
     }
 
@@ -439,9 +441,9 @@ mod tests {
         ];
 
         assert!(!is_allowed(&journal, "a"));
-        assert_eq!(untouched(&journal, LIMITS), [&call("a", "act")]);
+        assert_eq!(new_calls(&journal, LIMITS), [&call("a", "act")]);
         let ended = [&journal[..2], &[about(Note::Asked, "a"), noted(Note::Cancelled)]].concat();
-        assert_eq!((step(&ended), unheard(&ended)), (Step::Rest, Vec::new()));
+        assert_eq!((step(&ended), calls_awaiting_approval(&ended)), (Step::Rest, Vec::new()));
     }
 
     #[test]
@@ -604,7 +606,7 @@ mod tests {
         assert_eq!(calls(&journal), ["command"]);
 
         journal.push(returned("command"));
-        let came = Came { output: "result of command", failed: false };
+        let came = CallResult { output: "result of command", failed: false };
         assert_eq!(step(&journal), Step::Answer(&call("command", "read"), came));
         let overheard = [journal.clone(), vec![overheard(2, "psst")]].concat();
         assert!(matches!(step(&overheard), Step::Answer(..)));
@@ -628,7 +630,7 @@ mod tests {
         let begun = [command, vec![called("command", Effect::Acts)]].concat();
         assert_eq!(step(&begun), Step::Unknown(&call("command", "act")));
         let denied = [asked, vec![Entry::returned("command", "no", true)]].concat();
-        let came = Came { output: "no", failed: true };
+        let came = CallResult { output: "no", failed: true };
         assert_eq!(step(&denied), Step::Answer(&call("command", "act"), came));
     }
 
@@ -683,7 +685,7 @@ mod tests {
                         && batch[0].tool == "act"
                         && !is_allowed(&journal, &batch[0].id) =>
                 {
-                    let new = untouched(&journal, LIMITS);
+                    let new = new_calls(&journal, LIMITS);
                     let act = new.iter().filter(|call| call.tool == "act");
                     act.map(|call| about(Note::Asked, &call.id)).collect()
                 }

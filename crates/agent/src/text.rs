@@ -1,11 +1,11 @@
 //! Sanitising of untrusted texts for a prompt.
 
 /// Maximum length of a person's or agent's name, in characters.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Sanitises a name: one line, no hidden or direction-changing characters, limited length.
 pub(crate) fn name(untrusted: &str) -> String {
-    line(untrusted, LONGEST_NAME)
+    line(untrusted, MAX_NAME_CHARS)
 }
 
 /// Sanitises a text to one line of at most `limit` characters without hidden ones.
@@ -24,7 +24,7 @@ pub(crate) fn push_line(out: &mut String, untrusted: &str, limit: usize) {
             gap = after;
             continue;
         }
-        if hides(c) {
+        if is_hidden(c) {
             continue;
         }
         if left <= gap.len() {
@@ -46,7 +46,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// Whether a character is invisible or changes the text's direction.
-const fn hides(c: char) -> bool {
+const fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
@@ -75,8 +75,8 @@ mod tests {
         fn any_name_is_one_line_of_at_most_64_characters(text in "\\PC{0,200}|.{0,200}") {
             let name = name(&text);
 
-            prop_assert!(name.chars().count() <= LONGEST_NAME);
-            prop_assert!(!name.chars().any(|c| c.is_control() || hides(c)));
+            prop_assert!(name.chars().count() <= MAX_NAME_CHARS);
+            prop_assert!(!name.chars().any(|c| c.is_control() || is_hidden(c)));
             prop_assert_eq!(name.trim(), &name);
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn ends(entry: &Entry) -> bool {
 }
 
 /// Whether an entry asks the agent for an answer.
-pub(crate) fn asks(entry: &Entry) -> bool {
+pub(crate) fn asks_for_answer(entry: &Entry) -> bool {
     match entry {
         Entry::Heard { body, .. } => !body.silent,
         Entry::Noted { note, .. } => *note == Note::DeadlinePassed,
@@ -55,7 +55,7 @@ pub(crate) fn is_flushing_after(entry: &Entry, before: bool) -> bool {
 }
 
 /// Returns the index of the note that starts the open flush of a turn, if any.
-pub(crate) fn flush(turn: &[Entry]) -> Option<usize> {
+pub(crate) fn open_flush(turn: &[Entry]) -> Option<usize> {
     let is_mark = |entry: &Entry| match entry {
         Entry::Noted { note, .. } => matches!(note, Note::Flush | Note::Flushed),
         Entry::Heard { .. }
@@ -69,8 +69,8 @@ pub(crate) fn flush(turn: &[Entry]) -> Option<usize> {
 
 /// Returns the entries that decide a turn's next step. The entries of a finished flush do not;
 /// while a flush is open, only its entries do.
-pub(crate) fn deciding(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
-    let own = flush(turn).map_or(turn, |flush| &turn[flush + 1..]);
+pub(crate) fn deciding_entries(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
+    let own = open_flush(turn).map_or(turn, |flush| &turn[flush + 1..]);
     let mut aside = false;
     own.iter().filter(move |entry| {
         aside = is_flushing_after(entry, aside);
@@ -80,7 +80,9 @@ pub(crate) fn deciding(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
 
 /// Whether a turn is open: there is a question or a thought after the last end.
 pub(crate) fn is_open(after_last_end: &[Entry]) -> bool {
-    after_last_end.iter().any(|entry| asks(entry) || matches!(entry, Entry::Thought { .. }))
+    after_last_end
+        .iter()
+        .any(|entry| asks_for_answer(entry) || matches!(entry, Entry::Thought { .. }))
 }
 
 /// Returns the latest turn to the journal's end: the open one, else the last that ended.

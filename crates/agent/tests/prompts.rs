@@ -11,8 +11,8 @@ use holdfast_agent::{
     bootstrap::{Audience, BootstrapFile, BootstrapName},
     build,
     prompt::{
-        Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptMode, REPLY_TAGS, Reactions,
-        Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+        Channel, INLINE_BUTTONS, ModelAlias, Product, PromptMode, PromptSettings, REPLY_TAGS,
+        Reactions, Runtime, Sandbox, Skill, TurnContext, WorkspaceAccess,
     },
     subagent::{
         SubagentOutcome, SubagentTask, stats_line, subagent_prompt, task_label, trigger_message,
@@ -75,7 +75,7 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
         SessionKind::Dm | SessionKind::Group => Audience::Others,
         _ => Audience::Owner,
     };
-    let setting = Setting {
+    let setting = PromptSettings {
         mode,
         instructions: "Help Anna's family.",
         product: Product { docs: Some("https://docs.example"), ..Product::HOLDFAST },
@@ -100,9 +100,9 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
         voice: Some("Answers are read aloud: short sentences, no tables."),
         aliases: &[ModelAlias { alias: "fast", model: "demo:demo" }],
         marks_reasoning: true,
-        ..Setting::of("coach", kind, audience)
+        ..PromptSettings::of("coach", kind, audience)
     };
-    let moment = Moment {
+    let moment = TurnContext {
         skills: &["bake"],
         channel: Some(Channel {
             name: "telegram",
@@ -120,7 +120,7 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
             elevated: None,
         }),
         task: Some(TASK),
-        ..Moment::at("Tuesday, 2026-12-01 14:05")
+        ..TurnContext::at("Tuesday, 2026-12-01 14:05")
     };
     let journal = [Entry::Heard { seq: 1, body: Body::text("hello") }];
     let chat = build(PromptInput { setting, moment, journal: &journal, context_limit: 100_000 });

@@ -19,9 +19,9 @@ use uuid::Uuid;
 use crate::{
     Config, Error, Page,
     cdp::Cdp,
-    launch::{Running, connect},
+    launch::{BrowserProcess, connect},
     page::attach,
-    proxy::{Proxy, Way},
+    proxy::{ConnectPolicy, Proxy},
 };
 
 /// Browser that is started, or connected to, on first use. Clones share it.
@@ -30,23 +30,23 @@ pub struct Browser(Arc<Inner>);
 
 struct Inner {
     config: Config,
-    way: Arc<dyn Way>,
+    policy: Arc<dyn ConnectPolicy>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    link: Option<Link>,
+    connection: Option<BrowserConnection>,
     windows: HashMap<Uuid, Window>,
 }
 
 /// Connection to the running browser.
-struct Link {
+struct BrowserConnection {
     cdp: Arc<Cdp>,
     /// URL of the proxy that pages use.
-    way_out: String,
+    proxy_url: String,
     _proxy: Proxy,
-    _running: Option<Running>,
+    _running: Option<BrowserProcess>,
 }
 
 /// Window of one conversation.
@@ -62,8 +62,8 @@ struct Window {
 impl Browser {
     /// Pages may reach only what `way` allows.
     #[must_use]
-    pub fn new(config: Config, way: Arc<dyn Way>) -> Self {
-        Self(Arc::new(Inner { config, way, state: Mutex::default() }))
+    pub fn new(config: Config, way: Arc<dyn ConnectPolicy>) -> Self {
+        Self(Arc::new(Inner { config, policy: way, state: Mutex::default() }))
     }
 
     /// Returns the window of a conversation, and `true` if it was created by this call.
@@ -73,7 +73,7 @@ impl Browser {
     /// If all windows are in use, or the browser cannot be reached.
     pub async fn page(&self, who: Uuid) -> Result<(Page, bool), Error> {
         let mut state = self.0.state.lock().await;
-        let (cdp, way_out) = self.link(&mut state).await?;
+        let (cdp, way_out) = self.connection(&mut state).await?;
         if let Some(window) = state.windows.get(&who).cloned() {
             if let Some(window) = revive(&cdp, window).await? {
                 let page = page_of(&cdp, &window);
@@ -97,9 +97,9 @@ impl Browser {
     /// # Errors
     ///
     /// [`Error::Refused`] if the conversation has no such tab, or no window.
-    pub async fn look_at(&self, who: Uuid, target: &str) -> Result<Page, Error> {
+    pub async fn switch_tab(&self, who: Uuid, target: &str) -> Result<Page, Error> {
         let mut state = self.0.state.lock().await;
-        let (cdp, _) = self.link(&mut state).await?;
+        let (cdp, _) = self.connection(&mut state).await?;
         let missing = || Error::Refused("there is no such tab".to_owned());
         let window = state.windows.get_mut(&who).ok_or_else(missing)?;
         let page = page_of(&cdp, window);
@@ -115,7 +115,7 @@ impl Browser {
     pub async fn close(&self, who: Uuid) {
         let mut state = self.0.state.lock().await;
         let window = state.windows.remove(&who);
-        if let (Some(window), Some(link)) = (window, &state.link) {
+        if let (Some(window), Some(link)) = (window, &state.connection) {
             dispose(&link.cdp, &window).await;
         }
     }
@@ -126,15 +126,15 @@ impl Browser {
 
     /// Returns the connection and the proxy URL; starts or reconnects the browser if the connection
     /// ended.
-    async fn link(&self, state: &mut State) -> Result<(Arc<Cdp>, String), Error> {
-        if let Some(link) = state.link.as_ref().filter(|link| !link.cdp.is_over()) {
-            return Ok((Arc::clone(&link.cdp), link.way_out.clone()));
+    async fn connection(&self, state: &mut State) -> Result<(Arc<Cdp>, String), Error> {
+        if let Some(link) = state.connection.as_ref().filter(|link| !link.cdp.is_closed()) {
+            return Ok((Arc::clone(&link.cdp), link.proxy_url.clone()));
         }
         *state = State::default();
         let config = &self.0.config;
-        let proxy = Proxy::start(config.listen, Arc::clone(&self.0.way)).await;
+        let proxy = Proxy::start(config.listen, Arc::clone(&self.0.policy)).await;
         let proxy = proxy.map_err(|error| {
-            Error::Away(format!("its way out cannot listen on {}: {error}", config.listen))
+            Error::Unavailable(format!("its way out cannot listen on {}: {error}", config.listen))
         })?;
         let way_out = match config.proxy.as_str() {
             "" => format!("http://{}", proxy.address()),
@@ -142,13 +142,13 @@ impl Browser {
         };
         let (cdp, running) = connect(config, &way_out).await?;
         let cdp = Arc::new(cdp);
-        let link = Link {
+        let link = BrowserConnection {
             cdp: Arc::clone(&cdp),
-            way_out: way_out.clone(),
+            proxy_url: way_out.clone(),
             _proxy: proxy,
             _running: running,
         };
-        state.link = Some(link);
+        state.connection = Some(link);
         tokio::spawn(tidy(Arc::downgrade(&self.0), Arc::downgrade(&cdp)));
         Ok((cdp, way_out))
     }
@@ -237,7 +237,7 @@ async fn tidy(inner: Weak<Inner>, cdp: Weak<Cdp>) {
         close_idle(&cdp, &mut state.windows, idle).await;
         if state.windows.is_empty() && inner.config.url.is_none() {
             // An unused browser costs memory; the next use starts it again.
-            state.link = None;
+            state.connection = None;
             return;
         }
     }

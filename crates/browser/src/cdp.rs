@@ -26,41 +26,41 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 
 /// Timeout of one call.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of calls waiting to be written.
-const QUEUE: usize = 64;
+const MAX_QUEUED_CALLS: usize = 64;
 
-type Waiting = Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>;
+type PendingCalls = Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>;
 
 pub(crate) struct Cdp {
     out: mpsc::Sender<String>,
-    waiting: Arc<Waiting>,
-    next: AtomicU64,
+    pending_calls: Arc<PendingCalls>,
+    next_id: AtomicU64,
     ended: CancellationToken,
 }
 
 impl Cdp {
     /// Starts a task that serves an open socket.
-    pub(crate) fn over<S>(socket: WebSocketStream<S>) -> Self
+    pub(crate) fn start<S>(socket: WebSocketStream<S>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (out, queue) = mpsc::channel(QUEUE);
-        let waiting = Arc::new(Waiting::default());
+        let (out, queue) = mpsc::channel(MAX_QUEUED_CALLS);
+        let waiting = Arc::new(PendingCalls::default());
         let ended = CancellationToken::new();
         let (answers, over, own) = (Arc::clone(&waiting), ended.clone(), out.clone());
         tokio::spawn(async move {
-            talk(socket, queue, own.downgrade(), &answers, &over).await;
+            serve_socket(socket, queue, own.downgrade(), &answers, &over).await;
             over.cancel();
             // Dropping the senders wakes all callers that still wait for a response.
             lock(&answers).clear();
         });
-        Self { out, waiting, next: AtomicU64::new(1), ended }
+        Self { out, pending_calls: waiting, next_id: AtomicU64::new(1), ended }
     }
 
     /// Whether the connection has ended.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.ended.is_cancelled()
     }
 
@@ -71,10 +71,10 @@ impl Cdp {
         method: &str,
         params: Value,
     ) -> Result<Value, Error> {
-        let gone = || Error::Away("its connection ended".to_owned());
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let gone = || Error::Unavailable("its connection ended".to_owned());
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        lock(&self.waiting).insert(id, sender);
+        lock(&self.pending_calls).insert(id, sender);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
             message["sessionId"] = json!(session);
@@ -87,12 +87,12 @@ impl Cdp {
             }
         };
         let called = tokio::select! {
-            called = timeout(PATIENCE, called) => called,
+            called = timeout(CALL_TIMEOUT, called) => called,
             () = self.ended.cancelled() => return Err(gone()),
         };
         called.unwrap_or_else(|_| {
-            lock(&self.waiting).remove(&id);
-            Err(Error::Slow(PATIENCE.as_secs()))
+            lock(&self.pending_calls).remove(&id);
+            Err(Error::Timeout(CALL_TIMEOUT.as_secs()))
         })
     }
 }
@@ -105,15 +105,15 @@ impl Drop for Cdp {
 
 impl fmt::Debug for Cdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cdp").field("over", &self.is_over()).finish_non_exhaustive()
+        f.debug_struct("Cdp").field("over", &self.is_closed()).finish_non_exhaustive()
     }
 }
 
-async fn talk<S>(
+async fn serve_socket<S>(
     socket: WebSocketStream<S>,
     mut queue: mpsc::Receiver<String>,
     own: mpsc::WeakSender<String>,
-    waiting: &Waiting,
+    waiting: &PendingCalls,
     ended: &CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -131,7 +131,7 @@ async fn talk<S>(
                 let Some(Ok(message)) = message else { return };
                 let Ok(text) = message.to_text() else { continue };
                 let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
-                if let Some(dismissal) = heard(said, waiting)
+                if let Some(dismissal) = handle_message(said, waiting)
                     && let Some(own) = own.upgrade()
                 {
                     // If the queue is full, the dialog stays open and the next call to the page
@@ -146,7 +146,7 @@ async fn talk<S>(
 
 /// Delivers a response to its caller. Returns the message that dismisses a dialog if the page
 /// opened one.
-fn heard(mut said: Value, waiting: &Waiting) -> Option<String> {
+fn handle_message(mut said: Value, waiting: &PendingCalls) -> Option<String> {
     if let Some(id) = said["id"].as_u64() {
         let sender = lock(waiting).remove(&id)?;
         let answer = match said.get("error") {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Keys with a name: the name, the DOM code, and the Windows virtual key code.
-const NAMED: [(&str, &str, u32); 17] = [
+const NAMED_KEYS: [(&str, &str, u32); 17] = [
     ("Enter", "Enter", 13),
     ("Tab", "Tab", 9),
     ("Escape", "Escape", 27),
@@ -50,7 +50,7 @@ impl Key {
             rest = after;
         }
         if let Some((name, code, number)) =
-            NAMED.iter().find(|(name, ..)| name.eq_ignore_ascii_case(rest))
+            NAMED_KEYS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(rest))
         {
             let text = match *name {
                 "Enter" => "\r",

@@ -15,14 +15,14 @@ use tokio_tungstenite::client_async;
 use crate::{Config, Error, cdp::Cdp};
 
 /// Timeout for the browser to start or to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of the response to `/json/version`, in bytes.
-const MOST_READ: u64 = 64 * 1024;
+const MAX_VERSION_BYTES: u64 = 64 * 1024;
 
 /// Arguments of the program. They turn off background traffic, and everything that could bypass the
 /// proxy.
-const ARGS: [&str; 18] = [
+const BROWSER_ARGS: [&str; 18] = [
     "--headless=new",
     "--remote-debugging-port=0",
     "--disable-background-networking",
@@ -45,37 +45,41 @@ const ARGS: [&str; 18] = [
 
 /// Local browser process; dropping this kills it.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct BrowserProcess {
     _child: Child,
     _home: TempDir,
 }
 
 /// Connects to the configured browser; starts it if it is a local one.
-pub(crate) async fn connect(config: &Config, proxy: &str) -> Result<(Cdp, Option<Running>), Error> {
+pub(crate) async fn connect(
+    config: &Config,
+    proxy: &str,
+) -> Result<(Cdp, Option<BrowserProcess>), Error> {
     let connecting = async {
         match (&config.url, &config.path) {
-            (Some(url), _) => Ok((elsewhere(url).await?, None)),
+            (Some(url), _) => Ok((connect_to_url(url).await?, None)),
             (None, Some(path)) => {
                 let (cdp, running) = start(path, &config.args, proxy).await?;
                 Ok((cdp, Some(running)))
             }
-            (None, None) => Err(Error::Away("none is configured".to_owned())),
+            (None, None) => Err(Error::Unavailable("none is configured".to_owned())),
         }
     };
-    let late = || Error::Away(format!("no answer came within {} s", PATIENCE.as_secs()));
-    timeout(PATIENCE, connecting).await.unwrap_or_else(|_| Err(late()))
+    let late =
+        || Error::Unavailable(format!("no answer came within {} s", LAUNCH_TIMEOUT.as_secs()));
+    timeout(LAUNCH_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Running), Error> {
+async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, BrowserProcess), Error> {
     let away = |what: &str| {
         let what = what.to_owned();
-        move |error: std::io::Error| Error::Away(format!("{what}: {error}"))
+        move |error: std::io::Error| Error::Unavailable(format!("{what}: {error}"))
     };
     let home = tempfile::Builder::new().prefix("holdfast-browser-").tempdir();
     let home = home.map_err(away("no folder for its profile can be made"))?;
     // The environment is cleared: this process's variables hold secrets.
     let mut child = Command::new(path)
-        .args(ARGS)
+        .args(BROWSER_ARGS)
         .arg(format!("--proxy-server={proxy}"))
         .arg(format!("--user-data-dir={}", home.path().display()))
         .args(args)
@@ -89,7 +93,8 @@ async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Runnin
         .kill_on_drop(true)
         .spawn()
         .map_err(away(&format!("`{}` does not start", path.display())))?;
-    let stderr = child.stderr.take().ok_or_else(|| Error::Away("it says nothing".to_owned()))?;
+    let stderr =
+        child.stderr.take().ok_or_else(|| Error::Unavailable("it says nothing".to_owned()))?;
     let mut lines = BufReader::new(stderr).lines();
     let mut last = String::new();
     let url = loop {
@@ -99,18 +104,20 @@ async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Runnin
                 None => last = line.chars().take(200).collect(),
             },
             Ok(None) | Err(_) => {
-                return Err(Error::Away(format!("it ended at once; its last words: {last}")));
+                return Err(Error::Unavailable(format!(
+                    "it ended at once; its last words: {last}"
+                )));
             }
         }
     };
     // A full stderr pipe would block the browser, so it is drained.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    Ok((elsewhere(&url).await?, Running { _child: child, _home: home }))
+    Ok((connect_to_url(&url).await?, BrowserProcess { _child: child, _home: home }))
 }
 
 /// Connects to a running browser by `http://host:port` or by its `ws://…` address.
-async fn elsewhere(url: &str) -> Result<Cdp, Error> {
-    let wrong = || Error::Away(format!("`{url}` is no address of a browser"));
+async fn connect_to_url(url: &str) -> Result<Cdp, Error> {
+    let wrong = || Error::Unavailable(format!("`{url}` is no address of a browser"));
     let (is_socket, rest) = match (url.strip_prefix("http://"), url.strip_prefix("ws://")) {
         (Some(rest), _) => (false, rest),
         (None, Some(rest)) => (true, rest),
@@ -120,34 +127,35 @@ async fn elsewhere(url: &str) -> Result<Cdp, Error> {
     let host = if host.contains(':') { host.to_owned() } else { format!("{host}:9222") };
     let mut found = tokio::net::lookup_host(&host)
         .await
-        .map_err(|error| Error::Away(format!("`{host}` is not found: {error}")))?;
+        .map_err(|error| Error::Unavailable(format!("`{host}` is not found: {error}")))?;
     let address = found.next().ok_or_else(wrong)?;
-    let path = if is_socket { path.to_owned() } else { own_path(address).await? };
+    let path = if is_socket { path.to_owned() } else { socket_path(address).await? };
     let stream = open(address).await?;
     // Chromium accepts only `localhost` or an IP address as the host, as a protection against DNS
     // rebinding.
     let request = format!("ws://localhost:{}/{path}", address.port());
     let (socket, _) = client_async(request, stream)
         .await
-        .map_err(|error| Error::Away(format!("it takes no calls: {error}")))?;
-    Ok(Cdp::over(socket))
+        .map_err(|error| Error::Unavailable(format!("it takes no calls: {error}")))?;
+    Ok(Cdp::start(socket))
 }
 
 async fn open(address: SocketAddr) -> Result<TcpStream, Error> {
     TcpStream::connect(address)
         .await
-        .map_err(|error| Error::Away(format!("{address} is not reached: {error}")))
+        .map_err(|error| Error::Unavailable(format!("{address} is not reached: {error}")))
 }
 
 /// Path of the browser's own web socket, from `/json/version`.
-async fn own_path(address: SocketAddr) -> Result<String, Error> {
-    let broken = |error: std::io::Error| Error::Away(format!("{address} does not answer: {error}"));
+async fn socket_path(address: SocketAddr) -> Result<String, Error> {
+    let broken =
+        |error: std::io::Error| Error::Unavailable(format!("{address} does not answer: {error}"));
     let mut stream = open(address).await?;
     let ask = "GET /json/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(ask.as_bytes()).await.map_err(broken)?;
     let mut answer = Vec::new();
     // Chromium ignores `Connection: close`: the response ends with the JSON object.
-    let mut stream = stream.take(MOST_READ);
+    let mut stream = stream.take(MAX_VERSION_BYTES);
     loop {
         let read = stream.read_buf(&mut answer).await.map_err(broken)?;
         let text = String::from_utf8_lossy(&answer);
@@ -156,12 +164,12 @@ async fn own_path(address: SocketAddr) -> Result<String, Error> {
             let url = said["webSocketDebuggerUrl"].as_str().unwrap_or_default();
             let path = url.splitn(4, '/').nth(3).unwrap_or_default();
             if path.is_empty() {
-                return Err(Error::Away(format!("{address} is no browser")));
+                return Err(Error::Unavailable(format!("{address} is no browser")));
             }
             return Ok(path.to_owned());
         }
         if read == 0 {
-            return Err(Error::Away(format!("{address} is no browser")));
+            return Err(Error::Unavailable(format!("{address} is no browser")));
         }
     }
 }

@@ -31,5 +31,5 @@ mod snapshot;
 pub use browser::Browser;
 pub use config::Config;
 pub use error::Error;
-pub use page::{Page, Pointer, Shot, Tab};
-pub use proxy::{Judged, Way};
+pub use page::{Page, PointerAction, Screenshot, Tab};
+pub use proxy::{ConnectPolicy, PolicyDecision};

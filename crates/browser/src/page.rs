@@ -11,16 +11,16 @@ use tokio::time::{Instant, sleep};
 use crate::{Error, cdp::Cdp, snapshot};
 
 /// Maximum wait for a page to load.
-const LOADING: Duration = Duration::from_secs(20);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Polling interval, and the delay after an action.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum width and height of a full-page screenshot, in CSS pixels.
-const TALLEST: f64 = 8_000.0;
+const MAX_SCREENSHOT_PIXELS: f64 = 8_000.0;
 
 /// Width and height of a window, in CSS pixels.
-const SIZE: (u32, u32) = (1280, 800);
+const VIEWPORT_PIXELS: (u32, u32) = (1280, 800);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tab {
@@ -33,19 +33,19 @@ pub struct Tab {
 
 /// Action of the mouse pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pointer {
+pub enum PointerAction {
     Click,
     DoubleClick,
     Hover,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Shot {
+pub struct Screenshot {
     pub media_type: &'static str,
     pub data: Vec<u8>,
 }
 
-impl fmt::Debug for Shot {
+impl fmt::Debug for Screenshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shot").field("bytes", &self.data.len()).finish_non_exhaustive()
     }
@@ -67,7 +67,7 @@ pub(crate) async fn attach(cdp: &Cdp, target: &str) -> Result<String, Error> {
     let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
     // Enables the events that report dialogs.
     cdp.call(Some(&session), "Page.enable", json!({})).await?;
-    let (width, height) = SIZE;
+    let (width, height) = VIEWPORT_PIXELS;
     let size = json!({
         "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
     });
@@ -85,7 +85,7 @@ impl Page {
         Self { cdp, context, target, session }
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Result<Value, Error> {
+    async fn call(&self, method: &str, params: Value) -> Result<Value, Error> {
         self.cdp.call(Some(&self.session), method, params).await
     }
 
@@ -124,19 +124,19 @@ impl Page {
     ///
     /// [`Error::Refused`] if the page cannot be loaded.
     pub async fn navigate(&self, url: &str) -> Result<(), Error> {
-        let gone = self.ask("Page.navigate", json!({ "url": url })).await?;
+        let gone = self.call("Page.navigate", json!({ "url": url })).await?;
         match gone["errorText"].as_str() {
             Some(why) if !why.is_empty() => Err(Error::Refused(format!("no page came: {why}"))),
-            _ => self.ready().await,
+            _ => self.wait_until_loaded().await,
         }
     }
 
     /// Waits until the page is loaded, for 20 s at most. A page that still loads then is used as it
     /// is.
-    pub async fn ready(&self) -> Result<(), Error> {
-        let until = Instant::now() + LOADING;
+    pub async fn wait_until_loaded(&self) -> Result<(), Error> {
+        let until = Instant::now() + LOAD_TIMEOUT;
         loop {
-            let state = self.run("document.readyState", Duration::from_secs(5)).await;
+            let state = self.evaluate_within("document.readyState", Duration::from_secs(5)).await;
             match state {
                 Ok(state) if state == "complete" => return Ok(()),
                 // During a navigation there is no page to evaluate in.
@@ -146,12 +146,12 @@ impl Page {
             if Instant::now() >= until {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// URL and title of the page.
-    pub async fn place(&self) -> Result<(String, String), Error> {
+    pub async fn location(&self) -> Result<(String, String), Error> {
         let info = json!({ "targetId": self.target });
         let info = self.cdp.call(None, "Target.getTargetInfo", info).await?;
         let text = |name: &str| info["targetInfo"][name].as_str().unwrap_or_default().to_owned();
@@ -160,7 +160,7 @@ impl Page {
 
     /// Visible content of the page, by accessibility roles.
     pub async fn snapshot(&self) -> Result<String, Error> {
-        Ok(snapshot::lines(&self.ask("Accessibility.getFullAXTree", json!({})).await?))
+        Ok(snapshot::format_tree(&self.call("Accessibility.getFullAXTree", json!({})).await?))
     }
 
     /// Evaluates an expression and returns its value as JSON.
@@ -169,10 +169,10 @@ impl Page {
     ///
     /// [`Error::Refused`] with the exception that the page threw.
     pub async fn evaluate(&self, expression: &str) -> Result<Value, Error> {
-        self.run(expression, Duration::from_secs(10)).await
+        self.evaluate_within(expression, Duration::from_secs(10)).await
     }
 
-    async fn run(&self, expression: &str, limit: Duration) -> Result<Value, Error> {
+    async fn evaluate_within(&self, expression: &str, limit: Duration) -> Result<Value, Error> {
         let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let params = json!({
             "expression": expression,
@@ -181,8 +181,8 @@ impl Page {
             "timeout": millis,
             "userGesture": true,
         });
-        let asked = tokio::time::timeout(limit, self.ask("Runtime.evaluate", params)).await;
-        returned(asked.map_err(|_| Error::Slow(limit.as_secs()))??)
+        let asked = tokio::time::timeout(limit, self.call("Runtime.evaluate", params)).await;
+        value_or_exception(asked.map_err(|_| Error::Timeout(limit.as_secs()))??)
     }
 
     /// Waits until the page contains `text`, or for the whole of `limit` if there is none.
@@ -199,47 +199,47 @@ impl Page {
             format!("(document.body ? document.body.innerText : '').includes({})", json!(text));
         let until = Instant::now() + limit;
         loop {
-            match self.run(&there, Duration::from_secs(5)).await {
+            match self.evaluate_within(&there, Duration::from_secs(5)).await {
                 Ok(is_there) if is_there == true => return Ok(()),
                 Ok(_) | Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
             if Instant::now() >= until {
-                return Err(Error::Slow(limit.as_secs()));
+                return Err(Error::Timeout(limit.as_secs()));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Screenshot of the visible part, or of the whole page.
-    pub async fn screenshot(&self, whole: bool) -> Result<Shot, Error> {
+    pub async fn screenshot(&self, whole: bool) -> Result<Screenshot, Error> {
         let mut params = json!({ "format": "jpeg", "quality": 75 });
         if whole {
-            let metrics = self.ask("Page.getLayoutMetrics", json!({})).await?;
+            let metrics = self.call("Page.getLayoutMetrics", json!({})).await?;
             let size = &metrics["cssContentSize"];
             let (width, height) = (size["width"].as_f64(), size["height"].as_f64());
             params["captureBeyondViewport"] = json!(true);
             params["clip"] = json!({
                 "x": 0, "y": 0, "scale": 1,
-                "width": width.unwrap_or(f64::from(SIZE.0)).min(TALLEST),
-                "height": height.unwrap_or(f64::from(SIZE.1)).min(TALLEST),
+                "width": width.unwrap_or(f64::from(VIEWPORT_PIXELS.0)).min(MAX_SCREENSHOT_PIXELS),
+                "height": height.unwrap_or(f64::from(VIEWPORT_PIXELS.1)).min(MAX_SCREENSHOT_PIXELS),
             });
         }
-        let taken = self.ask("Page.captureScreenshot", params).await?;
+        let taken = self.call("Page.captureScreenshot", params).await?;
         let data = STANDARD.decode(taken["data"].as_str().unwrap_or_default());
         let data = data.map_err(|_| Error::Refused("it took no picture".to_owned()))?;
-        Ok(Shot { media_type: "image/jpeg", data })
+        Ok(Screenshot { media_type: "image/jpeg", data })
     }
 
     /// Waits for an action to take effect: a click may load another page.
     async fn settle(&self) -> Result<(), Error> {
-        sleep(LOOK).await;
-        self.ready().await
+        sleep(POLL_INTERVAL).await;
+        self.wait_until_loaded().await
     }
 }
 
 /// Value of an evaluated function, or the exception that it threw.
-fn returned(mut answer: Value) -> Result<Value, Error> {
+fn value_or_exception(mut answer: Value) -> Result<Value, Error> {
     if let Some(thrown) = answer.get("exceptionDetails") {
         let told = thrown["exception"]["description"].as_str().or(thrown["text"].as_str());
         let told = told.unwrap_or("it failed").lines().next().unwrap_or_default();

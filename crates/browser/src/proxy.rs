@@ -27,21 +27,21 @@ use tokio::{
 use tracing::debug;
 
 /// Maximum size of a request's head, in bytes.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Maximum number of open connections; further ones are closed at once.
-const MOST: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 
 /// Timeout for a request's head to arrive, and for a connection to be made.
-const PATIENCE: Duration = Duration::from_secs(15);
+const IO_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Addresses to connect to, or the reason for a refusal, which is shown to the page.
-pub type Judged = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
+pub type PolicyDecision = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
 
 /// Policy that decides what pages may connect to.
-pub trait Way: Send + Sync + 'static {
+pub trait ConnectPolicy: Send + Sync + 'static {
     /// Resolves a host and decides whether pages may connect to it on this port.
-    fn judge(&self, host: String, port: u16) -> Judged;
+    fn judge(&self, host: String, port: u16) -> PolicyDecision;
 }
 
 /// Running proxy; it stops when dropped.
@@ -51,7 +51,10 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) async fn start(listen: SocketAddr, way: Arc<dyn Way>) -> std::io::Result<Self> {
+    pub(crate) async fn start(
+        listen: SocketAddr,
+        way: Arc<dyn ConnectPolicy>,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let open = Arc::new(AtomicUsize::new(0));
@@ -63,7 +66,7 @@ impl Proxy {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                if open.fetch_add(1, Ordering::SeqCst) >= MOST {
+                if open.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
                     open.fetch_sub(1, Ordering::SeqCst);
                     continue;
                 }
@@ -99,38 +102,40 @@ impl fmt::Debug for Proxy {
 
 /// Request of a page to the proxy.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum ProxyRequest {
     /// `CONNECT`: the page speaks to the server itself, over TLS or a web socket.
     Tunnel { host: String, port: u16 },
     /// Plain HTTP request: the rewritten head for the server, and the length of the body.
     Request { host: String, port: u16, head: String, body: u64 },
 }
 
-async fn serve(mut page: TcpStream, way: &dyn Way) -> std::io::Result<()> {
-    let Ok(head) = timeout(PATIENCE, head(&mut page)).await else { return Ok(()) };
+async fn serve(mut page: TcpStream, way: &dyn ConnectPolicy) -> std::io::Result<()> {
+    let Ok(head) = timeout(IO_TIMEOUT, read_head(&mut page)).await else { return Ok(()) };
     let Some((head, rest)) = head? else { return Ok(()) };
-    let asked = match understand(&head) {
+    let asked = match parse_request(&head) {
         Ok(asked) => asked,
         Err(why) => return refuse(&mut page, "400 Bad Request", why).await,
     };
     let (host, port) = match &asked {
-        Asked::Tunnel { host, port } | Asked::Request { host, port, .. } => (host.clone(), *port),
+        ProxyRequest::Tunnel { host, port } | ProxyRequest::Request { host, port, .. } => {
+            (host.clone(), *port)
+        }
     };
     let addresses = match way.judge(host, port).await {
         Ok(addresses) => addresses,
         Err(why) => return refuse(&mut page, "403 Forbidden", &why).await,
     };
-    let connected = timeout(PATIENCE, TcpStream::connect(addresses.as_slice())).await;
+    let connected = timeout(IO_TIMEOUT, TcpStream::connect(addresses.as_slice())).await;
     let Ok(Ok(mut server)) = connected else {
         return refuse(&mut page, "502 Bad Gateway", "no connection could be made").await;
     };
     match asked {
-        Asked::Tunnel { .. } => {
+        ProxyRequest::Tunnel { .. } => {
             page.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
             server.write_all(&rest).await?;
             copy_bidirectional(&mut page, &mut server).await?;
         }
-        Asked::Request { head, body, .. } => {
+        ProxyRequest::Request { head, body, .. } => {
             server.write_all(head.as_bytes()).await?;
             let (mut from_page, mut to_page) = page.split();
             let (mut from_server, mut to_server) = server.split();
@@ -159,10 +164,10 @@ async fn serve(mut page: TcpStream, way: &dyn Way) -> std::io::Result<()> {
 
 /// Reads the head of a request, and the bytes received after it. Returns `None` if the connection
 /// closed, or the head is too large or not UTF-8.
-async fn head(page: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
+async fn read_head(page: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut bytes = Vec::new();
     loop {
-        if page.read_buf(&mut bytes).await? == 0 || bytes.len() > LONGEST_HEAD {
+        if page.read_buf(&mut bytes).await? == 0 || bytes.len() > MAX_HEAD_BYTES {
             return Ok(None);
         }
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -183,40 +188,40 @@ async fn refuse(page: &mut TcpStream, status: &str, why: &str) -> std::io::Resul
     page.shutdown().await
 }
 
-fn understand(head: &str) -> Result<Asked, &'static str> {
-    const WRONG: &str = "the request is none that a browser makes";
+fn parse_request(head: &str) -> Result<ProxyRequest, &'static str> {
+    const NOT_A_PROXY_REQUEST: &str = "the request is none that a browser makes";
     let mut lines = head.trim_end().split("\r\n");
     let first = lines.next().unwrap_or_default();
     let mut words = first.split(' ');
     let (Some(method), Some(target), Some(_), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(WRONG);
+        return Err(NOT_A_PROXY_REQUEST);
     };
     if method == "CONNECT" {
-        let (host, port) = authority(target, None).ok_or(WRONG)?;
-        return Ok(Asked::Tunnel { host, port });
+        let (host, port) = authority(target, None).ok_or(NOT_A_PROXY_REQUEST)?;
+        return Ok(ProxyRequest::Tunnel { host, port });
     }
-    let rest = target.strip_prefix("http://").ok_or(WRONG)?;
+    let rest = target.strip_prefix("http://").ok_or(NOT_A_PROXY_REQUEST)?;
     let at = rest.find(['/', '?']).unwrap_or(rest.len());
     let (named, path) = rest.split_at(at);
-    let (host, port) = authority(named, Some(80)).ok_or(WRONG)?;
+    let (host, port) = authority(named, Some(80)).ok_or(NOT_A_PROXY_REQUEST)?;
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut head = format!("{method} {slash}{path} HTTP/1.1\r\n");
     let mut body = 0;
     for line in lines {
-        let (name, value) = line.split_once(':').ok_or(WRONG)?;
+        let (name, value) = line.split_once(':').ok_or(NOT_A_PROXY_REQUEST)?;
         match name.to_ascii_lowercase().as_str() {
             "connection" | "proxy-connection" | "proxy-authorization" | "keep-alive" => continue,
-            "transfer-encoding" | "upgrade" => return Err(WRONG),
-            "content-length" => body = value.trim().parse().map_err(|_| WRONG)?,
+            "transfer-encoding" | "upgrade" => return Err(NOT_A_PROXY_REQUEST),
+            "content-length" => body = value.trim().parse().map_err(|_| NOT_A_PROXY_REQUEST)?,
             _ => {}
         }
         head.push_str(line);
         head.push_str("\r\n");
     }
     head.push_str("Connection: close\r\n\r\n");
-    Ok(Asked::Request { host, port, head, body })
+    Ok(ProxyRequest::Request { host, port, head, body })
 }
 
 /// Parses a host, without the brackets of an IPv6 address, and a port.
@@ -236,18 +241,18 @@ mod tests {
 
     #[test]
     fn what_a_page_asks_for_is_understood() {
-        let tunnel = |host: &str, port| Ok(Asked::Tunnel { host: host.to_owned(), port });
-        assert_eq!(understand("CONNECT a.test:443 HTTP/1.1\r\n\r\n"), tunnel("a.test", 443));
-        assert_eq!(understand("CONNECT [::1]:443 HTTP/1.1\r\n\r\n"), tunnel("::1", 443));
+        let tunnel = |host: &str, port| Ok(ProxyRequest::Tunnel { host: host.to_owned(), port });
+        assert_eq!(parse_request("CONNECT a.test:443 HTTP/1.1\r\n\r\n"), tunnel("a.test", 443));
+        assert_eq!(parse_request("CONNECT [::1]:443 HTTP/1.1\r\n\r\n"), tunnel("::1", 443));
 
-        let asked = understand(
+        let asked = parse_request(
             "POST http://A.test:8080/p?q HTTP/1.1\r\nHost: a.test:8080\r\nProxy-Connection: \
              keep-alive\r\nContent-Length: 3\r\n\r\n",
         );
         let head = "POST /p?q HTTP/1.1\r\nHost: a.test:8080\r\nContent-Length: 3\r\n\
                     Connection: close\r\n\r\n";
         let (host, head) = ("a.test".to_owned(), head.to_owned());
-        assert_eq!(asked, Ok(Asked::Request { host, port: 8080, head, body: 3 }));
+        assert_eq!(asked, Ok(ProxyRequest::Request { host, port: 8080, head, body: 3 }));
     }
 
     #[test]
@@ -264,7 +269,7 @@ mod tests {
             "GET http://a.test/ HTTP/1.1\r\nno colon",
             "GET http://a.test/ x HTTP/1.1",
         ] {
-            assert!(understand(&format!("{head}\r\n\r\n")).is_err(), "{head}");
+            assert!(parse_request(&format!("{head}\r\n\r\n")).is_err(), "{head}");
         }
     }
 }

@@ -13,10 +13,10 @@ use std::{collections::HashMap, fmt::Write as _};
 use serde_json::Value;
 
 /// Maximum depth that is shown.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Roles of elements that can be acted on; they get a `ref`.
-const TO_USE: [&str; 17] = [
+const INTERACTIVE_ROLES: [&str; 17] = [
     "button",
     "link",
     "textbox",
@@ -37,7 +37,7 @@ const TO_USE: [&str; 17] = [
 ];
 
 /// Roles of containers, which get no line of their own.
-const BOXES: [&str; 9] = [
+const CONTAINER_ROLES: [&str; 9] = [
     "generic",
     "none",
     "presentation",
@@ -50,10 +50,11 @@ const BOXES: [&str; 9] = [
 ];
 
 /// Properties that are shown behind the name.
-const STATES: [&str; 6] = ["checked", "disabled", "expanded", "focused", "required", "selected"];
+const SHOWN_STATES: [&str; 6] =
+    ["checked", "disabled", "expanded", "focused", "required", "selected"];
 
 /// Formats a tree as returned by `Accessibility.getFullAXTree`.
-pub(crate) fn lines(tree: &Value) -> String {
+pub(crate) fn format_tree(tree: &Value) -> String {
     let nodes: Vec<&Value> = tree["nodes"].as_array().into_iter().flatten().collect();
     let by_id: HashMap<&str, &Value> =
         nodes.iter().filter_map(|node| Some((node["nodeId"].as_str()?, *node))).collect();
@@ -72,10 +73,10 @@ fn walk(
     above: &str,
     out: &mut String,
 ) {
-    if deep > DEEPEST {
+    if deep > MAX_DEPTH {
         return;
     }
-    let shown = line(node, above);
+    let shown = format_node(node, above);
     let name = text(&node["name"]);
     let (indent, above) = match &shown {
         Some(line) => {
@@ -93,17 +94,17 @@ fn walk(
 }
 
 /// Formats one node; returns `None` if it gets no line of its own.
-fn line(node: &Value, above: &str) -> Option<String> {
+fn format_node(node: &Value, above: &str) -> Option<String> {
     let role = text(&node["role"]);
     let name = text(&node["name"]);
-    if node["ignored"] == true || BOXES.contains(&role.as_str()) {
+    if node["ignored"] == true || CONTAINER_ROLES.contains(&role.as_str()) {
         return None;
     }
     if role == "StaticText" {
         // The text inside a button repeats the button's name.
         return (!name.is_empty() && name != above).then(|| format!("text: {name}"));
     }
-    let is_used = TO_USE.contains(&role.as_str());
+    let is_used = INTERACTIVE_ROLES.contains(&role.as_str());
     if !is_used && name.is_empty() && role != "list" && role != "listitem" {
         return None;
     }
@@ -120,7 +121,7 @@ fn line(node: &Value, above: &str) -> Option<String> {
         .into_iter()
         .flatten()
         .filter_map(|property| {
-            let name = property["name"].as_str().filter(|name| STATES.contains(name))?;
+            let name = property["name"].as_str().filter(|name| SHOWN_STATES.contains(name))?;
             match &property["value"]["value"] {
                 Value::Bool(true) => Some(name.to_owned()),
                 Value::String(value) if value != "false" => Some(format!("{name}: {value}")),
@@ -180,7 +181,7 @@ mod tests {
             node("7", Some("3"), "StaticText", "Sign in", &[]),
         ];
 
-        let lines = lines(&json!({ "nodes": nodes }));
+        let lines = format_tree(&json!({ "nodes": nodes }));
 
         assert_eq!(
             lines,
@@ -194,7 +195,7 @@ mod tests {
         let nodes =
             [node("1", None, "main", "a", &["2"]), node("2", Some("1"), "list", "b", &["1"])];
 
-        assert!(lines(&json!({ "nodes": nodes })).lines().count() <= DEEPEST + 1);
-        assert_eq!(lines(&json!({})), "");
+        assert!(format_tree(&json!({ "nodes": nodes })).lines().count() <= MAX_DEPTH + 1);
+        assert_eq!(format_tree(&json!({})), "");
     }
 }

@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 use crate::{Config, Error, Subject, Subscription};
 
 /// Maximum wait for an answer of NATS or JetStream.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const NATS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A NATS connection. Cheap to clone.
 #[derive(Clone)]
@@ -59,24 +59,24 @@ impl Bus {
             .name(name)
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
-            .request_timeout(Some(PATIENCE))
+            .request_timeout(Some(NATS_TIMEOUT))
             // A network that drops packets silently is noticed within half a minute.
             .ping_interval(Duration::from_secs(10))
-            .reconnect_delay_callback(delay)
+            .reconnect_delay_callback(reconnect_delay)
             .event_callback({
                 let known_down = Arc::clone(&known_down);
                 move |event| {
-                    tell(&event, &known_down);
+                    log_event(&event, &known_down);
                     std::future::ready(())
                 }
             })
             .connect(servers)
             .await
             .map_err(|error| Error::Unavailable(Some(error.into())))?;
-        tokio::spawn(tell_if_absent(client.clone(), config.connect_timeout, known_down));
+        tokio::spawn(log_if_unreachable(client.clone(), config.connect_timeout, known_down));
 
         let mut jetstream = jetstream::new(client.clone());
-        jetstream.set_timeout(PATIENCE);
+        jetstream.set_timeout(NATS_TIMEOUT);
         Ok(Self { client, jetstream, config: Arc::new(config.clone()) })
     }
 
@@ -89,7 +89,7 @@ impl Bus {
     pub fn publish(&self, subject: &Subject, payload: Bytes) {
         // The client would buffer the message, but a late hint is worse than none.
         if !self.is_connected() {
-            dropped(subject, "nats is not there");
+            count_drop(subject, "nats is not there");
             return;
         }
         let publish = self.client.publish_with_headers(self.prefixed(subject), headers(), payload);
@@ -97,8 +97,8 @@ impl Bus {
         // used up its tokio budget would see a full queue that is not full.
         match tokio::task::unconstrained(publish).now_or_never() {
             Some(Ok(())) => {}
-            Some(Err(error)) => dropped(subject, &error.to_string()),
-            None => dropped(subject, "too much is waiting to be sent"),
+            Some(Err(error)) => count_drop(subject, &error.to_string()),
+            None => count_drop(subject, "too much is waiting to be sent"),
         }
     }
 
@@ -106,7 +106,7 @@ impl Bus {
     /// ends.
     pub async fn flush(&self) {
         if self.is_connected()
-            && !matches!(timeout(PATIENCE / 2, self.client.flush()).await, Ok(Ok(())))
+            && !matches!(timeout(NATS_TIMEOUT / 2, self.client.flush()).await, Ok(Ok(())))
         {
             debug!("what was published last may be lost");
         }
@@ -119,7 +119,7 @@ impl Bus {
     /// If the client has ended.
     pub async fn subscribe(&self, subject: &Subject) -> Result<Subscription, Error> {
         let subscribe = self.client.subscribe(self.prefixed(subject));
-        Ok(Subscription::new(self, waited(subscribe).await?))
+        Ok(Subscription::new(self, with_timeout(subscribe).await?))
     }
 
     /// Subscribes like [`subscribe`](Self::subscribe), but each message goes to only one member of
@@ -134,7 +134,7 @@ impl Bus {
         group: &str,
     ) -> Result<Subscription, Error> {
         let subscribe = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
-        Ok(Subscription::new(self, waited(subscribe).await?))
+        Ok(Subscription::new(self, with_timeout(subscribe).await?))
     }
 
     pub(crate) fn prefixed(&self, subject: &Subject) -> String {
@@ -154,22 +154,22 @@ pub(crate) fn headers() -> HeaderMap {
     headers
 }
 
-pub(crate) async fn waited<T, E: Into<anyhow::Error>>(
+pub(crate) async fn with_timeout<T, E: Into<anyhow::Error>>(
     subscribe: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Error> {
-    match timeout(PATIENCE, subscribe).await {
+    match timeout(NATS_TIMEOUT, subscribe).await {
         Ok(outcome) => outcome.map_err(|error| Error::Unavailable(Some(error.into()))),
         Err(_) => Err(Error::Unavailable(None)),
     }
 }
 
-fn dropped(subject: &Subject, why: &str) {
+fn count_drop(subject: &Subject, why: &str) {
     metrics::counter!("holdfast_bus_dropped_total", "kind" => subject.family()).increment(1);
     debug!(%subject, why, "a message was dropped");
 }
 
 /// Reconnect delay: 0, then 50 ms, doubled up to 2 s.
-fn delay(attempt: usize) -> Duration {
+fn reconnect_delay(attempt: usize) -> Duration {
     let doublings = u32::try_from(attempt.saturating_sub(2)).unwrap_or(u32::MAX).min(6);
     match attempt {
         0 | 1 => Duration::ZERO,
@@ -177,7 +177,7 @@ fn delay(attempt: usize) -> Duration {
     }
 }
 
-fn tell(event: &Event, known_down: &AtomicBool) {
+fn log_event(event: &Event, known_down: &AtomicBool) {
     match event {
         Event::Connected => {
             if known_down.swap(false, Ordering::Relaxed) {
@@ -200,9 +200,9 @@ fn tell(event: &Event, known_down: &AtomicBool) {
 
 /// Reports NATS as down if the first connection never succeeded. The client reports only the loss
 /// of an established connection.
-async fn tell_if_absent(client: Client, after: Duration, known_down: Arc<AtomicBool>) {
+async fn log_if_unreachable(client: Client, after: Duration, known_down: Arc<AtomicBool>) {
     sleep(after).await;
     if client.connection_state() != State::Connected {
-        tell(&Event::Disconnected, &known_down);
+        log_event(&Event::Disconnected, &known_down);
     }
 }

@@ -25,17 +25,17 @@ use tracing::info;
 
 use crate::{
     Bus, Error, Subject,
-    bus::{PATIENCE, headers},
+    bus::{NATS_TIMEOUT, headers},
 };
 
 /// Maximum number of events kept for one session and family.
-pub const PER_SUBJECT: i64 = 4096;
+pub const MAX_EVENTS_PER_SUBJECT: i64 = 4096;
 
 /// Maximum size of one event, in bytes.
-pub const LARGEST: usize = 256 * 1024;
+pub const MAX_EVENT_BYTES: usize = 256 * 1024;
 
 /// Period in which an event that is sent again under the same id is stored once.
-const DUPLICATES: Duration = Duration::from_secs(120);
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 impl Bus {
     /// Creates the event stream, or updates its limits.
@@ -47,8 +47,8 @@ impl Bus {
         if !self.is_connected() {
             return Err(Error::Unavailable(None));
         }
-        let ensure = self.jetstream.create_or_update_stream(self.stream());
-        match timeout(PATIENCE, ensure).await {
+        let ensure = self.jetstream.create_or_update_stream(self.stream_config());
+        match timeout(NATS_TIMEOUT, ensure).await {
             Ok(outcome) => outcome.map(drop).map_err(|error| Error::Refused(error.into())),
             Err(_) => Err(Error::Unavailable(None)),
         }
@@ -68,19 +68,19 @@ impl Bus {
         id: &str,
         payload: Bytes,
     ) -> Result<(), Error> {
-        if payload.len() > LARGEST {
-            return Err(Error::TooLarge { size: payload.len(), limit: LARGEST });
+        if payload.len() > MAX_EVENT_BYTES {
+            return Err(Error::TooLarge { size: payload.len(), limit: MAX_EVENT_BYTES });
         }
         match self.try_publish_event(subject, id, payload.clone()).await {
-            Err(Published::NoStream) => {}
-            Err(Published::Not(error)) => return Err(error),
+            Err(PublishFailure::NoStream) => {}
+            Err(PublishFailure::Failed(error)) => return Err(error),
             Ok(()) => return Ok(()),
         }
         self.ensure_streams().await?;
         info!("the stream of events was made");
         self.try_publish_event(subject, id, payload).await.map_err(|error| match error {
-            Published::NoStream => Error::Unavailable(None),
-            Published::Not(error) => error,
+            PublishFailure::NoStream => Error::Unavailable(None),
+            PublishFailure::Failed(error) => error,
         })
     }
 
@@ -89,9 +89,9 @@ impl Bus {
         subject: &Subject,
         id: &str,
         payload: Bytes,
-    ) -> Result<(), Published> {
+    ) -> Result<(), PublishFailure> {
         if !self.is_connected() {
-            return Err(Published::Not(Error::Unavailable(None)));
+            return Err(PublishFailure::Failed(Error::Unavailable(None)));
         }
         let mut headers = headers();
         headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
@@ -99,24 +99,24 @@ impl Bus {
             let subject = self.prefixed(subject);
             self.jetstream.publish_with_headers(subject, headers, payload).await?.await
         };
-        match timeout(PATIENCE, publish).await {
+        match timeout(NATS_TIMEOUT, publish).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(match error.kind() {
-                PublishErrorKind::StreamNotFound => Published::NoStream,
+                PublishErrorKind::StreamNotFound => PublishFailure::NoStream,
                 PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => {
-                    Published::Not(Error::Unavailable(Some(error.into())))
+                    PublishFailure::Failed(Error::Unavailable(Some(error.into())))
                 }
                 PublishErrorKind::WrongLastMessageId
                 | PublishErrorKind::WrongLastSequence
                 | PublishErrorKind::MaxAckPending
                 | PublishErrorKind::MaxPayloadExceeded
-                | PublishErrorKind::Other => Published::Not(Error::Refused(error.into())),
+                | PublishErrorKind::Other => PublishFailure::Failed(Error::Refused(error.into())),
             }),
-            Err(_) => Err(Published::Not(Error::Unavailable(None))),
+            Err(_) => Err(PublishFailure::Failed(Error::Unavailable(None))),
         }
     }
 
-    fn stream(&self) -> StreamConfig {
+    fn stream_config(&self) -> StreamConfig {
         let (name, subjects) = match self.config.prefix.as_str() {
             "" => ("EVENTS".to_owned(), "evt.>".to_owned()),
             prefix => (format!("{prefix}_EVENTS"), format!("{prefix}.evt.>")),
@@ -129,17 +129,17 @@ impl Bus {
             discard: DiscardPolicy::Old,
             max_bytes: i64::try_from(self.config.events_max_bytes).unwrap_or(i64::MAX),
             max_age: self.config.events_max_age,
-            max_messages_per_subject: PER_SUBJECT,
+            max_messages_per_subject: MAX_EVENTS_PER_SUBJECT,
             // JetStream counts the headers, which we add.
-            max_message_size: i32::try_from(LARGEST + 4096).unwrap_or(i32::MAX),
-            duplicate_window: DUPLICATES.min(self.config.events_max_age),
+            max_message_size: i32::try_from(MAX_EVENT_BYTES + 4096).unwrap_or(i32::MAX),
+            duplicate_window: DUPLICATE_WINDOW.min(self.config.events_max_age),
             ..StreamConfig::default()
         }
     }
 }
 
 /// Failure of the first attempt to publish an event.
-enum Published {
+enum PublishFailure {
     NoStream,
-    Not(Error),
+    Failed(Error),
 }

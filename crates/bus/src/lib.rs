@@ -14,7 +14,6 @@
 //! dropped and counted (`holdfast_bus_dropped_total`). A service starts without NATS, logs that
 //! once, and recovers by itself. Subscriptions survive a reconnect.
 
-mod about;
 mod bus;
 mod config;
 mod control;
@@ -24,17 +23,18 @@ mod event;
 mod node;
 mod probe;
 mod question;
+mod runner_report;
 mod subject;
 mod subscription;
 mod wake;
 
-pub use about::RunnerAbout;
 pub use bus::Bus;
 pub use config::Config;
 pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome};
 pub use error::Error;
-pub use probe::{McpProbe, McpProbed, McpProbedTool};
-pub use question::{Asker, Questions};
+pub use probe::{McpProbe, McpProbeResult, McpProbeTool};
+pub use question::{Questions, Responder};
+pub use runner_report::RunnerReport;
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};

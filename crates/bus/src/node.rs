@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_nats::RequestErrorKind;
 use bytes::Bytes;
-use holdfast_types::{NodeId, NodeReached, NodeWish, TenantId};
+use holdfast_types::{NodeId, NodeRequest, NodeRequestOutcome, TenantId};
 use tracing::debug;
 
 use crate::{Bus, Error, Questions, Subject, bus::headers};
@@ -18,13 +18,15 @@ impl Bus {
         &self,
         tenant: TenantId,
         node: NodeId,
-        wish: &NodeWish,
+        wish: &NodeRequest,
         patience: Duration,
-    ) -> NodeReached {
+    ) -> NodeRequestOutcome {
         if !self.is_connected() {
-            return NodeReached::Away;
+            return NodeRequestOutcome::BusUnavailable;
         }
-        let Ok(payload) = serde_json::to_vec(wish) else { return NodeReached::Away };
+        let Ok(payload) = serde_json::to_vec(wish) else {
+            return NodeRequestOutcome::BusUnavailable;
+        };
         let request = async_nats::Request::new()
             .payload(Bytes::from(payload))
             .headers(headers())
@@ -33,15 +35,15 @@ impl Bus {
         let answer = match self.client.send_request(subject, request).await {
             Ok(answer) => answer,
             Err(error) => match error.kind() {
-                RequestErrorKind::NoResponders => return NodeReached::Nobody,
-                _ => return NodeReached::Silent,
+                RequestErrorKind::NoResponders => return NodeRequestOutcome::NotConnected,
+                _ => return NodeRequestOutcome::NoAnswer,
             },
         };
         match serde_json::from_slice(&answer.payload) {
-            Ok(said) => NodeReached::Said(said),
+            Ok(said) => NodeRequestOutcome::Answered(said),
             Err(error) => {
                 debug!(%error, "an answer is not understood");
-                NodeReached::Silent
+                NodeRequestOutcome::NoAnswer
             }
         }
     }

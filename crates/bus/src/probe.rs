@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Bus, Error, Questions, Subject};
 
 /// Queue group of the runners: each probe goes to one of them.
-const RUNNERS: &str = "runners";
+const RUNNERS_GROUP: &str = "runners";
 
 /// Request to connect to an MCP server and list its tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,14 +20,14 @@ pub struct McpProbe {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct McpProbed {
-    pub tools: Vec<McpProbedTool>,
+pub struct McpProbeResult {
+    pub tools: Vec<McpProbeTool>,
     /// Reason why the server could not be used.
     pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct McpProbedTool {
+pub struct McpProbeTool {
     /// Name under which agents call the tool.
     pub name: String,
     /// Description that the server gives.
@@ -46,7 +46,7 @@ impl Bus {
         &self,
         probe: &McpProbe,
         patience: Duration,
-    ) -> Result<McpProbed, Error> {
+    ) -> Result<McpProbeResult, Error> {
         let mut answers = self.ask(&Subject::probe_mcp(), probe, patience, 1).await?;
         answers.pop().ok_or_else(|| {
             Error::Unavailable(Some(anyhow::anyhow!("no runner is there, or none answers")))
@@ -60,6 +60,6 @@ impl Bus {
     ///
     /// If the client has ended.
     pub async fn mcp_probes(&self) -> Result<Questions, Error> {
-        self.questions_of(&Subject::probe_mcp(), RUNNERS).await
+        self.questions_in_group(&Subject::probe_mcp(), RUNNERS_GROUP).await
     }
 }

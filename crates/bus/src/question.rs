@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use crate::{Bus, Error, Subject, bus::waited};
+use crate::{Bus, Error, Subject, bus::with_timeout};
 
 /// Questions on one subject, as they arrive.
 pub struct Questions {
@@ -21,7 +21,7 @@ pub struct Questions {
 }
 
 /// Reply address of a question.
-pub struct Asker {
+pub struct Responder {
     client: Client,
     to: async_nats::Subject,
 }
@@ -29,19 +29,21 @@ pub struct Asker {
 impl Questions {
     /// Returns the next question that can be parsed, with its reply address; `None` once the
     /// connection is closed for good.
-    pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Asker)> {
+    pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Responder)> {
         loop {
             let message = self.subscriber.next().await?;
             let Some(to) = message.reply else { continue };
             match serde_json::from_slice(&message.payload) {
-                Ok(question) => return Some((question, Asker { client: self.client.clone(), to })),
+                Ok(question) => {
+                    return Some((question, Responder { client: self.client.clone(), to }));
+                }
                 Err(error) => debug!(%error, "a question is not understood"),
             }
         }
     }
 }
 
-impl Asker {
+impl Responder {
     /// Sends the answer. Its arrival is not confirmed.
     pub async fn answer(self, answer: &impl Serialize) {
         let sent = match serde_json::to_vec(answer) {
@@ -75,7 +77,7 @@ impl Bus {
         let gone = |error: anyhow::Error| Error::Unavailable(Some(error));
         let payload = serde_json::to_vec(question).map_err(|error| gone(error.into()))?;
         let inbox = self.client.new_inbox();
-        let mut answers = waited(self.client.subscribe(inbox.clone())).await?;
+        let mut answers = with_timeout(self.client.subscribe(inbox.clone())).await?;
         let sent = self.client.publish_with_reply(self.prefixed(subject), inbox, payload.into());
         sent.await.map_err(|error| gone(error.into()))?;
         let mut gathered = Vec::new();
@@ -98,7 +100,7 @@ impl Bus {
     ///
     /// If the client has ended.
     pub async fn questions(&self, subject: &Subject) -> Result<Questions, Error> {
-        let subscriber = waited(self.client.subscribe(self.prefixed(subject))).await?;
+        let subscriber = with_timeout(self.client.subscribe(self.prefixed(subject))).await?;
         Ok(Questions { subscriber, client: self.client.clone() })
     }
 
@@ -107,13 +109,13 @@ impl Bus {
     /// # Errors
     ///
     /// If the client has ended.
-    pub(crate) async fn questions_of(
+    pub(crate) async fn questions_in_group(
         &self,
         subject: &Subject,
         group: &str,
     ) -> Result<Questions, Error> {
         let listening = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
-        let subscriber = waited(listening).await?;
+        let subscriber = with_timeout(listening).await?;
         Ok(Questions { subscriber, client: self.client.clone() })
     }
 }
@@ -124,7 +126,7 @@ impl fmt::Debug for Questions {
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker").finish_non_exhaustive()
     }

@@ -75,7 +75,7 @@ impl Subject {
 
     /// `ask.runners`: requests for a report, for all runners.
     #[must_use]
-    pub fn about_runners() -> Self {
+    pub fn runner_reports() -> Self {
         Self("ask.runners".to_owned())
     }
 

@@ -12,7 +12,7 @@ use crate::{
     channel::{self, CHANNELS},
 };
 
-const LONGEST: usize = 16 * 1024;
+const MAX_JSON_BYTES: usize = 16 * 1024;
 
 /// A channel account, without its secrets.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,8 +108,8 @@ impl NewAccount {
     }
 
     /// Checks that the channel's bridge can use the account with these secrets.
-    pub(crate) fn check_use(&self, secrets: &Value) -> Result<(), Error> {
-        let told = |why: channel::Unusable| {
+    pub(crate) fn check_usable(&self, secrets: &Value) -> Result<(), Error> {
+        let told = |why: channel::UnusableAccount| {
             Error::Invalid(format!("this {} account could not be served: {why}", self.channel))
         };
         channel::check(&self.channel, &self.settings, secrets).map_err(told)
@@ -126,9 +126,9 @@ fn check_object(what: &str, value: &Value) -> Result<(), Error> {
         return Err(Error::Invalid(format!("an account's {what} have a NUL in them: remove it")));
     }
     let length = text.len();
-    if length > LONGEST {
+    if length > MAX_JSON_BYTES {
         return Err(Error::Invalid(format!(
-            "an account's {what} have {LONGEST} bytes at most, and these {length}"
+            "an account's {what} have {MAX_JSON_BYTES} bytes at most, and these {length}"
         )));
     }
     Ok(())

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-const LONGEST_DESCRIPTION: usize = 2_000;
-const LONGEST_INSTRUCTIONS: usize = 100_000;
-const LONGEST_DEBOUNCE_MS: u32 = 60_000;
-const LONGEST_APPROVAL_S: u32 = 7 * 24 * 3_600;
-const MOST_TOOLS: usize = 200;
-const MOST_FALLBACKS: usize = 5;
-const MOST_BUNDLES: usize = 32;
-const LONGEST_TOOL: usize = 128;
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
+const MAX_INSTRUCTIONS_CHARS: usize = 100_000;
+const MAX_DEBOUNCE_MS: u32 = 60_000;
+const MAX_APPROVAL_TIMEOUT_S: u32 = 7 * 24 * 3_600;
+const MAX_TOOLS: usize = 200;
+const MAX_FALLBACKS: usize = 5;
+const MAX_BUNDLES: usize = 32;
+const MAX_TOOL_NAME_BYTES: usize = 128;
 
 /// Instructions of the agent that every new tenant gets (spec RTE-007, RTE-018).
 const INSTRUCTIONS: &str = "\
@@ -35,7 +35,7 @@ it is essential, ask one short question.
 /// Behaviour settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct AgentSettings {
     /// Treatment of messages that arrive while a turn runs.
     pub queue_mode: QueueMode,
     /// Set of direct messages that share one session.
@@ -69,7 +69,7 @@ fn is_usual(heartbeat: &HeartbeatConfig) -> bool {
     *heartbeat == HeartbeatConfig::default()
 }
 
-impl Default for Settings {
+impl Default for AgentSettings {
     fn default() -> Self {
         Self {
             queue_mode: QueueMode::default(),
@@ -101,7 +101,7 @@ pub struct Agent {
     pub model: Option<String>,
     /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// Version, increased by each change.
     pub version: i64,
     pub created_at: Timestamp,
@@ -110,12 +110,12 @@ pub struct Agent {
 
 /// Fields of an agent that routing needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentCard {
+pub struct RoutedAgent {
     pub id: AgentId,
     pub name: AgentName,
     /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
-    pub settings: Settings,
+    pub settings: AgentSettings,
 }
 
 /// An agent to create, or the new values of one; an update replaces every field.
@@ -127,7 +127,7 @@ pub struct NewAgent {
     pub model: Option<String>,
     /// Whether it is the default.
     pub is_default: bool,
-    pub settings: Settings,
+    pub settings: AgentSettings,
 }
 
 impl NewAgent {
@@ -152,8 +152,8 @@ impl NewAgent {
         if self.description.contains('\0') || self.instructions.contains('\0') {
             return Err(Error::Invalid("a text has a NUL character in it: remove it".to_owned()));
         }
-        longest("description", &self.description, LONGEST_DESCRIPTION)?;
-        longest("instructions", &self.instructions, LONGEST_INSTRUCTIONS)?;
+        longest("description", &self.description, MAX_DESCRIPTION_CHARS)?;
+        longest("instructions", &self.instructions, MAX_INSTRUCTIONS_CHARS)?;
         if let Some(model) = &self.model {
             model.parse::<ModelId>().map_err(|error| Error::Invalid(error.to_string()))?;
         }
@@ -161,7 +161,7 @@ impl NewAgent {
     }
 }
 
-impl Settings {
+impl AgentSettings {
     /// Whether the agent may spawn another agent as a subagent.
     #[must_use]
     pub fn may_spawn(&self, agent: &str) -> bool {
@@ -169,9 +169,9 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.debounce_ms > LONGEST_DEBOUNCE_MS {
+        if self.debounce_ms > MAX_DEBOUNCE_MS {
             return Err(Error::Invalid(format!(
-                "`debounce_ms` is {LONGEST_DEBOUNCE_MS} at most, and this one is {}",
+                "`debounce_ms` is {MAX_DEBOUNCE_MS} at most, and this one is {}",
                 self.debounce_ms
             )));
         }
@@ -182,17 +182,17 @@ impl Settings {
             )));
         }
         if let Some(given) = self.approval_timeout_s
-            && !(1..=LONGEST_APPROVAL_S).contains(&given)
+            && !(1..=MAX_APPROVAL_TIMEOUT_S).contains(&given)
         {
             return Err(Error::Invalid(format!(
-                "`approval_timeout` is 1 to {LONGEST_APPROVAL_S} seconds, and this one is {given}"
+                "`approval_timeout` is 1 to {MAX_APPROVAL_TIMEOUT_S} seconds, and this one is {given}"
             )));
         }
         check_heartbeat(&self.heartbeat)?;
         check_tools(Some(&self.spawns))?;
-        if self.fallbacks.len() > MOST_FALLBACKS {
+        if self.fallbacks.len() > MAX_FALLBACKS {
             return Err(Error::Invalid(format!(
-                "an agent has {MOST_FALLBACKS} fallback models at most, and this one {}",
+                "an agent has {MAX_FALLBACKS} fallback models at most, and this one {}",
                 self.fallbacks.len()
             )));
         }
@@ -206,9 +206,9 @@ impl Settings {
         if let Some(recommend) = &context.recommend_skills {
             check_recommending(recommend)?;
         }
-        if self.bundles.len() > MOST_BUNDLES {
+        if self.bundles.len() > MAX_BUNDLES {
             return Err(Error::Invalid(format!(
-                "an agent has {MOST_BUNDLES} bundles at most, and this one {}",
+                "an agent has {MAX_BUNDLES} bundles at most, and this one {}",
                 self.bundles.len()
             )));
         }
@@ -256,21 +256,21 @@ fn check_recommending(recommend: &RecommendSkills) -> Result<(), Error> {
 /// Checks the length of a list of tools, and the form of each name.
 pub(crate) fn check_tools(tools: Option<&[String]>) -> Result<(), Error> {
     let tools = tools.unwrap_or_default();
-    if tools.len() > MOST_TOOLS {
+    if tools.len() > MAX_TOOLS {
         return Err(Error::Invalid(format!(
-            "a list of tools has {MOST_TOOLS} names at most, and this one {}",
+            "a list of tools has {MAX_TOOLS} names at most, and this one {}",
             tools.len()
         )));
     }
     let is_name = |tool: &&String| {
         let printable = |c: char| !c.is_control() && !c.is_whitespace();
-        (1..=LONGEST_TOOL).contains(&tool.len()) && tool.chars().all(printable)
+        (1..=MAX_TOOL_NAME_BYTES).contains(&tool.len()) && tool.chars().all(printable)
     };
     match tools.iter().find(|tool| !is_name(tool)) {
         Some(wrong) => {
             let shown: String = wrong.chars().take(80).collect();
             Err(Error::Invalid(format!(
-                "`{shown}` is not a tool's name: it has 1 to {LONGEST_TOOL} characters and no space"
+                "`{shown}` is not a tool's name: it has 1 to {MAX_TOOL_NAME_BYTES} characters and no space"
             )))
         }
         None => Ok(()),
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn settings_of_an_older_version_are_read_with_defaults() {
-        let settings: Settings =
+        let settings: AgentSettings =
             serde_json::from_str(r#"{"queue_mode": "followup", "of_tomorrow": 1}"#).unwrap();
 
         assert_eq!(settings.queue_mode, QueueMode::Followup);
@@ -299,40 +299,46 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_tools_is_none_and_an_absent_one_is_all() {
-        let none = Settings { tools: Some(Vec::new()), ..Settings::default() };
+        let none = AgentSettings { tools: Some(Vec::new()), ..AgentSettings::default() };
 
         let stored = serde_json::to_string(&none).unwrap();
 
-        assert_eq!(serde_json::from_str::<Settings>(&stored).unwrap(), none);
+        assert_eq!(serde_json::from_str::<AgentSettings>(&stored).unwrap(), none);
     }
 
     #[test]
     fn what_could_never_work_is_refused() {
         let settings = |settings| NewAgent { settings, ..NewAgent::main() };
         let tools = |tool: &str| {
-            settings(Settings { tools: Some(vec![tool.to_owned()]), ..Settings::default() })
+            settings(AgentSettings {
+                tools: Some(vec![tool.to_owned()]),
+                ..AgentSettings::default()
+            })
         };
         for wrong in [
             NewAgent { description: "x".repeat(2_001), ..NewAgent::main() },
             NewAgent { instructions: "x".repeat(100_001), ..NewAgent::main() },
             NewAgent { instructions: "a\0b".into(), ..NewAgent::main() },
             NewAgent { model: Some("gpt-5".into()), ..NewAgent::main() },
-            settings(Settings { debounce_ms: 60_001, ..Settings::default() }),
-            settings(Settings { time_zone: "Mars/Olympus".into(), ..Settings::default() }),
-            settings(Settings {
+            settings(AgentSettings { debounce_ms: 60_001, ..AgentSettings::default() }),
+            settings(AgentSettings {
+                time_zone: "Mars/Olympus".into(),
+                ..AgentSettings::default()
+            }),
+            settings(AgentSettings {
                 bundles: [("two words".to_owned(), Vec::new())].into(),
-                ..Settings::default()
+                ..AgentSettings::default()
             }),
-            settings(Settings {
+            settings(AgentSettings {
                 heartbeat: HeartbeatConfig { every: "often".into(), ..Default::default() },
-                ..Settings::default()
+                ..AgentSettings::default()
             }),
-            settings(Settings {
+            settings(AgentSettings {
                 heartbeat: HeartbeatConfig {
                     session: Some("elsewhere".into()),
                     ..Default::default()
                 },
-                ..Settings::default()
+                ..AgentSettings::default()
             }),
             tools(""),
             tools("two words"),

@@ -12,28 +12,28 @@ use std::{
 
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
-    known: Mutex<Known<K, V>>,
-    keeps: Duration,
-    most: usize,
+    state: Mutex<CacheState<K, V>>,
+    ttl: Duration,
+    capacity: usize,
 }
 
 #[derive(Debug)]
-struct Known<K, V> {
+struct CacheState<K, V> {
     entries: HashMap<K, (Instant, V)>,
     /// Time of the last [`forget`](Cache::forget).
-    forgot: Option<Instant>,
+    last_forgotten_at: Option<Instant>,
 }
 
 impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(keeps: Duration, most: usize) -> Self {
-        let known = Known { entries: HashMap::new(), forgot: None };
-        Self { known: Mutex::new(known), keeps, most }
+        let known = CacheState { entries: HashMap::new(), last_forgotten_at: None };
+        Self { state: Mutex::new(known), ttl: keeps, capacity: most }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let known = self.lock();
         let (at, value) = known.entries.get(key)?;
-        (at.elapsed() < self.keeps).then(|| value.clone())
+        (at.elapsed() < self.ttl).then(|| value.clone())
     }
 
     /// Stores a value that was read from `at` on, the *start* of the read: a change since then must
@@ -41,13 +41,13 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     /// not stored, because it may be outdated.
     pub(crate) fn put(&self, key: K, value: V, at: Instant) {
         let mut known = self.lock();
-        if known.forgot.is_some_and(|forgot| at <= forgot) {
+        if known.last_forgotten_at.is_some_and(|forgot| at <= forgot) {
             return;
         }
         let entries = &mut known.entries;
-        if entries.len() >= self.most && !entries.contains_key(&key) {
-            entries.retain(|_, (at, _)| at.elapsed() < self.keeps);
-            if entries.len() >= self.most {
+        if entries.len() >= self.capacity && !entries.contains_key(&key) {
+            entries.retain(|_, (at, _)| at.elapsed() < self.ttl);
+            if entries.len() >= self.capacity {
                 entries.clear();
             }
         }
@@ -57,11 +57,11 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn forget(&self, key: &K) {
         let mut known = self.lock();
         known.entries.remove(key);
-        known.forgot = Some(Instant::now());
+        known.last_forgotten_at = Some(Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known<K, V>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

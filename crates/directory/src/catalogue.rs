@@ -2,30 +2,30 @@
 
 use std::borrow::Cow;
 
-use holdfast_llm::{Card, Catalogue};
+use holdfast_llm::{Catalogue, ModelCard};
 use holdfast_types::ModelId;
 
 use crate::Error;
 
-const LONGEST_ALIAS: usize = 64;
+const MAX_ALIAS_BYTES: usize = 64;
 /// Larger than any model's context, and small enough that sums do not overflow.
-const MOST_TOKENS: u64 = 100_000_000;
+const MAX_CONTEXT_TOKENS: u64 = 100_000_000;
 /// In thousandths of a US dollar per million tokens: 10,000 dollars.
-const HIGHEST_PRICE: u64 = 10_000_000;
+const MAX_PRICE: u64 = 10_000_000;
 
 /// A model of a tenant's catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownModel {
     pub model: ModelId,
     /// Properties and prices of the model.
-    pub card: Card,
+    pub card: ModelCard,
     pub aliases: Vec<String>,
     /// Whether the tenant added the model or one of its aliases.
     pub is_own: bool,
 }
 
 /// Catalogue of a tenant; borrowed if the tenant has added nothing.
-pub type Known = Cow<'static, Catalogue>;
+pub type TenantCatalogue = Cow<'static, Catalogue>;
 
 /// Returns the model with this alias or `provider:id`.
 pub(crate) fn resolve(catalogue: &Catalogue, text: &str) -> Result<ModelId, Error> {
@@ -38,9 +38,9 @@ pub(crate) fn resolve(catalogue: &Catalogue, text: &str) -> Result<ModelId, Erro
 }
 
 /// Checks that a model's properties are in range.
-pub(crate) fn check_card(card: &Card) -> Result<(), Error> {
+pub(crate) fn check_card(card: &ModelCard) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::Invalid(why.to_owned()));
-    if !(1_024..=MOST_TOKENS).contains(&card.context) {
+    if !(1_024..=MAX_CONTEXT_TOKENS).contains(&card.context) {
         return refuse("a model's context is 1,024 to 100,000,000 tokens");
     }
     if card.max_output == 0 || u64::from(card.max_output) > card.context {
@@ -51,7 +51,7 @@ pub(crate) fn check_card(card: &Card) -> Result<(), Error> {
     let Some(prices) = &card.prices else { return Ok(()) };
     let long = prices.long.map(|long| [Some(long.input), long.cached, Some(long.output)]);
     let all = [Some(prices.input), prices.cached, Some(prices.output)];
-    if all.into_iter().chain(long.into_iter().flatten()).flatten().any(|p| p > HIGHEST_PRICE) {
+    if all.into_iter().chain(long.into_iter().flatten()).flatten().any(|p| p > MAX_PRICE) {
         return refuse(
             "a price is 10000 US dollars for a million tokens at most, written in thousandths of \
              a dollar: 2500 is $2.50",
@@ -65,7 +65,7 @@ pub(crate) fn check_alias(alias: &str) -> Result<(), Error> {
     let first = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let rest = |c: char| first(c) || matches!(c, '.' | '_' | '-');
     let is_word = !matches!(alias, "default" | "list" | "show");
-    if (1..=LONGEST_ALIAS).contains(&alias.len())
+    if (1..=MAX_ALIAS_BYTES).contains(&alias.len())
         && alias.starts_with(first)
         && alias.chars().all(rest)
         && is_word
@@ -74,7 +74,7 @@ pub(crate) fn check_alias(alias: &str) -> Result<(), Error> {
     }
     let shown: String = alias.chars().take(80).collect();
     Err(Error::Invalid(format!(
-        "`{shown}` is not an alias: write 1 to {LONGEST_ALIAS} of a-z, 0-9, `.`, `_` and `-`, a \
+        "`{shown}` is not an alias: write 1 to {MAX_ALIAS_BYTES} of a-z, 0-9, `.`, `_` and `-`, a \
          letter or digit first, and not `default`, `list` or `show`"
     )))
 }
@@ -99,12 +99,12 @@ mod tests {
     fn what_no_model_is_is_refused() {
         let prices =
             |input| Some(Prices { input, cached: None, output: 1, long: None, picture: None });
-        assert!(check_card(&Card { prices: prices(2_500), ..Card::default() }).is_ok());
+        assert!(check_card(&ModelCard { prices: prices(2_500), ..ModelCard::default() }).is_ok());
         for wrong in [
-            Card { context: 10, ..Card::default() },
-            Card { max_output: 0, ..Card::default() },
-            Card { max_output: 40_000, ..Card::default() },
-            Card { prices: prices(u64::MAX), ..Card::default() },
+            ModelCard { context: 10, ..ModelCard::default() },
+            ModelCard { max_output: 0, ..ModelCard::default() },
+            ModelCard { max_output: 40_000, ..ModelCard::default() },
+            ModelCard { prices: prices(u64::MAX), ..ModelCard::default() },
         ] {
             assert!(check_card(&wrong).is_err(), "{wrong:?}");
         }

@@ -1,6 +1,6 @@
 //! Named chains: sequences of agents' steps.
 
-use holdfast_types::{Chain, SHIPPED_CHAIN};
+use holdfast_types::{Chain, SHIPPED_CHAIN_NAME};
 use jiff::Timestamp;
 
 use crate::{Error, tenant::check_name};
@@ -21,7 +21,7 @@ pub struct NamedChain {
 impl NamedChain {
     pub(crate) fn shipped() -> Self {
         Self {
-            name: SHIPPED_CHAIN.to_owned(),
+            name: SHIPPED_CHAIN_NAME.to_owned(),
             chain: Chain::shipped(),
             shipped: true,
             version: 0,

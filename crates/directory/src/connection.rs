@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-use holdfast_types::{AgentId, Connected, UsedBy};
+use holdfast_types::{AgentId, ConnectionScope, ConnectionSettings};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{Error, tenant::check_name};
 
-const LONGEST_SECRET: usize = 8_000;
+const MAX_SECRET_BYTES: usize = 8_000;
 
 /// A connection without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     /// Name, unique in the tenant.
     pub name: String,
-    pub to: Connected,
+    pub to: ConnectionSettings,
     /// Agent that uses the connection; `None` allows all agents.
     pub agent: Option<AgentId>,
     /// Conversations in which the connection may be used.
-    pub used_by: UsedBy,
+    pub used_by: ConnectionScope,
     pub has_secret: bool,
     pub updated_at: Timestamp,
 }
@@ -28,11 +28,11 @@ pub struct Connection {
 #[derive(Clone)]
 pub struct NewConnection {
     pub name: String,
-    pub to: Connected,
+    pub to: ConnectionSettings,
     /// Name or id of the agent that uses the connection; `None` allows all agents.
     pub agent: Option<String>,
     /// Conversations in which the connection may be used.
-    pub used_by: UsedBy,
+    pub used_by: ConnectionScope,
     /// Password or token; `None` keeps the stored one.
     pub secret: Option<SecretString>,
 }
@@ -48,9 +48,9 @@ impl NewConnection {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name("connection", &self.name)?;
         let secret = self.secret.as_ref().map(SecretString::expose_secret).unwrap_or_default();
-        if secret.len() > LONGEST_SECRET || secret.contains(char::is_control) {
+        if secret.len() > MAX_SECRET_BYTES || secret.contains(char::is_control) {
             return Err(Error::Invalid(format!(
-                "a connection's secret has {LONGEST_SECRET} bytes at most, and no line's end in it"
+                "a connection's secret has {MAX_SECRET_BYTES} bytes at most, and no line's end in it"
             )));
         }
         Ok(())

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, RenewedAt, tenant::check_name};
+use crate::{Error, TokenEndpoint, tenant::check_name};
 
 /// Name of the API key that a provider was set up with.
-pub const OWN_KEY: &str = "default";
+pub const PROVIDER_KEY_NAME: &str = "default";
 
-const LONGEST_SECRET: usize = 16_000;
+const MAX_SECRET_BYTES: usize = 16_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialKind {
@@ -68,7 +68,7 @@ pub struct NewCredential {
     /// Expiry; `None` if there is none or it is unknown.
     pub expires: Option<Timestamp>,
     /// Token endpoint and client, for [`CredentialKind::OAuth`] with a refresh token.
-    pub renewed_at: RenewedAt,
+    pub renewed_at: TokenEndpoint,
 }
 
 impl fmt::Debug for NewCredential {
@@ -79,7 +79,7 @@ impl fmt::Debug for NewCredential {
 
 /// A credential without its secret, with its statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CredentialCard {
+pub struct CredentialSummary {
     pub provider: String,
     pub name: String,
     /// What kind of thing it is.
@@ -98,17 +98,17 @@ pub struct CredentialCard {
 
 /// Stored statistics of a credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Remembered {
+pub struct CredentialStats {
     /// Time of the last change, in milliseconds since 1970.
     pub changed: i64,
     pub stats: Stats,
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Keys {
+pub struct ProviderCredentials {
     /// All credentials, decrypted; may be empty.
     pub profiles: Vec<Profile>,
-    pub stats: BTreeMap<String, Remembered>,
+    pub stats: BTreeMap<String, CredentialStats>,
     /// Names of the credentials that are used; `None` uses all.
     pub order: Option<Vec<String>>,
     /// Whether they are tried in that order.
@@ -119,7 +119,7 @@ pub struct Keys {
 
 /// Plain text of a sealed credential.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedCredential {
     secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refresh: Option<String>,
@@ -127,7 +127,7 @@ pub(crate) struct Sealed {
     client_secret: Option<String>,
 }
 
-impl Sealed {
+impl SealedCredential {
     /// Returns the bytes to seal for a new credential.
     pub(crate) fn bytes(new: &NewCredential) -> Vec<u8> {
         Self {
@@ -195,9 +195,9 @@ impl NewCredential {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name("provider", &self.provider)?;
         check_name("credential", &self.name)?;
-        if self.name == OWN_KEY {
+        if self.name == PROVIDER_KEY_NAME {
             return Err(Error::Invalid(format!(
-                "`{OWN_KEY}` is the key that the provider was set up with: set the provider up \
+                "`{PROVIDER_KEY_NAME}` is the key that the provider was set up with: set the provider up \
                  again, or take another name"
             )));
         }
@@ -220,11 +220,11 @@ impl NewCredential {
 
 fn check_secret(secret: &SecretString) -> Result<(), Error> {
     let text = secret.expose_secret();
-    if (1..=LONGEST_SECRET).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic()) {
+    if (1..=MAX_SECRET_BYTES).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic()) {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "a credential's secret has 1 to {LONGEST_SECRET} characters, all of them printable ASCII \
+        "a credential's secret has 1 to {MAX_SECRET_BYTES} characters, all of them printable ASCII \
          without a space"
     )))
 }
@@ -241,7 +241,7 @@ mod tests {
             secret: "sk-secret".into(),
             refresh: None,
             expires: None,
-            renewed_at: RenewedAt::default(),
+            renewed_at: TokenEndpoint::default(),
         }
     }
 
@@ -250,7 +250,8 @@ mod tests {
         let oauth =
             NewCredential { refresh: Some("r-secret".into()), ..new(CredentialKind::OAuth) };
 
-        let opened = Sealed::open(&Sealed::bytes(&oauth), oauth.kind, None).unwrap();
+        let opened =
+            SealedCredential::open(&SealedCredential::bytes(&oauth), oauth.kind, None).unwrap();
 
         let Credential::OAuth { access, refresh: Some(refresh), .. } = &opened else {
             panic!("{opened:?}")
@@ -264,7 +265,7 @@ mod tests {
         let key = || new(CredentialKind::ApiKey);
         assert!(key().check().is_ok());
         for wrong in [
-            NewCredential { name: OWN_KEY.into(), ..key() },
+            NewCredential { name: PROVIDER_KEY_NAME.into(), ..key() },
             NewCredential { name: "two words".into(), ..key() },
             NewCredential { secret: "".into(), ..key() },
             NewCredential { secret: "a b".into(), ..key() },

@@ -6,14 +6,14 @@ use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{KeyId, TenantId};
 use secrecy::SecretString;
 
-use crate::{DataKey, Error, Routing, Seal, cache::Cache, store, verbs::KnownKey};
+use crate::{DataKey, Error, Routing, Seal, cache::Cache, store, verbs::CachedKey};
 
 /// How long a key lookup is cached in this process.
-const KEYS_FOR: Duration = Duration::from_secs(5);
-const MOST_KEYS: usize = 20_000;
+const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
+const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
-const ROUTING_FOR: Duration = Duration::from_secs(1);
-const MOST_ROUTINGS: usize = 1_000;
+const ROUTING_CACHE_TTL: Duration = Duration::from_secs(1);
+const MAX_CACHED_ROUTINGS: usize = 1_000;
 
 /// The configuration of tenants. Clones share their state.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct Directory {
     pub(crate) pools: Pools,
     pub(crate) seal: Seal,
     pub(crate) pepper: SecretString,
-    pub(crate) keys: Arc<Cache<KeyId, KnownKey>>,
+    pub(crate) keys: Arc<Cache<KeyId, CachedKey>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
 }
 
@@ -32,8 +32,8 @@ impl Directory {
             pools,
             seal,
             pepper,
-            keys: Arc::new(Cache::new(KEYS_FOR, MOST_KEYS)),
-            routings: Arc::new(Cache::new(ROUTING_FOR, MOST_ROUTINGS)),
+            keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
         }
     }
 
@@ -41,7 +41,7 @@ impl Directory {
     ///
     /// The tenant's row is locked, so changes of one tenant are serialised: limits hold, and there
     /// is only one default agent and one default model.
-    pub(crate) async fn change(&self, tenant: TenantId) -> Result<TenantTx, Error> {
+    pub(crate) async fn begin_change(&self, tenant: TenantId) -> Result<TenantTx, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         if store::tenants::lock(&mut tx).await? {
             Ok(tx)

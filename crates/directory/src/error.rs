@@ -10,11 +10,11 @@ pub enum Error {
 
     /// The key is correct, but revoked or expired.
     #[error("the key was revoked or has expired: create another")]
-    EndedKey,
+    KeyNotActive,
 
     /// The tenant of the key is suspended.
     #[error("the tenant is suspended: ask whoever runs the platform")]
-    Suspended,
+    TenantSuspended,
 
     /// The tenant has no such item.
     #[error("there is no {what} `{name}`")]
@@ -61,12 +61,12 @@ pub enum Error {
 
     /// The installation's key-encryption key is malformed.
     #[error("`secrets.kek` must be base64 of 32 bytes: make one with `openssl rand -base64 32`")]
-    Kek,
+    InvalidKek,
 
     /// A secret cannot be sealed or opened: the key-encryption key differs, or the row was moved or
     /// damaged.
     #[error("{0} cannot be unsealed: is `secrets.kek` the one that it was sealed with?")]
-    Sealed(&'static str),
+    Unsealable(&'static str),
 
     /// Stored data that this version cannot read.
     #[error("stored {what} cannot be read")]
@@ -100,13 +100,13 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::UnknownKey | Self::EndedKey => Kind::Unauthenticated,
-            Self::Suspended => Kind::Forbidden,
+            Self::UnknownKey | Self::KeyNotActive => Kind::Unauthenticated,
+            Self::TenantSuspended => Kind::Forbidden,
             Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
-            Self::Invalid(_) | Self::Id(_) | Self::Kek => Kind::Invalid,
+            Self::Invalid(_) | Self::Id(_) | Self::InvalidKek => Kind::Invalid,
             Self::TooMany { .. } => Kind::Exhausted,
-            Self::Sealed(_) | Self::Corrupt { .. } => Kind::Internal,
+            Self::Unsealable(_) | Self::Corrupt { .. } => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }

@@ -11,11 +11,11 @@ use crate::Error;
 pub const SCOPES: [&str; 4] = ["chat", "read", "admin", "platform"];
 
 /// Scopes of a tenant's first key.
-pub(crate) const FIRST: [&str; 3] = ["chat", "read", "admin"];
+pub(crate) const FIRST_KEY_SCOPES: [&str; 3] = ["chat", "read", "admin"];
 
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 /// Ten years; a longer lifetime should be unlimited.
-const LONGEST_LIFE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const MAX_LIFETIME: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 /// An API key without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct NewKey {
 
 /// Authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authenticated {
+pub struct KeyPrincipal {
     pub tenant: TenantId,
     pub key: KeyId,
     pub name: String,
@@ -59,9 +59,9 @@ impl NewKey {
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         let length = self.name.chars().count();
         let unfit = self.name.contains(char::is_control);
-        if self.name.trim().is_empty() || length > LONGEST_NAME || unfit {
+        if self.name.trim().is_empty() || length > MAX_NAME_CHARS || unfit {
             return Err(Error::Invalid(format!(
-                "a key's name has 1 to {LONGEST_NAME} characters, none of them a control \
+                "a key's name has 1 to {MAX_NAME_CHARS} characters, none of them a control \
                  character, and this one has {length}"
             )));
         }
@@ -75,7 +75,7 @@ impl NewKey {
         if self.scopes.is_empty() {
             return Err(Error::Invalid(format!("a key needs a scope: {}", SCOPES.join(", "))));
         }
-        if self.lifetime.is_some_and(|life| life.is_zero() || life > LONGEST_LIFE) {
+        if self.lifetime.is_some_and(|life| life.is_zero() || life > MAX_LIFETIME) {
             return Err(Error::Invalid(
                 "a key lives between a second and ten years, or for ever with 0".to_owned(),
             ));

@@ -44,28 +44,34 @@ mod skill_env;
 mod store;
 mod tenant;
 mod token;
+mod url_syntax;
 mod verbs;
-mod web;
 
 pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
-pub use agent::{Agent, AgentCard, NewAgent, Settings};
+pub use agent::{Agent, AgentSettings, NewAgent, RoutedAgent};
 pub use budget::Budget;
-pub use catalogue::{Known, KnownModel};
+pub use catalogue::{KnownModel, TenantCatalogue};
 pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};
-pub use credential::{CredentialCard, CredentialKind, Keys, NewCredential, OWN_KEY, Remembered};
+pub use credential::{
+    CredentialKind, CredentialStats, CredentialSummary, NewCredential, PROVIDER_KEY_NAME,
+    ProviderCredentials,
+};
 pub use directory::Directory;
 pub use error::Error;
-pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
-pub use node::{KnownNode, NewNode, Node, NodeConnection, NodeSelf};
+pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
-pub use renewal::{CLAIMED, Grant, NewTokens, Renewable, Renewal, Renewed, RenewedAt};
-pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule};
-pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
-pub use skill_env::{OpenVariable, SkillVariable};
+pub use renewal::{
+    NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
+    TokenEndpoint,
+};
+pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
+pub use seal::{DataKey, Kek, KekFuture, Purpose, Seal};
+pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::{Tenant, TenantChanges, TenantState};
-pub use verbs::NodeStanding;
+pub use verbs::NodeConnectionState;

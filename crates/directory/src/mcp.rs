@@ -6,19 +6,19 @@ use holdfast_types::AgentId;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use crate::{Error, web};
+use crate::{Error, url_syntax};
 
-const LONGEST_NAME: usize = 32;
-const LONGEST_URL: usize = 2_000;
-const LONGEST_COMMAND: usize = 1_000;
-const LONGEST_ARG: usize = 4_000;
-const MOST_ARGS: usize = 64;
-const MOST_SECRETS: usize = 32;
-const LONGEST_SECRET: usize = 8_000;
-const MOST_AGENTS: usize = 200;
+const MAX_NAME_BYTES: usize = 32;
+const MAX_URL_BYTES: usize = 2_000;
+const MAX_COMMAND_BYTES: usize = 1_000;
+const MAX_ARG_BYTES: usize = 4_000;
+const MAX_ARGS: usize = 64;
+const MAX_SECRETS: usize = 32;
+const MAX_SECRET_BYTES: usize = 8_000;
+const MAX_AGENTS: usize = 200;
 
 /// Headers that the protocol and the HTTP client set themselves.
-const RESERVED: [&str; 11] = [
+const RESERVED_HEADERS: [&str; 11] = [
     "accept",
     "connection",
     "content-length",
@@ -104,9 +104,9 @@ impl NewMcpServer {
     /// Validates the name, the transport and the secrets.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name(&self.name)?;
-        if self.agents.len() > MOST_AGENTS {
-            return Err(refuse(format!(
-                "`agents` has {MOST_AGENTS} at most: leave it empty for all"
+        if self.agents.len() > MAX_AGENTS {
+            return Err(invalid(format!(
+                "`agents` has {MAX_AGENTS} at most: leave it empty for all"
             )));
         }
         let secrets = self.secrets.iter().flatten();
@@ -119,7 +119,7 @@ impl NewMcpServer {
                 })
             }
             McpTransport::Stdio { command, args, .. } => {
-                check_words(command, args)?;
+                check_command(command, args)?;
                 check_secrets("variable", secrets, is_variable, |value| !value.contains('\0'))
             }
         }
@@ -128,7 +128,7 @@ impl NewMcpServer {
 
 impl McpTransport {
     /// Whether a secret that was given for one transport may be sent to the other.
-    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Http { url }, Self::Http { url: other }) => url == other,
             (
@@ -145,19 +145,20 @@ impl McpTransport {
 /// Checks the form of a server's name.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_letter) {
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_letter) {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(refuse(format!(
-        "`{shown}` is not an MCP server's name: write 1 to {LONGEST_NAME} of a-z, 0-9 and `_`"
+    Err(invalid(format!(
+        "`{shown}` is not an MCP server's name: write 1 to {MAX_NAME_BYTES} of a-z, 0-9 and `_`"
     )))
 }
 
 fn check_url(url: &str) -> Result<(), Error> {
     // A password in a URL ends up in logs.
-    if web::host(url).is_none_or(|host| host.contains('@')) || url.len() > LONGEST_URL {
-        return Err(refuse(
+    if url_syntax::authority(url).is_none_or(|host| host.contains('@')) || url.len() > MAX_URL_BYTES
+    {
+        return Err(invalid(
             "an MCP server's `url` begins with https:// or http://, as in \
              `https://host/mcp`, and holds no password: use a header"
                 .to_owned(),
@@ -166,17 +167,17 @@ fn check_url(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_words(command: &str, args: &[String]) -> Result<(), Error> {
-    if command.trim().is_empty() || command.len() > LONGEST_COMMAND || command.contains('\0') {
-        return Err(refuse(format!(
-            "`command` is the program to start, of 1 to {LONGEST_COMMAND} bytes, as in `npx`; what \
+fn check_command(command: &str, args: &[String]) -> Result<(), Error> {
+    if command.trim().is_empty() || command.len() > MAX_COMMAND_BYTES || command.contains('\0') {
+        return Err(invalid(format!(
+            "`command` is the program to start, of 1 to {MAX_COMMAND_BYTES} bytes, as in `npx`; what \
              comes after it goes into `args`"
         )));
     }
-    let is_wrong = |arg: &String| arg.len() > LONGEST_ARG || arg.contains('\0');
-    if args.len() > MOST_ARGS || args.iter().any(is_wrong) {
-        return Err(refuse(format!(
-            "`args` has {MOST_ARGS} arguments at most, each of {LONGEST_ARG} bytes at most"
+    let is_wrong = |arg: &String| arg.len() > MAX_ARG_BYTES || arg.contains('\0');
+    if args.len() > MAX_ARGS || args.iter().any(is_wrong) {
+        return Err(invalid(format!(
+            "`args` has {MAX_ARGS} arguments at most, each of {MAX_ARG_BYTES} bytes at most"
         )));
     }
     Ok(())
@@ -189,19 +190,19 @@ fn check_secrets<'a>(
     is_value: fn(&str) -> bool,
 ) -> Result<(), Error> {
     for (at, (name, value)) in secrets.enumerate() {
-        if at >= MOST_SECRETS {
-            return Err(refuse(format!("an MCP server has {MOST_SECRETS} {what}s at most")));
+        if at >= MAX_SECRETS {
+            return Err(invalid(format!("an MCP server has {MAX_SECRETS} {what}s at most")));
         }
         if !is_name(name) {
             let shown: String = name.chars().take(80).collect();
-            return Err(refuse(format!(
+            return Err(invalid(format!(
                 "`{shown}` cannot be a {what}'s name here: it is none, or the protocol's own"
             )));
         }
-        if value.len() > LONGEST_SECRET || !is_value(value) {
-            return Err(refuse(format!(
+        if value.len() > MAX_SECRET_BYTES || !is_value(value) {
+            return Err(invalid(format!(
                 "the value of the {what} `{name}` is too long, or holds what no {what} can: \
-                 {LONGEST_SECRET} bytes are the most"
+                 {MAX_SECRET_BYTES} bytes are the most"
             )));
         }
     }
@@ -213,7 +214,7 @@ fn is_header(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     (1..=100).contains(&name.len())
         && name.bytes().all(is_token)
-        && !RESERVED.contains(&lower.as_str())
+        && !RESERVED_HEADERS.contains(&lower.as_str())
         && !lower.starts_with("mcp-param-")
 }
 
@@ -224,7 +225,7 @@ fn is_variable(name: &str) -> bool {
         && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
 }
 
-fn refuse(why: String) -> Error {
+fn invalid(why: String) -> Error {
     Error::Invalid(why)
 }
 

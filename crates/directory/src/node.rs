@@ -1,16 +1,16 @@
 //! Nodes: people's own machines, and their tokens.
 
-use holdfast_types::{NodeId, TenantId, UsedBy};
+use holdfast_types::{ConnectionScope, NodeId, TenantId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::{Error, tenant::check_name};
 
 /// Maximum number of command patterns that are stored of a node's report.
-const MOST_COMMANDS: usize = 100;
+const MAX_COMMANDS: usize = 100;
 
 /// Maximum length of each text in a node's report, in characters.
-const LONGEST: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 
 /// A node without its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub struct Node {
     /// Name, unique among the tenant's nodes that are not revoked.
     pub name: String,
     /// Conversations in which the node may be used.
-    pub used_by: UsedBy,
+    pub used_by: ConnectionScope,
     /// Report of the last connection.
-    pub said: NodeSelf,
+    pub report: NodeReport,
     /// Whether the last known connection has not ended. After a crash of its gateway this stays
     /// true.
     pub may_be_connected: bool,
@@ -37,12 +37,12 @@ pub struct Node {
 pub struct NewNode {
     pub name: String,
     /// Conversations in which the node may be used.
-    pub used_by: UsedBy,
+    pub used_by: ConnectionScope,
 }
 
 /// A node's report about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeSelf {
+pub struct NodeReport {
     /// Operating system and architecture, for example `linux x86_64`.
     pub platform: String,
     /// Version of the node program.
@@ -53,7 +53,7 @@ pub struct NodeSelf {
 
 /// A node that has authenticated by its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownNode {
+pub struct AuthenticatedNode {
     pub tenant: TenantId,
     pub node: NodeId,
     pub name: String,
@@ -70,13 +70,13 @@ impl NewNode {
     }
 }
 
-impl NodeSelf {
+impl NodeReport {
     /// Truncates the texts and removes control characters, because people and models read them.
-    pub(crate) fn within(self) -> Self {
+    pub(crate) fn truncate(self) -> Self {
         let short = |text: String| -> String {
-            text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+            text.chars().filter(|c| !c.is_control()).take(MAX_TEXT_CHARS).collect()
         };
-        let commands = self.commands.into_iter().take(MOST_COMMANDS).map(short).collect();
+        let commands = self.commands.into_iter().take(MAX_COMMANDS).map(short).collect();
         Self { platform: short(self.platform), version: short(self.version), commands }
     }
 }
@@ -87,16 +87,16 @@ mod tests {
 
     #[test]
     fn of_what_a_node_says_no_more_is_kept_than_can_be_shown() {
-        let said = NodeSelf {
+        let said = NodeReport {
             platform: "linux\u{1b}[2J".repeat(100),
             version: "1".to_owned(),
             commands: vec!["git\n*".to_owned(); 500],
         };
 
-        let kept = said.within();
+        let kept = said.truncate();
 
-        assert_eq!(kept.platform.chars().count(), LONGEST);
+        assert_eq!(kept.platform.chars().count(), MAX_TEXT_CHARS);
         assert!(!kept.platform.contains('\u{1b}'));
-        assert_eq!((kept.commands.len(), kept.commands[0].as_str()), (MOST_COMMANDS, "git*"));
+        assert_eq!((kept.commands.len(), kept.commands[0].as_str()), (MAX_COMMANDS, "git*"));
     }
 }

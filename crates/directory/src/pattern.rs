@@ -7,10 +7,10 @@ use tracing::warn;
 
 use crate::Error;
 
-const LONGEST_PATTERN: usize = 1_000;
+const MAX_PATTERN_CHARS: usize = 1_000;
 /// Maximum size of a compiled pattern and of its search cache, in bytes: enough for long lists of
 /// words.
-const PATTERN_SIZE: usize = 1 << 20;
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// A regular expression that is matched in linear time and compiled at the first use.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Pattern {
 
     /// Whether the pattern occurs in a text. A pattern that cannot be compiled matches nothing.
     #[must_use]
-    pub fn is_in(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         let regex = self.regex.get_or_init(|| {
             let compiled = compile(&self.text);
             if compiled.is_err() {
@@ -52,13 +52,15 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
         ));
     }
     let length = pattern.chars().count();
-    if length > LONGEST_PATTERN {
+    if length > MAX_PATTERN_CHARS {
         return Err(Error::Invalid(format!(
-            "a pattern has {LONGEST_PATTERN} characters at most, and this one {length}"
+            "a pattern has {MAX_PATTERN_CHARS} characters at most, and this one {length}"
         )));
     }
-    let regex =
-        RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE).build();
+    let regex = RegexBuilder::new(pattern)
+        .size_limit(MAX_COMPILED_BYTES)
+        .dfa_size_limit(MAX_COMPILED_BYTES)
+        .build();
     regex.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => Error::Invalid(
             "a pattern is too large once compiled: use fewer or smaller repetitions".to_owned(),
@@ -75,9 +77,9 @@ mod tests {
     fn a_pattern_is_searched_for_anywhere() {
         let pattern = Pattern::new("(?i)remind|提醒");
 
-        assert!(pattern.is_in("Please REMIND me"));
-        assert!(pattern.is_in("明天提醒我"));
-        assert!(!pattern.is_in("hello"));
+        assert!(pattern.matches("Please REMIND me"));
+        assert!(pattern.matches("明天提醒我"));
+        assert!(!pattern.matches("hello"));
     }
 
     #[test]
@@ -89,6 +91,6 @@ mod tests {
 
     #[test]
     fn a_pattern_that_is_wrong_all_the_same_matches_nothing() {
-        assert!(!Pattern::new("(").is_in("("));
+        assert!(!Pattern::new("(").matches("("));
     }
 }

@@ -5,12 +5,12 @@ use std::fmt;
 use holdfast_types::ModelId;
 use secrecy::SecretString;
 
-use crate::{Budget, Error, Keys, Known, tenant::check_name, web};
+use crate::{Budget, Error, ProviderCredentials, TenantCatalogue, tenant::check_name, url_syntax};
 
 /// Built-in provider that every tenant has: it works offline, and identifies itself as a demo.
 pub(crate) const DEMO: &str = "demo";
-const LONGEST_URL: usize = 2_000;
-const LONGEST_KEY: usize = 8_000;
+const MAX_URL_BYTES: usize = 2_000;
+const MAX_API_KEY_BYTES: usize = 8_000;
 
 /// API protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub struct ModelChoice {
     /// API key that the provider was set up with.
     pub api_key: Option<SecretString>,
     /// All credentials of the provider, including `api_key`.
-    pub keys: Keys,
+    pub keys: ProviderCredentials,
 }
 
 /// Models of an agent, with their catalogue and budgets.
@@ -121,11 +121,11 @@ pub struct ModelSetup {
     /// The agent's model, then its fallbacks in order.
     pub choices: Vec<ModelChoice>,
     /// Model catalogue of the tenant.
-    pub catalogue: Known,
+    pub catalogue: TenantCatalogue,
     /// Budgets of the agent and its tenant.
     pub budgets: Vec<Budget>,
     /// Whether a provider of the tenant offers speech output.
-    pub speaks: bool,
+    pub has_speech: bool,
 }
 
 /// Name of a provider that offers speech and no chat.
@@ -143,9 +143,9 @@ impl NewProvider {
         }
         check_url(&self.base_url)?;
         let key = self.api_key.as_ref().map(SecretString::expose_secret).unwrap_or_default();
-        if key.len() > LONGEST_KEY || key.chars().any(|c| c.is_control() || !c.is_ascii()) {
+        if key.len() > MAX_API_KEY_BYTES || key.chars().any(|c| c.is_control() || !c.is_ascii()) {
             return Err(Error::Invalid(format!(
-                "an API key has {LONGEST_KEY} characters at most, all of them printable ASCII"
+                "an API key has {MAX_API_KEY_BYTES} characters at most, all of them printable ASCII"
             )));
         }
         self.default_model = match self.default_model {
@@ -171,7 +171,8 @@ fn check_url(url: &str) -> Result<(), Error> {
         return Ok(());
     }
     // A password in a URL ends up in logs.
-    if web::host(url).is_none_or(|host| host.contains('@')) || url.len() > LONGEST_URL {
+    if url_syntax::authority(url).is_none_or(|host| host.contains('@')) || url.len() > MAX_URL_BYTES
+    {
         return Err(Error::Invalid(
             "a provider's `base_url` begins with https:// or http://, as in \
              `https://api.openai.com/v1`, and holds no password"

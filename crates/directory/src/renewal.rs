@@ -11,17 +11,17 @@ use holdfast_types::TenantId;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{Error, ProviderKind, web};
+use crate::{Error, ProviderKind, url_syntax};
 
 /// How long a claim lasts, from the request to storing the new tokens.
-pub const CLAIMED: Duration = Duration::from_secs(60);
+pub const RENEWAL_LEASE: Duration = Duration::from_secs(60);
 
-const LONGEST_URL: usize = 2_000;
-const LONGEST_CLIENT: usize = 500;
+const MAX_URL_BYTES: usize = 2_000;
+const MAX_CLIENT_ID_BYTES: usize = 500;
 
 /// Token endpoint and client of a refresh token.
 #[derive(Clone, Default)]
-pub struct RenewedAt {
+pub struct TokenEndpoint {
     /// Token endpoint; empty uses the default of the provider's kind, if it has one.
     pub token_url: String,
     /// Id of the OAuth client.
@@ -30,7 +30,7 @@ pub struct RenewedAt {
     pub client_secret: Option<SecretString>,
 }
 
-impl fmt::Debug for RenewedAt {
+impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token_url, client_id, .. } = self;
         f.debug_struct("RenewedAt")
@@ -40,7 +40,7 @@ impl fmt::Debug for RenewedAt {
     }
 }
 
-impl RenewedAt {
+impl TokenEndpoint {
     /// Validates the endpoint and the client, and fills in the default endpoint of the provider's
     /// kind.
     pub(crate) fn check(mut self, kind: ProviderKind) -> Result<Self, Error> {
@@ -54,8 +54,9 @@ impl RenewedAt {
             })?;
             own.clone_into(&mut self.token_url);
         }
-        let is_right = web::host(&self.token_url).is_some_and(|host| !host.contains('@'));
-        if !is_right || self.token_url.contains('#') || self.token_url.len() > LONGEST_URL {
+        let is_right =
+            url_syntax::authority(&self.token_url).is_some_and(|host| !host.contains('@'));
+        if !is_right || self.token_url.contains('#') || self.token_url.len() > MAX_URL_BYTES {
             return Err(Error::Invalid(
                 "a token endpoint begins with https:// or http://, and holds no password and no #"
                     .to_owned(),
@@ -63,10 +64,10 @@ impl RenewedAt {
         }
         let client = &self.client_id;
         let is_text = client.chars().all(|c| c.is_ascii_graphic() || c == ' ');
-        if client.is_empty() || client.len() > LONGEST_CLIENT || !is_text {
+        if client.is_empty() || client.len() > MAX_CLIENT_ID_BYTES || !is_text {
             return Err(Error::Invalid(format!(
                 "a refresh token needs the id of the client that it was given to: 1 to \
-                 {LONGEST_CLIENT} characters of printable ASCII"
+                 {MAX_CLIENT_ID_BYTES} characters of printable ASCII"
             )));
         }
         let secret = self.client_secret.as_ref().map(SecretString::expose_secret);
@@ -91,7 +92,7 @@ const fn token_url(kind: ProviderKind) -> Option<&'static str> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Renewable {
+pub struct RenewableTokens {
     pub tenant: TenantId,
     pub provider: String,
     pub name: String,
@@ -99,25 +100,25 @@ pub struct Renewable {
 
 /// Result of a request to renew tokens.
 #[derive(Debug)]
-pub enum Renewal {
+pub enum RenewalClaim {
     /// The caller has the claim, exchanges the grant, and reports the result.
-    Yours(Grant),
+    Claimed(RefreshGrant),
     /// Another process has renewed the tokens.
-    Done(Renewed),
+    Renewed(RenewedTokens),
     /// Another process holds the claim.
     Busy,
     /// The tokens cannot be renewed: a person must sign in again, or they were deleted.
-    No,
+    Impossible,
 }
 
 #[derive(Debug)]
-pub struct Grant {
+pub struct RefreshGrant {
     pub refresh: SecretString,
-    pub at: RenewedAt,
+    pub at: TokenEndpoint,
 }
 
 #[derive(Debug, Clone)]
-pub struct Renewed {
+pub struct RenewedTokens {
     /// Version of the tokens, increased by each renewal.
     pub version: i64,
     pub access: SecretString,
@@ -132,15 +133,15 @@ pub struct NewTokens {
     /// Refresh token; `None` if the old one stays valid.
     pub refresh: Option<SecretString>,
     /// Lifetime of the access token; `None` if unknown.
-    pub lasts: Option<Duration>,
+    pub lifetime: Option<Duration>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(token_url: &str, client_id: &str) -> RenewedAt {
-        RenewedAt {
+    fn at(token_url: &str, client_id: &str) -> TokenEndpoint {
+        TokenEndpoint {
             token_url: token_url.into(),
             client_id: client_id.into(),
             client_secret: Some("hush".into()),

@@ -1,14 +1,14 @@
 //! Routing configuration of a tenant: bindings, rules and identities. The gateway applies it.
 
-use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteEach, account_name};
+use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteScope, account_name};
 use uuid::Uuid;
 
-use crate::{AgentCard, Error, Pattern, agent::check_tools, pattern::compile};
+use crate::{Error, Pattern, RoutedAgent, agent::check_tools, pattern::compile};
 
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 
 /// Maximum number of agents in a model route.
-const MOST_AMONG: usize = 99;
+const MAX_ROUTE_AGENTS: usize = 99;
 
 /// A binding: assigns matching messages to an agent (spec RTE-004).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,14 +51,14 @@ pub struct NewModelRoute {
     /// Names or ids of further agents to choose from; empty allows all.
     pub among: Vec<String>,
     /// How long a choice is kept.
-    pub each: RouteEach,
+    pub each: RouteScope,
     /// Model that chooses, as `provider:id`; `None` uses the agent's model.
     pub model: Option<String>,
 }
 
 /// A rule: the first matching one assigns a message that no binding assigned (RTE-001, C-52).
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct RoutingRule {
     /// Channel name, in lower case; `None` matches any.
     pub channel: Option<String>,
     /// Id of the sender; `None` matches any.
@@ -107,10 +107,10 @@ pub struct Identity {
 /// Snapshot of a tenant's routing configuration.
 #[derive(Debug, Clone)]
 pub struct Routing {
-    agents: Vec<AgentCard>,
-    default: AgentCard,
+    agents: Vec<RoutedAgent>,
+    default: RoutedAgent,
     bindings: Vec<Binding>,
-    rules: Vec<Rule>,
+    rules: Vec<RoutingRule>,
     identities: Vec<Identity>,
 }
 
@@ -121,9 +121,9 @@ impl Routing {
     ///
     /// [`Error::NotFound`] if there is no agent.
     pub fn new(
-        agents: Vec<AgentCard>,
+        agents: Vec<RoutedAgent>,
         bindings: Vec<Binding>,
-        rules: Vec<Rule>,
+        rules: Vec<RoutingRule>,
         identities: Vec<Identity>,
     ) -> Result<Self, Error> {
         // Spec RTE-006: the flagged agent, else the first.
@@ -137,29 +137,29 @@ impl Routing {
 
     /// Returns the agent for messages that no binding and no rule assigns.
     #[must_use]
-    pub const fn default_agent(&self) -> &AgentCard {
+    pub const fn default_agent(&self) -> &RoutedAgent {
         &self.default
     }
 
     /// Returns the agent with this id, or the default agent if it was deleted (spec RTE-006).
     #[must_use]
-    pub fn agent_or_default(&self, id: AgentId) -> &AgentCard {
+    pub fn agent_or_default(&self, id: AgentId) -> &RoutedAgent {
         self.agents.iter().find(|agent| agent.id == id).unwrap_or(&self.default)
     }
 
     /// Returns the agent with this name or id.
     #[must_use]
-    pub fn agent(&self, name_or_id: &str) -> Option<&AgentCard> {
-        let wanted = Wanted::parse(name_or_id)?;
+    pub fn agent(&self, name_or_id: &str) -> Option<&RoutedAgent> {
+        let wanted = AgentReference::parse(name_or_id)?;
         self.agents.iter().find(|agent| match &wanted {
-            Wanted::Id(id) => agent.id == *id,
-            Wanted::Name(name) => agent.name.as_str() == name,
+            AgentReference::Id(id) => agent.id == *id,
+            AgentReference::Name(name) => agent.name.as_str() == name,
         })
     }
 
     /// Returns the agents, in the order of creation.
     #[must_use]
-    pub fn agents(&self) -> &[AgentCard] {
+    pub fn agents(&self) -> &[RoutedAgent] {
         &self.agents
     }
 
@@ -171,7 +171,7 @@ impl Routing {
 
     /// Returns the enabled rules, in the order of evaluation.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[RoutingRule] {
         &self.rules
     }
 
@@ -188,12 +188,12 @@ impl Routing {
 }
 
 /// Reference to an agent by id or name.
-pub(crate) enum Wanted {
+pub(crate) enum AgentReference {
     Id(AgentId),
     Name(String),
 }
 
-impl Wanted {
+impl AgentReference {
     /// Returns `None` if no agent can have the name.
     pub(crate) fn parse(name_or_id: &str) -> Option<Self> {
         if let Ok(id) = name_or_id.parse() {
@@ -208,7 +208,7 @@ impl Wanted {
 impl NewBinding {
     /// Validates the binding and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
-        self.channel = channel(&self.channel)?;
+        self.channel = normalise_channel(&self.channel)?;
         if self.channel.is_empty() {
             return Err(Error::Invalid("a binding needs a `channel`".to_owned()));
         }
@@ -218,19 +218,19 @@ impl NewBinding {
             name => account_name(name),
         };
         if let Some(peer) = &mut self.peer {
-            peer.id = id("peer_id", &peer.id)?;
+            peer.id = normalise_id("peer_id", &peer.id)?;
             if peer.id.is_empty() {
                 return Err(Error::Invalid("a binding's `peer_kind` needs a `peer_id`".to_owned()));
             }
         }
         self.by_model = self.by_model.map(NewModelRoute::check).transpose()?;
-        self.guild = optional("guild", self.guild)?;
-        self.team = optional("team", self.team)?;
+        self.guild = normalise_optional_id("guild", self.guild)?;
+        self.team = normalise_optional_id("team", self.team)?;
         Ok(self)
     }
 
     /// Whether both match the same messages.
-    pub(crate) fn is_like(&self, other: &Binding) -> bool {
+    pub(crate) fn matches_same_messages(&self, other: &Binding) -> bool {
         self.channel == other.channel
             && self.account == other.account
             && self.peer == other.peer
@@ -243,10 +243,10 @@ impl NewRule {
     /// Validates the rule and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = match self.channel {
-            Some(name) => Some(channel(&name)?).filter(|name| !name.is_empty()),
+            Some(name) => Some(normalise_channel(&name)?).filter(|name| !name.is_empty()),
             None => None,
         };
-        self.user_id = optional("user_id", self.user_id)?;
+        self.user_id = normalise_optional_id("user_id", self.user_id)?;
         self.pattern = self.pattern.filter(|pattern| !pattern.is_empty());
         if let Some(pattern) = &self.pattern {
             compile(pattern)?;
@@ -260,9 +260,9 @@ impl NewRule {
 impl NewModelRoute {
     /// Checks the model and the number of agents.
     fn check(mut self) -> Result<Self, Error> {
-        if self.among.len() > MOST_AMONG {
+        if self.among.len() > MAX_ROUTE_AGENTS {
             return Err(Error::Invalid(format!(
-                "a model chooses among {MOST_AMONG} agents at most, and `among` has {}",
+                "a model chooses among {MAX_ROUTE_AGENTS} agents at most, and `among` has {}",
                 self.among.len()
             )));
         }
@@ -277,9 +277,9 @@ impl NewModelRoute {
 impl Identity {
     /// Validates the identity and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
-        self.channel = channel(&self.channel)?;
-        self.peer = id("peer", &self.peer)?;
-        self.canonical = id("canonical", &self.canonical)?;
+        self.channel = normalise_channel(&self.channel)?;
+        self.peer = normalise_id("peer", &self.peer)?;
+        self.canonical = normalise_id("canonical", &self.canonical)?;
         if self.peer.is_empty() || self.canonical.is_empty() {
             return Err(Error::Invalid("an identity needs a `peer` and a `canonical`".to_owned()));
         }
@@ -293,22 +293,22 @@ pub(crate) fn peer_kind(word: &str) -> Option<PeerKind> {
         .find(|kind| kind.as_str() == word)
 }
 
-pub(crate) fn channel(text: &str) -> Result<String, Error> {
-    Ok(id("channel", text)?.to_lowercase())
+pub(crate) fn normalise_channel(text: &str) -> Result<String, Error> {
+    Ok(normalise_id("channel", text)?.to_lowercase())
 }
 
-fn optional(what: &str, text: Option<String>) -> Result<Option<String>, Error> {
+fn normalise_optional_id(what: &str, text: Option<String>) -> Result<Option<String>, Error> {
     match text {
-        Some(text) => Ok(Some(id(what, &text)?).filter(|text| !text.is_empty())),
+        Some(text) => Ok(Some(normalise_id(what, &text)?).filter(|text| !text.is_empty())),
         None => Ok(None),
     }
 }
 
-pub(crate) fn id(what: &str, text: &str) -> Result<String, Error> {
+pub(crate) fn normalise_id(what: &str, text: &str) -> Result<String, Error> {
     let text = text.trim();
-    if text.len() > LONGEST_ID || text.contains(char::is_control) {
+    if text.len() > MAX_ID_BYTES || text.contains(char::is_control) {
         return Err(Error::Invalid(format!(
-            "`{what}` has {LONGEST_ID} bytes at most and no control characters"
+            "`{what}` has {MAX_ID_BYTES} bytes at most and no control characters"
         )));
     }
     Ok(text.to_owned())
@@ -317,14 +317,19 @@ pub(crate) fn id(what: &str, text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
+    use crate::AgentSettings;
 
-    fn card(name: &str, is_default: bool) -> AgentCard {
+    fn card(name: &str, is_default: bool) -> RoutedAgent {
         let name = holdfast_types::AgentName::new(name);
-        AgentCard { id: AgentId::generate(), name, is_default, settings: Settings::default() }
+        RoutedAgent {
+            id: AgentId::generate(),
+            name,
+            is_default,
+            settings: AgentSettings::default(),
+        }
     }
 
-    fn routing(agents: Vec<AgentCard>) -> Routing {
+    fn routing(agents: Vec<RoutedAgent>) -> Routing {
         Routing::new(agents, Vec::new(), Vec::new(), Vec::new()).unwrap()
     }
 

@@ -20,34 +20,34 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use crate::Error;
 
 const FORMAT: u8 = 1;
-const NONCE: usize = 24;
+const NONCE_BYTES: usize = 24;
 
 type Key = SecretBox<[u8; 32]>;
 
 /// Result of a [`Kek`] operation, which may need the network.
-pub type Sealing<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'a>>;
+pub type KekFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'a>>;
 
 /// Key-encryption key of the installation.
 ///
 /// Both operations get the associated data; `open` must refuse a value that was sealed with other
 /// data.
 pub trait Kek: fmt::Debug + Send + Sync + 'static {
-    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> Sealing<'a>;
+    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> KekFuture<'a>;
 
-    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> Sealing<'a>;
+    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> KekFuture<'a>;
 }
 
 /// A key-encryption key in this process.
 struct LocalKek(Key);
 
 impl Kek for LocalKek {
-    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> Sealing<'a> {
+    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> KekFuture<'a> {
         Box::pin(async move { encrypt(&self.0, context, data_key) })
     }
 
-    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> Sealing<'a> {
+    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> KekFuture<'a> {
         Box::pin(
-            async move { decrypt(&self.0, context, sealed).ok_or(Error::Sealed("a data key")) },
+            async move { decrypt(&self.0, context, sealed).ok_or(Error::Unsealable("a data key")) },
         )
     }
 }
@@ -92,8 +92,8 @@ impl Seal {
     ///
     /// [`Error::Kek`] if the text is anything else.
     pub fn new(kek: &SecretString) -> Result<Self, Error> {
-        let bytes = STANDARD.decode(kek.expose_secret().trim()).map_err(|_| Error::Kek)?;
-        let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::Kek)?;
+        let bytes = STANDARD.decode(kek.expose_secret().trim()).map_err(|_| Error::InvalidKek)?;
+        let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::InvalidKek)?;
         Ok(Self::with(LocalKek(SecretBox::new(Box::new(bytes)))))
     }
 
@@ -120,7 +120,7 @@ impl Seal {
     /// If it belongs to another tenant, or was sealed with another key-encryption key.
     pub async fn data_key(&self, tenant: TenantId, sealed: &[u8]) -> Result<DataKey, Error> {
         let key = self.kek.open(&context(tenant, "data-key", b""), sealed).await?;
-        let key: [u8; 32] = key.try_into().map_err(|_| Error::Sealed("a data key"))?;
+        let key: [u8; 32] = key.try_into().map_err(|_| Error::Unsealable("a data key"))?;
         Ok(DataKey { tenant, key: SecretBox::new(Box::new(key)) })
     }
 }
@@ -155,7 +155,7 @@ impl DataKey {
             Purpose::ConnectionSecret(_) => "a connection's secret",
             Purpose::SkillEnv { .. } => "a skill's variable",
         };
-        decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
+        decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Unsealable(what))
     }
 
     fn context(&self, purpose: Purpose<'_>) -> Vec<u8> {
@@ -195,16 +195,16 @@ fn context(tenant: TenantId, field: &str, row: &[u8]) -> Vec<u8> {
 }
 
 fn encrypt(key: &Key, context: &[u8], secret: &[u8]) -> Result<Vec<u8>, Error> {
-    let nonce: [u8; NONCE] = rand::random();
+    let nonce: [u8; NONCE_BYTES] = rand::random();
     let sealed = XChaCha20Poly1305::new(&(*key.expose_secret()).into())
         .encrypt(&XNonce::from(nonce), Payload { msg: secret, aad: context })
-        .map_err(|_| Error::Sealed("a secret"))?;
+        .map_err(|_| Error::Unsealable("a secret"))?;
     Ok([&[FORMAT], nonce.as_slice(), &sealed].concat())
 }
 
 fn decrypt(key: &Key, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
     let (format, rest) = sealed.split_first()?;
-    let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
+    let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>()?;
     if *format != FORMAT {
         return None;
     }
@@ -250,7 +250,7 @@ mod tests {
 
         assert_eq!(key.open(provider, &sealed).unwrap(), b"sk-1");
         for wrong in [other, secrets, Purpose::AccountSecrets(AccountId::generate())] {
-            assert!(matches!(key.open(wrong, &sealed), Err(Error::Sealed(_))), "{wrong:?}");
+            assert!(matches!(key.open(wrong, &sealed), Err(Error::Unsealable(_))), "{wrong:?}");
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let sealed = now(seal().new_data_key(ours)).unwrap();
 
         assert!(now(seal().data_key(ours, &sealed)).is_ok());
-        assert!(matches!(now(seal().data_key(theirs, &sealed)), Err(Error::Sealed(_))));
+        assert!(matches!(now(seal().data_key(theirs, &sealed)), Err(Error::Unsealable(_))));
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn a_key_encryption_key_of_another_length_is_refused() {
         for kek in ["", "short", &STANDARD.encode([1; 31]), &STANDARD.encode([1; 33])] {
-            assert!(matches!(Seal::new(&kek.into()), Err(Error::Kek)), "{kek}");
+            assert!(matches!(Seal::new(&kek.into()), Err(Error::InvalidKek)), "{kek}");
         }
     }
 

@@ -7,19 +7,19 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::Error;
 
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 /// Minimum length of a value, in bytes. A shorter value could not be redacted from command output,
 /// because it would match too much.
-const SHORTEST_VALUE: usize = 6;
-const LONGEST_VALUE: usize = 8_000;
+const MIN_VALUE_BYTES: usize = 6;
+const MAX_VALUE_BYTES: usize = 8_000;
 
 /// Variables that control how commands run, and cannot be set for a skill.
-const RESERVED: [&str; 10] =
+const RESERVED_VARIABLES: [&str; 10] =
     ["BASH_ENV", "ENV", "HOME", "IFS", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
 
 /// Prefixes of such variables.
-const RESERVED_BEGINNINGS: [&str; 3] = ["BASH_FUNC_", "HOLDFAST_", "LD_"];
+const RESERVED_PREFIXES: [&str; 3] = ["BASH_FUNC_", "HOLDFAST_", "LD_"];
 
 /// A variable of a skill, without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub struct SkillVariable {
 
 /// A variable of a skill, with its value.
 #[derive(Clone)]
-pub struct OpenVariable {
+pub struct SkillVariableValue {
     /// Name of the skill, in lower case.
     pub skill: String,
     pub name: String,
     pub value: SecretString,
 }
 
-impl fmt::Debug for OpenVariable {
+impl fmt::Debug for SkillVariableValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenVariable")
             .field("skill", &self.skill)
@@ -66,9 +66,9 @@ pub(crate) fn skill_key(skill: &str) -> Result<String, Error> {
 pub(crate) fn check(name: &str, value: &SecretString) -> Result<(), Error> {
     check_name(name)?;
     let value = value.expose_secret();
-    if !(SHORTEST_VALUE..=LONGEST_VALUE).contains(&value.len()) || value.contains('\0') {
+    if !(MIN_VALUE_BYTES..=MAX_VALUE_BYTES).contains(&value.len()) || value.contains('\0') {
         return Err(Error::Invalid(format!(
-            "a variable's value has {SHORTEST_VALUE} to {LONGEST_VALUE} bytes, and no zero: a \
+            "a variable's value has {MIN_VALUE_BYTES} to {MAX_VALUE_BYTES} bytes, and no zero: a \
              shorter one could not be kept out of what commands write"
         )));
     }
@@ -77,7 +77,7 @@ pub(crate) fn check(name: &str, value: &SecretString) -> Result<(), Error> {
 
 fn check_name(name: &str) -> Result<(), Error> {
     let mut bytes = name.bytes();
-    let is_name = name.len() <= LONGEST_NAME
+    let is_name = name.len() <= MAX_NAME_BYTES
         && bytes.next().is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
         && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
     let shown: String = name.chars().take(80).collect();
@@ -86,8 +86,8 @@ fn check_name(name: &str) -> Result<(), Error> {
             "`{shown}` is not a variable's name: write letters, digits and `_`, as in `GARDEN_KEY`"
         )));
     }
-    let is_reserved = RESERVED.contains(&name)
-        || RESERVED_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning));
+    let is_reserved = RESERVED_VARIABLES.contains(&name)
+        || RESERVED_PREFIXES.iter().any(|beginning| name.starts_with(beginning));
     if is_reserved {
         return Err(Error::Invalid(format!(
             "`{shown}` says how commands run, and cannot be a skill's: have the skill take another"
@@ -127,7 +127,8 @@ mod tests {
             let refused = check("KEY", &value.into()).unwrap_err().to_string();
             assert!(refused.contains("6 to 8000 bytes") && !refused.contains("s3c"), "{refused}");
         }
-        let open = OpenVariable { skill: "a".into(), name: "KEY".into(), value: "s3cret".into() };
+        let open =
+            SkillVariableValue { skill: "a".into(), name: "KEY".into(), value: "s3cret".into() };
         assert!(!format!("{open:?}").contains("s3cret"));
     }
 

@@ -14,7 +14,7 @@ use uuid::Uuid;
 const PREFIX: &str = "hf_";
 const NODE_PREFIX: &str = "hfn_";
 const ID_LENGTH: usize = 32;
-const BLOCK: usize = 64;
+const HMAC_BLOCK_BYTES: usize = 64;
 
 pub(crate) type Secret = SecretBox<[u8; 32]>;
 
@@ -61,8 +61,8 @@ fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {
 pub(crate) fn digest(pepper: &SecretString, secret: &Secret) -> [u8; 32] {
     // HMAC's key preparation: a longer key is hashed, a shorter one is padded with zeros.
     let pepper = pepper.expose_secret().as_bytes();
-    let mut block = [0; BLOCK];
-    if pepper.len() > BLOCK {
+    let mut block = [0; HMAC_BLOCK_BYTES];
+    if pepper.len() > HMAC_BLOCK_BYTES {
         block[..32].copy_from_slice(&Sha256::digest(pepper));
     } else {
         block[..pepper.len()].copy_from_slice(pepper);

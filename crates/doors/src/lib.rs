@@ -25,7 +25,7 @@ pub fn health(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(readiness))
-        .route("/metrics", get(counted))
+        .route("/metrics", get(metrics_text))
 }
 
 /// Serves until `stop` is cancelled, then finishes the calls in flight.
@@ -49,7 +49,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     }
 }
 
-async fn counted() -> impl IntoResponse {
+async fn metrics_text() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render())
 }
 

@@ -12,7 +12,7 @@
 //! Nothing here retries: the caller that has a deadline does.
 
 mod error;
-mod hashed;
+mod hash_embedder;
 #[cfg(feature = "local")]
 mod local;
 mod openai;
@@ -23,13 +23,13 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 pub use error::Error;
-pub use hashed::Hashed;
+pub use hash_embedder::HashEmbedder;
 #[cfg(feature = "local")]
 pub use local::{Config as LocalConfig, Local};
 pub use openai::{Config as OpenAiConfig, OpenAi};
 
 /// Maximum number of texts in one call.
-pub const MOST_TEXTS: usize = 256;
+pub const MAX_TEXTS: usize = 256;
 
 /// Use of an embedded text. Some models want another prefix for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,5 +63,5 @@ pub trait Embedder: fmt::Debug + Send + Sync {
 
 fn check_count(texts: &[String]) -> Result<(), Error> {
     let given = texts.len();
-    if given > MOST_TEXTS { Err(Error::TooMany { given, most: MOST_TEXTS }) } else { Ok(()) }
+    if given > MAX_TEXTS { Err(Error::TooMany { given, most: MAX_TEXTS }) } else { Ok(()) }
 }

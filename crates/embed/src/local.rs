@@ -18,15 +18,15 @@ use ort::value::Tensor;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use self::tokens::{Batch, Tokens};
+use self::tokens::{TextTokenizer, TokenBatch};
 use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
 const DIMENSION: usize = 384;
 /// Maximum texts per batch. A query that arrives during a large request waits for one batch, about
 /// as long as one chunk takes.
-const BATCH: usize = 8;
-const BATCH_BYTES: usize = 2_000;
+const MAX_BATCH_TEXTS: usize = 8;
+const MAX_BATCH_BYTES: usize = 2_000;
 const LIBRARY: &str =
     if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
 
@@ -52,7 +52,7 @@ pub struct Local {
 #[derive(Debug)]
 struct Model {
     session: Session,
-    tokens: Tokens,
+    tokens: TextTokenizer,
 }
 
 impl Local {
@@ -112,7 +112,7 @@ fn batches<'a>(order: &'a [usize], texts: &[String]) -> Vec<&'a [usize]> {
     for end in 1..=order.len() {
         let full = order.get(end).is_none_or(|&next| {
             let with = end + 1 - start;
-            with > BATCH || with * texts[next].len() > BATCH_BYTES
+            with > MAX_BATCH_TEXTS || with * texts[next].len() > MAX_BATCH_BYTES
         });
         if full {
             batches.push(&order[start..end]);
@@ -135,7 +135,7 @@ impl Model {
                 .commit_from_file(&file)
         };
         let session = session().map_err(|e| unusable(&file, e))?;
-        Ok(Self { session, tokens: Tokens::new()? })
+        Ok(Self { session, tokens: TextTokenizer::new()? })
     }
 
     fn run(&mut self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
@@ -143,7 +143,7 @@ impl Model {
         self.infer(&batch).map_err(|e| Error::Failed(Box::new(e)))
     }
 
-    fn infer(&mut self, batch: &Batch) -> ort::Result<Vec<Vec<f32>>> {
+    fn infer(&mut self, batch: &TokenBatch) -> ort::Result<Vec<Vec<f32>>> {
         let shape = [batch.rows(), batch.width];
         let outputs = self.session.run(ort::inputs! {
             "input_ids" => Tensor::from_array((shape, batch.ids.clone()))?,
@@ -170,14 +170,14 @@ fn pool(hidden: &[f32], mask: &[i64]) -> Vec<f32> {
 
 /// Returns the process-wide environment; the library cannot be loaded twice.
 fn environment(library: &Path) -> Result<&'static Environment, Error> {
-    static LOADED: OnceLock<Environment> = OnceLock::new();
-    if let Some(environment) = LOADED.get() {
+    static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+    if let Some(environment) = ENVIRONMENT.get() {
         return Ok(environment);
     }
     let made = ort::init_from(library).map_err(|e| unusable(library, e))?;
     let made = made.with_name("holdfast").with_telemetry(false).build();
     let made = made.map_err(|e| unusable(library, e))?;
-    Ok(LOADED.get_or_init(|| made))
+    Ok(ENVIRONMENT.get_or_init(|| made))
 }
 
 fn present(dir: &Path, name: &str) -> Result<PathBuf, Error> {

@@ -13,10 +13,10 @@ use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
 /// Texts per request; all known servers accept this many.
-const BATCH: usize = 64;
+const MAX_REQUEST_TEXTS: usize = 64;
 /// Maximum response size in bytes: twice 64 vectors of 4096 numbers of 20 characters.
-const MOST_BYTES: usize = 12 * 1024 * 1024;
-const CONNECT: Duration = Duration::from_secs(5);
+const MAX_RESPONSE_BYTES: usize = 12 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +71,7 @@ impl OpenAi {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .timeout(Duration::from_secs(seconds))
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -85,7 +85,7 @@ impl OpenAi {
     }
 
     async fn batch(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>, Error> {
-        let body = Request {
+        let body = EmbeddingsRequest {
             model: &self.config.model,
             input: texts.iter().map(|text| format!("{prefix}{text}")).collect(),
             encoding_format: "float",
@@ -97,13 +97,13 @@ impl OpenAi {
         }
         let answer = request.send().await.map_err(unreachable)?;
         let answer = read(accepted(answer)?).await?;
-        let answer: Answer = serde_json::from_slice(&answer)
+        let answer: EmbeddingsResponse = serde_json::from_slice(&answer)
             .map_err(|_| Error::Answer("it is no list of embeddings"))?;
         self.vectors(answer, texts.len())
     }
 
     /// Returns the vectors in the order of the texts; servers may answer in another order.
-    fn vectors(&self, answer: Answer, wanted: usize) -> Result<Vec<Vec<f32>>, Error> {
+    fn vectors(&self, answer: EmbeddingsResponse, wanted: usize) -> Result<Vec<Vec<f32>>, Error> {
         let mut vectors = vec![Vec::new(); wanted];
         for Embedding { index, mut embedding } in answer.data {
             if embedding.len() != self.config.dimension {
@@ -146,7 +146,7 @@ impl Embedder for OpenAi {
             let said: Vec<usize> =
                 (0..texts.len()).filter(|&at| !texts[at].trim().is_empty()).collect();
             let mut vectors = vec![vec![0.0; self.config.dimension]; texts.len()];
-            for places in said.chunks(BATCH) {
+            for places in said.chunks(MAX_REQUEST_TEXTS) {
                 let batch: Vec<&str> = places.iter().map(|&at| texts[at].as_str()).collect();
                 for (&at, vector) in places.iter().zip(self.batch(&batch, prefix).await?) {
                     vectors[at] = vector;
@@ -178,7 +178,7 @@ fn accepted(answer: Response) -> Result<Response, Error> {
 async fn read(mut answer: Response) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
-        if bytes.len() + chunk.len() > MOST_BYTES {
+        if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Err(Error::Answer("it is longer than any embeddings are"));
         }
         bytes.extend_from_slice(&chunk);
@@ -191,7 +191,7 @@ fn unreachable(e: reqwest::Error) -> Error {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct EmbeddingsRequest<'a> {
     model: &'a str,
     input: Vec<String>,
     encoding_format: &'static str,
@@ -200,7 +200,7 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct EmbeddingsResponse {
     data: Vec<Embedding>,
 }
 

@@ -18,9 +18,9 @@ use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use tonic::Status;
 use tower::{Layer, Service};
 
-use crate::{CONTEXT, Caller, Scope, Scopes, Signer, status};
+use crate::{CONTEXT_HEADER, Caller, Scope, Scopes, Signer, status};
 
-const OPEN: [&str; 3] = [
+const OPEN_SERVICES: [&str; 3] = [
     "/grpc.health.v1.Health/",
     "/grpc.reflection.v1.ServerReflection/",
     "/grpc.reflection.v1alpha.ServerReflection/",
@@ -85,27 +85,27 @@ impl<A> Clone for AuthLayer<A> {
 }
 
 impl<A, S> Layer<S> for AuthLayer<A> {
-    type Service = Authenticated<A, S>;
+    type Service = AuthService<A, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Authenticated { layer: self.clone(), inner }
+        AuthService { layer: self.clone(), inner }
     }
 }
 
 /// Service made by [`AuthLayer`]; its requests carry a verified caller.
 #[derive(Debug)]
-pub struct Authenticated<A, S> {
+pub struct AuthService<A, S> {
     layer: AuthLayer<A>,
     inner: S,
 }
 
-impl<A, S: Clone> Clone for Authenticated<A, S> {
+impl<A, S: Clone> Clone for AuthService<A, S> {
     fn clone(&self) -> Self {
         Self { layer: self.layer.clone(), inner: self.inner.clone() }
     }
 }
 
-impl<A, S, B, R> Service<Request<B>> for Authenticated<A, S>
+impl<A, S, B, R> Service<Request<B>> for AuthService<A, S>
 where
     A: Authenticate,
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -127,7 +127,7 @@ where
         let mut inner = mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         Box::pin(async move {
-            if !OPEN.iter().any(|open| request.uri().path().starts_with(open)) {
+            if !OPEN_SERVICES.iter().any(|open| request.uri().path().starts_with(open)) {
                 match layer.caller(request.headers()).await {
                     Ok(caller) => request.extensions_mut().insert(caller),
                     Err(refusal) => return Ok(refusal.into_http()),
@@ -140,7 +140,7 @@ where
 
 impl<A: Authenticate> AuthLayer<A> {
     async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
-        if let (Some(signer), Some(context)) = (&self.mesh, headers.get(CONTEXT)) {
+        if let (Some(signer), Some(context)) = (&self.mesh, headers.get(CONTEXT_HEADER)) {
             return service(signer, context.to_str().unwrap_or_default());
         }
         let token = bearer(headers)?;
@@ -152,7 +152,7 @@ fn service(signer: &Signer, context: &str) -> Result<Caller, Status> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (tenant, name) =
         signer.verify(context, now).map_err(|error| Status::unauthenticated(error.to_string()))?;
-    Ok(Caller { tenant, key: None, scopes: Scopes::NONE.with(Scope::Service), name })
+    Ok(Caller { tenant, key: None, scopes: Scopes::EMPTY.with(Scope::Service), name })
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Status> {
@@ -189,7 +189,7 @@ mod tests {
                 "hf_good" => Ok(Caller {
                     tenant: self.0,
                     key: None,
-                    scopes: Scopes::NONE.with(Scope::Chat),
+                    scopes: Scopes::EMPTY.with(Scope::Chat),
                     name: "test".into(),
                 }),
                 "hf_slow" => Err(AuthError::Unavailable("the database is away".into())),
@@ -246,7 +246,7 @@ mod tests {
             (("authorization", "Basic hf_good"), "malformed"),
             (("authorization", "Bearer "), "malformed"),
             (("authorization", "Bearer hf_bad"), "make a new one"),
-            ((CONTEXT, "v1.x"), "malformed"),
+            ((CONTEXT_HEADER, "v1.x"), "malformed"),
         ] {
             let refusal = ask(tenant, CHAT, header).await.unwrap_err();
 
@@ -274,9 +274,10 @@ mod tests {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let context = Signer::new(&SECRET.into()).unwrap().sign(tenant, "scheduler", now);
 
-        let caller = ask(TenantId::generate(), CHAT, (CONTEXT, &context)).await.unwrap().unwrap();
+        let caller =
+            ask(TenantId::generate(), CHAT, (CONTEXT_HEADER, &context)).await.unwrap().unwrap();
 
         assert_eq!((caller.tenant, caller.name.as_str()), (tenant, "scheduler"));
-        assert_eq!(caller.scopes, Scopes::NONE.with(Scope::Service));
+        assert_eq!(caller.scopes, Scopes::EMPTY.with(Scope::Service));
     }
 }

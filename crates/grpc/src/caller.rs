@@ -105,7 +105,7 @@ impl FromStr for Scope {
 pub struct Scopes(u8);
 
 impl Scopes {
-    pub const NONE: Self = Self(0);
+    pub const EMPTY: Self = Self(0);
 
     #[must_use]
     pub const fn has(self, scope: Scope) -> bool {
@@ -126,7 +126,7 @@ impl Scopes {
 
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
-        scopes.into_iter().fold(Self::NONE, Self::with)
+        scopes.into_iter().fold(Self::EMPTY, Self::with)
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(scopes.to_string(), "chat,read");
         assert_eq!(scopes.to_string().parse(), Ok(scopes));
         assert!(scopes.has(Scope::Read) && !scopes.has(Scope::Admin));
-        assert_eq!("".parse(), Ok(Scopes::NONE));
+        assert_eq!("".parse(), Ok(Scopes::EMPTY));
         assert!("chat,root".parse::<Scopes>().unwrap_err().to_string().starts_with("`root`"));
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let caller = Caller {
             tenant: TenantId::generate(),
             key: None,
-            scopes: Scopes::NONE.with(Scope::Read),
+            scopes: Scopes::EMPTY.with(Scope::Read),
             name: "test".into(),
         };
 

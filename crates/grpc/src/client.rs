@@ -8,7 +8,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{CONTEXT, Signer, trace};
+use crate::{CONTEXT_HEADER, Signer, trace};
 
 /// Error for a URL that is not the address of a service.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl Mesh {
         let mut request = Request::new(message);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if let Ok(context) = self.signer.sign(tenant, self.service, now).parse() {
-            request.metadata_mut().insert(CONTEXT, context);
+            request.metadata_mut().insert(CONTEXT_HEADER, context);
         }
         trace::inject(request.metadata_mut());
         request
@@ -79,7 +79,7 @@ mod tests {
 
         let request = Mesh::new(signer.clone(), "scheduler").request(tenant, ());
 
-        let context = request.metadata().get(CONTEXT).unwrap().to_str().unwrap();
+        let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert_eq!(signer.verify(context, now), Ok((tenant, "scheduler".to_owned())));
     }

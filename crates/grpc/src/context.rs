@@ -14,18 +14,18 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
 /// Name of the HTTP header and of the gRPC metadata key.
-pub const CONTEXT: &str = "x-holdfast-context";
+pub const CONTEXT_HEADER: &str = "x-holdfast-context";
 
 /// Accepted age of a context, in seconds, in both directions because clocks differ.
-const GOOD_FOR: u64 = 60;
+const MAX_AGE_SECONDS: u64 = 60;
 
 /// Minimum length of the mesh's secret, in bytes.
-const SHORTEST: usize = 16;
+const MIN_SECRET_BYTES: usize = 16;
 
 /// Error for a secret that is too short; holds its length in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the mesh's secret has {0} bytes, and {SHORTEST} are the least: try `openssl rand -hex 32`"
+    "the mesh's secret has {0} bytes, and {MIN_SECRET_BYTES} are the least: try `openssl rand -hex 32`"
 )]
 pub struct WeakSecret(usize);
 
@@ -39,7 +39,7 @@ pub enum InvalidContext {
     Forged,
     /// Too old, or from the future; holds the difference in seconds.
     #[error(
-        "the context is {0} s old or early, and {GOOD_FOR} s are the most: are the clocks right?"
+        "the context is {0} s old or early, and {MAX_AGE_SECONDS} s are the most: are the clocks right?"
     )]
     Expired(u64),
 }
@@ -65,7 +65,7 @@ impl Signer {
     pub fn new(secret: &SecretString) -> Result<Self, WeakSecret> {
         let secret = secret.expose_secret().as_bytes();
         let weak = || WeakSecret(secret.len());
-        if secret.len() < SHORTEST {
+        if secret.len() < MIN_SECRET_BYTES {
             return Err(weak());
         }
         Hmac::new_from_slice(secret).map(|mac| Self { mac }).map_err(|_| weak())
@@ -99,7 +99,7 @@ impl Signer {
         let tenant = format!("ten_{tenant}").parse().map_err(|_| Malformed)?;
         let issued: u64 = issued.parse().map_err(|_| Malformed)?;
         match issued.abs_diff(now) {
-            age if age > GOOD_FOR => Err(Expired(age)),
+            age if age > MAX_AGE_SECONDS => Err(Expired(age)),
             _ => Ok((tenant, (*service).to_owned())),
         }
     }

@@ -6,14 +6,14 @@ use tonic::metadata::MetadataMap;
 
 /// Timeout set by the caller; `None` if there is none or it cannot be parsed.
 #[must_use]
-pub fn given(metadata: &MetadataMap) -> Option<Duration> {
+pub fn caller_timeout(metadata: &MetadataMap) -> Option<Duration> {
     parse(metadata.get("grpc-timeout")?.to_str().ok()?)
 }
 
 /// Returns the shorter of the caller's timeout and `ours`.
 #[must_use]
-pub fn within(metadata: &MetadataMap, ours: Duration) -> Duration {
-    given(metadata).map_or(ours, |theirs| theirs.min(ours))
+pub fn effective_timeout(metadata: &MetadataMap, ours: Duration) -> Duration {
+    caller_timeout(metadata).map_or(ours, |theirs| theirs.min(ours))
 }
 
 /// Parses at most eight digits and a unit, as in the gRPC specification.
@@ -64,8 +64,8 @@ mod tests {
         let mut request = tonic::Request::new(());
         request.set_timeout(Duration::from_millis(250));
 
-        let theirs = within(request.metadata(), Duration::from_secs(1));
-        let ours = within(&MetadataMap::new(), Duration::from_secs(1));
+        let theirs = effective_timeout(request.metadata(), Duration::from_secs(1));
+        let ours = effective_timeout(&MetadataMap::new(), Duration::from_secs(1));
 
         assert_eq!((theirs, ours), (Duration::from_millis(250), Duration::from_secs(1)));
     }

@@ -22,10 +22,10 @@ mod memory;
 mod status;
 pub mod trace;
 
-pub use auth::{AuthError, AuthLayer, Authenticate, Authenticated};
+pub use auth::{AuthError, AuthLayer, AuthService, Authenticate};
 pub use caller::{Caller, InvalidScope, Scope, Scopes, caller};
 pub use client::{InvalidUrl, Mesh, channel};
-pub use context::{CONTEXT, InvalidContext, Signer, WeakSecret};
+pub use context::{CONTEXT_HEADER, InvalidContext, Signer, WeakSecret};
 pub use health::health_service;
-pub use memory::{Memory, Refused};
+pub use memory::{MemoryCallError, MemoryClient};
 pub use status::{RETRY_AFTER, code, kind, retry_after, status, with_retry_after};

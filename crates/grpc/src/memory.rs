@@ -12,15 +12,15 @@ use tonic::{Status, transport::Channel};
 use crate::{InvalidUrl, Mesh, channel, kind, retry_after};
 
 /// Timeout of one call. A search takes milliseconds, a large document some seconds.
-const CALL: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of one message, in bytes: a document of 4 MiB and its metadata.
-const MOST: usize = 8 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Error of a call to the memory service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct MemoryCallError {
     /// [`Kind::Unavailable`] if the service cannot be reached.
     pub kind: Kind,
     pub message: String,
@@ -28,13 +28,13 @@ pub struct Refused {
     pub retry_after: Option<Duration>,
 }
 
-impl Fault for Refused {
+impl Fault for MemoryCallError {
     fn kind(&self) -> Kind {
         self.kind
     }
 }
 
-impl From<Status> for Refused {
+impl From<Status> for MemoryCallError {
     fn from(status: Status) -> Self {
         // A status with a source was made by the transport on this side: the connection failed.
         if status.source().is_some() {
@@ -48,33 +48,33 @@ impl From<Status> for Refused {
 
 /// Client of the memory service. Clones share the connection.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct MemoryClient {
     memory: pb::memory_client::MemoryClient<Channel>,
     knowledge: pb::knowledge_client::KnowledgeClient<Channel>,
     mesh: Mesh,
 }
 
-impl Memory {
+impl MemoryClient {
     /// Connects lazily to `url` (`mesh.memory_url`).
     ///
     /// # Errors
     ///
     /// If `url` cannot be parsed.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
-        let channel = channel(url, CALL)?;
+        let channel = channel(url, CALL_TIMEOUT)?;
         Ok(Self {
             memory: pb::memory_client::MemoryClient::new(channel.clone())
-                .max_decoding_message_size(MOST)
-                .max_encoding_message_size(MOST),
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
             knowledge: pb::knowledge_client::KnowledgeClient::new(channel)
-                .max_decoding_message_size(MOST)
-                .max_encoding_message_size(MOST),
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
             mesh,
         })
     }
 }
 
-impl Memory {
+impl MemoryClient {
     /// Searches with a deadline that is sent to the service. If the query's embedding would take
     /// too long, the service searches by keywords alone.
     ///
@@ -86,7 +86,7 @@ impl Memory {
         tenant: TenantId,
         request: pb::SearchRequest,
         limit: Duration,
-    ) -> Result<pb::SearchResponse, Refused> {
+    ) -> Result<pb::SearchResponse, MemoryCallError> {
         let mut request = self.mesh.request(tenant, request);
         request.set_timeout(limit);
         Ok(self.memory.clone().search(request).await?.into_inner())
@@ -95,7 +95,7 @@ impl Memory {
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $client:ident $name:ident = $call:ident($request:ident) -> $answer:ident;)*) => {
-        impl Memory {
+        impl MemoryClient {
             $(
                 $(#[$doc])*
                 ///
@@ -106,7 +106,7 @@ macro_rules! calls {
                     &self,
                     tenant: TenantId,
                     request: pb::$request,
-                ) -> Result<pb::$answer, Refused> {
+                ) -> Result<pb::$answer, MemoryCallError> {
                     let request = self.mesh.request(tenant, request);
                     Ok(self.$client.clone().$call(request).await?.into_inner())
                 }
@@ -157,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn a_service_that_is_away_is_said_to_be_away() {
         let mesh = Mesh::new(Signer::new(&"0123456789abcdef".into()).unwrap(), "gateway");
-        let memory = Memory::new("http://127.0.0.1:1", mesh).unwrap();
+        let memory = MemoryClient::new("http://127.0.0.1:1", mesh).unwrap();
 
         let refused =
             memory.status(TenantId::generate(), pb::GetStatusRequest::default()).await.unwrap_err();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_it_says_reaches_whoever_asked() {
-        let refused = Refused::from(Status::not_found("there is no item `itm_1`"));
+        let refused = MemoryCallError::from(Status::not_found("there is no item `itm_1`"));
 
         assert_eq!(refused.kind(), Kind::NotFound);
         assert_eq!(refused.to_string(), "there is no item `itm_1`");

@@ -21,19 +21,19 @@ pub fn inject(metadata: &mut MetadataMap) {
 pub struct TraceLayer;
 
 impl<S> Layer<S> for TraceLayer {
-    type Service = Traced<S>;
+    type Service = TraceService<S>;
 
-    fn layer(&self, inner: S) -> Traced<S> {
-        Traced { inner }
+    fn layer(&self, inner: S) -> TraceService<S> {
+        TraceService { inner }
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct Traced<S> {
+pub struct TraceService<S> {
     inner: S,
 }
 
-impl<S: Service<Request<B>>, B> Service<Request<B>> for Traced<S> {
+impl<S: Service<Request<B>>, B> Service<Request<B>> for TraceService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = Instrumented<S::Future>;

@@ -10,8 +10,8 @@ use std::{
 
 use axum::{Router, extract::Request, routing::post, serve::ListenerExt as _};
 use holdfast_grpc::{
-    AuthError, AuthLayer, Authenticate, CONTEXT, Caller, Mesh, Signer, channel, health_service,
-    kind, status, trace::TraceLayer,
+    AuthError, AuthLayer, Authenticate, CONTEXT_HEADER, Caller, Mesh, Signer, channel,
+    health_service, kind, status, trace::TraceLayer,
 };
 use holdfast_kit::{Readiness, net, telemetry};
 use holdfast_types::{Fault, Kind, TenantId};
@@ -97,7 +97,7 @@ async fn a_call_carries_its_tenant_and_its_trace_and_health_is_open() {
     let tenant = TenantId::generate();
     let call = async {
         let request = Mesh::new(signer(), "scheduler").request(tenant, ());
-        let context = request.metadata().get(CONTEXT).unwrap().to_str().unwrap().to_owned();
+        let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap().to_owned();
         let trace = request.metadata().get("traceparent").unwrap().to_str().unwrap().to_owned();
         (context, trace)
     };
@@ -105,7 +105,7 @@ async fn a_call_carries_its_tenant_and_its_trace_and_health_is_open() {
     let mut channel = channel;
     let post = |context: &str| {
         http::Request::post(format!("{url}/test.Who/Am"))
-            .header(CONTEXT, context)
+            .header(CONTEXT_HEADER, context)
             .header("traceparent", &traceparent)
             .body(tonic::body::Body::empty())
             .unwrap()

@@ -6,9 +6,9 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use crate::{
-    Error, Job, JobKind, JobState, Jobs, Next, Overlap, Scheduled,
+    Error, Job, JobKind, JobState, Jobs, NextSlot, Overlap, ScheduledJob,
     check::Fields,
-    forget::forget,
+    deletion::delete_job,
     jobs::now,
     row::{JobRow, job},
 };
@@ -56,18 +56,18 @@ pub enum Existing {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Added {
+pub enum AddOutcome {
     Made(Job),
     Replaced(Job),
     /// An earlier request with the same id had added the job.
-    There(Job),
+    AlreadyAdded(Job),
 }
 
-impl Added {
+impl AddOutcome {
     #[must_use]
     pub fn into_job(self) -> Job {
         match self {
-            Self::Made(job) | Self::Replaced(job) | Self::There(job) => job,
+            Self::Made(job) | Self::Replaced(job) | Self::AlreadyAdded(job) => job,
         }
     }
 }
@@ -95,24 +95,24 @@ impl Jobs {
     ///
     /// [`Error::Taken`], [`Error::TooMany`], [`Error::Never`] if the schedule has no slot,
     /// [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is invalid.
-    pub async fn add(&self, tenant: TenantId, new: NewJob) -> Result<Added, Error> {
+    pub async fn add(&self, tenant: TenantId, new: NewJob) -> Result<AddOutcome, Error> {
         let external_id = new.external_id();
         fields(&new, &external_id).check()?;
 
         let mut tx = self.pools.tenant(tenant).await?;
-        one_at_a_time(&mut tx).await?;
+        lock_adding(&mut tx).await?;
         if let Some(there) = by_id(&mut tx, new.id).await? {
             tx.finish_reading();
-            return Ok(Added::There(there.try_into()?));
+            return Ok(AddOutcome::AlreadyAdded(there.try_into()?));
         }
-        let replaced = make_room(&mut tx, &new, &external_id).await?;
+        let replaced = delete_replaced(&mut tx, &new, &external_id).await?;
         self.check_limits(&mut tx, &new).await?;
-        let scheduled = Scheduled { tenant, job: new.id, kind: new.kind, spec: &new.spec };
+        let scheduled = ScheduledJob { tenant, job: new.id, kind: new.kind, spec: &new.spec };
         let next = self.planner.first(scheduled, now(&mut tx).await?)?.ok_or(Error::Never)?;
         insert(&mut tx, &new, &external_id, new.enabled.then_some(next)).await?;
         let job: Job = by_id(&mut tx, new.id).await?.ok_or(Error::Corrupt("job"))?.try_into()?;
         tx.commit().await?;
-        Ok(if replaced { Added::Replaced(job) } else { Added::Made(job) })
+        Ok(if replaced { AddOutcome::Replaced(job) } else { AddOutcome::Made(job) })
     }
 
     async fn check_limits(&self, tx: &mut TenantTx, new: &NewJob) -> Result<(), Error> {
@@ -131,24 +131,31 @@ impl Jobs {
         let tenant = tx.tenant();
         let all: i64 =
             sqlx::query_scalar(TENANT).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
-        within("the tenant", "jobs", all, self.limits.tenant)?;
+        check_limit("the tenant", "jobs", all, self.limits.tenant)?;
         let Some(owner) = &new.owner else { return Ok(()) };
         let (own, reminders): (i64, i64) =
             sqlx::query_as(OWNER).bind(tenant.as_uuid()).bind(owner).fetch_one(tx.conn()).await?;
-        within("the user", "jobs", own, self.limits.owner)?;
+        check_limit("the user", "jobs", own, self.limits.owner)?;
         match new.kind {
-            JobKind::Reminder => within("the user", "reminders", reminders, self.limits.reminders),
+            JobKind::Reminder => {
+                check_limit("the user", "reminders", reminders, self.limits.reminders)
+            }
             _ => Ok(()),
         }
     }
 }
 
-fn within(whose: &'static str, what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
+fn check_limit(
+    whose: &'static str,
+    what: &'static str,
+    have: i64,
+    limit: i64,
+) -> Result<(), Error> {
     if have >= limit { Err(Error::TooMany { whose, what, have, limit }) } else { Ok(()) }
 }
 
 /// Serialises adding within a tenant, so that two requests cannot pass a limit together.
-async fn one_at_a_time(tx: &mut TenantTx) -> Result<(), Error> {
+async fn lock_adding(tx: &mut TenantTx) -> Result<(), Error> {
     const SQL: &str = "select pg_advisory_xact_lock(hashtextextended('schedule.jobs:' || $1, 0))";
     let tenant = tx.tenant();
     sqlx::query(SQL).bind(tenant.as_uuid().to_string()).execute(tx.conn()).await?;
@@ -167,7 +174,11 @@ async fn by_id(tx: &mut TenantTx, id: JobId) -> Result<Option<JobRow>, Error> {
 
 /// Deletes the job with the new one's external id, if it may be replaced. Returns whether there was
 /// one.
-async fn make_room(tx: &mut TenantTx, new: &NewJob, external_id: &str) -> Result<bool, Error> {
+async fn delete_replaced(
+    tx: &mut TenantTx,
+    new: &NewJob,
+    external_id: &str,
+) -> Result<bool, Error> {
     const SQL: &str = job!("external_id = $2 for update");
     let tenant = tx.tenant();
     let there: Option<JobRow> = sqlx::query_as(SQL)
@@ -179,7 +190,7 @@ async fn make_room(tx: &mut TenantTx, new: &NewJob, external_id: &str) -> Result
     if new.existing == Existing::Refuse || there.owner != new.owner {
         return Err(Error::Taken(there.external_id));
     }
-    forget(tx, there.job_id.into()).await?;
+    delete_job(tx, there.job_id.into()).await?;
     Ok(true)
 }
 
@@ -202,7 +213,7 @@ async fn insert(
     tx: &mut TenantTx,
     new: &NewJob,
     external_id: &str,
-    next: Option<Next>,
+    next: Option<NextSlot>,
 ) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.jobs

@@ -4,7 +4,8 @@ use holdfast_schedule::{Lateness, Schedule, due, jitter};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    Due, JobKind, Missed, Next, Planned, Planner, Scheduled, Spec, Unplannable, model::fits,
+    Due, JobKind, Missed, NextSlot, Planner, ScheduledJob, SlotPlan, Spec, Unplannable,
+    model::allows_schedule,
 };
 
 /// Planner for jobs whose `spec` is a [`Spec`].
@@ -22,7 +23,11 @@ impl Calendar {
 }
 
 impl Planner for Calendar {
-    fn first(&self, job: Scheduled<'_>, now: Timestamp) -> Result<Option<Next>, Unplannable> {
+    fn first(
+        &self,
+        job: ScheduledJob<'_>,
+        now: Timestamp,
+    ) -> Result<Option<NextSlot>, Unplannable> {
         let spec = read(job)?;
         // For a one-time schedule, a time that has just passed still counts.
         let after = match spec.schedule.is_once() {
@@ -35,14 +40,14 @@ impl Planner for Calendar {
         Ok(spec.schedule.next_after(after).map(|slot| next(job, &spec, slot)))
     }
 
-    fn plan(&self, asked: Due<'_>) -> Result<Planned, Unplannable> {
+    fn plan(&self, asked: Due<'_>) -> Result<SlotPlan, Unplannable> {
         let spec = read(asked.job)?;
         // Jitter delays all slots of a job by the same amount; that delay does not count as
         // lateness.
-        let spread = late_by(asked.job, &spec);
+        let spread = jitter_of(asked.job, &spec);
         let now = asked.now.checked_sub(spread).unwrap_or(asked.now).max(asked.slot);
         let due = due(&spec.schedule, asked.slot, now, spec.missed, self.lateness);
-        Ok(Planned {
+        Ok(SlotPlan {
             fire: due.run,
             missed: due.skipped.map(|(first, last)| Missed {
                 first,
@@ -54,19 +59,19 @@ impl Planner for Calendar {
     }
 }
 
-fn read(job: Scheduled<'_>) -> Result<Spec, Unplannable> {
+fn read(job: ScheduledJob<'_>) -> Result<Spec, Unplannable> {
     let spec = Spec::read(job.spec).map_err(|error| Unplannable(error.to_string()))?;
-    if fits(job.kind, &spec.schedule) {
+    if allows_schedule(job.kind, &spec.schedule) {
         return Ok(spec);
     }
     Err(Unplannable(format!("a job of kind {} is not due {}", job.kind.as_str(), spec.schedule)))
 }
 
-fn next(job: Scheduled<'_>, spec: &Spec, slot: Timestamp) -> Next {
-    Next { slot, due: slot.checked_add(late_by(job, spec)).unwrap_or(slot) }
+fn next(job: ScheduledJob<'_>, spec: &Spec, slot: Timestamp) -> NextSlot {
+    NextSlot { slot, due: slot.checked_add(jitter_of(job, spec)).unwrap_or(slot) }
 }
 
-fn late_by(job: Scheduled<'_>, spec: &Spec) -> SignedDuration {
+fn jitter_of(job: ScheduledJob<'_>, spec: &Spec) -> SignedDuration {
     jitter(&job.job.to_string(), SignedDuration::from_millis(i64::from(spec.jitter_ms)))
 }
 
@@ -74,7 +79,7 @@ impl JobKind {
     /// Returns the kind of a cron-service job with this schedule.
     #[must_use]
     pub fn of(schedule: &Schedule) -> Self {
-        match schedule.word() {
+        match schedule.kind_name() {
             "at" => Self::At,
             "every" => Self::Every,
             _ => Self::Cron,
@@ -93,9 +98,9 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn job(kind: JobKind, spec: &Value) -> Scheduled<'_> {
+    fn job(kind: JobKind, spec: &Value) -> ScheduledJob<'_> {
         let (tenant, job) = (TenantId::from(uuid::Uuid::from_u128(1)), uuid::Uuid::from_u128(2));
-        Scheduled { tenant, job: JobId::from(job), kind, spec }
+        ScheduledJob { tenant, job: JobId::from(job), kind, spec }
     }
 
     #[test]
@@ -103,7 +108,7 @@ mod tests {
         let every = json!({"schedule": {"kind": "every", "every_ms": 60_000, "anchor_ms": 0}});
         let once = json!({"schedule": {"kind": "at", "at_ms": 600_000}});
         let first = |kind, spec, now| Calendar::default().first(job(kind, spec), at(now));
-        let due = |second| Ok(Some(Next { slot: at(second), due: at(second) }));
+        let due = |second| Ok(Some(NextSlot { slot: at(second), due: at(second) }));
 
         assert_eq!(first(JobKind::Every, &every, 60), due(120));
         assert_eq!(first(JobKind::At, &once, 660), due(600));
@@ -139,7 +144,7 @@ mod tests {
 
         assert_eq!(planned.fire, [at(360)]);
         assert_eq!(planned.missed, Some(Missed { first: at(60), last: at(300), count: None }));
-        assert_eq!(planned.next, Some(Next { slot: at(420), due: at(420) }));
+        assert_eq!(planned.next, Some(NextSlot { slot: at(420), due: at(420) }));
     }
 
     #[test]

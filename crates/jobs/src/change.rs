@@ -7,14 +7,14 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use crate::{
-    Error, Job, JobKind, JobState, Jobs, Next, Overlap, Scheduled,
+    Error, Job, JobKind, JobState, Jobs, NextSlot, Overlap, ScheduledJob,
     check::Fields,
     firings::release,
     jobs::{lock, now},
 };
 
 /// Fields that a change may contain (CRN-023).
-pub const MUTABLE: [&str; 9] = [
+pub const MUTABLE_FIELDS: [&str; 9] = [
     "name",
     "description",
     "enabled",
@@ -70,7 +70,7 @@ impl Changes {
             match name.as_str() {
                 "name" => changes.name = Some(string("name", value)?),
                 "description" => changes.description = Some(string("description", value)?),
-                "enabled" => changes.enabled = Some(truth("enabled", &value)?),
+                "enabled" => changes.enabled = Some(boolean("enabled", &value)?),
                 "schedule" => changes.schedule = Some(NewSchedule::from_json(value)?),
                 "payload" => changes.payload = Some(value),
                 "session_target" => {
@@ -79,7 +79,7 @@ impl Changes {
                 "wake_mode" => changes.wake_mode = Some(string("wake mode", value)?),
                 "isolation" => changes.isolation = Some((!value.is_null()).then_some(value)),
                 "delete_after_run" => {
-                    changes.delete_after_run = Some(truth("`delete_after_run`", &value)?);
+                    changes.delete_after_run = Some(boolean("`delete_after_run`", &value)?);
                 }
                 other => {
                     let field = other.chars().take(80).collect();
@@ -124,7 +124,7 @@ fn string(field: &'static str, value: Value) -> Result<String, Error> {
     }
 }
 
-fn truth(field: &'static str, value: &Value) -> Result<bool, Error> {
+fn boolean(field: &'static str, value: &Value) -> Result<bool, Error> {
     value.as_bool().ok_or_else(|| Error::field(field, "must be true or false"))
 }
 
@@ -199,9 +199,9 @@ impl Jobs {
     }
 
     /// Returns the next slot of a job. The schedule is validated even if the job is not active.
-    fn next(&self, job: &Job, now: Timestamp) -> Result<Option<Next>, Error> {
+    fn next(&self, job: &Job, now: Timestamp) -> Result<Option<NextSlot>, Error> {
         let scheduled =
-            Scheduled { tenant: job.tenant, job: job.id, kind: job.kind, spec: &job.spec };
+            ScheduledJob { tenant: job.tenant, job: job.id, kind: job.kind, spec: &job.spec };
         let next = self.planner.first(scheduled, now)?;
         match job.state {
             JobState::Active => next.map(Some).ok_or(Error::Never),

@@ -18,22 +18,22 @@ pub(crate) struct Fields<'a> {
     pub isolation: Option<&'a Value>,
 }
 
-const LONGEST_ID: usize = 256;
-const LONGEST_NAME: usize = 200;
-const LONGEST_DESCRIPTION: usize = 2000;
-const LARGEST_SPEC: usize = 8000;
-const LARGEST_PAYLOAD: usize = 64_000;
+const MAX_ID_BYTES: usize = 256;
+const MAX_NAME_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 2000;
+const MAX_SPEC_BYTES: usize = 8000;
+const MAX_PAYLOAD_BYTES: usize = 64_000;
 
 impl Fields<'_> {
     pub fn check(&self) -> Result<(), Error> {
         bytes("id", self.external_id)?;
         self.owner.map_or(Ok(()), |owner| bytes("owner", owner))?;
-        text("name", self.name, LONGEST_NAME)?;
-        text("description", self.description, LONGEST_DESCRIPTION)?;
-        object("schedule", self.spec, LARGEST_SPEC)?;
-        object("payload", self.payload, LARGEST_PAYLOAD)?;
+        text("name", self.name, MAX_NAME_CHARS)?;
+        text("description", self.description, MAX_DESCRIPTION_CHARS)?;
+        object("schedule", self.spec, MAX_SPEC_BYTES)?;
+        object("payload", self.payload, MAX_PAYLOAD_BYTES)?;
         if let Some(isolation) = self.isolation {
-            object("isolation", isolation, LARGEST_SPEC)?;
+            object("isolation", isolation, MAX_SPEC_BYTES)?;
         }
         one_of("session target", self.session_target, &["main", "isolated"])?;
         one_of("wake mode", self.wake_mode, &["now", "next-heartbeat"])?;
@@ -63,9 +63,10 @@ fn bytes(field: &'static str, text: &str) -> Result<(), Error> {
     no_nul(field, text)?;
     match text.len() {
         0 => Err(Error::field(field, "is empty: leave it out, or give it a name")),
-        got if got > LONGEST_ID => {
-            Err(Error::field(field, format!("has {LONGEST_ID} bytes at most, and this one {got}")))
-        }
+        got if got > MAX_ID_BYTES => Err(Error::field(
+            field,
+            format!("has {MAX_ID_BYTES} bytes at most, and this one {got}"),
+        )),
         _ => Ok(()),
     }
 }

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 
 use crate::{
     Error, Firing, JobKind, Jobs, Overlap,
-    decide::{Decided, DueRow},
+    decide::{DecisionBatch, DueRow},
     log::column,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimResult {
     /// Firings for the caller to deliver and then report as delivered.
     pub firings: Vec<Firing>,
     /// Number of jobs that were due. If it equals the limit, there may be more.
@@ -58,7 +58,7 @@ impl Jobs {
     /// # Errors
     ///
     /// If the database fails. Slots that were decided nevertheless are handed out by the sweep.
-    pub async fn claim_due(&self, limit: u32) -> Result<Claimed, Error> {
+    pub async fn claim_due(&self, limit: u32) -> Result<ClaimResult, Error> {
         const SQL: &str = concat!(
             due!("schedule.jobs j", "j.due_at <= now()"),
             " order by j.due_at limit $1 for update skip locked"
@@ -69,7 +69,7 @@ impl Jobs {
 
     /// Like [`claim_due`](Self::claim_due), but in turns: the oldest due job of each tenant, then
     /// the next of each. Skips the tenants in `but`.
-    pub async fn claim_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<Claimed, Error> {
+    pub async fn claim_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<ClaimResult, Error> {
         // Twice the limit is read, since other replicas may lock some rows. `coalesce` keeps the
         // planner from using the index on `due_at`: the rows are to be looked up by their keys.
         const SQL: &str = concat!(
@@ -96,7 +96,7 @@ impl Jobs {
         sql: &'static str,
         limit: u32,
         but: &[TenantId],
-    ) -> Result<Claimed, Error> {
+    ) -> Result<ClaimResult, Error> {
         let mut tx = self.pools.system().await?;
         let rows: Vec<DueRow> = sqlx::query_as(sql)
             .bind(i64::from(limit))
@@ -108,16 +108,16 @@ impl Jobs {
         let jobs = rows.len();
         if jobs == 0 {
             tx.commit().await?;
-            return Ok(Claimed::default());
+            return Ok(ClaimResult::default());
         }
         let at = rows.first().map(|row| row.9.to_jiff());
-        let mut decided = Decided::default();
+        let mut decided = DecisionBatch::default();
         for row in rows {
             decided.add(row, self.planner.as_ref())?;
         }
         let firings = decided.store(tx.conn(), self.handover).await?;
         tx.commit().await?;
-        Ok(Claimed { firings, jobs, at })
+        Ok(ClaimResult { firings, jobs, at })
     }
 
     /// Returns the time until the next slot, offer or timeout is due: zero if something is due
@@ -130,7 +130,7 @@ impl Jobs {
                 (select min(until) from schedule.firings where state = 'delivered'))
                 - clock_timestamp()) * 1000)::bigint";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let millis: Option<i64> = sqlx::query_scalar(SQL).fetch_one(once.conn()).await?;
         once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))

@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// Seconds until a job fires again, by the number of consecutive errors (C-19).
-const BACKOFF: [i32; 5] = [30, 60, 300, 900, 3600];
+const RETRY_DELAYS_SECONDS: [i32; 5] = [30, 60, 300, 900, 3600];
 
 /// Number of retries of a job that has no slot left.
-const RETRIES: u32 = 3;
+const MAX_RETRIES: u32 = 3;
 
 /// Error class of a firing that is not retried because its reply is still being delivered: a retry
 /// would send a second one.
-pub const UNSENT: &str = "unsent";
+pub const CLASS_UNSENT: &str = "unsent";
 
 impl Jobs {
     /// Ends firings. Returns how many were still open.
-    pub(crate) async fn close(&self, closing: &[Closing]) -> Result<u64, Error> {
+    pub(crate) async fn close(&self, closing: &[FiringEnd]) -> Result<u64, Error> {
         if closing.is_empty() {
             return Ok(0);
         }
@@ -44,31 +44,31 @@ impl Jobs {
                 continue;
             };
             let origin = word(Origin::parse(&origin))?;
-            let again = job.hear(one, origin);
+            let again = job.apply_end(one, origin);
             if job.kind == JobKind::Reminder && one.outcome == Outcome::Error {
                 failures.push(Failure::of(one, session, again.is_some()));
             }
             retries.extend(again);
             lines.push(job.line(one, at, origin, run));
         }
-        let touched: Vec<&Locked> = jobs.values().filter(|job| job.last.is_some()).collect();
+        let touched: Vec<&LockedJob> = jobs.values().filter(|job| job.last.is_some()).collect();
         log::write(tx.conn(), &lines).await?;
         firings::retry(tx.conn(), &retries).await?;
         let gone = write(tx.conn(), &touched).await?;
-        forget(tx.conn(), &gone).await?;
+        delete_jobs(tx.conn(), &gone).await?;
         let freed: Vec<(Uuid, Uuid)> = touched.iter().map(|job| (job.tenant, job.job)).collect();
         wake(tx.conn(), &freed).await?;
         let logged: Vec<_> = touched.iter().map(|job| (job.tenant, job.job, job.logged)).collect();
         log::prune(tx.conn(), &logged).await?;
-        failures::tell(tx.conn(), &failures).await?;
+        failures::publish(tx.conn(), &failures).await?;
         tx.commit().await?;
-        failures::warn(&failures);
+        failures::log_failures(&failures);
         Ok(count)
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum EndKind {
     Finished,
     /// The holder cannot deliver the firing.
     Refused,
@@ -76,7 +76,7 @@ pub(crate) enum How {
     Lapsed,
 }
 
-impl How {
+impl EndKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -86,9 +86,9 @@ impl How {
     }
 }
 
-pub(crate) struct Closing {
+pub(crate) struct FiringEnd {
     pub id: FiringRef,
-    pub how: How,
+    pub how: EndKind,
     /// Fence: a refusal counts only if the firing's attempt is still this one.
     pub attempt: i32,
     pub outcome: Outcome,
@@ -97,7 +97,7 @@ pub(crate) struct Closing {
 }
 
 /// Locked job row and the changes that the ends of its firings make to it.
-pub(crate) struct Locked {
+pub(crate) struct LockedJob {
     tenant: Uuid,
     job: Uuid,
     kind: JobKind,
@@ -112,9 +112,9 @@ pub(crate) struct Locked {
     retried: bool,
 }
 
-impl Locked {
+impl LockedJob {
     /// Applies the end of a firing. Returns the retry, if there is one.
-    fn hear(&mut self, one: &Closing, origin: Origin) -> Option<Retry> {
+    fn apply_end(&mut self, one: &FiringEnd, origin: Origin) -> Option<Retry> {
         self.freed |= self.running.as_deref() == Some(one.id.slot.to_string().as_str());
         self.last = Some((one.outcome, one.class.clone(), one.millis));
         match one.outcome {
@@ -128,17 +128,17 @@ impl Locked {
             Slot::Now(_) => return None,
         };
         let is_own = matches!(origin, Origin::Due | Origin::Retry);
-        let is_over = n >= RETRIES || one.class.as_deref() == Some(UNSENT);
+        let is_over = n >= MAX_RETRIES || one.class.as_deref() == Some(CLASS_UNSENT);
         if one.outcome != Outcome::Error || !self.is_last || !is_own || is_over {
             return None;
         }
         self.retried = true;
-        Some((self.tenant, self.job, Slot::Again { at, n: n + 1 }, self.pause()))
+        Some((self.tenant, self.job, Slot::Again { at, n: n + 1 }, self.retry_delay_seconds()))
     }
 
     fn line(
         &mut self,
-        one: &Closing,
+        one: &FiringEnd,
         at: jiff_sqlx::Timestamp,
         origin: Origin,
         run: Option<Uuid>,
@@ -161,20 +161,20 @@ impl Locked {
     }
 
     /// Returns the seconds until the job may fire again.
-    fn pause(&self) -> i32 {
+    fn retry_delay_seconds(&self) -> i32 {
         match (&self.last, usize::try_from(self.errors)) {
             (Some((Outcome::Error, _, _)), Ok(errors)) if errors > 0 => {
-                BACKOFF[errors.min(BACKOFF.len()) - 1]
+                RETRY_DELAYS_SECONDS[errors.min(RETRY_DELAYS_SECONDS.len()) - 1]
             }
             _ => 0,
         }
     }
 
-    fn ends(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.is_last && !self.retried
     }
 
-    fn goes(&self) -> bool {
+    fn is_deleted_at_end(&self) -> bool {
         self.delete_after_run && matches!(self.last, Some((Outcome::Ok, _, _)))
     }
 }
@@ -184,7 +184,7 @@ impl Locked {
 pub(crate) async fn lock(
     conn: &mut PgConnection,
     firings: impl Iterator<Item = FiringRef>,
-) -> Result<HashMap<(Uuid, Uuid), Locked>, Error> {
+) -> Result<HashMap<(Uuid, Uuid), LockedJob>, Error> {
     const SQL: &str = "
         select j.tenant_id, j.job_id, j.kind, j.logged, j.errors, j.due_at is null and j.state = 'active',
                j.delete_after_run, j.running_slot
@@ -205,7 +205,7 @@ pub(crate) async fn lock(
         .await?;
     rows.into_iter()
         .map(|(tenant, job, kind, logged, errors, is_last, delete_after_run, running)| {
-            let locked = Locked {
+            let locked = LockedJob {
                 tenant,
                 job,
                 kind: word(JobKind::parse(&kind))?,
@@ -224,7 +224,7 @@ pub(crate) async fn lock(
 }
 
 /// Writes the job rows. Returns the jobs that are to be deleted.
-async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, Uuid)>, Error> {
+async fn write(conn: &mut PgConnection, jobs: &[&LockedJob]) -> Result<Vec<(Uuid, Uuid)>, Error> {
     const SQL: &str = "
         with ends as materialized (
             select d.*, d.ends and not exists (
@@ -250,7 +250,7 @@ async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, U
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    let last = |job: &&Locked| job.last.clone().unwrap_or((Outcome::Skipped, None, None));
+    let last = |job: &&LockedJob| job.last.clone().unwrap_or((Outcome::Skipped, None, None));
     let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL)
         .bind(column(jobs, |job| job.tenant))
         .bind(column(jobs, |job| job.job))
@@ -260,16 +260,18 @@ async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, U
         .bind(column(jobs, |job| last(job).1))
         .bind(column(jobs, |job| last(job).2))
         .bind(column(jobs, |job| job.freed))
-        .bind(column(jobs, |job| (job.pause() > 0).then(|| job.pause())))
-        .bind(column(jobs, |job| job.ends()))
-        .bind(column(jobs, |job| job.goes()))
+        .bind(column(jobs, |job| {
+            (job.retry_delay_seconds() > 0).then(|| job.retry_delay_seconds())
+        }))
+        .bind(column(jobs, |job| job.has_ended()))
+        .bind(column(jobs, |job| job.is_deleted_at_end()))
         .fetch_all(conn)
         .await?;
     Ok(rows.into_iter().filter(|row| row.2).map(|row| (row.0, row.1)).collect())
 }
 
 /// Deletes jobs whose rows are locked, with their firings and log.
-async fn forget(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
+async fn delete_jobs(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: [&str; 3] = [
         "delete from schedule.jobs t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
          where t.job_id = k.job_id and t.tenant_id = k.tenant_id",

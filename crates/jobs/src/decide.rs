@@ -8,22 +8,22 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    Due, Error, Firing, FiringRef, JobKind, JobState, Missed, Origin, Outcome, Overlap, Planned,
-    Planner, Scheduled, Slot, Unplannable,
+    Due, Error, Firing, FiringRef, JobKind, JobState, Missed, Origin, Outcome, Overlap, Planner,
+    ScheduledJob, Slot, SlotPlan, Unplannable,
     firings::wake,
     log::{self, Line, column},
     row::word,
 };
 
 /// Error class of slots that were missed and are not made up for.
-const MISSED: &str = "missed";
+const CLASS_MISSED: &str = "missed";
 /// Error class of slots that came while an earlier firing ran.
-const OVERLAP: &str = "overlap";
+const CLASS_OVERLAP: &str = "overlap";
 /// Error class of a schedule that can no longer be followed.
-const UNPLANNABLE: &str = "unplannable";
+const CLASS_UNPLANNABLE: &str = "unplannable";
 
 /// Maximum firings of a job that wait for the running one; further slots are skipped.
-const MOST_WAITING: i64 = 100;
+const MAX_WAITING_FIRINGS: i64 = 100;
 
 /// Due job: tenant, job, kind, spec, slot, overlap, whether a firing runs, number of waiting
 /// firings, number of log lines, database time.
@@ -42,10 +42,10 @@ pub(crate) type DueRow = (
 
 /// Decisions for many jobs, collected to be written in a few statements.
 #[derive(Default)]
-pub(crate) struct Decided {
+pub(crate) struct DecisionBatch {
     firings: Vec<NewFiring>,
     lines: Vec<Line>,
-    jobs: Vec<Advanced>,
+    jobs: Vec<JobAdvance>,
 }
 
 struct NewFiring {
@@ -58,11 +58,11 @@ struct NewFiring {
     handed: bool,
 }
 
-struct Advanced {
+struct JobAdvance {
     tenant: Uuid,
     job: Uuid,
     overlap: Overlap,
-    turn: Turn,
+    turn: HandoutOrder,
     slot: Option<jiff_sqlx::Timestamp>,
     due: Option<jiff_sqlx::Timestamp>,
     state: JobState,
@@ -74,7 +74,7 @@ struct Advanced {
 
 /// Order in which a job's new firings are handed out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum HandoutOrder {
     All,
     /// The first now, the others one after another.
     First,
@@ -84,31 +84,31 @@ enum Turn {
     Never,
 }
 
-impl Turn {
+impl HandoutOrder {
     const fn of(overlap: Overlap, running: bool, waiting: i64) -> Self {
         match overlap {
             Overlap::Allow => Self::All,
             _ if !running => Self::First,
-            Overlap::Queue if waiting < MOST_WAITING => Self::Later,
+            Overlap::Queue if waiting < MAX_WAITING_FIRINGS => Self::Later,
             Overlap::Queue | Overlap::Skip => Self::Never,
         }
     }
 }
 
-impl Decided {
+impl DecisionBatch {
     pub fn add(&mut self, row: DueRow, planner: &dyn Planner) -> Result<(), Error> {
         let (tenant, job, kind, spec, slot, overlap, running, waiting, logged, now) = row;
         let (kind, overlap) = (word(JobKind::parse(&kind))?, word(Overlap::parse(&overlap))?);
         let scheduled =
-            Scheduled { tenant: TenantId::from(tenant), job: job.into(), kind, spec: &spec.0 };
+            ScheduledJob { tenant: TenantId::from(tenant), job: job.into(), kind, spec: &spec.0 };
         let due = Due { job: scheduled, slot: slot.to_jiff(), now: now.to_jiff() };
         let planned = planner.plan(due).and_then(|planned| planned.checked(due.slot));
 
-        let mut advanced = Advanced {
+        let mut advanced = JobAdvance {
             tenant,
             job,
             overlap,
-            turn: Turn::of(overlap, running, waiting),
+            turn: HandoutOrder::of(overlap, running, waiting),
             slot: None,
             due: None,
             state: JobState::Active,
@@ -117,34 +117,34 @@ impl Decided {
             running: None,
         };
         match planned {
-            Ok(planned) => self.follow(&mut advanced, kind, planned),
+            Ok(planned) => self.apply_plan(&mut advanced, kind, planned),
             Err(Unplannable(_)) => {
                 advanced.state = JobState::Broken;
                 let one = Missed { first: due.slot, last: due.slot, count: Some(1) };
-                self.line(&mut advanced, Outcome::Error, UNPLANNABLE, one);
+                self.line(&mut advanced, Outcome::Error, CLASS_UNPLANNABLE, one);
             }
         }
         self.jobs.push(advanced);
         Ok(())
     }
 
-    fn follow(&mut self, job: &mut Advanced, kind: JobKind, planned: Planned) {
+    fn apply_plan(&mut self, job: &mut JobAdvance, kind: JobKind, planned: SlotPlan) {
         if let Some(missed) = planned.missed {
-            self.line(job, Outcome::Skipped, MISSED, missed);
+            self.line(job, Outcome::Skipped, CLASS_MISSED, missed);
         }
         match planned.fire.first() {
-            Some(first) if job.turn == Turn::Never => {
+            Some(first) if job.turn == HandoutOrder::Never => {
                 let last = planned.fire.last().copied().unwrap_or(*first);
                 let count = u32::try_from(planned.fire.len()).ok();
                 let skipped = Missed { first: *first, last, count };
-                self.line(job, Outcome::Skipped, OVERLAP, skipped);
+                self.line(job, Outcome::Skipped, CLASS_OVERLAP, skipped);
             }
             _ => {
                 for (place, at) in planned.fire.into_iter().enumerate() {
                     let handed = match job.turn {
-                        Turn::All => true,
-                        Turn::First => place == 0,
-                        Turn::Later | Turn::Never => false,
+                        HandoutOrder::All => true,
+                        HandoutOrder::First => place == 0,
+                        HandoutOrder::Later | HandoutOrder::Never => false,
                     };
                     let (tenant, id, slot) = (job.tenant, job.job, Slot::at(at));
                     self.firings.push(NewFiring { tenant, job: id, kind, slot, at, handed });
@@ -156,7 +156,7 @@ impl Decided {
     }
 
     /// Adds a log line for slots that do not fire.
-    fn line(&mut self, job: &mut Advanced, outcome: Outcome, class: &'static str, slots: Missed) {
+    fn line(&mut self, job: &mut JobAdvance, outcome: Outcome, class: &'static str, slots: Missed) {
         job.logged += 1;
         job.last = Some((outcome, class));
         self.lines.push(Line {
@@ -262,7 +262,7 @@ async fn insert(
 /// Writes the next slots of jobs.
 async fn advance(
     conn: &mut PgConnection,
-    jobs: &[Advanced],
+    jobs: &[JobAdvance],
     handover: Duration,
 ) -> Result<(), Error> {
     const SQL: &str = "

@@ -28,7 +28,7 @@ pub enum Error {
     Payload(&'static str),
 
     /// A change contains a field that cannot be changed.
-    #[error("`{field}` cannot be changed: only {} can", crate::MUTABLE.join(", "))]
+    #[error("`{field}` cannot be changed: only {} can", crate::MUTABLE_FIELDS.join(", "))]
     NotMutable { field: String },
 
     #[error("the schedule cannot be used: {0}")]

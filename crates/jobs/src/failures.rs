@@ -6,12 +6,12 @@ use sqlx::{PgConnection, types::Json};
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::{Error, FiringRef, close::Closing, log::column};
+use crate::{Error, FiringRef, close::FiringEnd, log::column};
 
 /// Family of the published events.
-const FAMILY: &str = "reminders";
+const EVENT_FAMILY: &str = "reminders";
 /// Name of the published event.
-const FAILED: &str = "reminder.failed";
+const EVENT_REMINDER_FAILED: &str = "reminder.failed";
 
 pub(crate) struct Failure {
     firing: FiringRef,
@@ -19,12 +19,17 @@ pub(crate) struct Failure {
     session: Option<Uuid>,
     class: String,
     /// Whether there will be a retry.
-    again: bool,
+    will_retry: bool,
 }
 
 impl Failure {
-    pub fn of(one: &Closing, session: Option<Uuid>, again: bool) -> Self {
-        Self { firing: one.id, session, class: one.class.clone().unwrap_or_default(), again }
+    pub fn of(one: &FiringEnd, session: Option<Uuid>, again: bool) -> Self {
+        Self {
+            firing: one.id,
+            session,
+            class: one.class.clone().unwrap_or_default(),
+            will_retry: again,
+        }
     }
 
     /// Returns ids and the error class; never the reminder's text.
@@ -33,13 +38,13 @@ impl Failure {
             "job": self.firing.job.to_string(),
             "slot": self.firing.slot.to_string(),
             "reason": self.class,
-            "again": self.again,
+            "again": self.will_retry,
         })
     }
 }
 
 /// Inserts the events into the outbox; the nil session id stands for no session.
-pub(crate) async fn tell(conn: &mut PgConnection, failures: &[Failure]) -> Result<(), Error> {
+pub(crate) async fn publish(conn: &mut PgConnection, failures: &[Failure]) -> Result<(), Error> {
     const SQL: &str = "
         insert into session.events (tenant_id, family, session_id, name, payload)
         select tenant_id, $4, session_id, $5, payload
@@ -52,16 +57,16 @@ pub(crate) async fn tell(conn: &mut PgConnection, failures: &[Failure]) -> Resul
         .bind(column(failures, |one| one.firing.tenant.as_uuid()))
         .bind(column(failures, |one| one.session.unwrap_or_default()))
         .bind(column(failures, |one| Json(one.payload())))
-        .bind(FAMILY)
-        .bind(FAILED)
+        .bind(EVENT_FAMILY)
+        .bind(EVENT_REMINDER_FAILED)
         .execute(conn)
         .await?;
     Ok(())
 }
 
 /// Logs the failures; called after the commit.
-pub(crate) fn warn(failures: &[Failure]) {
-    for Failure { firing, class, again, .. } in failures {
+pub(crate) fn log_failures(failures: &[Failure]) {
+    for Failure { firing, class, will_retry: again, .. } in failures {
         let (tenant, job) = (firing.tenant, firing.job);
         warn!(tenant.id = %tenant, job.id = %job, reason = class, again, "a reminder failed");
     }

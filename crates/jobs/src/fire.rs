@@ -9,18 +9,18 @@ use crate::{
     Error, FiringRef, Job, Jobs, Overlap, Slot,
     firings::wake,
     jobs::{lock, now},
-    log::{KEPT, column},
+    log::{MAX_LOG_LINES, column},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum RunMode {
     Due,
     Force,
 }
 
 /// Outcome of a request to run a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ran {
+pub enum RunRequestOutcome {
     /// The firing exists; a scheduler will hand it out.
     Fired(FiringRef),
     /// The job is due; a scheduler will claim it by itself.
@@ -30,7 +30,7 @@ pub enum Ran {
 }
 
 /// Maximum slots in one backfill.
-const MOST_SLOTS: usize = 1000;
+const MAX_BACKFILL_SLOTS: usize = 1000;
 
 impl Jobs {
     /// Requests a run now, whether or not the job is enabled. The same `request` id creates one
@@ -46,24 +46,24 @@ impl Jobs {
         tenant: TenantId,
         job: JobId,
         request: Uuid,
-        mode: Mode,
-    ) -> Result<Ran, Error> {
+        mode: RunMode,
+    ) -> Result<RunRequestOutcome, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let job: Job = lock(&mut tx, job).await?.try_into()?;
         let (id, slot) = (job.id, Slot::Now(request));
-        let fired = Ran::Fired(FiringRef { tenant, job: id, slot });
+        let fired = RunRequestOutcome::Fired(FiringRef { tenant, job: id, slot });
         let now = now(&mut tx).await?;
         let is_due = job.next_due.is_some_and(|due| due <= now);
         let ran = match mode {
-            Mode::Force if is_there(&mut tx, id, slot).await? => fired,
-            Mode::Due if is_due => Ran::Due,
-            Mode::Due => Ran::Skipped("not due"),
-            Mode::Force if job.running.is_some() && job.overlap == Overlap::Skip => {
-                Ran::Skipped("already running")
+            RunMode::Force if is_there(&mut tx, id, slot).await? => fired,
+            RunMode::Due if is_due => RunRequestOutcome::Due,
+            RunMode::Due => RunRequestOutcome::Skipped("not due"),
+            RunMode::Force if job.running.is_some() && job.overlap == Overlap::Skip => {
+                RunRequestOutcome::Skipped("already running")
             }
-            Mode::Force => {
+            RunMode::Force => {
                 let queued = job.running.is_some() && job.overlap == Overlap::Queue;
-                let turn = if queued { Turn::Later } else { Turn::Now };
+                let turn = if queued { FiringStart::Later } else { FiringStart::Now };
                 insert(&mut tx, id, &[(slot, now)], "forced", turn).await?;
                 fired
             }
@@ -87,8 +87,8 @@ impl Jobs {
         job: JobId,
         slots: &[Timestamp],
     ) -> Result<u64, Error> {
-        if slots.len() > MOST_SLOTS {
-            return Err(Error::TooManySlots { given: slots.len(), limit: MOST_SLOTS });
+        if slots.len() > MAX_BACKFILL_SLOTS {
+            return Err(Error::TooManySlots { given: slots.len(), limit: MAX_BACKFILL_SLOTS });
         }
         let mut tx = self.pools.tenant(tenant).await?;
         let job: Job = lock(&mut tx, job).await?.try_into()?;
@@ -101,7 +101,8 @@ impl Jobs {
             return Err(Error::ForgottenSlot(since.to_string()));
         }
         let slots: Vec<_> = slots.iter().map(|at| (Slot::at(*at), *at)).collect();
-        let turn = if job.overlap == Overlap::Allow { Turn::Now } else { Turn::Later };
+        let turn =
+            if job.overlap == Overlap::Allow { FiringStart::Now } else { FiringStart::Later };
         let count = insert(&mut tx, job.id, &slots, "backfill", turn).await?;
         if job.running.is_none() {
             wake(tx.conn(), &[(tenant.as_uuid(), job.id.as_uuid())]).await?;
@@ -112,7 +113,7 @@ impl Jobs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum FiringStart {
     Now,
     /// After the running firing.
     Later,
@@ -143,7 +144,7 @@ async fn known_since(tx: &mut TenantTx, job: JobId) -> Result<Option<Timestamp>,
     let since: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(job.as_uuid())
-        .bind(KEPT)
+        .bind(MAX_LOG_LINES)
         .fetch_optional(tx.conn())
         .await?;
     Ok(since.map(jiff_sqlx::Timestamp::to_jiff))
@@ -155,7 +156,7 @@ async fn insert(
     job: JobId,
     slots: &[(Slot, Timestamp)],
     origin: &'static str,
-    turn: Turn,
+    turn: FiringStart,
 ) -> Result<u64, Error> {
     const SQL: &str = "
         insert into schedule.firings (tenant_id, job_id, slot, slot_at, origin, offer_at)
@@ -170,7 +171,7 @@ async fn insert(
         .bind(column(slots, |slot| slot.0.to_string()))
         .bind(column(slots, |slot| jiff_sqlx::Timestamp::from(slot.1)))
         .bind(origin)
-        .bind(turn == Turn::Now)
+        .bind(turn == FiringStart::Now)
         .execute(tx.conn())
         .await?;
     Ok(done.rows_affected())

@@ -3,14 +3,14 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::{Error, Slot, close::Closing, log::column};
+use crate::{Error, Slot, close::FiringEnd, log::column};
 
 /// Closed firing: index in the input, from 1; slot time, origin, run and session.
 pub(crate) type ClosedRow = (i64, jiff_sqlx::Timestamp, String, Option<Uuid>, Option<Uuid>);
 
 pub(crate) async fn close(
     conn: &mut PgConnection,
-    closing: &[Closing],
+    closing: &[FiringEnd],
 ) -> Result<Vec<ClosedRow>, Error> {
     const SQL: &str = "
         update schedule.firings f

@@ -28,13 +28,13 @@ use crate::{
 };
 
 /// Time for which a taken mark is not offered to other schedulers.
-const HELD: Duration = Duration::from_secs(30);
+const MARK_HOLD: Duration = Duration::from_secs(30);
 
 /// Number of heartbeat events kept per agent.
-const KEPT: i64 = 100;
+const MAX_EVENTS_PER_AGENT: i64 = 100;
 
 /// Maximum characters of an event's reason.
-const LONGEST_REASON: usize = 1000;
+const MAX_REASON_CHARS: usize = 1000;
 
 /// Agent whose heartbeat job must be updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct HeartbeatMark {
 
 /// Heartbeat that was delivered and has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beating {
+pub struct RunningHeartbeat {
     pub firing: FiringRef,
     /// Time since the delivery, by the database's clock; a replica's own clock may be wrong.
     pub took: Duration,
@@ -86,7 +86,7 @@ impl Jobs {
     /// # Errors
     ///
     /// [`Error::Changed`] if the job was changed at the same time: read the settings again.
-    pub async fn keep_heartbeat(
+    pub async fn update_heartbeat_job(
         &self,
         tenant: TenantId,
         agent: AgentId,
@@ -170,7 +170,7 @@ impl Jobs {
     }
 
     /// Takes up to `limit` marks, of all tenants. If there are none, nothing is written.
-    pub async fn heartbeat_marks(&self, limit: u32) -> Result<Vec<HeartbeatMark>, Error> {
+    pub async fn take_heartbeat_marks(&self, limit: u32) -> Result<Vec<HeartbeatMark>, Error> {
         const SQL: &str = "
             with due as materialized (
                 select agent_id, tenant_id from schedule.heartbeat_marks
@@ -182,10 +182,10 @@ impl Jobs {
             from due where m.agent_id = due.agent_id and m.tenant_id = due.tenant_id
             returning m.tenant_id, m.agent_id, m.version";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(SQL)
             .bind(i64::from(limit))
-            .bind(HELD.as_secs_f64())
+            .bind(MARK_HOLD.as_secs_f64())
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -202,7 +202,7 @@ impl Jobs {
     /// # Errors
     ///
     /// If the database fails; the mark is then taken again later.
-    pub async fn unmark_heartbeat(&self, mark: &HeartbeatMark) -> Result<(), Error> {
+    pub async fn clear_heartbeat_mark(&self, mark: &HeartbeatMark) -> Result<(), Error> {
         const SQL: &str = "
             with gone as (
                 delete from schedule.heartbeat_marks
@@ -210,7 +210,7 @@ impl Jobs {
             update schedule.heartbeat_marks set held_until = null
             where agent_id = $2 and tenant_id = $1 and version <> $3";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         sqlx::query(SQL)
             .bind(mark.tenant.as_uuid())
             .bind(mark.agent.as_uuid())
@@ -222,7 +222,7 @@ impl Jobs {
     }
 
     /// Returns delivered heartbeats that have not ended, of all tenants, oldest first.
-    pub async fn beating(&self, limit: u32) -> Result<Vec<Beating>, Error> {
+    pub async fn running_heartbeats(&self, limit: u32) -> Result<Vec<RunningHeartbeat>, Error> {
         const SQL: &str = "
             select f.tenant_id, f.job_id, f.slot,
                    extract(epoch from clock_timestamp() - f.delivered_at)::float8,
@@ -232,13 +232,17 @@ impl Jobs {
             where f.state = 'delivered' and j.kind = 'heartbeat'
             order by f.delivered_at limit $1";
 
-        let mut once = self.pools.once().await?;
-        let rows: Vec<BeatingRow> =
+        let mut once = self.pools.system_connection().await?;
+        let rows: Vec<RunningHeartbeatRow> =
             sqlx::query_as(SQL).bind(i64::from(limit)).fetch_all(once.conn()).await?;
         once.done();
-        let beating = |(tenant, job, slot, took, now): BeatingRow| {
+        let beating = |(tenant, job, slot, took, now): RunningHeartbeatRow| {
             let took = Duration::try_from_secs_f64(took).unwrap_or_default();
-            Ok(Beating { firing: firing_ref(tenant, job, &slot)?, took, now: now.to_jiff() })
+            Ok(RunningHeartbeat {
+                firing: firing_ref(tenant, job, &slot)?,
+                took,
+                now: now.to_jiff(),
+            })
         };
         rows.into_iter().map(beating).collect()
     }
@@ -260,7 +264,7 @@ impl Jobs {
 
         let NewHeartbeatLine { firing, agent, event, run } = line;
         let at = Timestamp::from_millisecond(event.ts).unwrap_or_default();
-        let reason = event.reason.as_deref().map(|text| short(text, LONGEST_REASON));
+        let reason = event.reason.as_deref().map(|text| truncated(text, MAX_REASON_CHARS));
         let mut tx = self.pools.tenant(firing.tenant).await?;
         let new = sqlx::query(NOTE)
             .bind(firing.tenant.as_uuid())
@@ -269,9 +273,9 @@ impl Jobs {
             .bind(jiff_sqlx::Timestamp::from(at))
             .bind(word(event.status))
             .bind(reason)
-            .bind(event.channel.as_deref().map(|text| short(text, 200)))
-            .bind(event.to.as_deref().map(|text| short(text, 200)))
-            .bind(event.preview.as_deref().map(|text| short(text, 100)))
+            .bind(event.channel.as_deref().map(|text| truncated(text, 200)))
+            .bind(event.to.as_deref().map(|text| truncated(text, 200)))
+            .bind(event.preview.as_deref().map(|text| truncated(text, 100)))
             .bind(i64::try_from(event.duration_ms).unwrap_or(i64::MAX))
             .bind(event.has_media)
             .bind(run.map(RunId::as_uuid))
@@ -281,7 +285,7 @@ impl Jobs {
         sqlx::query(PRUNE)
             .bind(firing.tenant.as_uuid())
             .bind(agent.as_uuid())
-            .bind(KEPT)
+            .bind(MAX_EVENTS_PER_AGENT)
             .execute(tx.conn())
             .await?;
         tx.commit().await?;
@@ -318,7 +322,7 @@ impl Jobs {
     }
 
     /// Deletes a deleted agent's heartbeat job and results.
-    pub async fn forget_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+    pub async fn delete_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
         const SQL: &str =
             "delete from schedule.heartbeat_events where agent_id = $2 and tenant_id = $1";
 
@@ -334,7 +338,7 @@ fn settings(config: &HeartbeatConfig) -> serde_json::Value {
 }
 
 /// Removes NUL, which Postgres cannot store, and truncates.
-fn short(text: &str, most: usize) -> String {
+fn truncated(text: &str, most: usize) -> String {
     text.chars().filter(|c| *c != '\0').take(most).collect()
 }
 
@@ -354,7 +358,7 @@ fn read<T: DeserializeOwned>(word: &str) -> Result<T, Error> {
     T::deserialize(word).map_err(|_| Error::Corrupt("heartbeat"))
 }
 
-type BeatingRow = (Uuid, Uuid, String, f64, jiff_sqlx::Timestamp);
+type RunningHeartbeatRow = (Uuid, Uuid, String, f64, jiff_sqlx::Timestamp);
 
 type LineRow = (
     i64,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{Error, Planner, row::JobRow};
 
 /// Time to deliver a firing that was handed out; after that it is handed out again.
-pub const HANDOVER: Duration = Duration::from_secs(30);
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -39,7 +39,7 @@ pub struct Jobs {
 impl Jobs {
     #[must_use]
     pub fn new(pools: Pools, planner: Arc<dyn Planner>) -> Self {
-        Self { pools, planner, limits: Limits::default(), handover: HANDOVER }
+        Self { pools, planner, limits: Limits::default(), handover: HANDOVER_TIMEOUT }
     }
 
     #[must_use]

@@ -30,8 +30,6 @@
 //! ([`Firing::attempt`]).
 
 mod add;
-mod arrive;
-mod begin;
 mod calendar;
 mod change;
 mod check;
@@ -39,49 +37,53 @@ mod claim;
 mod close;
 mod counts;
 mod decide;
+mod deletion;
+mod delivery_start;
 mod error;
 mod failures;
 mod fire;
 mod firings;
-mod forget;
 mod heartbeat;
 mod jobs;
+mod json_types;
 mod log;
 mod model;
-mod out;
+mod open_firings;
 mod plan;
-mod queued;
+mod queue_wait;
 mod read;
 mod reminders;
+mod reply_delivery;
 mod row;
 mod rules;
 mod settle;
 mod slot;
 mod sweep;
-mod typed;
 
-pub use add::{Added, Existing, NewJob};
-pub use arrive::Answered;
+pub use add::{AddOutcome, Existing, NewJob};
 pub use calendar::Calendar;
-pub use change::{Changes, MUTABLE, NewSchedule};
-pub use claim::Claimed;
-pub use close::UNSENT;
+pub use change::{Changes, MUTABLE_FIELDS, NewSchedule};
+pub use claim::ClaimResult;
+pub use close::CLASS_UNSENT;
 pub use counts::Counts;
 pub use error::Error;
-pub use fire::{Mode, Ran};
-pub use heartbeat::{Beating, HeartbeatLine, HeartbeatMark, NewHeartbeatLine, heartbeat_job};
-pub use jobs::{HANDOVER, Jobs, Limits};
-pub use log::KEPT;
+pub use fire::{RunMode, RunRequestOutcome};
+pub use heartbeat::{
+    HeartbeatLine, HeartbeatMark, NewHeartbeatLine, RunningHeartbeat, heartbeat_job,
+};
+pub use jobs::{HANDOVER_TIMEOUT, Jobs, Limits};
+pub use json_types::{PatchError, Reminder, Spec, Timer};
+pub use log::MAX_LOG_LINES;
 pub use model::{
     Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,
-    RunLine, Running,
+    RunLine, RunningFiring,
 };
-pub use out::Out;
-pub use plan::{Due, Missed, Next, Planned, Planner, Scheduled, Unplannable};
+pub use open_firings::OpenFiring;
+pub use plan::{Due, Missed, NextSlot, Planner, ScheduledJob, SlotPlan, Unplannable};
 pub use read::JobFilter;
-pub use reminders::{Remind, Reminding, Unset};
+pub use reminders::{NewReminder, PendingReminder, ReminderRefusal};
+pub use reply_delivery::AnsweredFiring;
 pub use rules::Rules;
-pub use settle::{Delivered, Ended, Postponed, Refused};
+pub use settle::{DeliveryReport, FinishedFiring, PostponedFiring, Refused};
 pub use slot::{FiringRef, InvalidSlot, Slot};
-pub use sweep::{ABANDONED, LOSSES, Swept};
-pub use typed::{PatchError, Reminder, Spec, Timer};
+pub use sweep::{CLASS_ABANDONED, MAX_LOSSES, SweepResult};

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{Error, Origin, Outcome};
 
 /// Number of log lines kept per job.
-pub const KEPT: i64 = 100;
+pub const MAX_LOG_LINES: i64 = 100;
 
 pub(crate) struct Line {
     pub tenant: Uuid,
@@ -71,7 +71,7 @@ pub(crate) async fn prune(
         where f.job_id = old.job_id and f.slot = old.slot and f.tenant_id = old.tenant_id
           and f.state in ('done', 'refused')";
 
-    let long: Vec<_> = newest.iter().filter(|(_, _, n)| *n > KEPT).copied().collect();
+    let long: Vec<_> = newest.iter().filter(|(_, _, n)| *n > MAX_LOG_LINES).copied().collect();
     if long.is_empty() {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub(crate) async fn prune(
         .bind(column(&long, |job| job.0))
         .bind(column(&long, |job| job.1))
         .bind(column(&long, |job| job.2))
-        .bind(KEPT)
+        .bind(MAX_LOG_LINES)
         .execute(conn)
         .await?;
     Ok(())

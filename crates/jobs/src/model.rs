@@ -111,11 +111,11 @@ words!(
 );
 
 /// Returns whether a job of a kind may have a schedule.
-pub(crate) fn fits(kind: JobKind, schedule: &holdfast_schedule::Schedule) -> bool {
+pub(crate) fn allows_schedule(kind: JobKind, schedule: &holdfast_schedule::Schedule) -> bool {
     match kind {
         JobKind::Cron | JobKind::Every | JobKind::At => kind == JobKind::of(schedule),
         JobKind::Reminder => schedule.is_once(),
-        JobKind::Heartbeat => schedule.word() == "every",
+        JobKind::Heartbeat => schedule.kind_name() == "every",
         JobKind::Timer => true,
     }
 }
@@ -150,7 +150,7 @@ pub struct Job {
     pub next_slot: Option<Timestamp>,
     /// Due time of the next slot: the slot plus jitter, or later after errors.
     pub next_due: Option<Timestamp>,
-    pub running: Option<Running>,
+    pub running: Option<RunningFiring>,
     pub errors: i32,
     pub last: Option<LastRun>,
     /// Grows with each change that a caller makes.
@@ -161,7 +161,7 @@ pub struct Job {
 
 /// Firing that was handed out or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningFiring {
     pub slot: Slot,
     /// Time at which the firing stops to count as running unless it is extended.
     pub until: Timestamp,

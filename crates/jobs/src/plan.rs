@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{JobKind, slot::whole};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Next {
+pub struct NextSlot {
     /// Time given by the schedule.
     pub slot: Timestamp,
     /// Time to claim the slot: the slot plus jitter.
@@ -16,7 +16,7 @@ pub struct Next {
 
 /// Parts of a job that a planner needs.
 #[derive(Debug, Clone, Copy)]
-pub struct Scheduled<'a> {
+pub struct ScheduledJob<'a> {
     pub tenant: TenantId,
     pub job: JobId,
     pub kind: JobKind,
@@ -27,7 +27,7 @@ pub struct Scheduled<'a> {
 /// Job whose next slot has come.
 #[derive(Debug, Clone, Copy)]
 pub struct Due<'a> {
-    pub job: Scheduled<'a>,
+    pub job: ScheduledJob<'a>,
     /// Earliest slot that is not decided yet.
     pub slot: Timestamp,
     pub now: Timestamp,
@@ -44,12 +44,12 @@ pub struct Missed {
 
 /// Decision about the slots that have come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Planned {
+pub struct SlotPlan {
     /// Slots that fire, in order, at most 1,000; further ones may follow with `next`.
     pub fire: Vec<Timestamp>,
     pub missed: Option<Missed>,
     /// First slot after all of these, possibly in the past; `None` if there is none.
-    pub next: Option<Next>,
+    pub next: Option<NextSlot>,
 }
 
 /// A schedule that cannot be followed. The reason is lower case, has no full stop and contains no
@@ -66,7 +66,8 @@ pub trait Planner: std::fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// If the schedule is invalid.
-    fn first(&self, job: Scheduled<'_>, now: Timestamp) -> Result<Option<Next>, Unplannable>;
+    fn first(&self, job: ScheduledJob<'_>, now: Timestamp)
+    -> Result<Option<NextSlot>, Unplannable>;
 
     /// Decides about the slots up to now. The earliest must be among those that fire or are missed,
     /// and `next` must be after all of them.
@@ -74,13 +75,13 @@ pub trait Planner: std::fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// If the schedule is no longer valid. The job then becomes broken.
-    fn plan(&self, due: Due<'_>) -> Result<Planned, Unplannable>;
+    fn plan(&self, due: Due<'_>) -> Result<SlotPlan, Unplannable>;
 }
 
 /// Maximum slots of a job that fire at once.
-const MOST_AT_ONCE: usize = 1000;
+const MAX_SLOTS_AT_ONCE: usize = 1000;
 
-impl Planned {
+impl SlotPlan {
     /// Rounds to whole microseconds and checks that the plan decides `slot` and moves on.
     ///
     /// Without the check, a faulty planner would keep a job due for ever or lose a slot.
@@ -98,11 +99,11 @@ impl Planned {
         if !self.fire.is_sorted_by(|one, next| one < next) {
             return wrong("gave slots out of order");
         }
-        if self.fire.len() > MOST_AT_ONCE {
+        if self.fire.len() > MAX_SLOTS_AT_ONCE {
             return wrong("gave more than 1000 slots at once");
         }
         if let Some(next) = &mut self.next {
-            *next = Next { slot: whole(next.slot), due: whole(next.due) };
+            *next = NextSlot { slot: whole(next.slot), due: whole(next.due) };
             if last.is_some_and(|last| next.slot <= last) {
                 return wrong("did not move on");
             }
@@ -119,24 +120,24 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn next(second: i64) -> Option<Next> {
-        Some(Next { slot: at(second), due: at(second) })
+    fn next(second: i64) -> Option<NextSlot> {
+        Some(NextSlot { slot: at(second), due: at(second) })
     }
 
     #[test]
     fn a_plan_must_decide_the_earliest_slot_and_move_on() {
         let missed = Some(Missed { first: at(10), last: at(20), count: Some(2) });
         let good = [
-            Planned { fire: vec![at(10)], missed: None, next: next(20) },
-            Planned { fire: vec![at(30)], missed, next: next(40) },
-            Planned { fire: vec![], missed, next: None },
+            SlotPlan { fire: vec![at(10)], missed: None, next: next(20) },
+            SlotPlan { fire: vec![at(30)], missed, next: next(40) },
+            SlotPlan { fire: vec![], missed, next: None },
         ];
         let bad = [
-            Planned::default(),
-            Planned { fire: vec![at(20)], missed: None, next: next(30) },
-            Planned { fire: vec![at(10)], missed: None, next: next(10) },
-            Planned { fire: vec![at(10), at(30), at(20)], missed: None, next: None },
-            Planned { fire: vec![], missed, next: next(20) },
+            SlotPlan::default(),
+            SlotPlan { fire: vec![at(20)], missed: None, next: next(30) },
+            SlotPlan { fire: vec![at(10)], missed: None, next: next(10) },
+            SlotPlan { fire: vec![at(10), at(30), at(20)], missed: None, next: None },
+            SlotPlan { fire: vec![], missed, next: next(20) },
         ];
 
         for plan in good {

@@ -20,7 +20,7 @@ pub struct JobFilter {
     pub limit: u32,
 }
 
-const LONGEST_PAGE: u32 = 200;
+const MAX_PAGE_SIZE: u32 = 200;
 
 impl Jobs {
     /// Returns one job.
@@ -88,8 +88,8 @@ impl Jobs {
     ///
     /// [`Error::Field`] if the limit is out of range.
     pub async fn list(&self, tenant: TenantId, filter: &JobFilter) -> Result<Vec<Job>, Error> {
-        if !(1..=LONGEST_PAGE).contains(&filter.limit) {
-            let problem = format!("has 1 to {LONGEST_PAGE} entries, not {}", filter.limit);
+        if !(1..=MAX_PAGE_SIZE).contains(&filter.limit) {
+            let problem = format!("has 1 to {MAX_PAGE_SIZE} entries, not {}", filter.limit);
             return Err(Error::field("page", problem));
         }
         let mut query = QueryBuilder::<Postgres>::new(job!("").trim_end_matches("$1 and "));
@@ -182,7 +182,7 @@ impl Jobs {
     }
 
     /// Returns the firing that started a run; `None` if the run has another origin.
-    pub async fn firing_of(
+    pub async fn firing_of_run(
         &self,
         tenant: TenantId,
         run: RunId,

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use holdfast_schedule::{
     Schedule, Zone,
-    reminder::{Asked, Limits, Locale, Named, Refused, Renewal, TimeError, names, parse_time},
+    reminder::{
+        Limits, Locale, Refused, ReminderCheck, ReminderMatch, Renewal, TimeError, match_reminder,
+        parse_time,
+    },
 };
 use holdfast_types::{AgentId, JobId, SessionKey, Target, TenantId};
 use jiff::Timestamp;
@@ -13,10 +16,10 @@ use uuid::Uuid;
 use crate::{Error, Job, JobFilter, JobKind, JobState, Jobs, NewJob, Reminder};
 
 /// Page size when all reminders of a user are read.
-const MOST: u32 = 200;
+const PAGE_SIZE: u32 = 200;
 
 #[derive(Debug, Clone)]
-pub struct Remind<'a> {
+pub struct NewReminder<'a> {
     /// Client-generated id; the same id sets one reminder.
     pub id: JobId,
     pub agent: AgentId,
@@ -37,17 +40,17 @@ pub struct Remind<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unset {
+pub enum ReminderRefusal {
     #[error(transparent)]
     Time(#[from] TimeError),
     #[error(transparent)]
     Refused(#[from] Refused),
 }
 
-impl Unset {
+impl ReminderRefusal {
     /// Returns the message for the user.
     #[must_use]
-    pub fn told(&self, locale: Locale) -> String {
+    pub fn user_message(&self, locale: Locale) -> String {
         match self {
             Self::Time(error) => locale.bad_time(error),
             Self::Refused(refused) => locale.refused(*refused),
@@ -55,7 +58,7 @@ impl Unset {
     }
 }
 
-impl Unset {
+impl ReminderRefusal {
     /// Returns whether a limit on the number of reminders is the reason.
     #[must_use]
     pub const fn is_full(&self) -> bool {
@@ -68,7 +71,7 @@ impl Unset {
 
 /// Reminder that is still to fire.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reminding {
+pub struct PendingReminder {
     pub at: Timestamp,
     pub what: Reminder,
     pub job: Job,
@@ -81,12 +84,12 @@ impl Jobs {
     ///
     /// [`Error::Field`] if the user's name is too long, [`Error::Taken`] if the id belongs to a job
     /// of another kind. The inner error says why the reminder is not allowed.
-    pub async fn remind(
+    pub async fn set_reminder(
         &self,
         tenant: TenantId,
-        remind: Remind<'_>,
+        remind: NewReminder<'_>,
         limits: Limits,
-    ) -> Result<Result<Reminding, Unset>, Error> {
+    ) -> Result<Result<PendingReminder, ReminderRefusal>, Error> {
         match self.get(tenant, remind.id).await {
             // Do not parse again: the same words mean another time by now.
             Ok(there) if there.kind == JobKind::Reminder => return read(there).map(Ok),
@@ -100,7 +103,7 @@ impl Jobs {
             Err(error) => return Ok(Err(error.into())),
         };
         let active = self.reminders(tenant, remind.user).await?.len();
-        let asked = Asked { content: remind.content, at, active, renewal: remind.renewal };
+        let asked = ReminderCheck { content: remind.content, at, active, renewal: remind.renewal };
         let renewals = match limits.check(asked) {
             Ok(renewals) => renewals,
             Err(refused) => return Ok(Err(refused.into())),
@@ -133,7 +136,11 @@ impl Jobs {
 
     /// Returns a user's reminders that are still to fire, earliest first, including failed ones
     /// that will be retried.
-    pub async fn reminders(&self, tenant: TenantId, user: &str) -> Result<Vec<Reminding>, Error> {
+    pub async fn reminders(
+        &self,
+        tenant: TenantId,
+        user: &str,
+    ) -> Result<Vec<PendingReminder>, Error> {
         let mut found = Vec::new();
         let mut after = None;
         loop {
@@ -141,18 +148,18 @@ impl Jobs {
                 owner: Some(user.to_owned()),
                 kind: Some(JobKind::Reminder),
                 after,
-                limit: MOST,
+                limit: PAGE_SIZE,
                 ..JobFilter::default()
             };
             let page = self.list(tenant, &filter).await?;
-            let is_last = page.len() < MOST as usize;
+            let is_last = page.len() < PAGE_SIZE as usize;
             after = page.last().map(|job| job.id);
             found.extend(page.into_iter().filter(|job| job.state == JobState::Active));
             if is_last {
                 break;
             }
         }
-        let again = self.again(tenant, &found).await?;
+        let again = self.retry_times(tenant, &found).await?;
         let mut waiting = Vec::with_capacity(found.len());
         for job in found {
             // A job without a slot is running now or waits for a retry.
@@ -160,7 +167,7 @@ impl Jobs {
             if is_due || again.is_some() {
                 let one = read(job)?;
                 let at = again.filter(|_| !is_due).unwrap_or(one.at);
-                waiting.push(Reminding { at, ..one });
+                waiting.push(PendingReminder { at, ..one });
             }
         }
         waiting.sort_by_key(|one| (one.at, one.job.id));
@@ -168,7 +175,7 @@ impl Jobs {
     }
 
     /// Returns the times of the next retries, for the jobs that have no slot left.
-    async fn again(
+    async fn retry_times(
         &self,
         tenant: TenantId,
         jobs: &[Job],
@@ -197,11 +204,11 @@ impl Jobs {
         tenant: TenantId,
         user: &str,
         id: &str,
-    ) -> Result<Result<String, Named>, Error> {
+    ) -> Result<Result<String, ReminderMatch>, Error> {
         let own = self.reminders(tenant, user).await?;
-        match names(id, own.iter().map(|one| one.job.external_id.as_str())) {
-            Named::One(at) => {
-                let Some(one) = own.get(at) else { return Ok(Err(Named::None)) };
+        match match_reminder(id, own.iter().map(|one| one.job.external_id.as_str())) {
+            ReminderMatch::One(at) => {
+                let Some(one) = own.get(at) else { return Ok(Err(ReminderMatch::None)) };
                 self.remove(tenant, one.job.id).await?;
                 Ok(Ok(one.job.external_id.clone()))
             }
@@ -210,9 +217,9 @@ impl Jobs {
     }
 }
 
-fn read(job: Job) -> Result<Reminding, Error> {
+fn read(job: Job) -> Result<PendingReminder, Error> {
     let what = job.payload()?;
     let once = job.spec()?.schedule.next_after(Timestamp::MIN);
     let at = job.next_slot.or(once).unwrap_or(job.created_at);
-    Ok(Reminding { at, what, job })
+    Ok(PendingReminder { at, what, job })
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     Error, Firing, FiringRef, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin,
-    Outcome, Overlap, RunLine, Running, Slot,
+    Outcome, Overlap, RunLine, RunningFiring, Slot,
 };
 
 /// Query for jobs with a given condition.
@@ -68,7 +68,7 @@ impl TryFrom<JobRow> for Job {
     fn try_from(row: JobRow) -> Result<Self, Error> {
         let running = match (row.running_slot, row.running_until, row.running) {
             (Some(slot), Some(until), Some(true)) => {
-                Some(Running { slot: parse_slot(&slot)?, until: until.to_jiff() })
+                Some(RunningFiring { slot: parse_slot(&slot)?, until: until.to_jiff() })
             }
             _ => None,
         };

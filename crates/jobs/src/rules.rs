@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_schedule::{Allowed, reminder};
+use holdfast_schedule::{ScheduleLimits, reminder};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
@@ -39,25 +39,25 @@ impl Default for Rules {
             apart: Duration::from_secs(10),
             late: Duration::from_secs(300),
             jobs: u32::try_from(limits.tenant).unwrap_or(u32::MAX),
-            reminders: u32::try_from(usual.most_active).unwrap_or(u32::MAX),
-            reminders_apart: usual.least_between.unsigned_abs(),
-            reminders_unanswered: usual.most_renewals,
+            reminders: u32::try_from(usual.max_active).unwrap_or(u32::MAX),
+            reminders_apart: usual.min_interval.unsigned_abs(),
+            reminders_unanswered: usual.max_renewals,
         }
     }
 }
 
 impl Rules {
     #[must_use]
-    pub fn allowed(&self) -> Allowed {
-        Allowed { floor: signed(self.apart), late: signed(self.late) }
+    pub fn allowed(&self) -> ScheduleLimits {
+        ScheduleLimits { min_interval: signed(self.apart), max_lateness: signed(self.late) }
     }
 
     #[must_use]
     pub fn reminders(&self) -> reminder::Limits {
         reminder::Limits {
-            most_active: usize::try_from(self.reminders).unwrap_or(usize::MAX),
-            least_between: signed(self.reminders_apart),
-            most_renewals: self.reminders_unanswered,
+            max_active: usize::try_from(self.reminders).unwrap_or(usize::MAX),
+            min_interval: signed(self.reminders_apart),
+            max_renewals: self.reminders_unanswered,
             ..reminder::Limits::default()
         }
     }
@@ -86,6 +86,6 @@ mod tests {
 
         assert_eq!(usual.reminders(), reminder::Limits::default());
         assert_eq!(usual.limits(), Limits::default());
-        assert_eq!(usual.allowed().floor, SignedDuration::from_secs(10));
+        assert_eq!(usual.allowed().min_interval, SignedDuration::from_secs(10));
     }
 }

@@ -6,13 +6,13 @@ use holdfast_types::{RunId, SessionId};
 
 use crate::{
     Error, Firing, FiringRef, Jobs, Outcome,
-    close::{Closing, How, lock},
+    close::{EndKind, FiringEnd, lock},
     log::{class, column},
 };
 
 /// Report that a firing was delivered and runs; repeated to extend its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivered {
+pub struct DeliveryReport {
     pub firing: FiringRef,
     /// Run that was started; `None` if there is none.
     pub run: Option<RunId>,
@@ -27,7 +27,7 @@ pub struct Delivered {
 
 /// Firing that cannot be delivered now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Postponed {
+pub struct PostponedFiring {
     pub firing: Firing,
     /// Time until it is to be handed out again.
     pub after: Duration,
@@ -44,7 +44,7 @@ pub struct Refused {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct FinishedFiring {
     pub firing: FiringRef,
     pub outcome: Outcome,
     /// Error as a single word; never a text from the user.
@@ -57,7 +57,7 @@ impl Jobs {
     ///
     /// A report from a former holder counts too: the idempotency key made the message one. Firings
     /// that have ended are not changed.
-    pub async fn delivered(&self, delivered: &[Delivered]) -> Result<u64, Error> {
+    pub async fn mark_delivered(&self, delivered: &[DeliveryReport]) -> Result<u64, Error> {
         const SQL: &str = "
             with told as (
                 update schedule.firings f
@@ -101,7 +101,7 @@ impl Jobs {
 
     /// Hands firings back for a while. Returns how many the caller still held. Resets the loss
     /// counter, since the caller survived the firing.
-    pub async fn postponed(&self, postponed: &[Postponed]) -> Result<u64, Error> {
+    pub async fn postpone(&self, postponed: &[PostponedFiring]) -> Result<u64, Error> {
         // The job counts as running until the firing is handed out again, so that a slot in between
         // overlaps with it.
         const SQL: &str = "
@@ -140,12 +140,12 @@ impl Jobs {
 
     /// Ends firings that cannot be delivered. Returns how many the caller still held. An error
     /// delays the job's next slot, and is retried if there is none.
-    pub async fn refused(&self, refused: &[Refused]) -> Result<u64, Error> {
-        let closing: Vec<Closing> = refused
+    pub async fn refuse(&self, refused: &[Refused]) -> Result<u64, Error> {
+        let closing: Vec<FiringEnd> = refused
             .iter()
-            .map(|one| Closing {
+            .map(|one| FiringEnd {
                 id: one.firing.id,
-                how: How::Refused,
+                how: EndKind::Refused,
                 attempt: one.firing.attempt,
                 outcome: one.outcome,
                 class: Some(class(&one.class)),
@@ -161,12 +161,12 @@ impl Jobs {
     /// consecutive errors. A job that has no slot left is retried up to three times, unless its
     /// reply is still being delivered ([`UNSENT`](crate::UNSENT)). Without slot and retry the job
     /// is done, and is deleted if it succeeded and `delete_after_run` is set.
-    pub async fn finished(&self, ended: &[Ended]) -> Result<u64, Error> {
-        let closing: Vec<Closing> = ended
+    pub async fn finish(&self, ended: &[FinishedFiring]) -> Result<u64, Error> {
+        let closing: Vec<FiringEnd> = ended
             .iter()
-            .map(|one| Closing {
+            .map(|one| FiringEnd {
                 id: one.firing,
-                how: How::Finished,
+                how: EndKind::Finished,
                 attempt: 0,
                 outcome: one.outcome,
                 class: one.class.as_deref().map(class),

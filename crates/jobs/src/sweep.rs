@@ -10,21 +10,21 @@ use uuid::Uuid;
 
 use crate::{
     Error, Firing, JobKind, Jobs, Outcome,
-    close::{Closing, How},
+    close::{EndKind, FiringEnd},
     log::column,
     row::{FiringRow, firing, firing_ref},
 };
 
 /// Number of lost holders after which a firing is not delivered again ([`begun`](Jobs::begun)).
-pub const LOSSES: i32 = 5;
+pub const MAX_LOSSES: i32 = 5;
 
 /// Error class of a run that exceeded its time.
-const LOST: &str = "lost";
+const CLASS_LOST: &str = "lost";
 /// Error class of a firing that was given up after [`LOSSES`] and whose message is in no inbox.
-pub const ABANDONED: &str = "abandoned";
+pub const CLASS_ABANDONED: &str = "abandoned";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Firings for the caller to deliver and then report as delivered.
     pub firings: Vec<Firing>,
     /// Firings that are not delivered again, since every holder was lost. Check whether the message
@@ -36,7 +36,7 @@ pub struct Swept {
 }
 
 /// Jobs deleted per statement.
-const FORGOTTEN: i64 = 1_000;
+const DELETE_BATCH_SIZE: i64 = 1_000;
 
 /// Statement that hands out firings; the arguments are extra CTEs, tables, condition and order.
 ///
@@ -100,7 +100,7 @@ impl Jobs {
     /// # Errors
     ///
     /// If the database fails; steps that were committed before remain.
-    pub async fn sweep(&self, limit: u32) -> Result<Swept, Error> {
+    pub async fn sweep(&self, limit: u32) -> Result<SweepResult, Error> {
         const SQL: &str = offer!(
             "",
             "from schedule.firings f
@@ -111,12 +111,12 @@ impl Jobs {
 
         let (abandoned, ended) = self.end_lapsed(limit).await?;
         let firings = self.offer(SQL, limit, &[]).await?;
-        Ok(Swept { firings, abandoned, ended })
+        Ok(SweepResult { firings, abandoned, ended })
     }
 
     /// Like [`sweep`](Self::sweep), but in turns: the oldest firing of each tenant, then the next
     /// of each. Skips the tenants in `but`.
-    pub async fn sweep_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<Swept, Error> {
+    pub async fn sweep_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<SweepResult, Error> {
         // Twice the limit is read, since other replicas may lock some rows. `case` keeps the
         // planner from using the index on `offer_at`: the rows are to be looked up by their keys.
         const SQL: &str = offer!(
@@ -137,7 +137,7 @@ impl Jobs {
 
         let (abandoned, ended) = self.end_lapsed(limit).await?;
         let firings = self.offer(SQL, limit, but).await?;
-        Ok(Swept { firings, abandoned, ended })
+        Ok(SweepResult { firings, abandoned, ended })
     }
 
     /// Ends runs that exceeded their time. Returns the abandoned firings and the number of ended
@@ -156,10 +156,10 @@ impl Jobs {
              order by f.offer_at limit $1)";
         type Row = (Uuid, Uuid, String, Timestamp, String, i32, String, i32, bool);
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let found: Vec<Row> = sqlx::query_as(SQL)
             .bind(i64::from(limit))
-            .bind(LOSSES)
+            .bind(MAX_LOSSES)
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
             .fetch_all(once.conn())
             .await?;
@@ -168,12 +168,12 @@ impl Jobs {
         let mut abandoned = Vec::new();
         for (tenant, job, slot, at, origin, attempt, kind, lost, has_run) in found {
             if has_run {
-                closing.push(Closing {
+                closing.push(FiringEnd {
                     id: firing_ref(tenant, job, &slot)?,
-                    how: How::Lapsed,
+                    how: EndKind::Lapsed,
                     attempt,
                     outcome: Outcome::Error,
-                    class: Some(LOST.to_owned()),
+                    class: Some(CLASS_LOST.to_owned()),
                     millis: None,
                 });
             } else {
@@ -189,13 +189,13 @@ impl Jobs {
         limit: u32,
         but: &[TenantId],
     ) -> Result<Vec<Firing>, Error> {
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<FiringRow> = sqlx::query_as(sql)
             .bind(i64::from(limit))
             .bind(self.handover.as_secs_f64())
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
             .bind(column(but, |tenant| tenant.as_uuid()))
-            .bind(LOSSES)
+            .bind(MAX_LOSSES)
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -203,7 +203,7 @@ impl Jobs {
     }
 
     /// Deletes all jobs that have been done for longer than `older`, in batches. Returns how many.
-    pub async fn forget_done(&self, older: Duration) -> Result<u64, Error> {
+    pub async fn delete_done(&self, older: Duration) -> Result<u64, Error> {
         const SQL: &str = "
             with old as (
                 select tenant_id, job_id from schedule.jobs
@@ -220,16 +220,16 @@ impl Jobs {
 
         let mut all = 0;
         loop {
-            let mut once = self.pools.once().await?;
+            let mut once = self.pools.system_connection().await?;
             let gone = sqlx::query(SQL)
                 .bind(older.as_secs_f64())
-                .bind(FORGOTTEN)
+                .bind(DELETE_BATCH_SIZE)
                 .execute(once.conn())
                 .await?
                 .rows_affected();
             once.done();
             all += gone;
-            if gone < FORGOTTEN.unsigned_abs() {
+            if gone < DELETE_BATCH_SIZE.unsigned_abs() {
                 return Ok(all);
             }
         }

@@ -8,12 +8,12 @@
 
 use std::{fs, sync::LazyLock, time::Duration, time::Instant};
 
-static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+static FALLBACK_START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Returns the time since a fixed moment at or before the first call in this process.
 #[must_use]
 pub fn now() -> Duration {
-    uptime().unwrap_or_else(|| STARTED.elapsed())
+    uptime().unwrap_or_else(|| FALLBACK_START.elapsed())
 }
 
 fn uptime() -> Option<Duration> {

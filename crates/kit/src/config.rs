@@ -31,7 +31,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 pub use self::shared::{Mesh, Secrets};
-use self::spelling::{any_of, is_near, near};
+use self::spelling::{alternatives, is_similar, suggestion};
 
 /// All tables that a file may have. A service skips those that its struct does not have.
 const TABLES: [&str; 13] = [
@@ -114,7 +114,7 @@ pub fn load_from<T: DeserializeOwned>(
     // Sorted, so that the same mistakes always give the same error, in whatever order the system
     // lists the variables.
     vars.sort();
-    let known = fields_of::<T>();
+    let known = table_names::<T>();
 
     let mut figment = Figment::new();
     if let Some((name, path)) =
@@ -130,7 +130,7 @@ pub fn load_from<T: DeserializeOwned>(
     }
     let mut settings = Vec::new();
     for (name, value) in &vars {
-        let Some(setting) = Setting::of(name, value, known)? else { continue };
+        let Some(setting) = Setting::parse(name, value, known)? else { continue };
         check_table(&setting.path[0], &setting.path.join("."), &setting.origin, known)?;
         if known.contains(&setting.path[0].as_str()) {
             figment = figment.merge(setting.clone());
@@ -179,13 +179,13 @@ struct Setting {
 
 impl Setting {
     /// Returns `None` if the variable is not a setting.
-    fn of(name: &str, given: &str, known: &[&str]) -> Result<Option<Self>, ConfigError> {
+    fn parse(name: &str, given: &str, known: &[&str]) -> Result<Option<Self>, ConfigError> {
         let Some(key) = name.strip_prefix(PREFIX).filter(|_| !given.is_empty()) else {
             return Ok(None);
         };
         let key = key.to_lowercase();
         if !key.contains("__") {
-            return misspelt(name, &key, known).map_or(Ok(None), Err);
+            return misspelt_variable(name, &key, known).map_or(Ok(None), Err);
         }
         let (key, raw, value, origin) = match key.strip_suffix("_file") {
             Some(key) => {
@@ -246,9 +246,9 @@ fn toml(path: &str, text: &str) -> Result<Dict, ConfigError> {
 
 /// Rejects a variable without `__` that begins like a table's name, unless it is one that
 /// Kubernetes adds.
-fn misspelt(name: &str, key: &str, known: &[&str]) -> Option<ConfigError> {
+fn misspelt_variable(name: &str, key: &str, known: &[&str]) -> Option<ConfigError> {
     let (first, rest) = key.split_once('_')?;
-    let table = known.iter().chain(&TABLES).find(|table| is_near(first, table))?;
+    let table = known.iter().chain(&TABLES).find(|table| is_similar(first, table))?;
     let of_kubernetes = rest.starts_with("service_") || rest == "port" || rest.starts_with("port_");
     if of_kubernetes || rest.is_empty() {
         return None;
@@ -265,7 +265,7 @@ fn misspelt(name: &str, key: &str, known: &[&str]) -> Option<ConfigError> {
 
 /// Returns the names of the struct's tables. They are taken from the error that serde's derive
 /// reports for an unknown field.
-fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
+fn table_names<T: DeserializeOwned>() -> &'static [&'static str] {
     match Figment::from(("?", true)).extract::<T>() {
         Err(error) => match error.kind {
             Kind::UnknownField(_, fields) => fields,
@@ -281,7 +281,7 @@ fn check_table(table: &str, key: &str, origin: &str, known: &[&str]) -> Result<(
         return Ok(());
     }
     let tables: Vec<&str> = known.iter().chain(&TABLES).copied().collect();
-    let hint = near(table, &tables);
+    let hint = suggestion(table, &tables);
     Err(ConfigError::Unknown { key: key.to_owned(), origin: origin.to_owned(), hint })
 }
 
@@ -301,7 +301,7 @@ fn extract<T: DeserializeOwned>(
             .iter()
             .position(|setting| setting.path == error.path && setting.value.as_str().is_none());
         let Some(at) = text.filter(|_| matches!(error.kind, Kind::InvalidType(..))) else {
-            return Err(refuse(&error, &figment));
+            return Err(config_error(&error, &figment));
         };
         let setting = settings.swap_remove(at);
         let value = Value::from(setting.raw.clone());
@@ -309,20 +309,20 @@ fn extract<T: DeserializeOwned>(
     }
 }
 
-fn refuse(error: &figment::Error, figment: &Figment) -> ConfigError {
+fn config_error(error: &figment::Error, figment: &Figment) -> ConfigError {
     let mut path = error.path.clone();
     if let Kind::UnknownField(name, known) = &error.kind {
         if path.last() != Some(name) {
             path.push(name.clone());
         }
-        let (key, hint) = (path.join("."), near(name, known));
+        let (key, hint) = (path.join("."), suggestion(name, known));
         return ConfigError::Unknown { origin: origin(figment, &key), key, hint };
     }
     let why = match &error.kind {
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => {
             format!("must be {expected}")
         }
-        Kind::UnknownVariant(_, known) => format!("must be {}", any_of(known)),
+        Kind::UnknownVariant(_, known) => format!("must be {}", alternatives(known)),
         other => format!("cannot be used: {other}"),
     };
     let key = path.join(".");

@@ -41,7 +41,7 @@ impl Readiness {
     /// Adds a check. It fails until its [`pass`](Check::pass) is called.
     #[must_use]
     pub fn check(&self, name: &'static str) -> Check {
-        let check = Check { name, of: self.clone() };
+        let check = Check { name, readiness: self.clone() };
         check.fail();
         check
     }
@@ -78,7 +78,7 @@ impl Readiness {
 #[derive(Debug, Clone)]
 pub struct Check {
     name: &'static str,
-    of: Readiness,
+    readiness: Readiness,
 }
 
 impl Check {
@@ -91,7 +91,7 @@ impl Check {
     }
 
     fn set(&self, passes: bool) {
-        self.of
+        self.readiness
             .state
             .send_if_modified(|state| state.checks.insert(self.name, passes) != Some(passes));
     }

@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Bucket bounds of all histograms in seconds, from a wake-up (1 ms) to a long turn (10 minutes).
-const SECONDS: [f64; 15] =
+const SECONDS_BUCKETS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
 
 /// Installs the recorder. [`telemetry::init`](crate::telemetry::init) calls this; further calls
@@ -26,7 +26,7 @@ pub fn install() -> anyhow::Result<()> {
         return Ok(());
     }
     let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)?
         .install_recorder()
         .context("cannot install the recorder of metrics")?;
     RECORDER.get_or_init(|| handle);
@@ -40,7 +40,7 @@ pub fn render() -> String {
 }
 
 /// Aggregates the samples of histograms. Until then each sample takes memory.
-pub(crate) fn fold() {
+pub(crate) fn aggregate() {
     if let Some(recorder) = RECORDER.get() {
         recorder.run_upkeep();
     }

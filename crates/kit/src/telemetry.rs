@@ -150,7 +150,7 @@ fn start(
         runtime.spawn(fold_metrics());
     }
     if traced.is_some() {
-        trace::turn_on();
+        trace::enable();
     }
     Ok(Guard { provider: traced.map(|(_, provider)| provider) })
 }
@@ -166,6 +166,6 @@ fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
 async fn fold_metrics() {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        metrics::fold();
+        metrics::aggregate();
     }
 }

@@ -20,10 +20,10 @@ pub fn install_crypto() {
 ///
 /// If the machine's certificates cannot be read: `ca-certificates` is not installed.
 pub fn https() -> Result<ClientConfig, rustls::Error> {
-    static ONE: OnceLock<ClientConfig> = OnceLock::new();
+    static CLIENT_CONFIG: OnceLock<ClientConfig> = OnceLock::new();
 
     install_crypto();
-    if let Some(config) = ONE.get() {
+    if let Some(config) = CLIENT_CONFIG.get() {
         return Ok(config.clone());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -35,7 +35,7 @@ pub fn https() -> Result<ClientConfig, rustls::Error> {
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.alpn_protocols = vec!["h2".into(), "http/1.1".into()];
-    Ok(ONE.get_or_init(|| config).clone())
+    Ok(CLIENT_CONFIG.get_or_init(|| config).clone())
 }
 
 #[cfg(test)]

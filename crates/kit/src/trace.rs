@@ -16,17 +16,17 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 /// Header in gRPC metadata, HTTP and NATS.
 pub const TRACEPARENT: &str = "traceparent";
 
-static ON: AtomicBool = AtomicBool::new(false);
+static TRACING_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Enables trace context. Called when spans have ids.
-pub(crate) fn turn_on() {
-    ON.store(true, Ordering::Relaxed);
+pub(crate) fn enable() {
+    TRACING_ENABLED.store(true, Ordering::Relaxed);
 }
 
 /// Returns the current span's `traceparent`, to send with a message; `None` if tracing is off.
 #[must_use]
 pub fn current() -> Option<String> {
-    if !ON.load(Ordering::Relaxed) {
+    if !TRACING_ENABLED.load(Ordering::Relaxed) {
         return None;
     }
     let mut carrier = HashMap::new();
@@ -38,7 +38,7 @@ pub fn current() -> Option<String> {
 ///
 /// An invalid `traceparent` is ignored, since it may come from outside.
 pub fn continue_from(span: &Span, traceparent: &str) {
-    if !ON.load(Ordering::Relaxed) {
+    if !TRACING_ENABLED.load(Ordering::Relaxed) {
         return;
     }
     let carrier = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);

@@ -17,21 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
 use crate::{
-    Error, Model, OnDelta, Replying, Request,
+    Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
 };
 
-const ANTHROPIC: &str = "https://api.anthropic.com";
+const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
 
 /// Version of the API.
-const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+const API_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
 /// Beta header for `block_binding`, which sets how thinking blocks are treated whose prefix has
 /// changed. Without the header such a request is refused.
-const BINDING: HeaderValue = HeaderValue::from_static("thinking-binding-controls-2026-08-01");
+const THINKING_BINDING_BETA: HeaderValue =
+    HeaderValue::from_static("thinking-binding-controls-2026-08-01");
 
 /// Name of this API in carried state.
-const API: &str = "anthropic";
+const API_NAME: &str = "anthropic";
 
 /// Client of a server with the Messages API.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ impl Anthropic {
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
-        let base = http::base(base_url, ANTHROPIC)?;
+        let base = http::base(base_url, DEFAULT_BASE_URL)?;
         let url = match http::ends_with(&base, "v1") {
             true => http::below(&base, &["messages"]),
             false => http::below(&base, &["v1", "messages"]),
@@ -73,7 +74,7 @@ impl Model for Anthropic {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         self.0.reply(request, on_delta, cancelled)
     }
 }
@@ -94,9 +95,9 @@ impl Protocol for Messages {
 
     fn headers(&self, request: &Request) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert("anthropic-version", VERSION);
+        headers.insert("anthropic-version", API_VERSION);
         if request.card().thinking.is_bound {
-            headers.insert("anthropic-beta", BINDING);
+            headers.insert("anthropic-beta", THINKING_BINDING_BETA);
         }
         headers
     }

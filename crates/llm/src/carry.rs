@@ -6,7 +6,7 @@
 use holdfast_types::ModelId;
 use serde_json::{Value, json};
 
-use crate::gather::MOST_CARRY;
+use crate::reply_builder::MAX_CARRY_BYTES;
 
 /// Packs items for a model of an API. Returns `None` if they are too large to store: the model then
 /// continues without them.
@@ -15,7 +15,7 @@ pub(crate) fn pack(api: &str, model: &str, items: Vec<Value>) -> Option<Value> {
         return None;
     }
     let packed = json!({ "api": api, "model": model, "items": items });
-    (packed.to_string().len() <= MOST_CARRY).then_some(packed)
+    (packed.to_string().len() <= MAX_CARRY_BYTES).then_some(packed)
 }
 
 /// Returns the items that were carried for this model of this API.
@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn nothing_and_too_much_are_not_carried() {
         assert_eq!(pack("x", "a:m", vec![]), None);
-        assert_eq!(pack("x", "a:m", vec![json!("x".repeat(MOST_CARRY))]), None);
+        assert_eq!(pack("x", "a:m", vec![json!("x".repeat(MAX_CARRY_BYTES))]), None);
     }
 }

@@ -19,7 +19,7 @@ const BUILT_IN: &str = include_str!("../catalogue.json");
 /// Catalogue entry of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Card {
+pub struct ModelCard {
     /// Context window: maximum tokens of input and output together.
     pub context: u64,
     pub max_output: u32,
@@ -27,20 +27,20 @@ pub struct Card {
     pub tools: bool,
     /// Whether the model accepts images.
     pub images: bool,
-    pub thinking: Thinks,
+    pub thinking: ThinkingControl,
     /// `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
 }
 
-impl Default for Card {
+impl Default for ModelCard {
     fn default() -> Self {
         Self {
             context: 32_768,
             max_output: 4_096,
             tools: true,
             images: false,
-            thinking: Thinks::default(),
+            thinking: ThinkingControl::default(),
             prices: None,
         }
     }
@@ -49,8 +49,8 @@ impl Default for Card {
 /// How the thinking level of a model is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Thinks {
-    pub by: By,
+pub struct ThinkingControl {
+    pub by: ThinkingForm,
     /// The provider's word for the least thinking; `None` sends nothing, so the model decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
@@ -62,7 +62,7 @@ pub struct Thinks {
 /// Form in which the thinking level is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum ThinkingForm {
     #[default]
     No,
     Budget,
@@ -83,7 +83,7 @@ pub struct Prices {
     pub cached: Option<u64>,
     pub output: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long: Option<Long>,
+    pub long: Option<LongRequestPrices>,
     /// A generated image of 1024 × 1024 pixels, in millionths of a US dollar, in addition to the
     /// tokens; larger images count as several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct Prices {
 /// Prices that apply to all tokens of a long request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Long {
+pub struct LongRequestPrices {
     /// A request is long if it has more input tokens than this.
     pub over: u64,
     pub input: u64,
@@ -127,17 +127,17 @@ impl Prices {
 #[serde(deny_unknown_fields, default)]
 pub struct Supplement {
     /// Entries that replace the catalogue's.
-    pub models: BTreeMap<ModelId, Card>,
+    pub models: BTreeMap<ModelId, ModelCard>,
     pub aliases: BTreeMap<String, ModelId>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalogue {
     as_of: String,
-    models: BTreeMap<ModelId, Card>,
+    models: BTreeMap<ModelId, ModelCard>,
     aliases: BTreeMap<String, ModelId>,
     providers: BTreeMap<String, String>,
-    unknown: Card,
+    unknown: ModelCard,
 }
 
 /// Format of `catalogue.json`.
@@ -145,7 +145,7 @@ pub struct Catalogue {
 #[serde(deny_unknown_fields)]
 struct File {
     as_of: String,
-    models: BTreeMap<ModelId, Card>,
+    models: BTreeMap<ModelId, ModelCard>,
     aliases: BTreeMap<String, ModelId>,
     /// Other names of providers.
     providers: BTreeMap<String, String>,
@@ -161,7 +161,7 @@ impl Catalogue {
                 return Catalogue::default();
             };
             let File { as_of, models, aliases, providers } = file;
-            Catalogue { as_of, models, aliases, providers, unknown: Card::default() }
+            Catalogue { as_of, models, aliases, providers, unknown: ModelCard::default() }
         });
         &CATALOGUE
     }
@@ -181,27 +181,27 @@ impl Catalogue {
         &self.as_of
     }
 
-    pub fn models(&self) -> impl Iterator<Item = (&ModelId, &Card)> {
+    pub fn models(&self) -> impl Iterator<Item = (&ModelId, &ModelCard)> {
         self.models.iter()
     }
 
     /// Returns the entry of a model: by its own name, by its provider's usual name, or by the same
     /// id at another provider. A date or tag at the id's end (as in `qwen3:4b`) is ignored.
     #[must_use]
-    pub fn card(&self, model: &ModelId) -> &Card {
+    pub fn card(&self, model: &ModelId) -> &ModelCard {
         self.find(model).unwrap_or(&self.unknown)
     }
 
     /// Same as [`card`](Self::card), but `None` for an unknown model.
     #[must_use]
-    pub fn find(&self, model: &ModelId) -> Option<&Card> {
+    pub fn find(&self, model: &ModelId) -> Option<&ModelCard> {
         let usual = self.provider(model.provider());
         let exactly = |provider: &str, id: &str| {
             format!("{provider}:{id}").parse().ok().and_then(|id: ModelId| self.models.get(&id))
         };
         let anywhere =
             |id: &str| self.models.iter().find(|(known, _)| known.id() == id).map(|(_, card)| card);
-        let undated = undated(model.id());
+        let undated = without_date_or_tag(model.id());
         self.models
             .get(model)
             .or_else(|| exactly(usual, model.id()))
@@ -253,7 +253,7 @@ impl Catalogue {
 }
 
 /// Removes a date (`-20250514`, `-2025-08-07`) or a tag from the end of an id.
-fn undated(id: &str) -> &str {
+fn without_date_or_tag(id: &str) -> &str {
     let id = id.split_once(':').map_or(id, |(before, _)| before);
     let is_date = |text: &str| match text.as_bytes() {
         digits if digits.len() == 8 => digits.iter().all(u8::is_ascii_digit),

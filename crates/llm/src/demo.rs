@@ -6,22 +6,22 @@
 use holdfast_types::{Chat, ChatMessage, Reply, ToolCall, Usage};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Model, OnDelta, Replying, Request, model::say};
+use crate::{Error, Model, OnDelta, ReplyFuture, Request, model::say};
 
 /// Tool that the model calls.
-const TOOL: &str = "session_status";
+const STATUS_TOOL: &str = "session_status";
 
 /// Tool that describes the status tool, where that one is not in the request.
-const DESCRIBE: &str = "tool_describe";
+const DESCRIBE_TOOL: &str = "tool_describe";
 
 /// Text for the first answer and for questions about the model.
-const ABOUT: &str = "I am Holdfast's built-in demonstration model: I run offline, I understand \
+const ABOUT_TEXT: &str = "I am Holdfast's built-in demonstration model: I run offline, I understand \
      next to nothing, and I am here to show that everything around a model works. To connect a \
      real one, set OPENAI_API_KEY (and OPENAI_BASE_URL, if the server is not OpenAI's) and \
      HOLDFAST_MODEL=openai:<id>.";
 
 /// Maximum length of a quotation from the user, in characters.
-const REPEATED: usize = 300;
+const MAX_QUOTE_CHARS: usize = 300;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demo;
@@ -32,7 +32,7 @@ impl Model for Demo {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         Box::pin(async move {
             if cancelled.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -51,21 +51,21 @@ fn answer(chat: &Chat) -> Reply {
     let turn = &chat.messages[last_answer.map_or(0, |at| at + 1)..];
     let is_first = last_answer.is_none();
     let said = turn.iter().rev().find_map(user_text).unwrap_or_default().trim();
-    let result = turn.iter().rev().find_map(tool_result).filter(|_| has_called(turn, TOOL));
+    let result = turn.iter().rev().find_map(tool_result).filter(|_| has_called(turn, STATUS_TOOL));
     let is_offered = |name: &str| chat.tools.iter().any(|tool| tool.name == name);
     let wants = result.is_none() && (is_first || asks_for_status(said));
 
     let mut reply = Reply::default();
-    if wants && is_offered(TOOL) {
+    if wants && is_offered(STATUS_TOOL) {
         reply.text = "Let me look at this session first.".to_owned();
-        reply.calls = vec![call("call_demo_1", TOOL, "{}".to_owned())];
-    } else if wants && is_offered(DESCRIBE) && !has_called(turn, DESCRIBE) {
-        let input = serde_json::json!({ "name": TOOL }).to_string();
-        reply.calls = vec![call("call_demo_0", DESCRIBE, input)];
+        reply.calls = vec![call("call_demo_1", STATUS_TOOL, "{}".to_owned())];
+    } else if wants && is_offered(DESCRIBE_TOOL) && !has_called(turn, DESCRIBE_TOOL) {
+        let input = serde_json::json!({ "name": STATUS_TOOL }).to_string();
+        reply.calls = vec![call("call_demo_0", DESCRIBE_TOOL, input)];
     } else {
         let mut parts = Vec::new();
         if is_first {
-            parts.push(format!("Hello! {ABOUT}"));
+            parts.push(format!("Hello! {ABOUT_TEXT}"));
         }
         parts.extend(result.map(report));
         parts.extend(respond(said, is_first));
@@ -121,9 +121,9 @@ fn asks_for_status(text: &str) -> bool {
 
 fn report((output, failed): (&str, bool)) -> String {
     if failed {
-        format!("I asked the tool `{TOOL}`, and it failed: {}", excerpt(output))
+        format!("I asked the tool `{STATUS_TOOL}`, and it failed: {}", excerpt(output))
     } else {
-        format!("I asked the tool `{TOOL}` how we stand. It says:\n\n{}", output.trim_end())
+        format!("I asked the tool `{STATUS_TOOL}` how we stand. It says:\n\n{}", output.trim_end())
     }
 }
 
@@ -141,7 +141,7 @@ fn respond(said: &str, is_first: bool) -> Option<String> {
         return Some("Goodbye! Whatever you send me while I am away is kept.".to_owned());
     }
     if !is_first && (has(&["who", "model", "demo", "help"]) || said == "?") {
-        return Some(ABOUT.to_owned());
+        return Some(ABOUT_TEXT.to_owned());
     }
     if spoken.len() <= 4 && has(&["hello", "hi", "hey", "hallo", "hola", "bonjour", "morning"]) {
         return (!is_first).then(|| "Hello again! What would you like to try?".to_owned());
@@ -162,7 +162,7 @@ fn respond(said: &str, is_first: bool) -> Option<String> {
 }
 
 fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(REPEATED) {
+    match text.char_indices().nth(MAX_QUOTE_CHARS) {
         Some((at, _)) => format!("{} …", text[..at].trim_end()),
         None => text.to_owned(),
     }
@@ -187,7 +187,7 @@ mod tests {
     use holdfast_types::ToolSpec;
 
     use super::*;
-    use crate::{Delta, scripted::tests::request};
+    use crate::{Delta, scripted_model::tests::request};
 
     fn user(text: &str) -> ChatMessage {
         ChatMessage::user(text)
@@ -199,7 +199,7 @@ mod tests {
 
     fn chat(messages: &[ChatMessage]) -> Chat {
         let tool = ToolSpec {
-            name: TOOL.into(),
+            name: STATUS_TOOL.into(),
             description: String::new(),
             input: serde_json::json!({ "type": "object" }),
         };
@@ -225,12 +225,12 @@ mod tests {
         assert_eq!(
             reply.text,
             format!(
-                "Hello! {ABOUT}\n\nI asked the tool `session_status` how we stand. It says:\n\n\
+                "Hello! {ABOUT_TEXT}\n\nI asked the tool `session_status` how we stand. It says:\n\n\
                  tokens: 5"
             )
         );
         for setting in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "HOLDFAST_MODEL=openai:<id>"] {
-            assert!(ABOUT.contains(setting));
+            assert!(ABOUT_TEXT.contains(setting));
         }
     }
 
@@ -247,16 +247,16 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_shown_is_looked_up_once() {
         let mut chat = chat(&[user("hello")]);
-        chat.tools[0].name = DESCRIBE.into();
+        chat.tools[0].name = DESCRIBE_TOOL.into();
 
         let lookup = answer(&chat);
         let after = answer(&with_result(chat.clone(), "session_status …"));
 
-        assert_eq!(lookup.calls[0].tool, DESCRIBE);
+        assert_eq!(lookup.calls[0].tool, DESCRIBE_TOOL);
         assert_eq!(lookup.calls[0].input, r#"{"name":"session_status"}"#);
         assert!(after.calls.is_empty() && !after.text.contains("It says"), "{}", after.text);
-        chat.tools[0].name = TOOL.into();
-        assert_eq!(answer(&chat).calls[0].tool, TOOL);
+        chat.tools[0].name = STATUS_TOOL.into();
+        assert_eq!(answer(&chat).calls[0].tool, STATUS_TOOL);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
 
         assert_eq!(later("hello"), "Hello again! What would you like to try?");
         assert_eq!(later("Thanks a lot!"), "You are welcome.");
-        assert_eq!(later("who are you?"), ABOUT);
+        assert_eq!(later("who are you?"), ABOUT_TEXT);
         assert_eq!(
             later("Buy milk."),
             "You said: \"Buy milk.\" That is 2 word(s), and all of them arrived."

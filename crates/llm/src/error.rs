@@ -92,7 +92,7 @@ pub enum Error {
 
     /// All candidates of a fallback failed.
     #[error("none of the models answered: {}", classes(.tried))]
-    AllFailed { tried: Vec<Tried> },
+    AllFailed { tried: Vec<FailedCandidate> },
 
     /// The caller cancelled the request.
     #[error("the request was cancelled")]
@@ -179,14 +179,14 @@ impl Reason {
 
 /// Failed candidate of a fallback.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried {
+pub struct FailedCandidate {
     pub model: ModelId,
     /// Class of the error, or `cooling` if the model was not asked.
     pub class: &'static str,
     pub reason: Reason,
 }
 
-fn classes(tried: &[Tried]) -> String {
+fn classes(tried: &[FailedCandidate]) -> String {
     let each: Vec<String> =
         tried.iter().map(|tried| format!("{} ({})", tried.model, tried.class)).collect();
     each.join(", ")

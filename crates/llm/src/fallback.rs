@@ -18,7 +18,9 @@ use holdfast_types::{ChatMessage, ModelId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Card, Delta, Error, Model, OnDelta, Reason, Replying, Request, Tried};
+use crate::{
+    Delta, Error, FailedCandidate, Model, ModelCard, OnDelta, Reason, ReplyFuture, Request,
+};
 
 /// Store of model cooldowns, shared by all runners.
 pub trait Cooldowns: fmt::Debug + Send + Sync {
@@ -36,7 +38,7 @@ pub struct Candidate {
     pub id: ModelId,
     pub model: Arc<dyn Model>,
     /// `None` uses the built-in catalogue.
-    pub card: Option<Arc<Card>>,
+    pub card: Option<Arc<ModelCard>>,
 }
 
 /// Model that asks several models in turn until one answers.
@@ -66,12 +68,12 @@ impl<C: Cooldowns> Fallback<C> {
         cancelled: &CancellationToken,
     ) -> Result<holdfast_types::Reply, Error> {
         let shows_pictures = request.chat.messages.iter().any(shows_pictures);
-        let mut tried: Vec<Tried> = Vec::new();
+        let mut tried: Vec<FailedCandidate> = Vec::new();
         let mut said = false;
         for Candidate { id, model, card } in &self.candidates {
             if !shows_pictures && self.cooldowns.is_cooling(id).await {
                 let class = "cooling";
-                tried.push(Tried { model: id.clone(), class, reason: Reason::RateLimit });
+                tried.push(FailedCandidate { model: id.clone(), class, reason: Reason::RateLimit });
                 continue;
             }
             if said {
@@ -94,7 +96,7 @@ impl<C: Cooldowns> Fallback<C> {
                 return Err(error);
             }
             let reason = error.reason();
-            if is_its_own(reason) {
+            if causes_cooldown(reason) {
                 self.cooldowns.failed(id, reason).await;
             }
             if Instant::now() >= request.deadline {
@@ -103,7 +105,7 @@ impl<C: Cooldowns> Fallback<C> {
             metrics::counter!("holdfast_model_fallbacks_total", "class" => error.class())
                 .increment(1);
             tracing::debug!(class = error.class(), "asking another model");
-            tried.push(Tried { model: id.clone(), class: error.class(), reason });
+            tried.push(FailedCandidate { model: id.clone(), class: error.class(), reason });
         }
         Err(Error::AllFailed { tried })
     }
@@ -115,7 +117,7 @@ impl<C: Cooldowns> Model for Fallback<C> {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         Box::pin(self.ask(request, on_delta, cancelled))
     }
 }
@@ -137,7 +139,7 @@ fn is_final(error: &Error) -> bool {
 }
 
 /// Whether the failure puts the candidate into a cooldown.
-const fn is_its_own(reason: Reason) -> bool {
+const fn causes_cooldown(reason: Reason) -> bool {
     match reason {
         Reason::Auth
         | Reason::RateLimit

@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
 use crate::{
-    Error, Model, OnDelta, Replying, Request,
+    Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
 };
 
 /// Base URL, including the API's version.
-const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta";
+const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
 /// Name of this API in carried state.
-const API: &str = "gemini";
+const API_NAME: &str = "gemini";
 
 /// Client of a server with generateContent.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Gemini {
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
-        let base = http::base(base_url, GOOGLE)?;
+        let base = http::base(base_url, DEFAULT_BASE_URL)?;
         let key = http::key(HeaderName::from_static("x-goog-api-key"), "", key)?;
         Ok(Self(Server::new(client, key, GenerateContent { base })))
     }
@@ -63,7 +63,7 @@ impl Model for Gemini {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         self.0.reply(request, on_delta, cancelled)
     }
 }
@@ -103,13 +103,13 @@ impl Protocol for GenerateContent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::tests::request;
+    use crate::scripted_model::tests::request;
 
     #[test]
     fn a_models_name_leads_nowhere_else() {
         let url = |id: &str| {
             let model = format!("gemini:{id}").parse().unwrap();
-            let base = http::base(Some("https://example.com/v1beta/"), GOOGLE).unwrap();
+            let base = http::base(Some("https://example.com/v1beta/"), DEFAULT_BASE_URL).unwrap();
             GenerateContent { base }.url(&Request { model, ..request() }).to_string()
         };
 

@@ -13,17 +13,17 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Delta, Error, Model, OnDelta, Replying, Request, lines::Lines, sse::Events};
+use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, lines::Lines, sse::Events};
 
 /// Maximum size of a body that is not a stream, in bytes.
-const MOST_WHOLE: usize = 8 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// Maximum size of an error's body, in bytes.
-const MOST_REFUSAL: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
 /// How long to wait for the end of a stream after a complete reply, so that the connection can be
 /// reused.
-const LINGER: Duration = Duration::from_millis(20);
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Protocol of a provider; does no I/O.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
@@ -69,12 +69,12 @@ pub(crate) enum Frames {
 
 /// Splits a stream into frames.
 #[derive(Debug)]
-pub(crate) enum Cutter {
+pub(crate) enum FrameSplitter {
     Events(Events),
     Lines(Lines),
 }
 
-impl Cutter {
+impl FrameSplitter {
     pub(crate) fn new(frames: Frames) -> Self {
         match frames {
             Frames::Events => Self::Events(Events::default()),
@@ -142,14 +142,14 @@ impl<P: Protocol> Server<P> {
         let status = response.status().as_u16();
         if !response.status().is_success() {
             let headers = response.headers().clone();
-            let body = read(response, MOST_REFUSAL).await.unwrap_or_default();
+            let body = read(response, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
             return Err(self.protocol.refusal(status, &headers, &body, request));
         }
         let decoder = self.protocol.decoder(request);
         if is_json(response.headers()) {
             whole(response, decoder, on_delta).await
         } else {
-            stream(response, Cutter::new(P::FRAMES), decoder, on_delta).await
+            stream(response, FrameSplitter::new(P::FRAMES), decoder, on_delta).await
         }
     }
 }
@@ -160,7 +160,7 @@ impl<P: Protocol> Model for Server<P> {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         Box::pin(async move {
             tokio::select! {
                 biased;
@@ -219,7 +219,7 @@ pub(crate) fn key(
 /// Reads a streamed answer.
 async fn stream<D: Decode>(
     response: Response,
-    mut cutter: Cutter,
+    mut cutter: FrameSplitter,
     mut decoder: D,
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, Error> {
@@ -235,7 +235,7 @@ async fn stream<D: Decode>(
             decoder.push(&data)?.into_iter().for_each(&mut *on_delta);
         }
         if decoder.is_done() {
-            let _ = tokio::time::timeout(LINGER, chunks.next()).await;
+            let _ = tokio::time::timeout(STREAM_END_TIMEOUT, chunks.next()).await;
             return decoder.finish();
         }
     }
@@ -255,7 +255,7 @@ async fn whole<D: Decode>(
     mut decoder: D,
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, Error> {
-    let body = read(response, MOST_WHOLE).await?;
+    let body = read(response, MAX_BODY_BYTES).await?;
     decoder.whole(&body)?.into_iter().for_each(on_delta);
     decoder.finish()
 }

@@ -30,7 +30,6 @@ pub mod credentials;
 mod demo;
 mod error;
 mod fallback;
-mod gather;
 mod gemini;
 mod http;
 mod http_date;
@@ -42,25 +41,28 @@ mod observe;
 mod ollama;
 mod openai;
 mod refusal;
+mod reply_builder;
 mod responses;
 mod retry;
-mod scripted;
+mod scripted_model;
 pub mod servers;
 mod sse;
 #[cfg(test)]
 mod streams;
-mod words;
+mod wire_text;
 
 pub use anthropic::Anthropic;
-pub use catalogue::{By, Card, Catalogue, Long, Prices, Supplement, Thinks};
+pub use catalogue::{
+    Catalogue, LongRequestPrices, ModelCard, Prices, Supplement, ThinkingControl, ThinkingForm,
+};
 pub use demo::Demo;
-pub use error::{Error, Reason, Tried};
+pub use error::{Error, FailedCandidate, Reason};
 pub use fallback::{Candidate, Cooldowns, Fallback};
 pub use gemini::Gemini;
-pub use model::{Delta, Model, OnDelta, Replying, Request};
+pub use model::{Delta, Model, OnDelta, ReplyFuture, Request};
 pub use models::{Models, Provider, ProviderKind};
 pub use ollama::Ollama;
 pub use openai::OpenAi;
 pub use responses::Responses;
-pub use retry::{Among, Retrying};
-pub use scripted::Scripted;
+pub use retry::{Alternatives, RetryingModel};
+pub use scripted_model::ScriptedModel;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::Error;
 
 /// Maximum length of a line, in bytes.
-const MOST: usize = 4 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Splits a stream of bytes into lines.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ impl Lines {
             self.end();
         }
         self.line.extend_from_slice(rest);
-        if self.line.len() > MOST {
-            return Err(Error::TooLong { what: "lines", limit: MOST });
+        if self.line.len() > MAX_LINE_BYTES {
+            return Err(Error::TooLong { what: "lines", limit: MAX_LINE_BYTES });
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ mod tests {
     fn a_line_without_end_is_refused() {
         let mut lines = Lines::default();
 
-        assert!(lines.push(&vec![b'x'; MOST]).is_ok());
+        assert!(lines.push(&vec![b'x'; MAX_LINE_BYTES]).is_ok());
         assert!(matches!(lines.push(b"x"), Err(Error::TooLong { .. })));
     }
 }

@@ -40,7 +40,7 @@ const FENCE: usize = 3;
 
 /// Separates text from thinking as they arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct ThinkingMarks {
     /// Whether the model is told to put its answer into `<final>`.
     is_told: bool,
     is_thinking: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Marks {
     is_after_mark: bool,
     was_final: bool,
     /// Possible beginning of a mark.
-    held: String,
+    pending: String,
     /// For models that are told to mark: text, unless a `<final>` follows.
     undecided: String,
     /// Number of backticks that opened the current code.
@@ -60,9 +60,9 @@ pub(crate) struct Marks {
     out: Vec<Piece>,
 }
 
-impl Marks {
-    pub(crate) fn new(is_told: Told) -> Self {
-        Self { is_told: is_told == Told::Yes, ..Self::default() }
+impl ThinkingMarks {
+    pub(crate) fn new(is_told: AnswerMarking) -> Self {
+        Self { is_told: is_told == AnswerMarking::Yes, ..Self::default() }
     }
 
     /// Whether any mark was seen.
@@ -90,40 +90,40 @@ impl Marks {
     }
 
     fn take(&mut self, c: char) {
-        if self.held.is_empty() {
+        if self.pending.is_empty() {
             match c == '<' && !self.is_in_code() {
-                true => self.held.push(c),
+                true => self.pending.push(c),
                 false => self.say(c),
             }
             return;
         }
-        self.held.push(c);
-        match self.found() {
-            Found::Mark(mark) => {
-                self.held.clear();
+        self.pending.push(c);
+        match self.match_mark() {
+            MarkMatch::Mark(mark) => {
+                self.pending.clear();
                 self.apply(mark);
             }
-            Found::Perhaps => {}
+            MarkMatch::Perhaps => {}
             // This character may begin another mark.
-            Found::None if c == '<' => {
-                self.held.pop();
+            MarkMatch::None if c == '<' => {
+                self.pending.pop();
                 self.release();
-                self.held.push(c);
+                self.pending.push(c);
             }
-            Found::None => self.release(),
+            MarkMatch::None => self.release(),
         }
     }
 
-    fn found(&self) -> Found {
-        let held = self.held.to_ascii_lowercase();
+    fn match_mark(&self) -> MarkMatch {
+        let held = self.pending.to_ascii_lowercase();
         let is_near = |mark: Mark| !self.is_thinking || mark == Mark::EndThink;
-        let mut found = Found::None;
+        let mut found = MarkMatch::None;
         for (word, mark) in MARKS.iter().filter(|(_, mark)| is_near(*mark)) {
             if *word == held {
-                return Found::Mark(*mark);
+                return MarkMatch::Mark(*mark);
             }
             if word.starts_with(&held) {
-                found = Found::Perhaps;
+                found = MarkMatch::Perhaps;
             }
         }
         found
@@ -145,7 +145,7 @@ impl Marks {
     }
 
     fn release(&mut self) {
-        for c in std::mem::take(&mut self.held).chars() {
+        for c in std::mem::take(&mut self.pending).chars() {
             self.say(c);
         }
     }
@@ -208,12 +208,12 @@ impl Marks {
 
 /// Whether a model is told to mark its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum AnswerMarking {
     Yes,
     No,
 }
 
-enum Found {
+enum MarkMatch {
     Mark(Mark),
     Perhaps,
     None,
@@ -226,8 +226,11 @@ mod tests {
     use super::*;
 
     /// Returns the text and the thinking in these chunks.
-    fn read<'t>(told: Told, chunks: impl IntoIterator<Item = &'t str>) -> (String, String) {
-        let mut marks = Marks::new(told);
+    fn read<'t>(
+        told: AnswerMarking,
+        chunks: impl IntoIterator<Item = &'t str>,
+    ) -> (String, String) {
+        let mut marks = ThinkingMarks::new(told);
         let mut pieces = Vec::new();
         for chunk in chunks {
             pieces.extend(marks.push(chunk));
@@ -244,7 +247,7 @@ mod tests {
     }
 
     /// Checks that the result does not depend on where the stream is cut.
-    fn cut_everywhere(told: Told, all: &str) -> (String, String) {
+    fn cut_everywhere(told: AnswerMarking, all: &str) -> (String, String) {
         let whole = read(told, [all]);
         for (at, _) in all.char_indices() {
             assert_eq!(read(told, [&all[..at], &all[at..]]), whole, "cut at {at}");
@@ -267,7 +270,7 @@ mod tests {
             ("2 < 3 and <b>bold</b> <thi", "2 < 3 and <b>bold</b> <thi", ""),
         ] {
             let wanted = (text.to_owned(), thoughts.to_owned());
-            assert_eq!(cut_everywhere(Told::No, all), wanted, "{all}");
+            assert_eq!(cut_everywhere(AnswerMarking::No, all), wanted, "{all}");
         }
     }
 
@@ -278,16 +281,20 @@ mod tests {
             "```xml\n<final>\n</final>\n```\nso",
             "````\n```\n<think>\n````",
         ] {
-            assert_eq!(cut_everywhere(Told::No, text), (text.to_owned(), String::new()), "{text}");
+            assert_eq!(
+                cut_everywhere(AnswerMarking::No, text),
+                (text.to_owned(), String::new()),
+                "{text}"
+            );
         }
         // A line break closes unclosed inline code.
-        let open = cut_everywhere(Told::No, "it`s\n<think>a</think>b");
+        let open = cut_everywhere(AnswerMarking::No, "it`s\n<think>a</think>b");
         assert_eq!(open, ("it`s\nb".into(), "a".into()));
     }
 
     #[test]
     fn of_a_model_that_is_told_only_what_is_marked_is_shown_if_it_marks_anything() {
-        let told = |all: &str| cut_everywhere(Told::Yes, all);
+        let told = |all: &str| cut_everywhere(AnswerMarking::Yes, all);
 
         assert_eq!(told("hm <final>\nYes.</final> done"), ("Yes.".into(), "hm done".into()));
         assert_eq!(told("<think>a</think>Yes."), ("Yes.".into(), "a".into()));
@@ -298,9 +305,9 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_but_marks_and_blanks(text in "[a-c<>/`\n ]{0,40}|(<think>|</think>|<final>|[a-z`<\n]){0,12}") {
-            let whole = read(Told::No, [text.as_str()]);
+            let whole = read(AnswerMarking::No, [text.as_str()]);
             let each: Vec<String> = text.chars().map(String::from).collect();
-            prop_assert_eq!(&read(Told::No, each.iter().map(String::as_str)), &whole);
+            prop_assert_eq!(&read(AnswerMarking::No, each.iter().map(String::as_str)), &whole);
             prop_assert!(whole.0.len() + whole.1.len() <= text.len());
             if !text.contains('<') {
                 prop_assert_eq!(whole.0, text);

@@ -7,7 +7,7 @@ use holdfast_types::{Chat, ModelId, Reply, Thinking};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Card, Catalogue, Error};
+use crate::{Catalogue, Error, ModelCard};
 
 /// Language model. The runner keeps many, so the trait is made for `dyn`.
 pub trait Model: fmt::Debug + Send + Sync {
@@ -21,10 +21,10 @@ pub trait Model: fmt::Debug + Send + Sync {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a>;
+    ) -> ReplyFuture<'a>;
 }
 
-pub type Replying<'a> = BoxFuture<'a, Result<Reply, Error>>;
+pub type ReplyFuture<'a> = BoxFuture<'a, Result<Reply, Error>>;
 
 /// Callback for each piece of a reply. It must not block.
 pub type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
@@ -43,7 +43,7 @@ pub struct Request {
     /// agent's or a session's id.
     pub cache_key: Option<String>,
     /// `None` uses the built-in catalogue.
-    pub card: Option<Arc<Card>>,
+    pub card: Option<Arc<ModelCard>>,
     /// Time at which the answer is no longer wanted, retries included.
     pub deadline: Instant,
 }
@@ -65,7 +65,7 @@ impl Request {
     }
 
     /// Catalogue entry of the model.
-    pub(crate) fn card(&self) -> &Card {
+    pub(crate) fn card(&self) -> &ModelCard {
         match &self.card {
             Some(card) => card,
             None => Catalogue::built_in().card(&self.model),

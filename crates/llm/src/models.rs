@@ -7,12 +7,12 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use crate::{
-    Among, Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, Retrying,
-    observe::Observed, servers,
+    Alternatives, Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, RetryingModel,
+    observe::InstrumentedModel, servers,
 };
 
 /// Timeout of opening a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -83,7 +83,7 @@ impl Models {
         client: reqwest::Client,
         provider: &Provider,
     ) -> Result<Self, Error> {
-        self.with_provider_among(name, client, provider, Among::Alone)
+        self.with_provider_and_alternatives(name, client, provider, Alternatives::Absent)
     }
 
     /// Same as [`with_provider`](Self::with_provider), but states whether alternatives to this
@@ -92,12 +92,12 @@ impl Models {
     /// # Errors
     ///
     /// If the settings are invalid.
-    pub fn with_provider_among(
+    pub fn with_provider_and_alternatives(
         self,
         name: &str,
         client: reqwest::Client,
         provider: &Provider,
-        among: Among,
+        among: Alternatives,
     ) -> Result<Self, Error> {
         let given = provider.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let key = provider.api_key.as_ref();
@@ -107,23 +107,23 @@ impl Models {
                 // Without the known base URL, the key of such a server would be sent to OpenAI.
                 let known = servers::by_name(name).map(|known| known.base_url);
                 let model = OpenAi::new(client, given.or(known), key)?;
-                self.with(name, Retrying::new(model).among(among))
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Responses => {
                 let model = Responses::new(client, given, key)?;
-                self.with(name, Retrying::new(model).among(among))
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Anthropic => {
                 let model = Anthropic::new(client, given, key)?.with_token(token)?;
-                self.with(name, Retrying::new(model).among(among))
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Gemini => {
                 let model = Gemini::new(client, given, key)?.with_token(token)?;
-                self.with(name, Retrying::new(model).among(among))
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Ollama => {
                 let model = Ollama::new(client, given, key)?;
-                self.with(name, Retrying::new(model).among(among))
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Demo => self.with(name, Demo),
         })
@@ -132,7 +132,7 @@ impl Models {
     /// Adds a provider's model, replacing one with the same name.
     #[must_use]
     pub fn with(self, provider: &str, model: impl Model + 'static) -> Self {
-        self.with_shared(provider, Arc::new(Observed::new(model, provider.to_owned())))
+        self.with_shared(provider, Arc::new(InstrumentedModel::new(model, provider.to_owned())))
     }
 
     /// Adds a model that another owner shares, such as a test.
@@ -173,7 +173,7 @@ fn client() -> Result<reqwest::Client, Error> {
         .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|_| Error::Setup(setup))

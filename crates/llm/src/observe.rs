@@ -4,28 +4,28 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty};
 
-use crate::{Model, OnDelta, Replying, Request};
+use crate::{Model, OnDelta, ReplyFuture, Request};
 
 /// Model with traces and metrics.
 #[derive(Debug)]
-pub(crate) struct Observed<M> {
+pub(crate) struct InstrumentedModel<M> {
     inner: M,
     provider: String,
 }
 
-impl<M: Model> Observed<M> {
+impl<M: Model> InstrumentedModel<M> {
     pub(crate) const fn new(inner: M, provider: String) -> Self {
         Self { inner, provider }
     }
 }
 
-impl<M: Model> Model for Observed<M> {
+impl<M: Model> Model for InstrumentedModel<M> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         let span = tracing::info_span!(
             "chat",
             gen_ai.operation.name = "chat",

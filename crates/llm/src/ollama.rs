@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
 use crate::{
-    Error, Model, OnDelta, Replying, Request,
+    Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
 };
 
-const LOCAL: &str = "http://127.0.0.1:11434";
+const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
 
 /// Name of this API in carried state.
-const API: &str = "ollama";
+const API_NAME: &str = "ollama";
 
 /// Client of a server with Ollama's chat.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Ollama {
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
-        let base = http::base(base_url, LOCAL)?;
+        let base = http::base(base_url, DEFAULT_BASE_URL)?;
         let url = match http::ends_with(&base, "api") {
             true => http::below(&base, &["chat"]),
             false => http::below(&base, &["api", "chat"]),
@@ -58,7 +58,7 @@ impl Model for Ollama {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         self.0.reply(request, on_delta, cancelled)
     }
 }

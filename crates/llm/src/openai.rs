@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::encode::effort;
 use self::{decode::Decoder, encode::encode};
 use crate::{
-    Delta, Error, Model, OnDelta, Replying, Request,
+    Delta, Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Decode, Frames, Protocol, Server},
-    servers::{self, Takes},
+    servers::{self, ServerFeatures},
 };
 
-pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
+pub(crate) const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Client of a server with Chat Completions.
 #[derive(Debug, Clone)]
@@ -38,8 +38,8 @@ impl OpenAi {
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
-        let base = http::base(base_url, OPENAI)?;
-        let takes = servers::takes(&base);
+        let base = http::base(base_url, DEFAULT_BASE_URL)?;
+        let takes = servers::features_at(&base);
         let url = http::below(&base, &["chat", "completions"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
         Ok(Self(Server::new(client, key, ChatCompletions { url, takes })))
@@ -52,7 +52,7 @@ impl Model for OpenAi {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         self.0.reply(request, on_delta, cancelled)
     }
 }
@@ -60,7 +60,7 @@ impl Model for OpenAi {
 #[derive(Debug, Clone)]
 struct ChatCompletions {
     url: Url,
-    takes: Takes,
+    takes: ServerFeatures,
 }
 
 impl Protocol for ChatCompletions {

@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
 use crate::{
-    Error, Model, OnDelta, Replying, Request,
+    Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
-    openai::{OPENAI, refusal},
+    openai::{DEFAULT_BASE_URL, refusal},
 };
 
 /// Name of this API in carried state.
-const API: &str = "openai-responses";
+const API_NAME: &str = "openai-responses";
 
 /// Client of a server with Responses.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ impl Responses {
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
-        let url = http::below(&http::base(base_url, OPENAI)?, &["responses"]);
+        let url = http::below(&http::base(base_url, DEFAULT_BASE_URL)?, &["responses"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
         Ok(Self(Server::new(client, key, Wire { url })))
     }
@@ -53,7 +53,7 @@ impl Model for Responses {
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         self.0.reply(request, on_delta, cancelled)
     }
 }

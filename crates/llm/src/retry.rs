@@ -15,47 +15,47 @@ use holdfast_kit::Backoff;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Delta, Error, Model, OnDelta, Replying, Request};
+use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request};
 
 /// Maximum number of attempts of one request.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, Clone)]
-pub struct Retrying<M> {
+pub struct RetryingModel<M> {
     inner: M,
     backoff: Backoff,
-    among: Among,
+    among: Alternatives,
 }
 
 /// Whether a provider has alternatives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Among {
+pub enum Alternatives {
     /// No: a rate limit is waited for.
     #[default]
-    Alone,
+    Absent,
     /// Another key or model exists: a rate limit is returned at once.
-    Others,
+    Available,
 }
 
-impl<M: Model> Retrying<M> {
+impl<M: Model> RetryingModel<M> {
     #[must_use]
     pub const fn new(inner: M) -> Self {
         let backoff = Backoff::new(Duration::from_millis(400), Duration::from_secs(8));
-        Self { inner, backoff, among: Among::Alone }
+        Self { inner, backoff, among: Alternatives::Absent }
     }
 
     #[must_use]
-    pub fn among(self, among: Among) -> Self {
+    pub fn with_alternatives(self, among: Alternatives) -> Self {
         Self { among, ..self }
     }
 
     /// Returns the delay before the next attempt; `None` to give up.
-    fn wait(&self, error: &Error, tried: u32, deadline: Instant) -> Option<Duration> {
-        if tried >= TRIES {
+    fn retry_delay(&self, error: &Error, tried: u32, deadline: Instant) -> Option<Duration> {
+        if tried >= MAX_ATTEMPTS {
             return None;
         }
         let wait = match error {
-            Error::RateLimited { .. } if self.among == Among::Others => return None,
+            Error::RateLimited { .. } if self.among == Alternatives::Available => return None,
             Error::RateLimited { retry_after: Some(wait) } => *wait,
             Error::RateLimited { retry_after: None }
             | Error::Unavailable { .. }
@@ -80,13 +80,13 @@ impl<M: Model> Retrying<M> {
     }
 }
 
-impl<M: Model> Model for Retrying<M> {
+impl<M: Model> Model for RetryingModel<M> {
     fn reply<'a>(
         &'a self,
         request: &'a Request,
         on_delta: OnDelta<'a>,
         cancelled: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let mut tried = 0;
             loop {
@@ -100,7 +100,7 @@ impl<M: Model> Model for Retrying<M> {
                     Err(error) => error,
                 };
                 tried += 1;
-                let Some(wait) = self.wait(&error, tried, request.deadline) else {
+                let Some(wait) = self.retry_delay(&error, tried, request.deadline) else {
                     return Err(error);
                 };
                 metrics::counter!("holdfast_model_retries_total", "class" => error.class())
@@ -126,7 +126,7 @@ mod tests {
     use holdfast_types::Reply;
 
     use super::*;
-    use crate::scripted::tests::request;
+    use crate::scripted_model::tests::request;
 
     /// Emits a piece, then fails with each of these errors in turn.
     #[derive(Debug)]
@@ -149,7 +149,7 @@ mod tests {
             _: &'a Request,
             on_delta: OnDelta<'a>,
             _: &'a CancellationToken,
-        ) -> Replying<'a> {
+        ) -> ReplyFuture<'a> {
             Box::pin(async move {
                 if let Some(text) = self.says {
                     on_delta(Delta::Text(text.to_owned()));
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    async fn ask(model: &Retrying<Failing>) -> (Result<Reply, Error>, Vec<Delta>) {
+    async fn ask(model: &RetryingModel<Failing>) -> (Result<Reply, Error>, Vec<Delta>) {
         let mut deltas = vec![];
         let mut note = |delta| deltas.push(delta);
         let request = request();
@@ -176,10 +176,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_may_pass_is_tried_three_times() {
-        let model = Retrying::new(Failing::new(2, unavailable));
+        let model = RetryingModel::new(Failing::new(2, unavailable));
         assert_eq!(ask(&model).await.0.unwrap().text, "ok");
 
-        let model = Retrying::new(Failing::new(3, unavailable));
+        let model = RetryingModel::new(Failing::new(3, unavailable));
         assert!(matches!(ask(&model).await.0, Err(Error::Unavailable { .. })));
         assert_eq!(model.inner.tried.load(Ordering::Relaxed), 3);
     }
@@ -194,7 +194,7 @@ mod tests {
             || Error::Cancelled,
             || Error::BadRequest { status: 400, code: "none".into() },
         ] {
-            let model = Retrying::new(Failing::new(1, with));
+            let model = RetryingModel::new(Failing::new(1, with));
 
             assert!(ask(&model).await.0.is_err());
             assert_eq!(model.inner.tried.load(Ordering::Relaxed), 1);
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_limited_rate_is_waited_for_as_long_as_the_provider_says() {
-        let model = Retrying::new(Failing::new(1, || Error::RateLimited {
+        let model = RetryingModel::new(Failing::new(1, || Error::RateLimited {
             retry_after: Some(Duration::from_secs(7)),
         }));
         let start = Instant::now();
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_past_the_deadline_is_not_begun() {
-        let model = Retrying::new(Failing::new(1, || Error::RateLimited {
+        let model = RetryingModel::new(Failing::new(1, || Error::RateLimited {
             retry_after: Some(Duration::from_secs(3_600)),
         }));
         let start = Instant::now();
@@ -230,7 +230,7 @@ mod tests {
         let failing = Failing { says: Some("half"), ..Failing::new(1, || Error::Interrupted) };
         let half = || Delta::Text("half".into());
 
-        let (answer, deltas) = ask(&Retrying::new(failing)).await;
+        let (answer, deltas) = ask(&RetryingModel::new(failing)).await;
 
         assert!(answer.is_ok());
         assert_eq!(deltas, [half(), Delta::Restarted, half()]);
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_the_answer_is_no_longer_wanted() {
-        let model = Retrying::new(Failing::new(9, || Error::RateLimited {
+        let model = RetryingModel::new(Failing::new(9, || Error::RateLimited {
             retry_after: Some(Duration::from_secs(30)),
         }));
         let (cancelled, request) = (CancellationToken::new(), request());

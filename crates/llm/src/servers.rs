@@ -6,67 +6,69 @@
 use reqwest::Url;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownServer {
     pub name: &'static str,
     pub base_url: &'static str,
-    pub takes: Takes,
+    pub takes: ServerFeatures,
 }
 
 /// Optional request fields that a server accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Takes {
+pub struct ServerFeatures {
     /// `max_completion_tokens`, which has replaced `max_tokens`.
     pub completion_limit: bool,
     pub effort: bool,
     pub cache_key: bool,
 }
 
-const PLAIN: Takes = Takes { completion_limit: false, effort: false, cache_key: false };
-const EFFORT: Takes = Takes { effort: true, ..PLAIN };
-const OPENAI: Takes = Takes { completion_limit: true, effort: true, cache_key: true };
+const BASE_FEATURES: ServerFeatures =
+    ServerFeatures { completion_limit: false, effort: false, cache_key: false };
+const EFFORT_FEATURES: ServerFeatures = ServerFeatures { effort: true, ..BASE_FEATURES };
+const OPENAI_FEATURES: ServerFeatures =
+    ServerFeatures { completion_limit: true, effort: true, cache_key: true };
 
-pub const KNOWN: [Known; 22] = [
-    known("openai", "https://api.openai.com/v1", OPENAI),
-    known("openrouter", "https://openrouter.ai/api/v1", EFFORT),
-    known("groq", "https://api.groq.com/openai/v1", EFFORT),
-    known("cerebras", "https://api.cerebras.ai/v1", EFFORT),
-    known("deepseek", "https://api.deepseek.com/v1", PLAIN),
-    known("mistral", "https://api.mistral.ai/v1", PLAIN),
-    known("xai", "https://api.x.ai/v1", EFFORT),
-    known("nvidia", "https://integrate.api.nvidia.com/v1", PLAIN),
-    known("together", "https://api.together.xyz/v1", PLAIN),
-    known("fireworks", "https://api.fireworks.ai/inference/v1", EFFORT),
-    known("moonshot", "https://api.moonshot.cn/v1", PLAIN),
-    known("kimi", "https://api.moonshot.cn/v1", PLAIN),
-    known("zhipu", "https://open.bigmodel.cn/api/paas/v4", PLAIN),
-    known("glm", "https://open.bigmodel.cn/api/paas/v4", PLAIN),
-    known("qwen", "https://dashscope.aliyuncs.com/compatible-mode/v1", PLAIN),
-    known("volcengine", "https://ark.cn-beijing.volces.com/api/v3", PLAIN),
-    known("ark", "https://ark.cn-beijing.volces.com/api/v3", PLAIN),
-    known("shengsuanyun", "https://router.shengsuanyun.com/api/v1", PLAIN),
-    known("vllm", "http://127.0.0.1:8000/v1", PLAIN),
-    known("llamacpp", "http://127.0.0.1:8080/v1", PLAIN),
-    known("lmstudio", "http://127.0.0.1:1234/v1", PLAIN),
-    known("ollama", "http://127.0.0.1:11434/v1", PLAIN),
+pub const KNOWN_SERVERS: [KnownServer; 22] = [
+    server("openai", "https://api.openai.com/v1", OPENAI_FEATURES),
+    server("openrouter", "https://openrouter.ai/api/v1", EFFORT_FEATURES),
+    server("groq", "https://api.groq.com/openai/v1", EFFORT_FEATURES),
+    server("cerebras", "https://api.cerebras.ai/v1", EFFORT_FEATURES),
+    server("deepseek", "https://api.deepseek.com/v1", BASE_FEATURES),
+    server("mistral", "https://api.mistral.ai/v1", BASE_FEATURES),
+    server("xai", "https://api.x.ai/v1", EFFORT_FEATURES),
+    server("nvidia", "https://integrate.api.nvidia.com/v1", BASE_FEATURES),
+    server("together", "https://api.together.xyz/v1", BASE_FEATURES),
+    server("fireworks", "https://api.fireworks.ai/inference/v1", EFFORT_FEATURES),
+    server("moonshot", "https://api.moonshot.cn/v1", BASE_FEATURES),
+    server("kimi", "https://api.moonshot.cn/v1", BASE_FEATURES),
+    server("zhipu", "https://open.bigmodel.cn/api/paas/v4", BASE_FEATURES),
+    server("glm", "https://open.bigmodel.cn/api/paas/v4", BASE_FEATURES),
+    server("qwen", "https://dashscope.aliyuncs.com/compatible-mode/v1", BASE_FEATURES),
+    server("volcengine", "https://ark.cn-beijing.volces.com/api/v3", BASE_FEATURES),
+    server("ark", "https://ark.cn-beijing.volces.com/api/v3", BASE_FEATURES),
+    server("shengsuanyun", "https://router.shengsuanyun.com/api/v1", BASE_FEATURES),
+    server("vllm", "http://127.0.0.1:8000/v1", BASE_FEATURES),
+    server("llamacpp", "http://127.0.0.1:8080/v1", BASE_FEATURES),
+    server("lmstudio", "http://127.0.0.1:1234/v1", BASE_FEATURES),
+    server("ollama", "http://127.0.0.1:11434/v1", BASE_FEATURES),
 ];
 
-const fn known(name: &'static str, base_url: &'static str, takes: Takes) -> Known {
-    Known { name, base_url, takes }
+const fn server(name: &'static str, base_url: &'static str, takes: ServerFeatures) -> KnownServer {
+    KnownServer { name, base_url, takes }
 }
 
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| known.name == name)
+pub fn by_name(name: &str) -> Option<&'static KnownServer> {
+    KNOWN_SERVERS.iter().find(|known| known.name == name)
 }
 
 /// Returns the fields that the server at a URL accepts, by its host. Local servers share a host and
 /// get the minimum.
-pub(crate) fn takes(url: &Url) -> Takes {
-    let host = |known: &Known| Url::parse(known.base_url).ok()?.host_str().map(str::to_owned);
-    let is_it = |known: &&Known| {
+pub(crate) fn features_at(url: &Url) -> ServerFeatures {
+    let host = |known: &KnownServer| Url::parse(known.base_url).ok()?.host_str().map(str::to_owned);
+    let is_it = |known: &&KnownServer| {
         known.base_url.starts_with("https://") && host(known).as_deref() == url.host_str()
     };
-    KNOWN.iter().find(is_it).map_or(PLAIN, |known| known.takes)
+    KNOWN_SERVERS.iter().find(is_it).map_or(BASE_FEATURES, |known| known.takes)
 }
 
 #[cfg(test)]
@@ -77,9 +79,9 @@ mod tests {
 
     #[test]
     fn each_name_stands_for_one_address() {
-        let names: BTreeSet<&str> = KNOWN.iter().map(|known| known.name).collect();
-        assert_eq!(names.len(), KNOWN.len());
-        for known in KNOWN {
+        let names: BTreeSet<&str> = KNOWN_SERVERS.iter().map(|known| known.name).collect();
+        assert_eq!(names.len(), KNOWN_SERVERS.len());
+        for known in KNOWN_SERVERS {
             let url = Url::parse(known.base_url).unwrap();
             let is_local = url.host_str() == Some("127.0.0.1");
             assert_eq!(url.scheme(), if is_local { "http" } else { "https" }, "{}", known.name);
@@ -89,14 +91,14 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_its_host_and_a_strange_one_takes_what_all_take() {
-        let of = |url: &str| takes(&Url::parse(url).unwrap());
+        let of = |url: &str| features_at(&Url::parse(url).unwrap());
 
-        assert_eq!(of("https://api.openai.com/v1"), OPENAI);
-        assert_eq!(of("https://openrouter.ai/api/v1"), EFFORT);
+        assert_eq!(of("https://api.openai.com/v1"), OPENAI_FEATURES);
+        assert_eq!(of("https://openrouter.ai/api/v1"), EFFORT_FEATURES);
         for url in ["https://example.com/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1"] {
-            assert_eq!(of(url), PLAIN, "{url}");
+            assert_eq!(of(url), BASE_FEATURES, "{url}");
         }
-        assert_eq!(by_name("ark").map(|known| known.takes), Some(PLAIN));
+        assert_eq!(by_name("ark").map(|known| known.takes), Some(BASE_FEATURES));
         assert_eq!(by_name("nobody"), None);
     }
 }

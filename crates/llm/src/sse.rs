@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::Error;
 
 /// Maximum size of an event, in bytes.
-const MOST: usize = 4 * 1024 * 1024;
+const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Splits a stream of bytes into events.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl Events {
         }
         self.line.extend_from_slice(rest);
         let waiting = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
-        if waiting > MOST {
-            return Err(Error::TooLong { what: "events", limit: MOST });
+        if waiting > MAX_EVENT_BYTES {
+            return Err(Error::TooLong { what: "events", limit: MAX_EVENT_BYTES });
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn an_event_without_end_is_refused() {
         let mut events = Events::default();
-        let line = vec![b'x'; MOST];
+        let line = vec![b'x'; MAX_EVENT_BYTES];
 
         assert!(events.push(&line).is_ok());
         assert!(matches!(events.push(b"yy"), Err(Error::TooLong { .. })));

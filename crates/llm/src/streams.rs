@@ -4,15 +4,15 @@ use holdfast_types::Reply;
 
 use crate::{
     Delta, Error,
-    http::{Cutter, Decode, Frames},
+    http::{Decode, FrameSplitter, Frames},
 };
 
 /// The pieces and the result of decoding a stream.
-pub(crate) type Read = (Vec<Delta>, Result<Reply, Error>);
+pub(crate) type DecodedStream = (Vec<Delta>, Result<Reply, Error>);
 
 /// Decodes a stream that arrives in these chunks.
-pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]) -> Read {
-    let (mut cutter, mut deltas) = (Cutter::new(frames), vec![]);
+pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]) -> DecodedStream {
+    let (mut cutter, mut deltas) = (FrameSplitter::new(frames), vec![]);
     for chunk in chunks {
         if let Err(error) = cutter.push(chunk) {
             return (deltas, Err(error));
@@ -32,9 +32,13 @@ pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]
 }
 
 /// Decodes a stream and checks that the result does not depend on where it is cut.
-pub(crate) fn cut_everywhere<D: Decode>(new: impl Fn() -> D, frames: Frames, stream: &str) -> Read {
+pub(crate) fn cut_everywhere<D: Decode>(
+    new: impl Fn() -> D,
+    frames: Frames,
+    stream: &str,
+) -> DecodedStream {
     let whole = decode(new(), frames, &[stream.as_bytes()]);
-    let shown = |(deltas, reply): &Read| format!("{deltas:?} {reply:?}");
+    let shown = |(deltas, reply): &DecodedStream| format!("{deltas:?} {reply:?}");
     for at in 0..=stream.len() {
         let (one, other) = stream.as_bytes().split_at(at);
         let cut = decode(new(), frames, &[one, other]);

@@ -10,7 +10,7 @@ pub enum Error {
     #[error("`redis.url` cannot be used: write `redis://host:6379`, or `rediss://` for TLS")]
     Url(#[source] anyhow::Error),
     #[error("redis did not answer within {0:?}")]
-    Silent(Duration),
+    TimedOut(Duration),
     /// Redis failed a moment ago and is not asked again yet.
     #[error("redis failed a moment ago")]
     Resting,
@@ -23,7 +23,7 @@ impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::Url(_) => Kind::Invalid,
-            Self::Silent(_) | Self::Resting | Self::Failed(_) => Kind::Unavailable,
+            Self::TimedOut(_) | Self::Resting | Self::Failed(_) => Kind::Unavailable,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{Error, Locks};
 
 /// Sets the key unless another holder has it. A renewal therefore restores a lease after Redis
 /// restarted empty.
-const KEEP: &str = r"
+const KEEP_LUA: &str = r"
 local held = redis.call('get', KEYS[1])
 if held and held ~= ARGV[1] then
     return 0
@@ -25,14 +25,14 @@ end
 redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
 return 1";
 
-const RELEASE: &str = r"
+const RELEASE_LUA: &str = r"
 if redis.call('get', KEYS[1]) == ARGV[1] then
     return redis.call('del', KEYS[1])
 end
 return 0";
 
-static KEEP_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(KEEP));
-static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE));
+static KEEP_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(KEEP_LUA));
+static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE_LUA));
 
 impl Locks {
     /// Takes the lease called `name`, or returns `None` if someone else holds it.

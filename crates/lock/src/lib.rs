@@ -18,19 +18,19 @@
 //! call per half second is tried, and the others fail at once.
 
 mod error;
-mod lately;
 mod lease;
 mod marks;
 mod rate;
+mod recent_messages;
 mod redis;
 mod reserve;
 mod session;
 
 pub use error::Error;
-pub use lately::Lately;
 pub use lease::Lease;
 pub use marks::Mark;
 pub use rate::{Limit, Verdict};
-pub use redis::{Config, Locks, PATIENCE};
+pub use recent_messages::RecentMessage;
+pub use redis::{Config, Locks, REDIS_TIMEOUT};
 pub use reserve::Amount;
-pub use session::{SessionLock, SessionLocks, Taken};
+pub use session::{SessionLock, SessionLocks, TakeOutcome};

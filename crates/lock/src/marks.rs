@@ -13,7 +13,7 @@ use crate::{Error, Locks};
 
 /// Sets `time:text`, unless the stored mark is later than the one the writer has seen. In that case
 /// returns the stored mark.
-const PUT: &str = r"
+const PUT_LUA: &str = r"
 local held = redis.call('get', KEYS[1])
 if held then
     local at = tonumber(string.match(held, '^(%d+):')) or 0
@@ -24,10 +24,10 @@ end
 redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 return false";
 
-const GET: &str = "return redis.call('mget', unpack(KEYS))";
+const GET_LUA: &str = "return redis.call('mget', unpack(KEYS))";
 
-static PUT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUT));
-static GET_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GET));
+static PUT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUT_LUA));
+static GET_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GET_LUA));
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {

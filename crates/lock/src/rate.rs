@@ -21,7 +21,7 @@ use crate::Locks;
 
 /// Times in microseconds. `KEYS[1]` holds the theoretical arrival time. Returns the remaining calls
 /// and 0, or -1 and the wait if the call is refused.
-const ALLOW: &str = r"
+const ALLOW_LUA: &str = r"
 local period, step, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
@@ -34,10 +34,10 @@ end
 redis.call('set', KEYS[1], string.format('%.0f', next), 'px', math.ceil((next - now) / 1000) + 1)
 return {math.floor((period - (next - now)) / step), 0}";
 
-static ALLOW_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(ALLOW));
+static ALLOW_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(ALLOW_LUA));
 
 /// Number of keys above which full buckets are removed.
-const KEYS_KEPT: usize = 10_000;
+const MAX_LOCAL_KEYS: usize = 10_000;
 
 /// At most `burst` at once, and no more than `burst` in any `per` in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,20 +80,20 @@ impl Locks {
                 Ok(remaining) => Verdict::Allow { remaining },
                 Err(_) => Verdict::Deny { retry_after: Duration::from_micros(wait) },
             },
-            Err(_) => self.shares.allow(key, limit, cost),
+            Err(_) => self.local_limits.allow(key, limit, cost),
         }
     }
 }
 
 /// This process' share of the limits, used while Redis is down.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct LocalLimits {
     replicas: u32,
     full_at: Mutex<HashMap<String, Instant>>,
 }
 
-impl Shares {
-    pub(crate) fn among(replicas: u32) -> Self {
+impl LocalLimits {
+    pub(crate) fn new(replicas: u32) -> Self {
         Self { replicas: replicas.max(1), full_at: Mutex::default() }
     }
 
@@ -102,7 +102,7 @@ impl Shares {
         let burst = (limit.burst / self.replicas).max(cost).max(1);
         let now = Instant::now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if full_at.len() > KEYS_KEPT {
+        if full_at.len() > MAX_LOCAL_KEYS {
             full_at.retain(|_, full_at| *full_at > now);
         }
         let moment = full_at.entry(key).or_insert(now);
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_allowed_and_then_what_comes_back() {
-        let shares = Shares::among(1);
+        let shares = LocalLimits::new(1);
         let ask = |cost| shares.allow("k".to_owned(), LIMIT, cost);
 
         assert_eq!(ask(1), Verdict::Allow { remaining: 3 });
@@ -152,7 +152,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_alone_allows_its_part_and_never_nothing() {
-        let shares = Shares::among(2);
+        let shares = LocalLimits::new(2);
         let allowed = |key: &str| {
             let ask = || shares.allow(key.to_owned(), LIMIT, 1);
             (0..10).filter(|_| matches!(ask(), Verdict::Allow { .. })).count()
@@ -160,14 +160,14 @@ mod tests {
 
         assert_eq!(allowed("k"), 2);
 
-        let shares = Shares::among(100);
+        let shares = LocalLimits::new(100);
         assert_eq!(shares.allow("k".into(), LIMIT, 1), Verdict::Allow { remaining: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn keys_that_are_full_again_are_forgotten() {
-        let shares = Shares::among(1);
-        for n in 0..=KEYS_KEPT {
+        let shares = LocalLimits::new(1);
+        for n in 0..=MAX_LOCAL_KEYS {
             shares.allow(n.to_string(), LIMIT, 1);
         }
         tokio::time::advance(Duration::from_secs(60)).await;

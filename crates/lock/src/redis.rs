@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::{Error, rate::Shares};
+use crate::{Error, rate::LocalLimits};
 
 /// Maximum wait for Redis per call.
-pub const PATIENCE: Duration = Duration::from_millis(500);
+pub const REDIS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Period after a failure in which Redis is not asked.
-const REST: Duration = Duration::from_millis(500);
+const FAILURE_REST: Duration = Duration::from_millis(500);
 
 /// Redis settings: the table `[redis]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Locks {
     redis: ConnectionManager,
     prefix: Arc<str>,
     health: Arc<Health>,
-    pub(crate) shares: Arc<Shares>,
+    pub(crate) local_limits: Arc<LocalLimits>,
 }
 
 impl fmt::Debug for Locks {
@@ -85,7 +85,7 @@ impl Locks {
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let manager = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(Duration::from_secs(1)))
-            .set_response_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(REDIS_TIMEOUT))
             // A failed call starts the next connection attempt, so that no call waits for several
             // attempts.
             .set_number_of_retries(0);
@@ -96,7 +96,7 @@ impl Locks {
             redis,
             prefix: config.prefix.as_str().into(),
             health: Arc::default(),
-            shares: Arc::new(Shares::among(config.replicas)),
+            local_limits: Arc::new(LocalLimits::new(config.replicas)),
         })
     }
 
@@ -113,7 +113,7 @@ impl Locks {
             return Err(Error::Resting);
         }
         let mut redis = self.redis.clone();
-        match timeout(PATIENCE, script.invoke_async(&mut redis)).await {
+        match timeout(REDIS_TIMEOUT, script.invoke_async(&mut redis)).await {
             Ok(Ok(answer)) => {
                 self.health.answered();
                 Ok(answer)
@@ -124,7 +124,7 @@ impl Locks {
                 Err(error)
             }
             Err(_) => {
-                let error = Error::Silent(PATIENCE);
+                let error = Error::TimedOut(REDIS_TIMEOUT);
                 self.health.failed(&error);
                 Err(error)
             }
@@ -141,7 +141,7 @@ impl Health {
         match *until {
             Some(end) if now < end => false,
             Some(_) => {
-                *until = Some(now + REST);
+                *until = Some(now + FAILURE_REST);
                 true
             }
             None => true,
@@ -157,7 +157,7 @@ impl Health {
 
     fn failed(&self, error: &Error) {
         *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Instant::now() + REST);
+            Some(Instant::now() + FAILURE_REST);
         if !self.known_down.swap(true, Ordering::Relaxed) {
             let error = error as &dyn std::error::Error;
             warn!(error, "redis fails; going on without locks, and with limits of our own");

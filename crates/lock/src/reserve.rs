@@ -15,7 +15,7 @@ use crate::{Error, Locks};
 
 /// For each key: sums the reservations of others and adds this one. A field is
 /// `tokens:micros:expiry`.
-const RESERVE: &str = r"
+const RESERVE_LUA: &str = r"
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local sums = {}
@@ -39,14 +39,14 @@ for i, key in ipairs(KEYS) do
 end
 return sums";
 
-const RELEASE: &str = r"
+const RELEASE_LUA: &str = r"
 for _, key in ipairs(KEYS) do
     redis.call('hdel', key, ARGV[1])
 end
 return 0";
 
-static RESERVE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RESERVE));
-static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE));
+static RESERVE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RESERVE_LUA));
+static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE_LUA));
 
 /// An amount of tokens and money.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

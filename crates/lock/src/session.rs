@@ -12,11 +12,11 @@ use holdfast_types::{RunnerId, SessionId, TenantId};
 use crate::{Error, Locks};
 
 /// Lifetime of a lock after its last renewal: the same as the lease's in Postgres.
-pub const TTL: Duration = Duration::from_secs(30);
+pub const SESSION_LOCK_TTL: Duration = Duration::from_secs(30);
 
 /// Sets each key to `epoch:runner` unless it holds a newer epoch. Returns the newer epoch per key,
 /// or 0 where the lock was set.
-const TAKE: &str = r"
+const TAKE_LUA: &str = r"
 local newer = {}
 for i, key in ipairs(KEYS) do
     local mine = ARGV[i + 2]
@@ -32,17 +32,17 @@ for i, key in ipairs(KEYS) do
 end
 return newer";
 
-const RELEASE: &str = r"
+const RELEASE_LUA: &str = r"
 if redis.call('get', KEYS[1]) == ARGV[1] then
     return redis.call('del', KEYS[1])
 end
 return 0";
 
-const OWNER: &str = "return redis.call('get', KEYS[1])";
+const OWNER_LUA: &str = "return redis.call('get', KEYS[1])";
 
-static TAKE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TAKE));
-static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE));
-static OWNER_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(OWNER));
+static TAKE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TAKE_LUA));
+static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE_LUA));
+static OWNER_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(OWNER_LUA));
 
 /// A session, as a runner claimed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct SessionLock {
 
 /// Result of taking a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeOutcome {
     Held,
     /// Another runner has claimed the session with this newer epoch: stop.
     Newer(i64),
@@ -98,9 +98,9 @@ impl SessionLocks {
     /// # Errors
     ///
     /// If Redis is unavailable; the claim is still valid.
-    pub async fn take(&self, lock: SessionLock) -> Result<Taken, Error> {
+    pub async fn take(&self, lock: SessionLock) -> Result<TakeOutcome, Error> {
         let newer = self.renew_many(&[lock]).await?;
-        Ok(newer.first().map_or(Taken::Held, |(_, epoch)| Taken::Newer(*epoch)))
+        Ok(newer.first().map_or(TakeOutcome::Held, |(_, epoch)| TakeOutcome::Newer(*epoch)))
     }
 
     /// Renews many locks at once. Returns those that were lost, with the newer epoch of each.
@@ -118,7 +118,7 @@ impl SessionLocks {
             return Ok(Vec::new());
         }
         let mut script: ScriptInvocation<'_> = TAKE_SCRIPT.prepare_invoke();
-        script.arg(self.runner.to_string()).arg(TTL.as_secs() * 1000);
+        script.arg(self.runner.to_string()).arg(SESSION_LOCK_TTL.as_secs() * 1000);
         for lock in locks {
             script.key(key(&self.locks, lock.tenant, lock.session)).arg(lock.epoch);
         }

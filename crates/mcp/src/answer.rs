@@ -3,14 +3,14 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-use crate::error::short;
+use crate::error::shorten;
 
 /// Maximum size of an image, in bytes of base64.
-const LARGEST_IMAGE: usize = 8 << 20;
+const MAX_IMAGE_BASE64_BYTES: usize = 8 << 20;
 
 /// Result of a tool call. Results of other servers are untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ToolResult {
     pub content: Vec<Content>,
     /// Whether the tool reported an error.
     pub failed: bool,
@@ -27,7 +27,7 @@ pub enum Content {
     },
 }
 
-impl Answer {
+impl ToolResult {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], failed: false }
@@ -79,8 +79,9 @@ impl Content {
             ContentBlock::Text(text) => Self::Text(text.text),
             ContentBlock::Image(image) => {
                 let (size, media_type) = (image.data.len(), image.mime_type);
-                let data =
-                    (size <= LARGEST_IMAGE).then(|| STANDARD.decode(&image.data).ok()).flatten();
+                let data = (size <= MAX_IMAGE_BASE64_BYTES)
+                    .then(|| STANDARD.decode(&image.data).ok())
+                    .flatten();
                 match data.filter(|_| media_type.starts_with("image/") && media_type.len() < 64) {
                     Some(data) => Self::Image { media_type, data },
                     None => Self::Text(format!("[a picture of {size} bytes that cannot be shown]")),
@@ -88,22 +89,22 @@ impl Content {
             }
             ContentBlock::Audio(audio) => Self::Text(format!(
                 "[a sound, {}, {} bytes of base64, which is not played]",
-                short(&audio.mime_type),
+                shorten(&audio.mime_type),
                 audio.data.len()
             )),
             ContentBlock::Resource(resource) => match resource.resource {
                 ResourceContents::TextResourceContents { text, uri, .. } => {
-                    Self::Text(format!("[{}]\n{text}", short(&uri)))
+                    Self::Text(format!("[{}]\n{text}", shorten(&uri)))
                 }
                 ResourceContents::BlobResourceContents { uri, blob, .. } => Self::Text(format!(
                     "[{}: {} bytes of base64, which are not shown]",
-                    short(&uri),
+                    shorten(&uri),
                     blob.len()
                 )),
                 _ => Self::Text("[a resource of an unknown kind]".to_owned()),
             },
             ContentBlock::ResourceLink(link) => {
-                Self::Text(format!("[{}: {}]", short(&link.name), short(&link.uri)))
+                Self::Text(format!("[{}: {}]", shorten(&link.name), shorten(&link.uri)))
             }
             _ => Self::Text("[a part of an unknown kind]".to_owned()),
         }
@@ -116,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn read(result: serde_json::Value) -> Answer {
-        Answer::read(serde_json::from_value(result).unwrap())
+    fn read(result: serde_json::Value) -> ToolResult {
+        ToolResult::read(serde_json::from_value(result).unwrap())
     }
 
     #[test]
@@ -147,16 +148,17 @@ mod tests {
     fn what_is_only_structured_is_told_as_json() {
         let answer = read(json!({ "content": [], "structuredContent": { "n": 1 } }));
 
-        assert_eq!(answer, Answer::text(r#"{"n":1}"#));
+        assert_eq!(answer, ToolResult::text(r#"{"n":1}"#));
         let both = json!({ "content": [{ "type": "text", "text": "x" }], "structuredContent": 1, "isError": true });
-        assert_eq!(read(both), Answer::failed("x"));
+        assert_eq!(read(both), ToolResult::failed("x"));
     }
 
     #[test]
     fn an_answer_reads_back() {
         let image = Content::Image { media_type: "image/png".to_owned(), data: vec![1] };
-        let answer = Answer { content: vec![Content::Text("a".to_owned()), image], failed: true };
+        let answer =
+            ToolResult { content: vec![Content::Text("a".to_owned()), image], failed: true };
 
-        assert_eq!(Answer::read(answer.clone().write()), answer);
+        assert_eq!(ToolResult::read(answer.clone().write()), answer);
     }
 }

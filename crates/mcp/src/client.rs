@@ -40,16 +40,16 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Answer, Error, Tool, tool::MOST_TOOLS};
+use crate::{Error, Tool, ToolResult, tool::MAX_TOOLS_PER_SERVER};
 
 /// Maximum number of pages of the tool list that are loaded.
-const MOST_PAGES: usize = 32;
+const MAX_TOOL_PAGES: usize = 32;
 
 /// Maximum size of a server's message, in bytes.
-const LONGEST_MESSAGE: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Timeout of an orderly close.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connection to a server; closed when dropped.
 pub struct Client {
@@ -71,8 +71,8 @@ impl Client {
         patience: Duration,
     ) -> Result<Self, Error> {
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
-        config.custom_headers = sendable(headers)?;
-        config.max_sse_event_size = LONGEST_MESSAGE;
+        config.custom_headers = header_map(headers)?;
+        config.max_sse_event_size = MAX_MESSAGE_BYTES;
         let transport = StreamableHttpClientTransport::with_client(client, config);
         Self::start(transport, patience).await
     }
@@ -88,7 +88,7 @@ impl Client {
         patience: Duration,
     ) -> Result<Self, Error> {
         let transport = AsyncRwTransport::<RoleClient, _, _>::new(read, write)
-            .with_max_line_length(LONGEST_MESSAGE);
+            .with_max_line_length(MAX_MESSAGE_BYTES);
         Self::start(transport, patience).await
     }
 
@@ -101,7 +101,7 @@ impl Client {
     {
         let changed = Arc::new(AtomicBool::new(false));
         let listener = Listener { changed: Arc::clone(&changed) };
-        let running = within(patience, Box::pin(listener.serve(transport))).await?;
+        let running = with_timeout(patience, Box::pin(listener.serve(transport))).await?;
         let running = running.map_err(|error| Error::of_start(&error))?;
         Ok(Self { running, changed })
     }
@@ -114,19 +114,19 @@ impl Client {
     /// If the server does not answer within `patience`, or answers with an error.
     pub async fn tools(&self, patience: Duration) -> Result<Vec<Tool>, Error> {
         self.changed.store(false, Ordering::Release);
-        within(patience, async {
+        with_timeout(patience, async {
             let (mut tools, mut cursor) = (Vec::new(), None);
-            for _ in 0..MOST_PAGES {
+            for _ in 0..MAX_TOOL_PAGES {
                 let page = PaginatedRequestParams::default().with_cursor(cursor);
                 let listed = self.running.list_tools(Some(page)).await;
                 let listed = listed.map_err(|error| Error::of_call(&error))?;
                 tools.extend(listed.tools.into_iter().filter_map(Tool::read));
                 cursor = listed.next_cursor.filter(|cursor| !cursor.is_empty());
-                if cursor.is_none() || tools.len() >= MOST_TOOLS {
+                if cursor.is_none() || tools.len() >= MAX_TOOLS_PER_SERVER {
                     break;
                 }
             }
-            tools.truncate(MOST_TOOLS);
+            tools.truncate(MAX_TOOLS_PER_SERVER);
             Ok(tools)
         })
         .await?
@@ -143,11 +143,11 @@ impl Client {
         tool: &str,
         input: Map<String, Value>,
         patience: Duration,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ToolResult, Error> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
-        let called = within(patience, Box::pin(self.running.call_tool_once(params))).await?;
+        let called = with_timeout(patience, Box::pin(self.running.call_tool_once(params))).await?;
         match called.map_err(|error| Error::of_call(&error))? {
-            CallToolResponse::Complete(result) => Ok(Answer::read(result)),
+            CallToolResponse::Complete(result) => Ok(ToolResult::read(result)),
             // We declared neither capability at initialization.
             _ => Err(Error::Garbled("it wants more input, or a task to be followed".to_owned())),
         }
@@ -168,7 +168,7 @@ impl Client {
     /// Closes the connection in order, within 2 s.
     pub async fn close(mut self) {
         // The result does not matter: the connection is dropped now.
-        let _over = self.running.close_with_timeout(FAREWELL).await;
+        let _over = self.running.close_with_timeout(CLOSE_TIMEOUT).await;
     }
 }
 
@@ -178,11 +178,13 @@ impl fmt::Debug for Client {
     }
 }
 
-async fn within<T>(patience: Duration, doing: impl Future<Output = T>) -> Result<T, Error> {
+async fn with_timeout<T>(patience: Duration, doing: impl Future<Output = T>) -> Result<T, Error> {
     timeout(patience, doing).await.map_err(|_| Error::Silent { waited: patience })
 }
 
-fn sendable(headers: &[(String, SecretString)]) -> Result<HashMap<HeaderName, HeaderValue>, Error> {
+fn header_map(
+    headers: &[(String, SecretString)],
+) -> Result<HashMap<HeaderName, HeaderValue>, Error> {
     let header = |(name, value): &(String, SecretString)| {
         let wrong = || Error::Header(name.chars().take(80).collect());
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;

@@ -10,7 +10,7 @@ use rmcp::{
 };
 
 /// Maximum length of a server's text in an error, in characters.
-const MOST_SAID: usize = 500;
+const MAX_SERVER_TEXT_CHARS: usize = 500;
 
 /// Error of a server or of the connection to it. Texts of the server are untrusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ impl Error {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
                 Self::of_start(fallback)
             }
-            other => Self::Garbled(short(&other.to_string())),
+            other => Self::Garbled(shorten(&other.to_string())),
         }
     }
 
@@ -71,13 +71,13 @@ impl Error {
             ServiceError::TransportSend(error) => of_transport(error),
             ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Self::Closed,
             ServiceError::Timeout { timeout } => Self::Silent { waited: *timeout },
-            other => Self::Garbled(short(&other.to_string())),
+            other => Self::Garbled(shorten(&other.to_string())),
         }
     }
 }
 
 fn of_data(error: &ErrorData) -> Error {
-    Error::Refused { code: error.code.0, said: short(&error.message) }
+    Error::Refused { code: error.code.0, said: shorten(&error.message) }
 }
 
 fn of_transport(error: &DynamicTransportError) -> Error {
@@ -96,19 +96,19 @@ fn of_transport(error: &DynamicTransportError) -> Error {
         }
         Some(StreamableHttpError::UnexpectedServerResponse(said)) => match said.get(..8) {
             Some("HTTP 401" | "HTTP 403") => Error::Unauthorized,
-            _ => Error::Garbled(short(said)),
+            _ => Error::Garbled(shorten(said)),
         },
-        Some(StreamableHttpError::ReservedHeaderConflict(name)) => Error::Header(short(name)),
+        Some(StreamableHttpError::ReservedHeaderConflict(name)) => Error::Header(shorten(name)),
         Some(
             StreamableHttpError::SessionExpired
             | StreamableHttpError::UnexpectedEndOfStream
             | StreamableHttpError::TransportChannelClosed,
         ) => Error::Closed,
-        Some(other) => Error::Garbled(short(&other.to_string())),
+        Some(other) => Error::Garbled(shorten(&other.to_string())),
         // Pipes fail in two ways: closed, or a message that is too long or not JSON.
         None => match error.downcast_ref::<std::io::Error>() {
             Some(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Error::Garbled(short(&error.to_string()))
+                Error::Garbled(shorten(&error.to_string()))
             }
             Some(_) | None => Error::Closed,
         },
@@ -123,10 +123,10 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     match error.downcast_ref::<reqwest::Error>() {
         Some(error) if error.is_timeout() => "it took too long".to_owned(),
         Some(_) => "no connection could be made".to_owned(),
-        None => short(&error.to_string()),
+        None => shorten(&error.to_string()),
     }
 }
 
-pub(crate) fn short(said: &str) -> String {
-    said.chars().take(MOST_SAID).collect()
+pub(crate) fn shorten(said: &str) -> String {
+    said.chars().take(MAX_SERVER_TEXT_CHARS).collect()
 }

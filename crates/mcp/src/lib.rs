@@ -21,8 +21,10 @@ mod error;
 mod server;
 mod tool;
 
-pub use answer::{Answer, Content};
+pub use answer::{Content, ToolResult};
 pub use client::Client;
 pub use error::Error;
-pub use server::{About, Context, Door, Offered, Serve, Service, service};
-pub use tool::{Tool, names};
+pub use server::{
+    CallContext, HttpSettings, OfferedTool, ServerDescription, Service, ToolProvider, http_service,
+};
+pub use tool::{Tool, assign_tool_names};

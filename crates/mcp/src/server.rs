@@ -22,17 +22,17 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::Answer;
+use crate::ToolResult;
 
-pub trait Serve: Send + Sync + 'static {
+pub trait ToolProvider: Send + Sync + 'static {
     /// Authenticated caller.
     type Who: Clone + Send + Sync + 'static;
 
     /// Description of the server, sent at initialization.
-    fn about(&self) -> About;
+    fn about(&self) -> ServerDescription;
 
     /// Tools that this caller may use.
-    fn tools(&self, who: &Self::Who) -> Vec<Offered>;
+    fn tools(&self, who: &Self::Who) -> Vec<OfferedTool>;
 
     /// Calls a tool. Failures are returned as an [`Answer`].
     fn call(
@@ -40,13 +40,13 @@ pub trait Serve: Send + Sync + 'static {
         who: Self::Who,
         tool: &str,
         input: Map<String, Value>,
-        context: Context,
-    ) -> impl Future<Output = Answer> + Send;
+        context: CallContext,
+    ) -> impl Future<Output = ToolResult> + Send;
 }
 
 /// Description of the server, sent at initialization.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct ServerDescription {
     pub name: &'static str,
     pub version: &'static str,
     /// Usage instructions for the client's model.
@@ -54,21 +54,21 @@ pub struct About {
 }
 
 #[derive(Debug, Clone)]
-pub struct Offered {
+pub struct OfferedTool {
     pub spec: ToolSpec,
     /// Whether the tool only reads; sent as the read-only hint.
-    pub reads: bool,
+    pub is_read_only: bool,
 }
 
 /// Progress and cancellation of a call.
-pub struct Context {
+pub struct CallContext {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     /// Cancelled when the client cancels the call.
     pub cancelled: CancellationToken,
 }
 
-impl Context {
+impl CallContext {
     /// Whether the client asked for progress notifications.
     #[must_use]
     pub const fn wants_progress(&self) -> bool {
@@ -85,7 +85,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("wants_progress", &self.wants_progress()).finish()
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for Context {
 
 /// Settings of the HTTP service.
 #[derive(Debug, Clone, Default)]
-pub struct Door {
+pub struct HttpSettings {
     /// Allowed values of the `Origin` header, such as `https://app.example.com:443`. Requests with
     /// another origin are refused; clients that are not web pages usually send none.
     pub origins: Vec<String>,
@@ -106,7 +106,7 @@ pub struct Door {
 /// `tower` service that answers MCP requests.
 pub type Service<S> = StreamableHttpService<Handler<S>, NeverSessionManager>;
 
-pub fn service<S: Serve>(serve: Arc<S>, door: Door) -> Service<S> {
+pub fn http_service<S: ToolProvider>(serve: Arc<S>, door: HttpSettings) -> Service<S> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -129,7 +129,7 @@ impl<S> fmt::Debug for Handler<S> {
     }
 }
 
-impl<S: Serve> Handler<S> {
+impl<S: ToolProvider> Handler<S> {
     fn who(context: &RequestContext<RoleServer>) -> Result<S::Who, ErrorData> {
         let parts = context.extensions.get::<Parts>();
         let who = parts.and_then(|parts| parts.extensions.get::<S::Who>());
@@ -137,9 +137,9 @@ impl<S: Serve> Handler<S> {
     }
 }
 
-impl<S: Serve> ServerHandler for Handler<S> {
+impl<S: ToolProvider> ServerHandler for Handler<S> {
     fn get_info(&self) -> ServerConfig {
-        let About { name, version, instructions } = self.0.about();
+        let ServerDescription { name, version, instructions } = self.0.about();
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new(name, version))
             .with_instructions(instructions)
@@ -151,7 +151,7 @@ impl<S: Serve> ServerHandler for Handler<S> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let who = Self::who(&context)?;
-        let tools = self.0.tools(&who).into_iter().map(tool_of).collect();
+        let tools = self.0.tools(&who).into_iter().map(rmcp_tool).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -167,7 +167,7 @@ impl<S: Serve> ServerHandler for Handler<S> {
             return Err(ErrorData::invalid_params(message, None));
         }
         let input = request.arguments.unwrap_or_default();
-        let way_back = Context {
+        let way_back = CallContext {
             token: context.meta.get_progress_token(),
             peer: context.peer,
             cancelled: context.ct,
@@ -177,7 +177,7 @@ impl<S: Serve> ServerHandler for Handler<S> {
     }
 }
 
-fn tool_of(Offered { spec, reads }: Offered) -> rmcp::model::Tool {
+fn rmcp_tool(OfferedTool { spec, is_read_only: reads }: OfferedTool) -> rmcp::model::Tool {
     let schema = match spec.input {
         Value::Object(schema) => schema,
         _ => Map::new(),

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// Maximum number of tools of one server; the rest is left out.
-pub(crate) const MOST_TOOLS: usize = 256;
+pub(crate) const MAX_TOOLS_PER_SERVER: usize = 256;
 
 /// Maximum length of a server's name for a tool, in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_SERVER_TOOL_NAME_BYTES: usize = 128;
 
 /// Maximum length of a description, in characters; the rest is cut.
-const MOST_DESCRIPTION: usize = 2_000;
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
 
 /// Maximum size of a schema as JSON, in bytes.
-const LARGEST_SCHEMA: usize = 16 * 1024;
+const MAX_SCHEMA_BYTES: usize = 16 * 1024;
 
 /// Maximum length of a tool name that every model provider accepts.
-const LONGEST_OWN_NAME: usize = 64;
+const MAX_MODEL_TOOL_NAME_CHARS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
@@ -37,8 +37,8 @@ impl Tool {
     /// Returns `None` if the name is invalid or the schema is too large.
     pub(crate) fn read(tool: rmcp::model::Tool) -> Option<Self> {
         let name = tool.name.into_owned();
-        let is_name =
-            (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        let is_name = (1..=MAX_SERVER_TOOL_NAME_BYTES).contains(&name.len())
+            && !name.chars().any(char::is_control);
         let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
         let mut input = tool.input_schema.as_ref().clone();
         for needless in ["$schema", "title"] {
@@ -48,9 +48,9 @@ impl Tool {
         // Some providers refuse an object schema without `properties`.
         input.entry("properties").or_insert_with(|| json!({}));
         let input = Value::Object(input);
-        let fits = input.to_string().len() <= LARGEST_SCHEMA;
+        let fits = input.to_string().len() <= MAX_SCHEMA_BYTES;
         (is_name && fits).then(|| Self {
-            description: description.chars().take(MOST_DESCRIPTION).collect(),
+            description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             reads: tool.annotations.and_then(|hints| hints.read_only_hint).unwrap_or_default(),
             name,
             input,
@@ -74,21 +74,21 @@ impl Tool {
 /// too long ends with part of a digest. Takes pairs (server, tool) in any order; returns them by
 /// name.
 #[must_use]
-pub fn names<'a>(
+pub fn assign_tool_names<'a>(
     tools: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> BTreeMap<String, (&'a str, &'a str)> {
     let tools: BTreeSet<(&str, &str)> = tools.into_iter().collect();
     let mut names = BTreeMap::new();
     for (server, tool) in tools {
-        let plain = plain(server, tool);
-        let taken = plain.len() > LONGEST_OWN_NAME || names.contains_key(&plain);
-        let name = if taken { digested(&plain, server, tool) } else { plain };
+        let plain = plain_name(server, tool);
+        let taken = plain.len() > MAX_MODEL_TOOL_NAME_CHARS || names.contains_key(&plain);
+        let name = if taken { digest_name(&plain, server, tool) } else { plain };
         names.insert(name, (server, tool));
     }
     names
 }
 
-fn plain(server: &str, tool: &str) -> String {
+fn plain_name(server: &str, tool: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_lowercase() || c.is_ascii_digit() => c,
         _ => '_',
@@ -96,10 +96,10 @@ fn plain(server: &str, tool: &str) -> String {
     format!("mcp_{server}_{}", tool.chars().map(letter).collect::<String>())
 }
 
-fn digested(plain: &str, server: &str, tool: &str) -> String {
+fn digest_name(plain: &str, server: &str, tool: &str) -> String {
     let digest = Sha256::digest(format!("{server}\n{tool}"));
     let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let most = LONGEST_OWN_NAME - digest.len() - 1;
+    let most = MAX_MODEL_TOOL_NAME_CHARS - digest.len() - 1;
     format!("{}_{digest}", &plain[..plain.len().min(most)])
 }
 
@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_tool_is_named_by_its_server_and_itself() {
-        let names = names([("everything", "get-sum"), ("files", "Read File"), ("x", "echo")]);
+        let names =
+            assign_tool_names([("everything", "get-sum"), ("files", "Read File"), ("x", "echo")]);
 
         let names: Vec<&str> = names.keys().map(String::as_str).collect();
         assert_eq!(names, ["mcp_everything_get_sum", "mcp_files_read_file", "mcp_x_echo"]);
@@ -134,12 +135,12 @@ mod tests {
             ("a", "_"),
         ];
 
-        let found = names(all);
+        let found = assign_tool_names(all);
         let mut back = all;
         back.reverse();
 
         assert_eq!(found.len(), all.len(), "{found:?}");
-        assert_eq!(found, names(back));
+        assert_eq!(found, assign_tool_names(back));
         assert!(found.keys().all(|name| name.len() <= 64), "{found:?}");
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         assert!(found.keys().all(|name| name.chars().all(is_plain)), "{found:?}");
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_no_model_could_be_told_of_is_left_out() {
-        let huge = json!({ "description": "x".repeat(LARGEST_SCHEMA) });
+        let huge = json!({ "description": "x".repeat(MAX_SCHEMA_BYTES) });
         for unfit in [tool("", json!({})), tool("a\nb", json!({})), tool("huge", huge)] {
             assert_eq!(Tool::read(unfit), None);
         }

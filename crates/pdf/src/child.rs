@@ -11,30 +11,30 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::{Document, Error, pages};
 
 /// Command-line argument that makes a program act as the child.
-pub(crate) const WORD: &str = "read-pdf";
+pub(crate) const CHILD_ARGUMENT: &str = "read-pdf";
 
 /// Limits of the child: address space in bytes, processor time in seconds.
-const MEMORY: u64 = 1024 * 1024 * 1024;
-pub(crate) const SECONDS: u64 = 10;
+const MAX_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+pub(crate) const MAX_CPU_SECONDS: u64 = 10;
 
 /// Reads a PDF from stdin and answers on stdout, if the program was started as the child; otherwise
 /// returns `None`. Call it first in `main`, before threads or other work begin.
 #[must_use]
 pub fn as_child() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    let is_asked = arguments.next().as_deref() == Some(OsStr::new(WORD));
+    let is_asked = arguments.next().as_deref() == Some(OsStr::new(CHILD_ARGUMENT));
     if !is_asked || arguments.next().is_some() {
         return None;
     }
     // If a limit cannot be set, nothing is read.
-    let done = limited().and_then(|()| serve());
+    let done = set_limits().and_then(|()| serve());
     Some(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn limited() -> io::Result<()> {
+fn set_limits() -> io::Result<()> {
     let limits = [
-        (Resource::As, MEMORY),
-        (Resource::Cpu, SECONDS),
+        (Resource::As, MAX_MEMORY_BYTES),
+        (Resource::Cpu, MAX_CPU_SECONDS),
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         // Enough for stdin, stdout and stderr only.

@@ -18,15 +18,15 @@ mod reader;
 
 pub use child::as_child;
 pub use pages::{Document, Page};
-pub use reader::Reader;
+pub use reader::PdfReader;
 
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of pages of a PDF; longer ones are refused.
-pub const MOST_PAGES: usize = 2000;
+pub const MAX_PAGES: usize = 2000;
 
 /// Maximum text of a PDF, in bytes; more is refused.
-pub const MOST_TEXT: usize = 4 * 1024 * 1024;
+pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Reason why a PDF has no text. The messages complete a sentence whose subject is the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -45,10 +45,10 @@ pub enum Error {
     )]
     NoText,
 
-    #[error("has {have} pages, and {MOST_PAGES} are the most: give it in parts")]
+    #[error("has {have} pages, and {MAX_PAGES} are the most: give it in parts")]
     ManyPages { have: usize },
 
-    #[error("has more than {MOST_TEXT} bytes of text: give it in parts")]
+    #[error("has more than {MAX_TEXT_BYTES} bytes of text: give it in parts")]
     MuchText,
 
     /// The child exceeded its time or memory, or crashed.

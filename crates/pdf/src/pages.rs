@@ -12,10 +12,10 @@ use std::{
 use pdf_extract::{ConvertToFmt, Document as Pdf, Object, PlainTextOutput, output_doc_page};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, MOST_PAGES, MOST_TEXT};
+use crate::{Error, MAX_PAGES, MAX_TEXT_BYTES};
 
 /// Maximum length of a title, in characters.
-const LONGEST_TITLE: usize = 200;
+const MAX_TITLE_CHARS: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
@@ -36,28 +36,28 @@ pub struct Page {
 pub fn read(content: &[u8]) -> Result<Document, Error> {
     let document = catch_unwind(|| Pdf::load_mem(content)).map_err(|_| Error::Broken)?;
     // A document with an empty user password is already decrypted here.
-    let document = document.map_err(|_| closed(content))?;
+    let document = document.map_err(|_| load_error(content))?;
     if document.trailer.has(b"Encrypt") {
         return Err(Error::Encrypted);
     }
     let numbers: Vec<u32> = document.get_pages().into_keys().collect();
     match numbers.len() {
         0 => return Err(Error::Broken),
-        have if have > MOST_PAGES => return Err(Error::ManyPages { have }),
+        have if have > MAX_PAGES => return Err(Error::ManyPages { have }),
         _ => {}
     }
-    let left = Cell::new(MOST_TEXT);
+    let left = Cell::new(MAX_TEXT_BYTES);
     let mut pages = Vec::new();
     for number in numbers {
         let mut text = String::new();
         let read = catch_unwind(AssertUnwindSafe(|| {
-            let mut output = PlainTextOutput::new(Bounded { text: &mut text, left: &left });
+            let mut output = PlainTextOutput::new(BoundedWriter { text: &mut text, left: &left });
             output_doc_page(&document, &mut output, number)
         }));
         if left.get() == 0 {
             return Err(Error::MuchText);
         }
-        let text = tidied(&text);
+        let text = without_layout_whitespace(&text);
         // Text read before a page failed is kept: part of a page is better than nothing.
         match (read, text.is_empty()) {
             (_, false) => pages.push(Page { number, text: Some(text) }),
@@ -77,7 +77,7 @@ pub fn read(content: &[u8]) -> Result<Document, Error> {
 
 /// Classifies a load failure. The library reports a missing password in many ways, so the file is
 /// searched for `/Encrypt`.
-fn closed(content: &[u8]) -> Error {
+fn load_error(content: &[u8]) -> Error {
     let is_locked = content.windows(8).any(|eight| eight == b"/Encrypt");
     if is_locked { Error::Encrypted } else { Error::Broken }
 }
@@ -97,11 +97,11 @@ fn title(document: &Pdf) -> Option<String> {
         None => String::from_utf8_lossy(bytes).into_owned(),
     };
     let words: Vec<&str> = title.split_whitespace().collect();
-    Some(words.join(" ").chars().filter(|c| !c.is_control()).take(LONGEST_TITLE).collect())
+    Some(words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_TITLE_CHARS).collect())
 }
 
 /// Removes layout whitespace: spaces around lines, and more than one empty line in a row.
-fn tidied(text: &str) -> String {
+fn without_layout_whitespace(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len());
     let mut gap = false;
     for line in text.lines() {
@@ -120,12 +120,12 @@ fn tidied(text: &str) -> String {
 }
 
 /// Writer that counts down the remaining bytes and fails when none are left.
-struct Bounded<'a> {
+struct BoundedWriter<'a> {
     text: &'a mut String,
     left: &'a Cell<usize>,
 }
 
-impl fmt::Write for Bounded<'_> {
+impl fmt::Write for BoundedWriter<'_> {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         let left = self.left.get().saturating_sub(more.len());
         self.left.set(left);
@@ -137,7 +137,7 @@ impl fmt::Write for Bounded<'_> {
     }
 }
 
-impl ConvertToFmt for Bounded<'_> {
+impl ConvertToFmt for BoundedWriter<'_> {
     type Writer = Self;
 
     fn convert(self) -> Self {
@@ -151,8 +151,11 @@ mod tests {
 
     #[test]
     fn lines_are_kept_and_what_layout_leaves_is_not() {
-        assert_eq!(tidied("\n\n  Tea  \n\n\n\n How \r\nto\u{7} "), "Tea\n\nHow\nto");
-        assert_eq!(tidied(" \n "), "");
+        assert_eq!(
+            without_layout_whitespace("\n\n  Tea  \n\n\n\n How \r\nto\u{7} "),
+            "Tea\n\nHow\nto"
+        );
+        assert_eq!(without_layout_whitespace(" \n "), "");
     }
 
     #[test]

@@ -13,44 +13,44 @@ use tracing::{debug, warn};
 use crate::{Document, Error, child};
 
 /// Maximum number of child processes at once; each may take 1 GiB.
-const AT_ONCE: usize = 2;
+const MAX_CHILDREN: usize = 2;
 
 /// Maximum wait for a free child, and for its answer. Together they stay below the half minute that
 /// callers wait.
-const TURN: Duration = Duration::from_secs(5);
-const READING: Duration = Duration::from_secs(12);
+const CHILD_WAIT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Maximum answer of a child, in bytes: the text, escaped, and what JSON adds for each page.
-const LARGEST: u64 = 32 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Reader of PDFs, each in a process of its own. Clones share the limit on child processes.
 #[derive(Debug, Clone)]
-pub struct Reader {
+pub struct PdfReader {
     program: PathBuf,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-impl Reader {
+impl PdfReader {
     /// `program` must call [`as_child`](crate::as_child) first in its `main`.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { program, permits: Arc::new(Semaphore::new(MAX_CHILDREN)) }
     }
 
     /// Reader that starts the current executable.
-    pub fn of_this_program() -> io::Result<Self> {
+    pub fn of_current_exe() -> io::Result<Self> {
         Ok(Self::new(std::env::current_exe()?))
     }
 
     /// Returns the text of a PDF.
     pub async fn read(&self, content: &[u8]) -> Result<Document, Error> {
-        let turn = timeout(TURN, self.turns.acquire()).await;
+        let turn = timeout(CHILD_WAIT_TIMEOUT, self.permits.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(Error::Busy) };
         let mut child = self.start().map_err(|error| {
             warn!(error = &error as &dyn std::error::Error, "the reader of PDFs cannot be started");
             Error::NoReader
         })?;
         // On timeout the child is dropped, which kills it.
-        let Ok(answered) = timeout(READING, answer(&mut child, content)).await else {
+        let Ok(answered) = timeout(READ_TIMEOUT, answer(&mut child, content)).await else {
             return Err(Error::Heavy);
         };
         let (answer, is_done) = answered.map_err(|error| {
@@ -71,7 +71,7 @@ impl Reader {
 
     fn start(&self) -> io::Result<Child> {
         Command::new(&self.program)
-            .arg(child::WORD)
+            .arg(child::CHILD_ARGUMENT)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -93,7 +93,7 @@ async fn answer(child: &mut Child, content: &[u8]) -> io::Result<(Vec<u8>, bool)
         drop(to);
     };
     let mut answer = Vec::new();
-    let mut from = from.take(LARGEST);
+    let mut from = from.take(MAX_ANSWER_BYTES);
     let (heard, ()) = tokio::join!(from.read_to_end(&mut answer), tell);
     heard?;
     let is_done = child.wait().await?.success();

@@ -5,8 +5,8 @@
 //! by roles and row-level security.
 
 mod config;
+mod connection_pool;
 mod error;
-mod keep;
 mod migrate;
 mod pool;
 mod system_tx;
@@ -15,6 +15,6 @@ mod tenant_tx;
 pub use config::Config;
 pub use error::{is_unique_violation, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
-pub use pool::{Pools, wait_for};
-pub use system_tx::{Once, SystemTx};
+pub use pool::{Pools, wait_until_ready};
+pub use system_tx::{SystemConnection, SystemTx};
 pub use tenant_tx::{Setting, TenantTx};

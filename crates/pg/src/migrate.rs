@@ -37,7 +37,7 @@ pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
 /// Returns the reason why this binary cannot use the database, as text; `None` if it can.
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select coalesce(max(version), 0) from _sqlx_migrations where success";
-    let mut once = pools.once().await?;
+    let mut once = pools.system_connection().await?;
     let newest_there = sqlx::query_scalar::<_, i64>(SQL).fetch_one(once.conn()).await;
     if newest_there.is_ok() {
         once.done();

@@ -7,17 +7,19 @@ use secrecy::ExposeSecret as _;
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tracing::{info, warn};
 
-use crate::{Config, Once, Setting, SystemTx, TenantTx, keep::Keep};
+use crate::{
+    Config, Setting, SystemConnection, SystemTx, TenantTx, connection_pool::ConnectionPool,
+};
 
 /// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
-    app: Keep,
-    system: Keep,
+    app: ConnectionPool,
+    system: ConnectionPool,
 }
 
 /// Interval between log lines while a service waits for its database.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Pools {
     /// Creates the pools. Connections are opened when they are needed.
@@ -26,8 +28,8 @@ impl Pools {
     ///
     /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
-        let pool = |role: &str, size: u32| -> anyhow::Result<Keep> {
-            Ok(Keep::new(options(config, service, role)?, size, config.acquire_timeout))
+        let pool = |role: &str, size: u32| -> anyhow::Result<ConnectionPool> {
+            Ok(ConnectionPool::new(options(config, service, role)?, size, config.acquire_timeout))
         };
         Ok(Self {
             app: pool("holdfast_app", config.pool_size)?,
@@ -60,13 +62,13 @@ impl Pools {
     }
 
     /// Returns a connection of the system role, for a single statement that is its own transaction.
-    pub async fn once(&self) -> sqlx::Result<Once> {
-        Once::begin(&self.system).await
+    pub async fn system_connection(&self) -> sqlx::Result<SystemConnection> {
+        SystemConnection::begin(&self.system).await
     }
 
     /// Checks that the database answers.
     pub async fn ping(&self) -> sqlx::Result<()> {
-        let mut once = self.once().await?;
+        let mut once = self.system_connection().await?;
         sqlx::query("select 1").execute(once.conn()).await?;
         once.done();
         Ok(())
@@ -109,7 +111,7 @@ fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConne
 /// # Errors
 ///
 /// Only if `stop` completes first.
-pub async fn wait_for<F>(pools: &Pools, stop: F) -> anyhow::Result<()>
+pub async fn wait_until_ready<F>(pools: &Pools, stop: F) -> anyhow::Result<()>
 where
     F: Future<Output = ()>,
 {
@@ -133,7 +135,7 @@ async fn until_ready(pools: &Pools) {
             Ok(Some(missing)) => missing,
             Err(error) => format!("it does not answer ({error})"),
         };
-        if said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+        if said.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             warn!(%problem, "waiting for the database: check `database.url`, or run `holdfast migrate`");
             said = Some(tokio::time::Instant::now());
         }

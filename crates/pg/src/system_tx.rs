@@ -2,7 +2,7 @@
 
 use sqlx::{Executor as _, PgConnection};
 
-use crate::keep::{Keep, Lent};
+use crate::connection_pool::{ConnectionPool, PooledConnection};
 
 /// A transaction as `holdfast_system`: it sees leases, ids and states of all tenants, and no
 /// content.
@@ -11,12 +11,12 @@ use crate::keep::{Keep, Lent};
 /// [`TenantTx`](crate::TenantTx).
 #[derive(Debug)]
 pub struct SystemTx {
-    lent: Lent,
+    lent: PooledConnection,
 }
 
 impl SystemTx {
-    pub(crate) async fn begin(keep: &Keep) -> sqlx::Result<Self> {
-        let mut lent = keep.lend().await?;
+    pub(crate) async fn begin(keep: &ConnectionPool) -> sqlx::Result<Self> {
+        let mut lent = keep.acquire().await?;
         lent.conn().execute("BEGIN").await?;
         Ok(Self { lent })
     }
@@ -48,13 +48,13 @@ impl SystemTx {
 /// Call [`done`](Self::done) after the last answer. If it is dropped instead, for example after an
 /// error, that costs one more round trip and nothing else.
 #[derive(Debug)]
-pub struct Once {
-    lent: Lent,
+pub struct SystemConnection {
+    lent: PooledConnection,
 }
 
-impl Once {
-    pub(crate) async fn begin(keep: &Keep) -> sqlx::Result<Self> {
-        Ok(Self { lent: keep.lend().await?.by_statement() })
+impl SystemConnection {
+    pub(crate) async fn begin(keep: &ConnectionPool) -> sqlx::Result<Self> {
+        Ok(Self { lent: keep.acquire().await?.without_transaction() })
     }
 
     pub fn conn(&mut self) -> &mut PgConnection {

@@ -3,7 +3,7 @@
 use holdfast_types::TenantId;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
-use crate::keep::{Keep, Lent};
+use crate::connection_pool::{ConnectionPool, PooledConnection};
 
 /// Name and value of a database setting for one transaction: `("jit", "off")`.
 pub type Setting = (&'static str, &'static str);
@@ -16,13 +16,13 @@ pub type Setting = (&'static str, &'static str);
 #[derive(Debug)]
 pub struct TenantTx {
     tenant: TenantId,
-    lent: Lent,
+    lent: PooledConnection,
 }
 
 impl TenantTx {
     /// Begins a transaction for one tenant.
     pub(crate) async fn begin(
-        keep: &Keep,
+        keep: &ConnectionPool,
         tenant: TenantId,
         settings: &[Setting],
     ) -> sqlx::Result<Self> {
@@ -36,7 +36,7 @@ impl TenantTx {
             begin.push_str(" = ");
             begin.push_str(value);
         }
-        let mut lent = keep.lend().await?;
+        let mut lent = keep.acquire().await?;
         lent.conn().execute(AssertSqlSafe(begin)).await?;
         Ok(Self { tenant, lent })
     }
@@ -59,7 +59,7 @@ impl TenantTx {
     ///
     /// If the connection is lost; the server then rolls back.
     pub async fn rollback(self) -> sqlx::Result<()> {
-        self.lent.undo().await
+        self.lent.rollback().await
     }
 
     /// Commits the writes. If the transaction is dropped instead, they are rolled back.

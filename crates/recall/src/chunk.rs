@@ -18,16 +18,16 @@ use crate::words::is_unspaced;
 
 /// Chunk sizes, counted by [`tokens`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ChunkLimits {
     /// Maximum tokens per chunk.
-    pub most: usize,
+    pub max_tokens: usize,
     /// Maximum tokens repeated from the previous chunk, in whole sentences.
-    pub overlap: usize,
+    pub overlap_tokens: usize,
 }
 
-impl Default for Limits {
+impl Default for ChunkLimits {
     fn default() -> Self {
-        Self { most: 400, overlap: 80 }
+        Self { max_tokens: 400, overlap_tokens: 80 }
     }
 }
 
@@ -43,8 +43,11 @@ pub struct Chunk {
 
 /// Splits a Markdown or plain text into chunks, in document order.
 #[must_use]
-pub fn split(source: &str, limits: Limits) -> Vec<Chunk> {
-    let limits = Limits { most: limits.most.max(8), overlap: limits.overlap.min(limits.most / 2) };
+pub fn split(source: &str, limits: ChunkLimits) -> Vec<Chunk> {
+    let limits = ChunkLimits {
+        max_tokens: limits.max_tokens.max(8),
+        overlap_tokens: limits.overlap_tokens.min(limits.max_tokens / 2),
+    };
     let mut chunks = Vec::new();
     for section in sections(source) {
         let pieces = pieces(source, &section.blocks, limits);
@@ -75,14 +78,15 @@ pub fn tokens(text: &str) -> usize {
 }
 
 /// Packs pieces into chunks; each chunk begins with the last pieces of the one before.
-fn pack(pieces: &[Piece], limits: Limits, mut chunk: impl FnMut(Range<usize>, usize)) {
+fn pack(pieces: &[Piece], limits: ChunkLimits, mut chunk: impl FnMut(Range<usize>, usize)) {
     let mut first = 0;
     let mut fresh = 0;
     let mut held = 0;
     for (at, piece) in pieces.iter().enumerate() {
-        if held + piece.tokens > limits.most && at > fresh {
+        if held + piece.tokens > limits.max_tokens && at > fresh {
             chunk(pieces[first].range.start..pieces[at - 1].range.end, held);
-            (first, held) = overlap(pieces, at, limits.overlap.min(limits.most - piece.tokens));
+            (first, held) =
+                overlap(pieces, at, limits.overlap_tokens.min(limits.max_tokens - piece.tokens));
             fresh = at;
         }
         held += piece.tokens;

@@ -34,7 +34,7 @@ impl Default for Weights {
 
 /// Unit found by keywords or by embedding, with its signals.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found<T> {
+pub struct RankCandidate<T> {
     /// Id of the unit; the smaller id comes first among equals, so that the order is deterministic.
     pub id: T,
     /// Keyword score on any scale; 0 if no term matches.
@@ -51,7 +51,7 @@ pub struct Found<T> {
 
 /// Share of each signal in a score; the score is their sum times `decay`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Share {
+pub struct ScoreShares {
     pub words: f32,
     pub meaning: f32,
     pub author: f32,
@@ -59,7 +59,7 @@ pub struct Share {
     pub decay: f32,
 }
 
-impl Share {
+impl ScoreShares {
     #[must_use]
     pub fn score(&self) -> f32 {
         let sum = self.words + self.meaning + self.author + self.substance;
@@ -69,11 +69,11 @@ impl Share {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Ranked<T> {
+pub struct RankedUnit<T> {
     pub id: T,
     /// Score, comparable within one answer only.
     pub score: f32,
-    pub why: Share,
+    pub why: ScoreShares,
 }
 
 /// Ranks units, best first.
@@ -82,20 +82,20 @@ pub struct Ranked<T> {
 /// against all). Each needs *both* signals: a keyword hit needs its cosine too. A signal that is
 /// not finite counts as 0.
 #[must_use]
-pub fn rank<T: Ord + Copy>(found: &[Found<T>], weights: &Weights) -> Vec<Ranked<T>> {
+pub fn rank<T: Ord + Copy>(found: &[RankCandidate<T>], weights: &Weights) -> Vec<RankedUnit<T>> {
     let best = found.iter().map(|f| finite(f.words)).fold(0.0, f32::max);
     let mut ranked: Vec<_> = found
         .iter()
         .map(|f| {
             let words = if best > 0.0 { finite(f.words) / best } else { 0.0 };
-            let why = Share {
+            let why = ScoreShares {
                 words: weights.words * words,
                 meaning: weights.meaning * finite(f.meaning),
                 author: if f.author { weights.author } else { 0.0 },
                 substance: weights.substance * substance(f.terms),
                 decay: finite(f.decay).clamp(0.0, 1.0),
             };
-            Ranked { id: f.id, score: why.score(), why }
+            RankedUnit { id: f.id, score: why.score(), why }
         })
         .collect();
     ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
@@ -125,22 +125,22 @@ fn substance(terms: u32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Weights, decay, rank};
+    use super::{RankCandidate, Weights, decay, rank};
 
-    fn unit(id: u32) -> Found<u32> {
-        Found { id, words: 0.0, meaning: 0.0, author: false, terms: 10, decay: 1.0 }
+    fn unit(id: u32) -> RankCandidate<u32> {
+        RankCandidate { id, words: 0.0, meaning: 0.0, author: false, terms: 10, decay: 1.0 }
     }
 
-    fn order(found: &[Found<u32>]) -> Vec<u32> {
+    fn order(found: &[RankCandidate<u32>]) -> Vec<u32> {
         rank(found, &Weights::default()).iter().map(|r| r.id).collect()
     }
 
     #[test]
     fn what_both_words_and_meaning_found_comes_before_what_one_found() {
         let found = [
-            Found { words: 9.0, ..unit(1) },
-            Found { meaning: 0.6, ..unit(2) },
-            Found { words: 8.0, meaning: 0.5, ..unit(3) },
+            RankCandidate { words: 9.0, ..unit(1) },
+            RankCandidate { meaning: 0.6, ..unit(2) },
+            RankCandidate { words: 8.0, meaning: 0.5, ..unit(3) },
         ];
 
         assert_eq!(order(&found), [3, 2, 1]);
@@ -148,10 +148,12 @@ mod tests {
 
     #[test]
     fn words_count_alike_on_any_scale() {
-        let small =
-            [Found { words: 0.02, ..unit(1) }, Found { words: 0.01, meaning: 0.1, ..unit(2) }];
+        let small = [
+            RankCandidate { words: 0.02, ..unit(1) },
+            RankCandidate { words: 0.01, meaning: 0.1, ..unit(2) },
+        ];
         let large: Vec<_> =
-            small.iter().map(|f| Found { words: f.words * 1000.0, ..f.clone() }).collect();
+            small.iter().map(|f| RankCandidate { words: f.words * 1000.0, ..f.clone() }).collect();
 
         let weights = Weights::default();
         let score = |found| rank(found, &weights).iter().map(|r| r.score).collect::<Vec<_>>();
@@ -163,9 +165,9 @@ mod tests {
     #[test]
     fn the_author_whom_the_question_names_comes_first_and_a_greeting_last() {
         let found = [
-            Found { meaning: 0.5, ..unit(1) },
-            Found { meaning: 0.4, author: true, ..unit(2) },
-            Found { meaning: 0.5, terms: 1, ..unit(3) },
+            RankCandidate { meaning: 0.5, ..unit(1) },
+            RankCandidate { meaning: 0.4, author: true, ..unit(2) },
+            RankCandidate { meaning: 0.5, terms: 1, ..unit(3) },
         ];
 
         assert_eq!(order(&found), [2, 1, 3]);
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_shares_add_up_to_the_score() {
-        let found = [Found { words: 3.0, meaning: 0.5, author: true, decay: 0.5, ..unit(1) }];
+        let found =
+            [RankCandidate { words: 3.0, meaning: 0.5, author: true, decay: 0.5, ..unit(1) }];
 
         let [only] = rank(&found, &Weights::default())[..] else { panic!("one") };
 
@@ -191,8 +194,8 @@ mod tests {
     #[test]
     fn what_is_no_number_counts_as_nothing_and_hides_nothing() {
         let found = [
-            Found { words: f32::NAN, meaning: f32::INFINITY, ..unit(1) },
-            Found { words: 1.0, ..unit(2) },
+            RankCandidate { words: f32::NAN, meaning: f32::INFINITY, ..unit(1) },
+            RankCandidate { words: 1.0, ..unit(2) },
         ];
 
         assert_eq!(order(&found), [2, 1]);
@@ -208,8 +211,10 @@ mod tests {
 
     #[test]
     fn age_never_lifts_what_points_away_from_the_question() {
-        let found =
-            [Found { meaning: -0.9, decay: 0.1, ..unit(1) }, Found { meaning: -0.5, ..unit(2) }];
+        let found = [
+            RankCandidate { meaning: -0.9, decay: 0.1, ..unit(1) },
+            RankCandidate { meaning: -0.5, ..unit(2) },
+        ];
 
         assert_eq!(order(&found), [2, 1]);
     }

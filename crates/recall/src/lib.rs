@@ -27,8 +27,8 @@ mod question;
 mod words;
 
 pub use bm25::{Bm25, Collection};
-pub use chunk::{Chunk, Limits, split, tokens};
-pub use fuse::{Found, Ranked, Share, Weights, decay, rank};
+pub use chunk::{Chunk, ChunkLimits, split, tokens};
+pub use fuse::{RankCandidate, RankedUnit, ScoreShares, Weights, decay, rank};
 pub use mmr::spread;
 pub use question::Question;
 pub use words::{term_counts, terms};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::words::{is_common, is_unspaced, lowered, terms};
+use crate::words::{is_stop_word, is_unspaced, normalised, terms};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
@@ -30,7 +30,7 @@ impl Question {
         for author in authors {
             let name: Vec<&str> = author.unicode_words().collect();
             for at in 0..words.len() {
-                let said = spoken(&words[at..], &name);
+                let said = matched_name_words(&words[at..], &name);
                 if said > 0 {
                     named.insert(author.clone());
                     gone[at..at + said].fill(true);
@@ -46,9 +46,13 @@ impl Question {
 }
 
 /// Returns how many words at the beginning match a name: all of its words, only the first, or 0.
-fn spoken(words: &[(usize, &str)], name: &[&str]) -> usize {
+fn matched_name_words(words: &[(usize, &str)], name: &[&str]) -> usize {
     let Some(first) = name.first() else { return 0 };
-    let begins = words.iter().zip(name).take_while(|((_, word), part)| is_said(word, part)).count();
+    let begins = words
+        .iter()
+        .zip(name)
+        .take_while(|((_, word), part)| matches_name_part(word, part))
+        .count();
     if begins == name.len() {
         return begins;
     }
@@ -57,9 +61,9 @@ fn spoken(words: &[(usize, &str)], name: &[&str]) -> usize {
     usize::from(alone && begins > 0)
 }
 
-fn is_said(word: &str, part: &str) -> bool {
-    let plain = lowered(word);
-    plain == lowered(part) && (!is_common(&plain) || word.starts_with(part))
+fn matches_name_part(word: &str, part: &str) -> bool {
+    let plain = normalised(word);
+    plain == normalised(part) && (!is_stop_word(&plain) || word.starts_with(part))
 }
 
 fn without(text: &str, words: &[(usize, &str)], gone: &[bool]) -> String {

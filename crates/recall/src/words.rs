@@ -11,10 +11,10 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// Maximum characters of a term. Longer words are hashes or encoded files; their beginning is
 /// enough.
-const LONGEST: usize = 64;
+const MAX_TERM_CHARS: usize = 64;
 
 /// Common English words without value for search. Must be sorted, for the binary search.
-const COMMON: &[&str] = &[
+const STOP_WORDS: &[&str] = &[
     "a", "about", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could",
     "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if",
     "in", "into", "is", "it", "its", "just", "me", "my", "no", "not", "of", "on", "or", "our",
@@ -28,7 +28,7 @@ const COMMON: &[&str] = &[
 pub fn terms(text: &str) -> Vec<String> {
     let english = Stemmer::create(Algorithm::English);
     let mut found = Vec::new();
-    for (unspaced, stretch) in stretches(text) {
+    for (unspaced, stretch) in script_runs(text) {
         if unspaced {
             pairs(stretch, &mut found);
         } else {
@@ -49,14 +49,14 @@ pub fn term_counts(text: &str) -> BTreeMap<String, u32> {
 }
 
 /// Returns a word in lower case, without the possessive.
-pub(crate) fn lowered(word: &str) -> String {
+pub(crate) fn normalised(word: &str) -> String {
     let lower = word.to_lowercase().replace('\u{2019}', "'");
     lower.strip_suffix("'s").unwrap_or(&lower).to_owned()
 }
 
 /// Returns whether a lower-case word is too common to search for.
-pub(crate) fn is_common(word: &str) -> bool {
-    COMMON.binary_search(&word).is_ok()
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// Returns whether a character belongs to a script without spaces between words, or with attached
@@ -73,7 +73,7 @@ pub(crate) const fn is_unspaced(c: char) -> bool {
 }
 
 /// Splits the text into runs with and without spaces between words; `true` means without.
-fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
+fn script_runs(text: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let unspaced = is_unspaced(rest.chars().next()?);
@@ -85,12 +85,12 @@ fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
 }
 
 fn term(english: &Stemmer, word: &str) -> Option<String> {
-    let word = lowered(word);
-    if word.is_empty() || is_common(&word) {
+    let word = normalised(word);
+    if word.is_empty() || is_stop_word(&word) {
         return None;
     }
     let stem = if word.is_ascii() { english.stem(&word).into_owned() } else { word };
-    Some(stem.chars().take(LONGEST).collect())
+    Some(stem.chars().take(MAX_TERM_CHARS).collect())
 }
 
 fn pairs(run: &str, found: &mut Vec<String>) {
@@ -103,11 +103,11 @@ fn pairs(run: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMON, term_counts, terms};
+    use super::{STOP_WORDS, term_counts, terms};
 
     #[test]
     fn the_common_words_are_sorted_or_the_search_would_miss_some() {
-        assert!(COMMON.is_sorted());
+        assert!(STOP_WORDS.is_sorted());
     }
 
     #[test]
@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn a_word_of_a_megabyte_is_cut() {
         let found = terms(&"ж".repeat(1_000_000));
-        assert_eq!(found.iter().map(|t| t.chars().count()).collect::<Vec<_>>(), [super::LONGEST]);
+        assert_eq!(
+            found.iter().map(|t| t.chars().count()).collect::<Vec<_>>(),
+            [super::MAX_TERM_CHARS]
+        );
     }
 
     #[test]

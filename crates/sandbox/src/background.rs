@@ -15,17 +15,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Chunk, Ended, Error, Process, Signal, State, Stream,
-    local::{Shared, drain, lock, pipes, settle},
-    output::Ring,
-    supervise::{Launched, Reach, Terms, Verdict, supervise},
+    CommandEnd, Error, OutputChunk, Process, Signal, State, Stream,
+    local::{Shared, drain, finish_readers, lock, pipes},
+    output::OutputRing,
+    supervise::{SignalTarget, StartedCommand, SupervisionLimits, SupervisionResult, supervise},
 };
 
 /// Command in the background, and the task that supervises it.
 pub(crate) struct Background {
-    reach: Arc<Reach>,
-    out: Shared<Ring>,
-    err: Shared<Ring>,
+    reach: Arc<SignalTarget>,
+    out: Shared<OutputRing>,
+    err: Shared<OutputRing>,
     input: Mutex<Option<mpsc::Sender<Input>>>,
     stop: CancellationToken,
     state: watch::Receiver<State>,
@@ -37,8 +37,12 @@ type Input = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 
 impl Background {
     /// Lets the command begin, and supervises it from now on.
-    pub(crate) fn begin(mut launched: Launched, terms: Terms, input: Vec<u8>) -> Self {
-        let kept = || Arc::new(Mutex::new(Ring::at_most(terms.limits.output)));
+    pub(crate) fn begin(
+        mut launched: StartedCommand,
+        terms: SupervisionLimits,
+        input: Vec<u8>,
+    ) -> Self {
+        let kept = || Arc::new(Mutex::new(OutputRing::at_most(terms.limits.output)));
         let (out, err) = (kept(), kept());
         let (stdin, stdout, stderr) = pipes(&mut launched);
         let readers = [drain(stdout, Arc::clone(&out)), drain(stderr, Arc::clone(&err))];
@@ -49,10 +53,10 @@ impl Background {
 
     /// Like [`begin`](Self::begin), but hands out the command's standard input and output.
     pub(crate) fn with_pipes(
-        mut launched: Launched,
-        terms: Terms,
+        mut launched: StartedCommand,
+        terms: SupervisionLimits,
     ) -> (Self, Option<ChildStdin>, Option<ChildStdout>) {
-        let kept = || Arc::new(Mutex::new(Ring::at_most(terms.limits.output)));
+        let kept = || Arc::new(Mutex::new(OutputRing::at_most(terms.limits.output)));
         let (out, err) = (kept(), kept());
         let (stdin, stdout, stderr) = pipes(&mut launched);
         let nothing = || tokio::spawn(std::future::ready(()));
@@ -62,24 +66,25 @@ impl Background {
     }
 
     fn watch(
-        mut launched: Launched,
-        terms: Terms,
-        (out, err): (Shared<Ring>, Shared<Ring>),
+        mut launched: StartedCommand,
+        terms: SupervisionLimits,
+        (out, err): (Shared<OutputRing>, Shared<OutputRing>),
         input: Option<mpsc::Sender<Input>>,
         (writer, readers): (JoinHandle<()>, [JoinHandle<()>; 2]),
     ) -> Self {
-        let reach = Arc::clone(&launched.reach);
+        let reach = Arc::clone(&launched.signal_target);
         let stop = CancellationToken::new();
         let cancel = stop.clone();
         let (tell, state) = watch::channel(State::Running);
         let supervisor = tokio::spawn(async move {
-            let verdict: io::Result<Verdict> = supervise(&mut launched, &terms, &cancel).await;
+            let verdict: io::Result<SupervisionResult> =
+                supervise(&mut launched, &terms, &cancel).await;
             writer.abort();
-            settle(readers).await;
+            finish_readers(readers).await;
             let ended = verdict.map_or_else(
                 |error| {
                     tracing::error!(%error, "a background process could not be waited for");
-                    Ended::Signalled(0)
+                    CommandEnd::Signalled(0)
                 },
                 |verdict| verdict.ended,
             );
@@ -128,7 +133,7 @@ impl Process for Background {
         *self.state.borrow()
     }
 
-    fn read(&self, stream: Stream, from: u64) -> Chunk {
+    fn read(&self, stream: Stream, from: u64) -> OutputChunk {
         match stream {
             Stream::Out => lock(&self.out).read(from),
             Stream::Err => lock(&self.err).read(from),
@@ -153,14 +158,14 @@ impl Process for Background {
         self.stop.cancel();
     }
 
-    fn ended(&self) -> BoxFuture<'_, Ended> {
+    fn ended(&self) -> BoxFuture<'_, CommandEnd> {
         Box::pin(async {
             let mut state = self.state.clone();
             let ended = state.wait_for(|state| *state != State::Running).await;
             match ended.as_deref() {
                 Ok(State::Ended(ended)) => *ended,
                 // The supervisor always reports the end, unless the runtime stops.
-                Ok(State::Running) | Err(_) => Ended::Cancelled,
+                Ok(State::Running) | Err(_) => CommandEnd::Cancelled,
             }
         })
     }

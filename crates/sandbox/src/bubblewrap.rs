@@ -31,22 +31,22 @@ use tokio::{
     io::AsyncReadExt as _, io::unix::AsyncFd, net::unix::pipe, process::Child, time::timeout,
 };
 
-use self::args::{Args, System};
+use self::args::{Args, HostPaths};
 use crate::{
     Access, Backend, Command, Config, Error, Limits, Root,
-    error::from_builder,
-    local::{Launch, check_workdir},
+    error::from_bwrap,
+    local::{Launcher, check_workdir},
     seccomp,
     spawner::{self, SHELL},
-    supervise::{First, Gate, Hold, Launched, Reach, handle},
+    supervise::{Containment, Gate, RootProcess, SignalTarget, StartedCommand, open_pidfd},
     tree,
 };
 
 /// Paths at which `bwrap` is looked for.
-const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
+const BWRAP_PATHS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
 /// Time that `bwrap` may take to make its namespaces.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First descriptor that `bwrap` gets, besides the standard ones.
 const FIRST_FD: i32 = 10;
@@ -55,7 +55,7 @@ const FIRST_FD: i32 = 10;
 pub(crate) struct Bubblewrap {
     program: PathBuf,
     filters: Arc<[Vec<u8>]>,
-    system: System,
+    system: HostPaths,
 }
 
 impl Bubblewrap {
@@ -67,23 +67,23 @@ impl Bubblewrap {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let program = match &config.bwrap {
             Some(program) => Some(program.clone()),
-            None => PLACES.iter().map(PathBuf::from).find(|place| place.is_file()),
+            None => BWRAP_PATHS.iter().map(PathBuf::from).find(|place| place.is_file()),
         };
-        let program = program.filter(|program| program.is_file()).ok_or(Error::Missing)?;
+        let program = program.filter(|program| program.is_file()).ok_or(Error::BwrapMissing)?;
         Ok(Self {
             program,
             filters: seccomp::filters()?.into(),
-            system: System::of_this_machine(&config.readable),
+            system: HostPaths::of_this_machine(&config.readable),
         })
     }
 }
 
-impl Launch for Bubblewrap {
+impl Launcher for Bubblewrap {
     fn backend(&self) -> Backend {
         Backend::Bubblewrap
     }
 
-    async fn launch(&self, command: Command, limits: Limits) -> Result<Launched, Error> {
+    async fn launch(&self, command: Command, limits: Limits) -> Result<StartedCommand, Error> {
         let failed = Error::failed("prepare the sandbox");
         let prepared = prepare(&command, &limits, &self.system, &self.filters)?;
         let (info, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
@@ -96,7 +96,7 @@ impl Launch for Bubblewrap {
         let mut args = prepared.args;
         args.fd("--info-fd", fds.add(tell));
         args.fd("--block-fd", fds.add(far));
-        let args_fd = fds.add(file_of(&args.into_bytes()).map_err(failed())?);
+        let args_fd = fds.add(memory_file(&args.into_bytes()).map_err(failed())?);
 
         let mut bwrap = spawner::command(&self.program, &(FIRST_FD..fds.next));
         bwrap
@@ -113,22 +113,27 @@ impl Launch for Bubblewrap {
         bwrap.fd_mappings(fds.mappings).map_err(|e| failed()(io::Error::other(e)))?;
         let started = spawner::spawn(bwrap).await;
         let mut child = started.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Missing,
+            io::ErrorKind::NotFound => Error::BwrapMissing,
             _ => Error::failed("start `bwrap`")(error),
         })?;
 
-        let first = timeout(PATIENCE, first_process(info)).await;
-        let Ok(Some(root)) = first else { return Err(why_it_failed(&mut child).await) };
+        let first = timeout(START_TIMEOUT, first_process(info)).await;
+        let Ok(Some(root)) = first else { return Err(start_error(&mut child).await) };
         let (leader, init) = handles(&child, root).map_err(failed())?;
         set_limits(root, &limits).map_err(failed())?;
-        let first = First::Theirs(init.get_ref().try_clone().map_err(failed())?);
-        let reach = Arc::new(Reach { root, first });
-        Ok(Launched { child, leader, reach, hold: Hold::Namespace { init, gate } })
+        let first = RootProcess::NamespaceInit(init.get_ref().try_clone().map_err(failed())?);
+        let reach = Arc::new(SignalTarget { root, first });
+        Ok(StartedCommand {
+            child,
+            leader,
+            signal_target: reach,
+            containment: Containment::Namespace { init, gate },
+        })
     }
 }
 
 /// Arguments and descriptors for one `bwrap`.
-struct Prepared {
+struct BwrapInvocation {
     args: Args,
     fds: Fds,
 }
@@ -151,18 +156,18 @@ impl Fds {
 fn prepare(
     command: &Command,
     limits: &Limits,
-    system: &System,
+    system: &HostPaths,
     filters: &[Vec<u8>],
-) -> Result<Prepared, Error> {
+) -> Result<BwrapInvocation, Error> {
     let failed = || Error::failed("prepare the sandbox");
     let mut fds = Fds { mappings: Vec::new(), next: FIRST_FD };
     let mut args = Args::default();
 
-    args.walls();
+    args.isolation();
     args.environment(&command.env);
     args.system(system, command.network);
     for (text, at) in args::FILES {
-        let fd = fds.add(file_of(text.as_bytes()).map_err(failed())?);
+        let fd = fds.add(memory_file(text.as_bytes()).map_err(failed())?);
         args.fd_at("--ro-bind-data", fd, Path::new(at));
     }
     args.own_file_systems(limits.tmp);
@@ -171,14 +176,14 @@ fn prepare(
     check_workdir(&root, command)?;
     for (flag, at) in mounts(&command.workspace.access) {
         let dir: OwnedFd = root.open_dir(&at)?.into_std_file().into();
-        args.fd_at(flag, fds.add(dir), &at.mounted());
+        args.fd_at(flag, fds.add(dir), &at.path_in_sandbox());
     }
     args.seal(&command.workdir);
 
     for filter in filters {
-        args.fd("--add-seccomp-fd", fds.add(file_of(filter).map_err(failed())?));
+        args.fd("--add-seccomp-fd", fds.add(memory_file(filter).map_err(failed())?));
     }
-    Ok(Prepared { args, fds })
+    Ok(BwrapInvocation { args, fds })
 }
 
 /// Mounts of the workspace, with their options: outer directories first, since inner ones go on
@@ -202,7 +207,7 @@ fn mounts(access: &Access) -> Vec<(&'static str, crate::WorkPath)> {
 }
 
 /// Creates a file in memory that holds these bytes, positioned at its beginning.
-fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let file = memfd_create("sandbox", MemfdFlags::CLOEXEC)?;
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -234,8 +239,8 @@ fn handles(child: &Child, root: Pid) -> io::Result<(AsyncFd<OwnedFd>, AsyncFd<Ow
     let gone = || io::Error::other("`bwrap` ended while it was started");
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let bwrap = id.and_then(Pid::from_raw).ok_or_else(gone)?;
-    let leader = handle(bwrap)?;
-    let init = handle(root)?;
+    let leader = open_pidfd(bwrap)?;
+    let init = open_pidfd(root)?;
     // Still a child of `bwrap` after the handle was opened: so its id was not reused.
     if tree::is_child(bwrap, root) { Ok((leader, init)) } else { Err(gone()) }
 }
@@ -268,11 +273,11 @@ fn set_limits(root: Pid, limits: &Limits) -> io::Result<()> {
 }
 
 /// Error that explains why `bwrap` failed, from its standard error.
-async fn why_it_failed(child: &mut Child) -> Error {
+async fn start_error(child: &mut Child) -> Error {
     let _ended_already = child.start_kill();
     let mut said = Vec::new();
     if let Some(stderr) = child.stderr.take() {
         let _partial = stderr.take(4096).read_to_end(&mut said).await;
     }
-    from_builder(&String::from_utf8_lossy(&said))
+    from_bwrap(&String::from_utf8_lossy(&said))
 }

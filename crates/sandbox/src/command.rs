@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 use crate::{Error, Limits, WorkPath};
 
 /// Maximum length of a script, in bytes: Linux accepts no longer argument.
-const LONGEST_SCRIPT: usize = 128 * 1024 - 1;
+const MAX_SCRIPT_LEN: usize = 128 * 1024 - 1;
 
 /// Maximum size of a command's environment, names and values together, in bytes.
-const MOST_ENV: usize = 64 * 1024;
+const MAX_ENV_BYTES: usize = 64 * 1024;
 
 /// Command: a script for bash, with its files and limits.
 ///
@@ -90,8 +90,8 @@ impl Command {
     /// If the script or the environment is too large, if either holds a NUL byte or an invalid
     /// name, or if the workspace's path is not absolute.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.script.len() > LONGEST_SCRIPT {
-            return Err(Error::ScriptTooLong { bytes: self.script.len(), most: LONGEST_SCRIPT });
+        if self.script.len() > MAX_SCRIPT_LEN {
+            return Err(Error::ScriptTooLong { bytes: self.script.len(), most: MAX_SCRIPT_LEN });
         }
         if self.script.contains('\0') {
             return Err(Error::Nul { what: "the script" });
@@ -106,8 +106,8 @@ impl Command {
             }
             bytes += name.len() + value.len() + 2;
         }
-        if bytes > MOST_ENV {
-            return Err(Error::EnvironmentTooLarge { bytes, most: MOST_ENV });
+        if bytes > MAX_ENV_BYTES {
+            return Err(Error::EnvironmentTooLarge { bytes, most: MAX_ENV_BYTES });
         }
         if !self.workspace.dir.is_absolute() {
             return Err(Error::WorkspaceNotAbsolute);
@@ -157,9 +157,9 @@ mod tests {
         for name in ["", "1A", "A B", "A=B", "A\0", "BASH_FUNC_x%%"] {
             assert!(matches!(with_variable(name, "").check(), Err(Error::VariableName)), "{name}");
         }
-        let long = Command::new("x".repeat(LONGEST_SCRIPT + 1), "/w");
+        let long = Command::new("x".repeat(MAX_SCRIPT_LEN + 1), "/w");
         assert!(matches!(long.check(), Err(Error::ScriptTooLong { .. })));
-        let large = with_variable("A", &"x".repeat(MOST_ENV));
+        let large = with_variable("A", &"x".repeat(MAX_ENV_BYTES));
         assert!(matches!(large.check(), Err(Error::EnvironmentTooLarge { .. })));
         let relative = Command::new("true", "w").check();
         assert!(matches!(relative, Err(Error::WorkspaceNotAbsolute)));

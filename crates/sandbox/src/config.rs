@@ -13,7 +13,7 @@ use crate::{Error, GuardConfig, Limits};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    pub backend: Choice,
+    pub backend: BackendChoice,
 
     /// Whether the installation hosts tenants that do not trust each other. Forbids a backend
     /// without isolation.
@@ -48,7 +48,7 @@ pub struct Config {
 /// Choice of the backend that isolates commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Choice {
+pub enum BackendChoice {
     /// Bubblewrap if it works. Else plain, with a warning; with hosted tenants, an error instead.
     #[default]
     Auto,
@@ -73,7 +73,7 @@ pub enum NetworkPolicy {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            backend: Choice::Auto,
+            backend: BackendChoice::Auto,
             hosted: false,
             bwrap: None,
             network: NetworkPolicy::Off,
@@ -94,7 +94,7 @@ impl Config {
     ///
     /// Names the first wrong setting.
     pub fn check(&self) -> Result<(), Error> {
-        if self.hosted && self.backend == Choice::Plain {
+        if self.hosted && self.backend == BackendChoice::Plain {
             return Err(Error::PlainWhileHosted);
         }
         if self.hosted && self.network == NetworkPolicy::Host {

@@ -24,29 +24,29 @@ use tokio::{task::spawn_blocking, time::sleep};
 use crate::{Error, tree};
 
 /// Delay between two measurements; five times their duration if that is longer.
-const PAUSE: Duration = Duration::from_millis(250);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Depth beyond which a tree is not walked.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Unit of `st_blocks` in bytes, whatever the file system's block size; see stat(2).
-const BLOCK: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 /// Workspace with a limit on its growth.
 #[derive(Debug, Clone)]
-pub(crate) struct Growth {
+pub(crate) struct GrowthLimit {
     dir: Arc<Dir>,
     ceiling: u64,
 }
 
-impl Growth {
+impl GrowthLimit {
     /// Measures the workspace, which may grow by `most` bytes from now on.
     pub(crate) async fn from_now(dir: &Path, most: u64) -> Result<Self, Error> {
         let failed = || Error::failed("open the workspace");
         let dir = dir.to_owned();
         let measured = spawn_blocking(move || {
             let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
-            let used = used(&dir);
+            let used = used_bytes(&dir);
             Ok((dir, used))
         });
         let (dir, used) =
@@ -58,14 +58,14 @@ impl Growth {
 
     /// Waits until the workspace, plus deleted files that the processes hold open, is too large.
     pub(crate) async fn exceeded(&self, root: Pid) {
-        let mut pause = PAUSE;
+        let mut pause = MEASURE_INTERVAL;
         loop {
             sleep(pause).await;
             let began = Instant::now();
             if self.is_exceeded(Some(root)).await {
                 return;
             }
-            pause = PAUSE.max(began.elapsed() * 5);
+            pause = MEASURE_INTERVAL.max(began.elapsed() * 5);
         }
     }
 
@@ -73,21 +73,21 @@ impl Growth {
     pub(crate) async fn is_exceeded(&self, root: Option<Pid>) -> bool {
         let (dir, ceiling) = (Arc::clone(&self.dir), self.ceiling);
         let looked = spawn_blocking(move || {
-            let deleted = root.map_or(0, deleted);
-            used(&dir).is_none_or(|used| used.saturating_add(deleted) > ceiling)
+            let deleted = root.map_or(0, deleted_bytes);
+            used_bytes(&dir).is_none_or(|used| used.saturating_add(deleted) > ceiling)
         });
         looked.await.unwrap_or(true)
     }
 }
 
 /// Returns the bytes that a tree takes, or `None` if part of it cannot be read.
-fn used(dir: &Dir) -> Option<u64> {
+fn used_bytes(dir: &Dir) -> Option<u64> {
     let mut seen = HashSet::new();
     walk(dir, 0, &mut seen)
 }
 
 fn walk(dir: &Dir, depth: usize, seen: &mut HashSet<u64>) -> Option<u64> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return None;
     }
     let mut sum: u64 = 0;
@@ -97,7 +97,7 @@ fn walk(dir: &Dir, depth: usize, seen: &mut HashSet<u64>) -> Option<u64> {
         let Ok(metadata) = entry.metadata() else { continue };
         // Inode numbers are unique here: the workspace is one file system.
         if metadata.is_dir() || metadata.nlink() < 2 || seen.insert(metadata.ino()) {
-            sum += metadata.blocks() * BLOCK;
+            sum += metadata.blocks() * BLOCK_BYTES;
         }
         if metadata.is_dir() {
             match entry.open_dir() {
@@ -111,7 +111,7 @@ fn walk(dir: &Dir, depth: usize, seen: &mut HashSet<u64>) -> Option<u64> {
 }
 
 /// Bytes of deleted files that these processes still hold open.
-fn deleted(root: Pid) -> u64 {
+fn deleted_bytes(root: Pid) -> u64 {
     let mut seen = HashSet::new();
     let mut sum = 0;
     for pid in tree::pids(root) {
@@ -120,7 +120,7 @@ fn deleted(root: Pid) -> u64 {
             let Ok(metadata) = fs::metadata(file.path()) else { continue };
             let is_deleted = metadata.is_file() && metadata.nlink() == 0;
             if is_deleted && seen.insert((metadata.dev(), metadata.ino())) {
-                sum += metadata.blocks() * BLOCK;
+                sum += metadata.blocks() * BLOCK_BYTES;
             }
         }
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn measure(dir: &Path) -> Option<u64> {
-        used(&Dir::open_ambient_dir(dir, ambient_authority()).unwrap())
+        used_bytes(&Dir::open_ambient_dir(dir, ambient_authority()).unwrap())
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
     fn what_is_hidden_is_too_much() {
         let deep = tempfile::tempdir().unwrap();
         let mut path = deep.path().to_owned();
-        path.extend(std::iter::repeat_n("d", DEEPEST + 2));
+        path.extend(std::iter::repeat_n("d", MAX_DEPTH + 2));
         fs::create_dir_all(path).unwrap();
         assert_eq!(measure(deep.path()), None);
 
@@ -171,7 +171,7 @@ mod tests {
     async fn growth_is_counted_from_the_beginning_and_includes_what_was_deleted() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("old"), vec![1; 1 << 20]).unwrap();
-        let growth = Growth::from_now(dir.path(), 500_000).await.unwrap();
+        let growth = GrowthLimit::from_now(dir.path(), 500_000).await.unwrap();
         let own = rustix::process::getpid();
         assert!(!growth.is_exceeded(Some(own)).await);
 

@@ -10,20 +10,20 @@ use crate::PathError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("`runner.sandbox.backend` is `none`: no commands run here")]
-    Off,
+    CommandsDisabled,
     #[error("there is no `bwrap`: install the package bubblewrap")]
-    Missing,
+    BwrapMissing,
     /// Bubblewrap lacks options that are needed.
     #[error(
         "`bwrap` knows no `--bind-fd` or no `--add-seccomp-fd`: install the package bubblewrap \
          in version 0.10, or an older one with the fix of CVE-2024-42472"
     )]
-    TooOld,
+    BwrapTooOld,
     #[error(
         "the sandbox does not work here ({said}): unprivileged user namespaces must be allowed, \
          and /proc mounted"
     )]
-    Unfit {
+    Unsupported {
         /// Last line of the builder's message; nothing in it comes from a command.
         said: String,
     },
@@ -41,7 +41,7 @@ pub enum Error {
     NetworkWhileHosted,
     /// The system call filter does not support this processor.
     #[error("the sandbox's system call filter knows x86_64 and aarch64, not this processor")]
-    Processor,
+    UnsupportedProcessor,
     #[error("`runner.sandbox.{name}` {wrong}")]
     Setting { name: &'static str, wrong: String },
     /// A limit is too low for any command.
@@ -96,12 +96,12 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Missing
-            | Self::TooOld
-            | Self::Unfit { .. }
-            | Self::Processor
+            Self::BwrapMissing
+            | Self::BwrapTooOld
+            | Self::Unsupported { .. }
+            | Self::UnsupportedProcessor
             | Self::Failed { .. } => Kind::Unavailable,
-            Self::Off
+            Self::CommandsDisabled
             | Self::PlainWhileHosted
             | Self::NetworkWhileHosted
             | Self::Setting { .. }
@@ -123,13 +123,13 @@ impl Fault for Error {
 }
 
 /// Turns `bwrap`'s message into an error. No command has written anything yet.
-pub(crate) fn from_builder(said: &str) -> Error {
+pub(crate) fn from_bwrap(said: &str) -> Error {
     if said.contains("Unknown option") {
-        return Error::TooOld;
+        return Error::BwrapTooOld;
     }
     let said = said.lines().last().unwrap_or("it said nothing");
     let said = said.trim_start_matches("bwrap: ").chars().take(200).collect();
-    Error::Unfit { said }
+    Error::Unsupported { said }
 }
 
 #[cfg(test)]
@@ -138,11 +138,11 @@ mod tests {
 
     #[test]
     fn what_the_builder_says_becomes_what_to_do() {
-        let old = from_builder("bwrap: Unknown option --bind-fd\n");
+        let old = from_bwrap("bwrap: Unknown option --bind-fd\n");
         assert!(old.to_string().contains("install the package bubblewrap"), "{old}");
 
-        let unfit = from_builder("bwrap: No permissions to create new namespace\n");
+        let unfit = from_bwrap("bwrap: No permissions to create new namespace\n");
         assert!(unfit.to_string().contains("(No permissions to create new namespace)"), "{unfit}");
-        assert!(matches!(from_builder(""), Error::Unfit { .. }));
+        assert!(matches!(from_bwrap(""), Error::Unsupported { .. }));
     }
 }

@@ -13,7 +13,7 @@ use holdfast_types::{Fault, Kind};
 use regex::{RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
 
-pub use self::pattern::Class;
+pub use self::pattern::DangerClass;
 use crate::Error;
 
 /// Options of the table `[runner.sandbox.guard]`.
@@ -23,7 +23,7 @@ pub struct GuardConfig {
     /// Whether dangerous patterns are refused, the custom ones included.
     pub enable_deny_patterns: bool,
     /// Classes that are not refused here.
-    pub permitted: Vec<Class>,
+    pub permitted: Vec<DangerClass>,
     /// Additional patterns: regular expressions on the lower-cased script.
     pub custom_deny_patterns: Vec<String>,
     /// If any are set, a script must match one of them.
@@ -46,7 +46,7 @@ impl Default for GuardConfig {
 
 /// Reason for refusing a script, shown to the model unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Blocked {
+pub enum ScriptRefusal {
     #[error("Command blocked by safety guard (dangerous pattern detected)")]
     Dangerous,
     /// The script matches none of the allowed patterns.
@@ -60,30 +60,30 @@ pub enum Blocked {
     Outside,
 }
 
-impl Fault for Blocked {
+impl Fault for ScriptRefusal {
     fn kind(&self) -> Kind {
         Kind::Forbidden
     }
 }
 
 #[derive(Debug)]
-pub struct Guard {
+pub struct ScriptGuard {
     deny: RegexSet,
     allow: Option<RegexSet>,
     restrict_to_workspace: bool,
 }
 
-impl Guard {
+impl ScriptGuard {
     /// Compiles the filter.
     ///
     /// # Errors
     ///
     /// If a pattern is not a valid regular expression, or too large.
     pub fn new(config: &GuardConfig) -> Result<Self, Error> {
-        let own: Vec<&str> = Class::ALL
+        let own: Vec<&str> = DangerClass::ALL
             .into_iter()
             .filter(|class| !config.permitted.contains(class))
-            .flat_map(Class::patterns)
+            .flat_map(DangerClass::patterns)
             .copied()
             .collect();
         let custom = config.custom_deny_patterns.iter().map(String::as_str);
@@ -107,16 +107,16 @@ impl Guard {
     /// # Errors
     ///
     /// The first reason in this order: dangerous, not allowed, a path that leads out.
-    pub fn check(&self, script: &str, workspace: &Path) -> Result<(), Blocked> {
+    pub fn check(&self, script: &str, workspace: &Path) -> Result<(), ScriptRefusal> {
         let script = script.replace("\\\n", " ");
         let lower = script.to_lowercase();
         // Removes quotes as the shell does: `r\m` and `r''m` are `rm`.
         let bare = lower.replace(['\\', '\'', '"'], "");
         if self.deny.is_match(&lower) || self.deny.is_match(&bare) {
-            return Err(Blocked::Dangerous);
+            return Err(ScriptRefusal::Dangerous);
         }
         if self.allow.as_ref().is_some_and(|allow| !allow.is_match(lower.trim())) {
-            return Err(Blocked::NotAllowed);
+            return Err(ScriptRefusal::NotAllowed);
         }
         if self.restrict_to_workspace {
             path::check(&script, workspace)?;
@@ -136,34 +136,34 @@ fn compile(name: &'static str, patterns: &[impl AsRef<str>]) -> Result<RegexSet,
 mod tests {
     use super::*;
 
-    fn guard(set: impl FnOnce(&mut GuardConfig)) -> Guard {
+    fn guard(set: impl FnOnce(&mut GuardConfig)) -> ScriptGuard {
         let mut config = GuardConfig::default();
         set(&mut config);
-        Guard::new(&config).unwrap()
+        ScriptGuard::new(&config).unwrap()
     }
 
-    fn check(guard: &Guard, script: &str) -> Result<(), Blocked> {
+    fn check(guard: &ScriptGuard, script: &str) -> Result<(), ScriptRefusal> {
         guard.check(script, Path::new("/workspace"))
     }
 
     #[test]
     fn each_refusal_has_its_words() {
-        let words = |blocked: Blocked| blocked.to_string();
+        let words = |blocked: ScriptRefusal| blocked.to_string();
 
         assert_eq!(
-            words(Blocked::Dangerous),
+            words(ScriptRefusal::Dangerous),
             "Command blocked by safety guard (dangerous pattern detected)"
         );
         assert_eq!(
-            words(Blocked::NotAllowed),
+            words(ScriptRefusal::NotAllowed),
             "Command blocked by safety guard (not in allowlist)"
         );
         assert_eq!(
-            words(Blocked::Traversal),
+            words(ScriptRefusal::Traversal),
             "Command blocked by safety guard (path traversal detected)"
         );
         assert_eq!(
-            words(Blocked::Outside),
+            words(ScriptRefusal::Outside),
             "Command blocked by safety guard (path outside working dir)"
         );
     }
@@ -172,10 +172,10 @@ mod tests {
     fn what_is_dangerous_is_told_before_where_it_leads() {
         let guard = guard(|config| config.allow_patterns.push("^ls".to_owned()));
 
-        assert_eq!(check(&guard, "rm -rf ../x"), Err(Blocked::Dangerous));
-        assert_eq!(check(&guard, "cat ../x"), Err(Blocked::NotAllowed));
-        assert_eq!(check(&guard, "ls ../x"), Err(Blocked::Traversal));
-        assert_eq!(check(&guard, "ls /etc"), Err(Blocked::Outside));
+        assert_eq!(check(&guard, "rm -rf ../x"), Err(ScriptRefusal::Dangerous));
+        assert_eq!(check(&guard, "cat ../x"), Err(ScriptRefusal::NotAllowed));
+        assert_eq!(check(&guard, "ls ../x"), Err(ScriptRefusal::Traversal));
+        assert_eq!(check(&guard, "ls /etc"), Err(ScriptRefusal::Outside));
         assert_eq!(check(&guard, "LS -l"), Ok(()));
     }
 
@@ -185,7 +185,7 @@ mod tests {
 
         for script in ["r\\m -rf x", "r''m -\"r\"f x", "RM -RF x", "rm \\\n -rf x", "ls\nrm -rf x"]
         {
-            assert_eq!(check(&guard, script), Err(Blocked::Dangerous), "{script}");
+            assert_eq!(check(&guard, script), Err(ScriptRefusal::Dangerous), "{script}");
         }
     }
 
@@ -193,23 +193,23 @@ mod tests {
     fn custom_patterns_add_to_ours() {
         let guard = guard(|config| config.custom_deny_patterns.push("\\bterraform\\b".to_owned()));
 
-        assert_eq!(check(&guard, "terraform apply"), Err(Blocked::Dangerous));
-        assert_eq!(check(&guard, "sudo ls"), Err(Blocked::Dangerous));
+        assert_eq!(check(&guard, "terraform apply"), Err(ScriptRefusal::Dangerous));
+        assert_eq!(check(&guard, "sudo ls"), Err(ScriptRefusal::Dangerous));
         assert_eq!(check(&guard, "ls"), Ok(()));
     }
 
     #[test]
     fn a_class_or_all_of_them_can_be_permitted() {
-        let lenient = guard(|config| config.permitted = vec![Class::Substitution]);
+        let lenient = guard(|config| config.permitted = vec![DangerClass::Substitution]);
         assert_eq!(check(&lenient, "echo $(date)"), Ok(()));
-        assert_eq!(check(&lenient, "sudo ls"), Err(Blocked::Dangerous));
+        assert_eq!(check(&lenient, "sudo ls"), Err(ScriptRefusal::Dangerous));
 
         let off = guard(|config| {
             config.enable_deny_patterns = false;
             config.custom_deny_patterns.push("ls".to_owned());
         });
         assert_eq!(check(&off, "sudo ls"), Ok(()));
-        assert_eq!(check(&off, "ls ../x"), Err(Blocked::Traversal));
+        assert_eq!(check(&off, "ls ../x"), Err(ScriptRefusal::Traversal));
 
         let open = guard(|config| config.restrict_to_workspace = false);
         assert_eq!(check(&open, "cat /etc/hosts ../x"), Ok(()));
@@ -220,7 +220,7 @@ mod tests {
         let config =
             GuardConfig { custom_deny_patterns: vec!["(".to_owned()], ..GuardConfig::default() };
 
-        let error = Guard::new(&config).unwrap_err().to_string();
+        let error = ScriptGuard::new(&config).unwrap_err().to_string();
 
         assert!(
             error.starts_with("`runner.sandbox.guard.custom_deny_patterns` cannot be used"),

@@ -14,17 +14,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Access, Backend, Captured, Command, Config, Ended, Error, Limits, Network, NetworkPolicy,
-    Outcome, Piped, Process, Root, Sandbox, WorkPath,
+    Access, Backend, CapturedOutput, Command, CommandEnd, Config, Error, Limits, Network,
+    NetworkPolicy, Outcome, PipedProcess, Process, Root, Sandbox, WorkPath,
     background::Background,
-    disk::Growth,
+    disk::GrowthLimit,
     error,
-    output::Keep,
-    supervise::{Launched, Terms, output_patience, supervise},
+    output::OutputSink,
+    supervise::{StartedCommand, SupervisionLimits, output_grace, supervise},
 };
 
 /// Isolates a command, and starts it.
-pub(crate) trait Launch: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Launcher: fmt::Debug + Send + Sync + 'static {
     fn backend(&self) -> Backend;
 
     /// Starts the command. The script does not run before the command is supervised.
@@ -32,12 +32,12 @@ pub(crate) trait Launch: fmt::Debug + Send + Sync + 'static {
         &self,
         command: Command,
         limits: Limits,
-    ) -> impl Future<Output = Result<Launched, Error>> + Send;
+    ) -> impl Future<Output = Result<StartedCommand, Error>> + Send;
 }
 
 #[derive(Debug)]
 pub(crate) struct Local<L> {
-    walls: L,
+    launcher: L,
     config: Config,
 }
 
@@ -47,13 +47,13 @@ pub(crate) fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<L: Launch> Local<L> {
+impl<L: Launcher> Local<L> {
     pub(crate) const fn new(walls: L, config: Config) -> Self {
-        Self { walls, config }
+        Self { launcher: walls, config }
     }
 
     /// Starts the command; its script waits for the supervisor.
-    async fn start(&self, command: Command) -> Result<(Launched, Terms), Error> {
+    async fn start(&self, command: Command) -> Result<(StartedCommand, SupervisionLimits), Error> {
         command.check()?;
         if command.network == Network::Host && self.config.network == NetworkPolicy::Off {
             return Err(Error::NoNetwork);
@@ -74,14 +74,14 @@ impl<L: Launch> Local<L> {
         let dir = command.workspace.dir.clone();
         let growth = async {
             match writes {
-                true => Growth::from_now(&dir, limits.disk).await.map(Some),
+                true => GrowthLimit::from_now(&dir, limits.disk).await.map(Some),
                 false => Ok(None),
             }
         };
         // The sandbox is built while the workspace is measured.
-        let launch = self.walls.launch(command, limits.clone());
+        let launch = self.launcher.launch(command, limits.clone());
         let (launched, growth) = futures::future::try_join(launch, growth).await?;
-        Ok((launched, Terms { limits, timeout, growth }))
+        Ok((launched, SupervisionLimits { limits, timeout, growth }))
     }
 
     async fn run_to_end(
@@ -91,7 +91,7 @@ impl<L: Launch> Local<L> {
     ) -> Result<Outcome, Error> {
         let input = std::mem::take(&mut command.stdin);
         let (mut launched, terms) = self.start(command).await?;
-        let kept = || Arc::new(Mutex::new(Captured::at_most(terms.limits.output)));
+        let kept = || Arc::new(Mutex::new(CapturedOutput::at_most(terms.limits.output)));
         let (out, err) = (kept(), kept());
         let (stdin, stdout, stderr) = pipes(&mut launched);
         let write = tokio::spawn(feed(stdin, input));
@@ -99,11 +99,11 @@ impl<L: Launch> Local<L> {
 
         let verdict = supervise(&mut launched, &terms, &cancel).await;
         write.abort();
-        settle(readers).await;
+        finish_readers(readers).await;
         let verdict = verdict.map_err(Error::failed("wait for the command"))?;
         let (stdout, stderr) = (take(&out), take(&err));
-        if !verdict.began && verdict.ended == Ended::Exited(1) {
-            return Err(error::from_builder(&stderr.to_text()));
+        if !verdict.began && verdict.ended == CommandEnd::Exited(1) {
+            return Err(error::from_bwrap(&stderr.to_text()));
         }
         Ok(Outcome {
             ended: verdict.ended,
@@ -120,13 +120,13 @@ impl<L: Launch> Local<L> {
         Ok(Box::new(Background::begin(launched, terms, input)))
     }
 
-    async fn start_with_pipes(&self, command: Command) -> Result<Piped, Error> {
+    async fn start_with_pipes(&self, command: Command) -> Result<PipedProcess, Error> {
         let (launched, terms) = self.start(command).await?;
         let (process, stdin, stdout) = Background::with_pipes(launched, terms);
         let missing = || io::Error::other("it has no pipes");
         let failed = Error::failed("start the command");
         match (stdin, stdout) {
-            (Some(stdin), Some(stdout)) => Ok(Piped {
+            (Some(stdin), Some(stdout)) => Ok(PipedProcess {
                 process: Box::new(process),
                 stdin: Box::new(stdin),
                 stdout: Box::new(stdout),
@@ -136,9 +136,9 @@ impl<L: Launch> Local<L> {
     }
 }
 
-impl<L: Launch> Sandbox for Local<L> {
+impl<L: Launcher> Sandbox for Local<L> {
     fn backend(&self) -> Backend {
-        self.walls.backend()
+        self.launcher.backend()
     }
 
     fn run(
@@ -153,7 +153,7 @@ impl<L: Launch> Sandbox for Local<L> {
         Box::pin(self.start_in_background(command))
     }
 
-    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<Piped, Error>> {
+    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<PipedProcess, Error>> {
         Box::pin(self.start_with_pipes(command))
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn check_workdir(root: &Root, command: &Command) -> Result<(), Error>
 
 pub(crate) type Pipes = (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>);
 
-pub(crate) fn pipes(launched: &mut Launched) -> Pipes {
+pub(crate) fn pipes(launched: &mut StartedCommand) -> Pipes {
     let child = &mut launched.child;
     (child.stdin.take(), child.stdout.take(), child.stderr.take())
 }
@@ -186,7 +186,7 @@ async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
 }
 
 /// Reads until the end, even beyond what is kept, so that the command never blocks on output.
-pub(crate) fn drain<K: Keep>(
+pub(crate) fn drain<K: OutputSink>(
     stream: Option<impl AsyncRead + Send + Unpin + 'static>,
     into: Shared<K>,
 ) -> JoinHandle<()> {
@@ -203,14 +203,14 @@ pub(crate) fn drain<K: Keep>(
 }
 
 /// Waits for the rest of the output. All writers are dead, except those that left their group.
-pub(crate) async fn settle(readers: [JoinHandle<()>; 2]) {
+pub(crate) async fn finish_readers(readers: [JoinHandle<()>; 2]) {
     let aborts = readers.each_ref().map(JoinHandle::abort_handle);
     tokio::select! {
         _ = futures::future::join_all(readers) => {}
-        () = output_patience() => aborts.iter().for_each(|abort| abort.abort()),
+        () = output_grace() => aborts.iter().for_each(|abort| abort.abort()),
     }
 }
 
-fn take(kept: &Shared<Captured>) -> Captured {
+fn take(kept: &Shared<CapturedOutput>) -> CapturedOutput {
     std::mem::take(&mut *lock(kept))
 }

@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    Access, Choice, Command, Config, Ended, Error, Sandbox, bubblewrap::Bubblewrap, local::Local,
-    plain::Plain,
+    Access, BackendChoice, Command, CommandEnd, Config, Error, Sandbox, bubblewrap::Bubblewrap,
+    local::Local, plain::Plain,
 };
 
 /// Makes the sandbox that the configuration asks for. `true` has run in it when this returns.
@@ -20,10 +20,10 @@ use crate::{
 pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     config.check()?;
     let sandbox: Arc<dyn Sandbox> = match config.backend {
-        Choice::None => return Err(Error::Off),
-        Choice::Plain => Arc::new(Local::new(Plain, config.clone())),
-        Choice::Bubblewrap => bubblewrap(config).await?,
-        Choice::Auto => match bubblewrap(config).await {
+        BackendChoice::None => return Err(Error::CommandsDisabled),
+        BackendChoice::Plain => Arc::new(Local::new(Plain, config.clone())),
+        BackendChoice::Bubblewrap => bubblewrap(config).await?,
+        BackendChoice::Auto => match bubblewrap(config).await {
             Ok(sandbox) => sandbox,
             Err(error) if config.hosted => return Err(error),
             Err(error) => {
@@ -43,7 +43,7 @@ async fn bubblewrap(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     command.workspace.access = Access::Read;
     let outcome = sandbox.run(command, CancellationToken::new()).await?;
     match outcome.ended {
-        Ended::Exited(0) => Ok(Arc::new(sandbox)),
-        ended => Err(Error::Unfit { said: format!("`true`: {ended}") }),
+        CommandEnd::Exited(0) => Ok(Arc::new(sandbox)),
+        ended => Err(Error::Unsupported { said: format!("`true`: {ended}") }),
     }
 }

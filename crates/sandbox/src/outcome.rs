@@ -4,13 +4,13 @@ use std::{fmt, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::Captured;
+use crate::CapturedOutput;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    pub ended: Ended,
-    pub stdout: Captured,
-    pub stderr: Captured,
+    pub ended: CommandEnd,
+    pub stdout: CapturedOutput,
+    pub stderr: CapturedOutput,
     /// Time since the script began.
     pub duration: Duration,
     /// Highest memory use that was measured, in bytes; `None` if the command ended before a
@@ -19,7 +19,7 @@ pub struct Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum CommandEnd {
     /// Exit by itself with this code; 0 means success.
     Exited(i32),
     /// Death by a signal that this crate did not send, as seen by us or reported by its shell (128
@@ -44,7 +44,7 @@ pub enum Limit {
     Cpu,
 }
 
-impl Ended {
+impl CommandEnd {
     /// Whether the command exited with code 0.
     #[must_use]
     pub const fn is_success(self) -> bool {
@@ -74,7 +74,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for CommandEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(code) => write!(f, "exited with code {code}"),
@@ -105,16 +105,16 @@ mod tests {
     #[test]
     fn a_shells_code_tells_signals_and_limits() {
         for (code, ended) in [
-            (0, Ended::Exited(0)),
-            (1, Ended::Exited(1)),
-            (128, Ended::Exited(128)),
-            (137, Ended::Signalled(9)),
-            (152, Ended::Limit(Limit::Cpu)),
-            (153, Ended::Limit(Limit::FileSize)),
-            (255, Ended::Exited(255)),
+            (0, CommandEnd::Exited(0)),
+            (1, CommandEnd::Exited(1)),
+            (128, CommandEnd::Exited(128)),
+            (137, CommandEnd::Signalled(9)),
+            (152, CommandEnd::Limit(Limit::Cpu)),
+            (153, CommandEnd::Limit(Limit::FileSize)),
+            (255, CommandEnd::Exited(255)),
         ] {
-            assert_eq!(Ended::from_code(code), ended, "{code}");
+            assert_eq!(CommandEnd::from_code(code), ended, "{code}");
         }
-        assert!(Ended::Exited(0).is_success() && !Ended::TimedOut.is_success());
+        assert!(CommandEnd::Exited(0).is_success() && !CommandEnd::TimedOut.is_success());
     }
 }

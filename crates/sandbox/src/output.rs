@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, fmt};
 
 /// Consumer of a command's output.
-pub(crate) trait Keep: Send + 'static {
+pub(crate) trait OutputSink: Send + 'static {
     fn push(&mut self, bytes: &[u8]);
 }
 
@@ -11,14 +11,14 @@ pub(crate) trait Keep: Send + 'static {
 ///
 /// `Debug` shows sizes, never the text.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Captured {
+pub struct CapturedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     half: usize,
     total: u64,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// Keeps `most` bytes: half of them from the beginning, half from the end.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { half: most / 2, ..Self::default() }
@@ -54,7 +54,7 @@ impl Captured {
     }
 }
 
-impl Keep for Captured {
+impl OutputSink for CapturedOutput {
     fn push(&mut self, bytes: &[u8]) {
         self.total += u64::try_from(bytes.len()).unwrap_or(0);
         let room = (self.half - self.head.len()).min(bytes.len());
@@ -64,7 +64,7 @@ impl Keep for Captured {
     }
 }
 
-impl fmt::Debug for Captured {
+impl fmt::Debug for CapturedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Captured({} bytes, {} left out)", self.total, self.omitted())
     }
@@ -79,7 +79,7 @@ fn push_last(kept: &mut VecDeque<u8>, bytes: &[u8], most: usize) {
 }
 
 /// Latest output of a background process, addressed by byte number.
-pub(crate) struct Ring {
+pub(crate) struct OutputRing {
     kept: VecDeque<u8>,
     most: usize,
     total: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Ring {
 
 /// Part of the output of a background process.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Chunk {
+pub struct OutputChunk {
     pub bytes: Vec<u8>,
     /// Number of bytes before them that were dropped unread.
     pub skipped: u64,
@@ -95,29 +95,33 @@ pub struct Chunk {
     pub next: u64,
 }
 
-impl fmt::Debug for Chunk {
+impl fmt::Debug for OutputChunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Chunk({} bytes, {} skipped)", self.bytes.len(), self.skipped)
     }
 }
 
-impl Ring {
+impl OutputRing {
     pub(crate) const fn at_most(most: usize) -> Self {
         Self { kept: VecDeque::new(), most, total: 0 }
     }
 
     /// Returns the output from byte number `from` on.
-    pub(crate) fn read(&self, from: u64) -> Chunk {
+    pub(crate) fn read(&self, from: u64) -> OutputChunk {
         let kept = u64::try_from(self.kept.len()).unwrap_or(0);
         let oldest = self.total - kept;
         let from = from.min(self.total);
         let skipped = oldest.saturating_sub(from);
         let skip = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX);
-        Chunk { bytes: self.kept.iter().skip(skip).copied().collect(), skipped, next: self.total }
+        OutputChunk {
+            bytes: self.kept.iter().skip(skip).copied().collect(),
+            skipped,
+            next: self.total,
+        }
     }
 }
 
-impl Keep for Ring {
+impl OutputSink for OutputRing {
     fn push(&mut self, bytes: &[u8]) {
         self.total += u64::try_from(bytes.len()).unwrap_or(0);
         push_last(&mut self.kept, bytes, self.most);
@@ -128,8 +132,8 @@ impl Keep for Ring {
 mod tests {
     use super::*;
 
-    fn captured(most: usize, pieces: &[&str]) -> Captured {
-        let mut captured = Captured::at_most(most);
+    fn captured(most: usize, pieces: &[&str]) -> CapturedOutput {
+        let mut captured = CapturedOutput::at_most(most);
         for piece in pieces {
             captured.push(piece.as_bytes());
         }
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_flood_takes_no_more_than_its_share() {
-        let mut captured = Captured::at_most(1000);
+        let mut captured = CapturedOutput::at_most(1000);
         for _ in 0..1000 {
             captured.push(&[b'x'; 5000]);
         }
@@ -166,17 +170,17 @@ mod tests {
 
     #[test]
     fn a_ring_is_read_on_and_tells_what_it_forgot() {
-        let mut ring = Ring::at_most(4);
+        let mut ring = OutputRing::at_most(4);
         ring.push(b"ab");
         let first = ring.read(0);
-        assert_eq!(first, Chunk { bytes: b"ab".to_vec(), skipped: 0, next: 2 });
+        assert_eq!(first, OutputChunk { bytes: b"ab".to_vec(), skipped: 0, next: 2 });
 
         ring.push(b"cd");
         assert_eq!(ring.read(first.next).bytes, b"cd");
         assert_eq!(ring.read(first.next).bytes, b"cd", "reading takes nothing away");
 
         ring.push(b"efgh");
-        assert_eq!(ring.read(2), Chunk { bytes: b"efgh".to_vec(), skipped: 2, next: 8 });
-        assert_eq!(ring.read(99), Chunk { bytes: Vec::new(), skipped: 0, next: 8 });
+        assert_eq!(ring.read(2), OutputChunk { bytes: b"efgh".to_vec(), skipped: 2, next: 8 });
+        assert_eq!(ring.read(99), OutputChunk { bytes: Vec::new(), skipped: 0, next: 8 });
     }
 }

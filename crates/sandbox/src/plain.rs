@@ -11,26 +11,26 @@ use tokio::io::unix::AsyncFd;
 
 use crate::{
     Access, Backend, Command, Error, Limits, Root,
-    local::{Launch, check_workdir},
+    local::{Launcher, check_workdir},
     spawner::{self, SHELL},
-    supervise::{self, First, Hold, Launched, Reach},
+    supervise::{self, Containment, RootProcess, SignalTarget, StartedCommand},
 };
 
 /// Script that sets the limits, in bash's units, then becomes the shell that runs the command.
 ///
 /// The number of processes is not limited: that limit would count all processes of the user.
-const LIMITED: &str = "ulimit -c 0 && ulimit -St \"$1\" && ulimit -f \"$2\" && ulimit -n \"$3\" \
+const LIMITED_SHELL_SCRIPT: &str = "ulimit -c 0 && ulimit -St \"$1\" && ulimit -f \"$2\" && ulimit -n \"$3\" \
                        && ulimit -d \"$4\" && exec \"$0\" -c \"$5\"";
 
 #[derive(Debug)]
 pub(crate) struct Plain;
 
-impl Launch for Plain {
+impl Launcher for Plain {
     fn backend(&self) -> Backend {
         Backend::Plain
     }
 
-    async fn launch(&self, command: Command, limits: Limits) -> Result<Launched, Error> {
+    async fn launch(&self, command: Command, limits: Limits) -> Result<StartedCommand, Error> {
         if matches!(command.workspace.access, Access::Scoped(_)) {
             return Err(Error::NoScope);
         }
@@ -46,7 +46,7 @@ impl Launch for Plain {
             .env("LANG", "C.UTF-8")
             .env("TMPDIR", "/tmp")
             .envs(&command.env)
-            .args(["-c", LIMITED, SHELL])
+            .args(["-c", LIMITED_SHELL_SCRIPT, SHELL])
             .arg(limits.cpu.as_secs().to_string())
             .arg((limits.file_size / 1024).to_string())
             .arg(limits.open_files.to_string())
@@ -61,8 +61,8 @@ impl Launch for Plain {
         let child = spawner::spawn(shell).await.map_err(Error::failed("start bash"))?;
         let (root, leader) = handle(child.id()).map_err(Error::failed("start bash"))?;
         let also = leader.get_ref().try_clone().map_err(Error::failed("start bash"))?;
-        let reach = Arc::new(Reach { root, first: First::Own(also) });
-        Ok(Launched { child, leader, reach, hold: Hold::Group })
+        let reach = Arc::new(SignalTarget { root, first: RootProcess::Shell(also) });
+        Ok(StartedCommand { child, leader, signal_target: reach, containment: Containment::Group })
     }
 }
 
@@ -70,5 +70,5 @@ impl Launch for Plain {
 fn handle(id: Option<u32>) -> io::Result<(Pid, AsyncFd<OwnedFd>)> {
     let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let pid = id.ok_or_else(|| io::Error::other("it has no number"))?;
-    Ok((pid, supervise::handle(pid)?))
+    Ok((pid, supervise::open_pidfd(pid)?))
 }

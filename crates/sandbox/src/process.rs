@@ -5,14 +5,14 @@ use std::fmt;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Chunk, Ended, Error};
+use crate::{CommandEnd, Error, OutputChunk};
 
 /// Process in the background. Dropping it kills it, and all its descendants.
 pub trait Process: fmt::Debug + Send + Sync {
     fn state(&self) -> State;
 
     /// Returns a stream's output from byte number `from` on. Reading removes nothing.
-    fn read(&self, stream: Stream, from: u64) -> Chunk;
+    fn read(&self, stream: Stream, from: u64) -> OutputChunk;
 
     /// Writes to its standard input, and waits until the bytes are written.
     ///
@@ -31,11 +31,11 @@ pub trait Process: fmt::Debug + Send + Sync {
     fn stop(&self);
 
     /// Waits until the process and all its descendants are gone.
-    fn ended(&self) -> BoxFuture<'_, Ended>;
+    fn ended(&self) -> BoxFuture<'_, CommandEnd>;
 }
 
 /// Process with pipes for its standard input and output.
-pub struct Piped {
+pub struct PipedProcess {
     /// Handle to the process. Keeps standard error; its `write` always fails.
     pub process: Box<dyn Process>,
     /// Standard input. Dropping it closes it.
@@ -43,7 +43,7 @@ pub struct Piped {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
 }
 
-impl fmt::Debug for Piped {
+impl fmt::Debug for PipedProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Piped").field("process", &self.process).finish_non_exhaustive()
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Piped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Running,
-    Ended(Ended),
+    Ended(CommandEnd),
 }
 
 /// Output stream of a process.

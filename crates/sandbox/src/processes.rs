@@ -15,10 +15,10 @@ use holdfast_types::{SessionId, TenantId};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use crate::{Chunk, Command, Ended, Error, Process, Sandbox, Signal, State, Stream};
+use crate::{Command, CommandEnd, Error, OutputChunk, Process, Sandbox, Signal, State, Stream};
 
 /// Number of ended processes that are remembered per session.
-const REMEMBERED: usize = 32;
+const MAX_ENDED_PROCESSES: usize = 32;
 
 /// Owner of a process. Other sessions and other tenants do not see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ impl FromStr for ProcessId {
 
 /// Process, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ProcessEntry {
     pub id: ProcessId,
     pub state: State,
     /// Time since the process was started.
@@ -58,9 +58,9 @@ pub struct Listed {
 
 /// Output of a process since it was last read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unread {
-    pub out: Chunk,
-    pub err: Chunk,
+pub struct UnreadOutput {
+    pub out: OutputChunk,
+    pub err: OutputChunk,
     /// State before this was read: if it had ended, the output is complete.
     pub state: State,
 }
@@ -76,13 +76,13 @@ pub struct Processes {
 /// Processes of a session, oldest first.
 #[derive(Debug, Default)]
 struct Session {
-    known: Vec<Arc<Known>>,
+    processes: Vec<Arc<TrackedProcess>>,
     /// Number of processes that are being started.
     starting: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct TrackedProcess {
     id: ProcessId,
     process: Box<dyn Process>,
     began: Instant,
@@ -92,15 +92,15 @@ struct Known {
 
 impl Session {
     fn running(&self) -> usize {
-        let running = self.known.iter().filter(|known| known.process.state() == State::Running);
+        let running = self.processes.iter().filter(|known| known.process.state() == State::Running);
         running.count() + self.starting
     }
 
     fn forget_oldest(&mut self) {
-        let is_over = |known: &Arc<Known>| known.process.state() != State::Running;
-        let ended = self.known.iter().filter(|known| is_over(known)).count();
-        let mut excess = ended.saturating_sub(REMEMBERED);
-        self.known.retain(|known| {
+        let is_over = |known: &Arc<TrackedProcess>| known.process.state() != State::Running;
+        let ended = self.processes.iter().filter(|known| is_over(known)).count();
+        let mut excess = ended.saturating_sub(MAX_ENDED_PROCESSES);
+        self.processes.retain(|known| {
             let forget = excess > 0 && is_over(known);
             excess -= usize::from(forget);
             !forget
@@ -109,12 +109,12 @@ impl Session {
 }
 
 /// Reservation of one process of a session, released on drop.
-struct Place<'a> {
+struct SpawnReservation<'a> {
     processes: &'a Processes,
     owner: Owner,
 }
 
-impl Drop for Place<'_> {
+impl Drop for SpawnReservation<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.processes.sessions().get_mut(&self.owner) {
             session.starting = session.starting.saturating_sub(1);
@@ -133,9 +133,9 @@ impl Processes {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, owner: Owner, id: ProcessId) -> Result<Arc<Known>, Error> {
+    fn find(&self, owner: Owner, id: ProcessId) -> Result<Arc<TrackedProcess>, Error> {
         let sessions = self.sessions();
-        let known = sessions.get(&owner).and_then(|it| it.known.iter().find(|it| it.id == id));
+        let known = sessions.get(&owner).and_then(|it| it.processes.iter().find(|it| it.id == id));
         known.cloned().ok_or(Error::NoSuchProcess)
     }
 
@@ -145,21 +145,21 @@ impl Processes {
     ///
     /// If the session has reached its limit, or [`Sandbox::spawn`] fails.
     pub async fn spawn(&self, owner: Owner, command: Command) -> Result<ProcessId, Error> {
-        let place = self.place(owner)?;
+        let place = self.reserve(owner)?;
         let process = self.sandbox.spawn(command).await?;
         let id = ProcessId(Uuid::now_v7());
-        let known = Known { id, process, began: Instant::now(), read: Mutex::default() };
+        let known = TrackedProcess { id, process, began: Instant::now(), read: Mutex::default() };
         // Between these two steps the process counts twice, so a spawn may be refused but the limit
         // is never exceeded. If the owner left meanwhile, the process is dropped, which kills it.
         match self.sessions().get_mut(&owner) {
-            Some(session) => session.known.push(Arc::new(known)),
+            Some(session) => session.processes.push(Arc::new(known)),
             None => return Err(Error::NoSuchProcess),
         }
         drop(place);
         Ok(id)
     }
 
-    fn place(&self, owner: Owner) -> Result<Place<'_>, Error> {
+    fn reserve(&self, owner: Owner) -> Result<SpawnReservation<'_>, Error> {
         let mut sessions = self.sessions();
         let session = sessions.entry(owner).or_default();
         if session.running() >= self.most {
@@ -167,15 +167,15 @@ impl Processes {
         }
         session.forget_oldest();
         session.starting += 1;
-        Ok(Place { processes: self, owner })
+        Ok(SpawnReservation { processes: self, owner })
     }
 
     /// Lists the session's processes, oldest first. Ended ones beyond the limit are forgotten.
     #[must_use]
-    pub fn list(&self, owner: Owner) -> Vec<Listed> {
+    pub fn list(&self, owner: Owner) -> Vec<ProcessEntry> {
         let sessions = self.sessions();
-        let known = sessions.get(&owner).map_or(&[][..], |session| &session.known);
-        let listed = |known: &Arc<Known>| Listed {
+        let known = sessions.get(&owner).map_or(&[][..], |session| &session.processes);
+        let listed = |known: &Arc<TrackedProcess>| ProcessEntry {
             id: known.id,
             state: known.process.state(),
             age: known.began.elapsed(),
@@ -196,7 +196,7 @@ impl Processes {
     ) -> Result<State, Error> {
         let known = self.find(owner, id)?;
         let ended = timeout(patience, known.process.ended()).await;
-        Ok(ended.map_or(State::Running, |ended: Ended| State::Ended(ended)))
+        Ok(ended.map_or(State::Running, |ended: CommandEnd| State::Ended(ended)))
     }
 
     /// Returns the output of a process since the last call.
@@ -204,14 +204,14 @@ impl Processes {
     /// # Errors
     ///
     /// If the session has no such process.
-    pub fn unread(&self, owner: Owner, id: ProcessId) -> Result<Unread, Error> {
+    pub fn unread(&self, owner: Owner, id: ProcessId) -> Result<UnreadOutput, Error> {
         let known = self.find(owner, id)?;
         let state = known.process.state();
         let mut read = known.read.lock().unwrap_or_else(PoisonError::into_inner);
         let out = known.process.read(Stream::Out, read.0);
         let err = known.process.read(Stream::Err, read.1);
         *read = (out.next, err.next);
-        Ok(Unread { out, err, state })
+        Ok(UnreadOutput { out, err, state })
     }
 
     /// Writes to a process' input.
@@ -248,7 +248,7 @@ impl Processes {
     /// # Errors
     ///
     /// If the session has no such process.
-    pub async fn stop(&self, owner: Owner, id: ProcessId) -> Result<Ended, Error> {
+    pub async fn stop(&self, owner: Owner, id: ProcessId) -> Result<CommandEnd, Error> {
         let known = self.find(owner, id)?;
         known.process.stop();
         Ok(known.process.ended().await)
@@ -258,9 +258,9 @@ impl Processes {
     pub fn forget(&self, owner: Owner, id: ProcessId) {
         let mut sessions = self.sessions();
         let Some(session) = sessions.get_mut(&owner) else { return };
-        let at = session.known.iter().position(|known| known.id == id);
-        let known = at.map(|at| session.known.remove(at));
-        if session.known.is_empty() && session.starting == 0 {
+        let at = session.processes.iter().position(|known| known.id == id);
+        let known = at.map(|at| session.processes.remove(at));
+        if session.processes.is_empty() && session.starting == 0 {
             sessions.remove(&owner);
         }
         drop(sessions);
@@ -273,7 +273,7 @@ impl Processes {
     /// Kills and forgets all processes of a session that ended or leaves this runner.
     pub fn end_all(&self, owner: Owner) {
         let ended = self.sessions().remove(&owner);
-        for known in ended.into_iter().flat_map(|session| session.known) {
+        for known in ended.into_iter().flat_map(|session| session.processes) {
             // A waiting call may still hold the process, so dropping it is not enough.
             known.process.signal(Signal::Kill);
         }

@@ -270,7 +270,7 @@ fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<File> {
 
 /// Returns a name that no other write of this process uses.
 fn temporary_name() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     format!(".holdfast-{}-{number}.tmp", std::process::id())
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Command, Error, Outcome, Piped, Process};
+use crate::{Command, Error, Outcome, PipedProcess, Process};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
@@ -61,5 +61,5 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Those of [`Sandbox::run`].
-    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<Piped, Error>>;
+    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<PipedProcess, Error>>;
 }

@@ -18,7 +18,7 @@ use seccompiler::{
 use crate::Error;
 
 /// Calls that fail with `EPERM`, so that programs see that they lack a right.
-const FORBIDDEN: &[libc::c_long] = &[
+const FORBIDDEN_CALLS: &[libc::c_long] = &[
     // Machine and clock.
     libc::SYS_acct,
     libc::SYS_adjtimex,
@@ -76,7 +76,7 @@ const FORBIDDEN: &[libc::c_long] = &[
 ];
 
 /// Calls that fail with `ENOSYS`: programs have an alternative, and use it on this error only.
-const ABSENT: &[libc::c_long] = &[
+const UNAVAILABLE_CALLS: &[libc::c_long] = &[
     // Flags of `clone3` are in memory, where a filter cannot look; the C library falls back to
     // `clone`.
     libc::SYS_clone3,
@@ -98,10 +98,10 @@ const FORBIDDEN_HERE: &[libc::c_long] = &[];
 
 /// Newest call that was reviewed: `futex_requeue`, Linux 6.7. Numbers from 424 on are the same on
 /// all processors.
-const NEWEST: u32 = 456;
+const NEWEST_CALL: u32 = 456;
 
 /// Flags of `unshare`, which `clone` takes too.
-const NAMESPACES: [libc::c_int; 7] = [
+const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
     libc::CLONE_NEWPID,
@@ -113,7 +113,7 @@ const NAMESPACES: [libc::c_int; 7] = [
 
 /// Permitted socket families. Others (netlink, packets, vsock …) reach the kernel or the
 /// hypervisor.
-const SOCKETS: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+const SOCKET_FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Requests that put characters into a terminal's input: an escape through a shared terminal.
 const INJECTING_IOCTLS: [u64; 2] = [
@@ -132,32 +132,33 @@ pub(crate) fn filters() -> Result<Vec<Vec<u8>>, Error> {
     let arch = match std::env::consts::ARCH {
         "x86_64" => TargetArch::x86_64,
         "aarch64" => TargetArch::aarch64,
-        _ => return Err(Error::Processor),
+        _ => return Err(Error::UnsupportedProcessor),
     };
     let compile = |rules: Rules, errno: libc::c_int| -> Result<Vec<u8>, Error> {
-        let errno = u32::try_from(errno).map_err(|_| Error::Processor)?;
+        let errno = u32::try_from(errno).map_err(|_| Error::UnsupportedProcessor)?;
         let refuse = SeccompAction::Errno(errno);
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(odd)?;
-        Ok(bytes(&BpfProgram::try_from(filter).map_err(odd)?))
+        let filter =
+            SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(filter_error)?;
+        Ok(bytes(&BpfProgram::try_from(filter).map_err(filter_error)?))
     };
-    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+    let absent = UNAVAILABLE_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     Ok(vec![
-        compile(forbidden().map_err(odd)?, libc::EPERM)?,
+        compile(forbidden().map_err(filter_error)?, libc::EPERM)?,
         compile(absent, libc::ENOSYS)?,
         bytes(&newer_is_absent()),
     ])
 }
 
-fn odd(error: seccompiler::BackendError) -> Error {
+fn filter_error(error: seccompiler::BackendError) -> Error {
     Error::Failed { what: "write the system call filter", source: std::io::Error::other(error) }
 }
 
 fn forbidden() -> Result<Rules, seccompiler::BackendError> {
-    let calls = FORBIDDEN.iter().chain(FORBIDDEN_HERE);
+    let calls = FORBIDDEN_CALLS.iter().chain(FORBIDDEN_HERE);
     let mut rules: Rules = calls.map(|call| (*call, Vec::new())).collect();
 
     let mut clone = Vec::new();
-    for flag in NAMESPACES {
+    for flag in NAMESPACE_FLAGS {
         let flag = u64::from(flag.cast_unsigned());
         let has = SeccompCondition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?;
         clone.push(SeccompRule::new(vec![has])?);
@@ -165,7 +166,7 @@ fn forbidden() -> Result<Rules, seccompiler::BackendError> {
     rules.insert(libc::SYS_clone, clone);
 
     let mut other = Vec::new();
-    for kind in SOCKETS {
+    for kind in SOCKET_FAMILIES {
         let kind = u64::from(kind.cast_unsigned());
         other.push(SeccompCondition::new(0, Len::Dword, Op::Ne, kind)?);
     }
@@ -190,7 +191,7 @@ fn newer_is_absent() -> BpfProgram {
         // BPF_LD | BPF_W | BPF_ABS: the call's number, the first field of `seccomp_data`.
         instruction(0x20, 0, 0, 0),
         // BPF_JMP | BPF_JGT | BPF_K
-        instruction(0x25, 0, 1, NEWEST),
+        instruction(0x25, 0, 1, NEWEST_CALL),
         // BPF_RET | BPF_K
         instruction(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
         instruction(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
@@ -225,8 +226,8 @@ mod tests {
 
     #[test]
     fn no_listed_call_is_newer_than_the_newest() {
-        for call in FORBIDDEN.iter().chain(FORBIDDEN_HERE).chain(ABSENT) {
-            assert!(*call <= i64::from(NEWEST), "{call}");
+        for call in FORBIDDEN_CALLS.iter().chain(FORBIDDEN_HERE).chain(UNAVAILABLE_CALLS) {
+            assert!(*call <= i64::from(NEWEST_CALL), "{call}");
         }
     }
 }

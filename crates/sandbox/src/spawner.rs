@@ -26,7 +26,7 @@ use tokio::{
 pub(crate) const SHELL: &str = "/bin/bash";
 
 /// `O_CLOEXEC`, as `/proc/self/fdinfo` shows it on x86_64 and aarch64; see open(2).
-const CLOSED_BY_ITSELF: u32 = 0o2_000_000;
+const CLOEXEC_FLAG: u32 = 0o2_000_000;
 
 /// Command for this program that inherits no descriptors but those mapped to `given`.
 pub(crate) fn command(program: impl AsRef<OsStr>, given: &Range<i32>) -> Command {
@@ -53,13 +53,13 @@ fn is_inherited(fd: i32) -> bool {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & CLOSED_BY_ITSELF == 0)
+    flags.is_some_and(|flags| flags & CLOEXEC_FLAG == 0)
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+type SpawnJob = Box<dyn FnOnce() + Send>;
 
-static SPAWNER: LazyLock<io::Result<mpsc::Sender<Work>>> = LazyLock::new(|| {
-    let (sender, receiver) = mpsc::channel::<Work>();
+static SPAWNER: LazyLock<io::Result<mpsc::Sender<SpawnJob>>> = LazyLock::new(|| {
+    let (sender, receiver) = mpsc::channel::<SpawnJob>();
     thread::Builder::new().name("sandbox-spawner".to_owned()).spawn(move || {
         while let Ok(work) = receiver.recv() {
             work();
@@ -72,7 +72,7 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<Work>>> = LazyLock::new(|| {
 pub(crate) async fn spawn(mut command: Command) -> io::Result<Child> {
     let runtime = Handle::current();
     let (answer, child) = oneshot::channel();
-    let work: Work = Box::new(move || {
+    let work: SpawnJob = Box::new(move || {
         let _within = runtime.enter();
         // If the caller stopped waiting, the child is dropped, which kills it.
         let _unheard = answer.send(command.spawn());

@@ -26,50 +26,50 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Ended, Limit, Limits, disk::Growth, tree};
+use crate::{CommandEnd, Limit, Limits, disk::GrowthLimit, tree};
 
 /// Interval between two measurements of processes and memory.
-const TICK: Duration = Duration::from_millis(20);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time between the request to end and the kill.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 
 /// Started command, with its isolation.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct StartedCommand {
     /// Direct child: `bwrap`, or the command's shell.
     pub child: Child,
     pub leader: AsyncFd<OwnedFd>,
-    pub reach: Arc<Reach>,
-    pub hold: Hold,
+    pub signal_target: Arc<SignalTarget>,
+    pub containment: Containment,
 }
 
 /// Target of signals to a command.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct SignalTarget {
     /// Common ancestor of the command's processes: its id on the host.
     pub root: Pid,
-    pub first: First,
+    pub first: RootProcess,
 }
 
 /// Role of the common ancestor, with a handle to it.
 #[derive(Debug)]
-pub(crate) enum First {
+pub(crate) enum RootProcess {
     /// The command's own shell is the ancestor.
-    Own(OwnedFd),
+    Shell(OwnedFd),
     /// First process of a namespace, which only reaps; all others die with it.
-    Theirs(OwnedFd),
+    NamespaceInit(OwnedFd),
 }
 
-impl Reach {
+impl SignalTarget {
     pub(crate) fn signal(&self, signal: Signal) {
         // An error means that the process has ended, which is fine.
         match &self.first {
-            First::Theirs(first) if signal == Signal::KILL => {
+            RootProcess::NamespaceInit(first) if signal == Signal::KILL => {
                 let _ended = pidfd_send_signal(first, signal);
             }
-            First::Theirs(_) => tree::signal_descendants(self.root, signal),
-            First::Own(first) => {
+            RootProcess::NamespaceInit(_) => tree::signal_descendants(self.root, signal),
+            RootProcess::Shell(first) => {
                 tree::signal_descendants(self.root, signal);
                 let _ended = pidfd_send_signal(first, signal);
             }
@@ -79,7 +79,7 @@ impl Reach {
 
 /// Mechanism that groups a command's processes.
 #[derive(Debug)]
-pub(crate) enum Hold {
+pub(crate) enum Containment {
     /// A process namespace, which dies with its first process.
     Namespace {
         init: AsyncFd<OwnedFd>,
@@ -105,9 +105,9 @@ impl Gate {
     }
 }
 
-impl Launched {
+impl StartedCommand {
     fn release(&self) -> io::Result<()> {
-        if let Hold::Namespace { gate, .. } = &self.hold {
+        if let Containment::Namespace { gate, .. } = &self.containment {
             write(&gate.near, b"1")?;
         }
         Ok(())
@@ -116,13 +116,13 @@ impl Launched {
     /// Kills all processes.
     fn kill(&self) {
         // A process that cannot be found any more is dead already.
-        let _gone = match &self.hold {
-            Hold::Namespace { init, .. } => pidfd_send_signal(init.get_ref(), Signal::KILL),
-            Hold::Group => {
-                tree::signal_descendants(self.reach.root, Signal::KILL);
+        let _gone = match &self.containment {
+            Containment::Namespace { init, .. } => pidfd_send_signal(init.get_ref(), Signal::KILL),
+            Containment::Group => {
+                tree::signal_descendants(self.signal_target.root, Signal::KILL);
                 // The id cannot have been reused: the leader was not waited for yet.
                 match self.child.id() {
-                    Some(_) => kill_process_group(self.reach.root, Signal::KILL),
+                    Some(_) => kill_process_group(self.signal_target.root, Signal::KILL),
                     None => Err(Errno::SRCH),
                 }
             }
@@ -131,41 +131,41 @@ impl Launched {
 
     /// Kills all processes, waits until they are gone, and returns the leader's exit status as an
     /// end.
-    async fn finish(&mut self) -> io::Result<Ended> {
+    async fn finish(&mut self) -> io::Result<CommandEnd> {
         use std::os::unix::process::ExitStatusExt as _;
 
         self.kill();
-        if let Hold::Namespace { init, .. } = &self.hold
-            && !tree::is_childless(self.reach.root)
+        if let Containment::Namespace { init, .. } = &self.containment
+            && !tree::is_childless(self.signal_target.root)
         {
             // A namespace's first process is gone only after all others are. If it has no children,
             // its own end, which takes the kernel some milliseconds, is not waited for.
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
-        match &self.hold {
-            Hold::Group => self.group_gone().await,
+        match &self.containment {
+            Containment::Group => self.group_gone().await,
             // `bwrap` leaves its child to the machine's first process; in a container we are that
             // process.
-            Hold::Namespace { init, .. } if getpid() == Pid::INIT => {
+            Containment::Namespace { init, .. } if getpid() == Pid::INIT => {
                 let _gone = init.readable().await?;
                 let _not_ours = waitid(WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED);
             }
-            Hold::Namespace { .. } => {}
+            Containment::Namespace { .. } => {}
         }
         Ok(match (status.code(), status.signal()) {
-            (Some(code), _) => Ended::from_code(code),
-            (None, Some(signal)) => Ended::from_signal(signal),
-            (None, None) => Ended::Signalled(0),
+            (Some(code), _) => CommandEnd::from_code(code),
+            (None, Some(signal)) => CommandEnd::from_signal(signal),
+            (None, None) => CommandEnd::Signalled(0),
         })
     }
 }
 
-impl Launched {
+impl StartedCommand {
     /// Waits up to half a second until the killed processes of the group are dead.
     async fn group_gone(&self) {
         for _ in 0..500 {
-            if test_kill_process_group(self.reach.root).is_err() {
+            if test_kill_process_group(self.signal_target.root).is_err() {
                 return;
             }
             sleep(Duration::from_millis(1)).await;
@@ -173,7 +173,7 @@ impl Launched {
     }
 }
 
-impl Drop for Launched {
+impl Drop for StartedCommand {
     fn drop(&mut self) {
         self.kill();
     }
@@ -181,17 +181,17 @@ impl Drop for Launched {
 
 /// Limits of a command, and when it must end.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct SupervisionLimits {
     pub limits: Limits,
     pub timeout: Duration,
     /// Limit on the workspace's growth; `None` if the command cannot write there.
-    pub growth: Option<Growth>,
+    pub growth: Option<GrowthLimit>,
 }
 
 /// Result of supervising a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Verdict {
-    pub ended: Ended,
+pub(crate) struct SupervisionResult {
+    pub ended: CommandEnd,
     pub duration: Duration,
     pub peak_memory: Option<u64>,
     /// Whether the script began at all.
@@ -204,10 +204,10 @@ pub(crate) struct Verdict {
 ///
 /// If it cannot be waited for.
 pub(crate) async fn supervise(
-    launched: &mut Launched,
-    terms: &Terms,
+    launched: &mut StartedCommand,
+    terms: &SupervisionLimits,
     cancel: &CancellationToken,
-) -> io::Result<Verdict> {
+) -> io::Result<SupervisionResult> {
     launched.release()?;
     let began = Instant::now();
     let (why, peak_memory) = watch(launched, terms, cancel).await?;
@@ -216,34 +216,34 @@ pub(crate) async fn supervise(
     let ended = match (why, &terms.growth) {
         (Some(why), _) => why,
         // The command may end with the disk limit exceeded before the next measurement.
-        (None, Some(growth)) if growth.is_exceeded(None).await => Ended::Limit(Limit::Disk),
+        (None, Some(growth)) if growth.is_exceeded(None).await => CommandEnd::Limit(Limit::Disk),
         (None, _) => by_itself,
     };
-    let began = match &launched.hold {
-        Hold::Namespace { gate, .. } => gate.is_passed(),
-        Hold::Group => true,
+    let began = match &launched.containment {
+        Containment::Namespace { gate, .. } => gate.is_passed(),
+        Containment::Group => true,
     };
-    Ok(Verdict { ended, duration, peak_memory, began })
+    Ok(SupervisionResult { ended, duration, peak_memory, began })
 }
 
 /// Waits for the command's end or a reason to end it. Returns that reason, and the peak memory.
 async fn watch(
-    launched: &Launched,
-    terms: &Terms,
+    launched: &StartedCommand,
+    terms: &SupervisionLimits,
     cancel: &CancellationToken,
-) -> io::Result<(Option<Ended>, Option<u64>)> {
+) -> io::Result<(Option<CommandEnd>, Option<u64>)> {
     let mut peak = None;
     // Reason of the request to end, and the time of the kill.
-    let mut asked: Option<(Ended, Instant)> = None;
+    let mut asked: Option<(CommandEnd, Instant)> = None;
     let deadline = Instant::now() + terms.timeout;
     let exceeded = async {
         match &terms.growth {
-            Some(growth) => growth.exceeded(launched.reach.root).await,
+            Some(growth) => growth.exceeded(launched.signal_target.root).await,
             None => std::future::pending().await,
         }
     };
     tokio::pin!(exceeded);
-    let mut ticks = interval(TICK);
+    let mut ticks = interval(MEASURE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     loop {
@@ -254,31 +254,31 @@ async fn watch(
                 let _ready = ended?;
                 return Ok((asked.map(|(why, _)| why), peak));
             }
-            () = cancel.cancelled(), if asked.is_none() => Ended::Cancelled,
+            () = cancel.cancelled(), if asked.is_none() => CommandEnd::Cancelled,
             () = sleep_until(until) => match asked {
                 Some((why, _)) => return Ok((Some(why), peak)),
-                None => Ended::TimedOut,
+                None => CommandEnd::TimedOut,
             },
-            () = &mut exceeded => return Ok((Some(Ended::Limit(Limit::Disk)), peak)),
+            () = &mut exceeded => return Ok((Some(CommandEnd::Limit(Limit::Disk)), peak)),
             _ = ticks.tick() => {
-                let weight = tree::weigh(&tree::pids(launched.reach.root));
+                let weight = tree::measure(&tree::pids(launched.signal_target.root));
                 if weight.memory > 0 {
                     peak = peak.max(Some(weight.memory));
                 }
-                match over(weight, &terms.limits) {
+                match exceeded_limit(weight, &terms.limits) {
                     // No grace period: the command would keep using the resource.
-                    Some(limit) => return Ok((Some(Ended::Limit(limit)), peak)),
+                    Some(limit) => return Ok((Some(CommandEnd::Limit(limit)), peak)),
                     None => continue,
                 }
             }
         };
-        launched.reach.signal(Signal::TERM);
-        asked = Some((reason, Instant::now() + GRACE));
+        launched.signal_target.signal(Signal::TERM);
+        asked = Some((reason, Instant::now() + TERMINATION_GRACE));
     }
 }
 
 /// Returns the exceeded limit. Too many processes often use too much memory: report their number.
-fn over(weight: tree::Weight, limits: &Limits) -> Option<Limit> {
+fn exceeded_limit(weight: tree::ResourceUsage, limits: &Limits) -> Option<Limit> {
     if weight.tasks > u64::from(limits.processes) {
         Some(Limit::Processes)
     } else if weight.memory > limits.memory {
@@ -289,7 +289,7 @@ fn over(weight: tree::Weight, limits: &Limits) -> Option<Limit> {
 }
 
 /// Waits for output after the command's end: a descendant may keep the pipe open.
-pub(crate) async fn output_patience() {
+pub(crate) async fn output_grace() {
     sleep(Duration::from_millis(500)).await;
 }
 
@@ -302,6 +302,6 @@ pub(crate) async fn output_patience() {
     deprecated,
     reason = "its successor is unsafe, for types whose descriptor may change; `OwnedFd`'s cannot"
 )]
-pub(crate) fn handle(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn open_pidfd(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
 }

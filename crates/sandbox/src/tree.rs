@@ -14,11 +14,11 @@ use rustix::{
 };
 
 /// Number of processes after which counting stops; no limit allows so many.
-const MOST: usize = 10_000;
+const MAX_PROCESSES: usize = 10_000;
 
 /// Resources that a command's processes use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Weight {
+pub(crate) struct ResourceUsage {
     pub tasks: u64,
     /// Anonymous and shared memory, and page tables, in bytes. Shared memory counts once for each
     /// process.
@@ -31,7 +31,7 @@ pub(crate) fn pids(root: Pid) -> Vec<Pid> {
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
-        if found.len() < MOST {
+        if found.len() < MAX_PROCESSES {
             children(pid, &mut found);
         }
     }
@@ -66,8 +66,8 @@ fn children(pid: Pid, found: &mut Vec<Pid>) {
 }
 
 /// Measures the resources that these processes use now.
-pub(crate) fn weigh(pids: &[Pid]) -> Weight {
-    let mut weight = Weight::default();
+pub(crate) fn measure(pids: &[Pid]) -> ResourceUsage {
+    let mut weight = ResourceUsage::default();
     let mut buffer = vec![0; 4096];
     for pid in pids {
         // A status is below 4 KiB; if it were cut, the fields that we need come first.
@@ -83,7 +83,7 @@ fn read_file(path: &str, buffer: &mut [u8]) -> Option<usize> {
 }
 
 /// Adds the figures of one process' `status`; see proc_pid_status(5).
-fn add(status: &str, weight: &mut Weight) {
+fn add(status: &str, weight: &mut ResourceUsage) {
     for line in status.lines() {
         let Some((name, rest)) = line.split_once(':') else { continue };
         let value = || rest.split_ascii_whitespace().next()?.parse::<u64>().ok();
@@ -119,21 +119,21 @@ mod tests {
     fn a_status_is_added_up() {
         let status = "Name:\tx\nVmPTE:\t      4 kB\nRssAnon:\t     100 kB\nRssFile:\t  999 kB\n\
                       RssShmem:\t      2 kB\nThreads:\t3\nSigQ:\t1/2\n";
-        let mut weight = Weight { tasks: 1, memory: 1024 };
+        let mut weight = ResourceUsage { tasks: 1, memory: 1024 };
 
         add(status, &mut weight);
 
-        assert_eq!(weight, Weight { tasks: 4, memory: 107 * 1024 });
+        assert_eq!(weight, ResourceUsage { tasks: 4, memory: 107 * 1024 });
     }
 
     #[test]
     fn this_process_weighs_something_and_one_that_is_gone_nothing() {
         let own = rustix::process::getpid();
-        let weight = weigh(&[own]);
+        let weight = measure(&[own]);
         assert!(weight.tasks >= 1 && weight.memory > 10_000, "{weight:?}");
 
         let gone = Pid::from_raw(i32::MAX).unwrap();
-        assert_eq!(weigh(&[gone]), Weight::default());
+        assert_eq!(measure(&[gone]), ResourceUsage::default());
         assert_eq!(pids(gone), [gone]);
     }
 

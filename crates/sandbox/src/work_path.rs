@@ -8,7 +8,7 @@ use crate::PathError;
 pub const MOUNT: &str = "/workspace";
 
 /// Maximum length of a path, in bytes; Linux has the same limit.
-const LONGEST: usize = 4096;
+const MAX_PATH_LEN: usize = 4096;
 
 /// Path within a workspace: relative, without `..`, `.` or NUL.
 ///
@@ -31,7 +31,7 @@ impl WorkPath {
     ///
     /// If the path leads outside, holds a NUL, or is too long.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        if text.contains('\0') || text.len() > LONGEST {
+        if text.contains('\0') || text.len() > MAX_PATH_LEN {
             return Err(PathError::NotAPath);
         }
         let path = Path::new(text);
@@ -72,7 +72,7 @@ impl WorkPath {
 
     /// Returns the absolute path within the sandbox.
     #[must_use]
-    pub fn mounted(&self) -> PathBuf {
+    pub fn path_in_sandbox(&self) -> PathBuf {
         if self.is_top() { PathBuf::from(MOUNT) } else { Path::new(MOUNT).join(&self.0) }
     }
 }
@@ -94,8 +94,8 @@ mod tests {
         ] {
             assert_eq!(WorkPath::parse(text).unwrap().as_relative(), Path::new(is), "{text}");
         }
-        assert_eq!(WorkPath::top().mounted(), Path::new("/workspace"));
-        assert_eq!(WorkPath::parse("a").unwrap().mounted(), Path::new("/workspace/a"));
+        assert_eq!(WorkPath::top().path_in_sandbox(), Path::new("/workspace"));
+        assert_eq!(WorkPath::parse("a").unwrap().path_in_sandbox(), Path::new("/workspace/a"));
     }
 
     #[test]

@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// Maximum length of an expression, in bytes.
-const LONGEST: usize = 200;
+const MAX_EXPR_BYTES: usize = 200;
 
-const DAY: u32 = 86_400;
+const SECONDS_PER_DAY: u32 = 86_400;
 
 /// Supported shorthands. Without this check an unknown one would be parsed as a field.
-const NICKNAMES: [&str; 6] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@hourly"];
+const SHORTHANDS: [&str; 6] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@hourly"];
 
 #[derive(Debug, Clone)]
 pub struct Expr {
@@ -46,12 +46,12 @@ impl Expr {
     /// [`Error::Cron`] if the syntax is wrong; [`Error::Never`] if no day ever matches.
     pub fn parse(expr: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::Cron { expr: shown(expr), why };
-        if expr.len() > LONGEST {
-            return Err(wrong(format!("{} bytes, and {LONGEST} are the most", expr.len())));
+        if expr.len() > MAX_EXPR_BYTES {
+            return Err(wrong(format!("{} bytes, and {MAX_EXPR_BYTES} are the most", expr.len())));
         }
         let trimmed = expr.trim();
-        if trimmed.contains('@') && !NICKNAMES.contains(&trimmed.to_ascii_lowercase().as_str()) {
-            return Err(wrong(format!("the shorthands are {}", NICKNAMES.join(", "))));
+        if trimmed.contains('@') && !SHORTHANDS.contains(&trimmed.to_ascii_lowercase().as_str()) {
+            return Err(wrong(format!("the shorthands are {}", SHORTHANDS.join(", "))));
         }
         let parser =
             CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
@@ -61,14 +61,14 @@ impl Expr {
         })?;
         let every_hour = (0..24).all(|hour| cron.pattern.hour_match(hour).unwrap_or(false));
         let expr = Self { cron, every_hour };
-        if expr.comes() { Ok(expr) } else { Err(Error::Never(shown(trimmed))) }
+        if expr.has_matching_day() { Ok(expr) } else { Err(Error::Never(shown(trimmed))) }
     }
 
     /// Returns the minimum time between two slots, by the time-of-day fields alone.
     #[must_use]
-    pub fn closest(&self) -> SignedDuration {
+    pub fn min_gap(&self) -> SignedDuration {
         let (hours, minutes, seconds) = self.times();
-        let mut least = DAY;
+        let mut least = SECONDS_PER_DAY;
         let (mut first, mut last) = (None, None);
         for hour in hours {
             for minute in &minutes {
@@ -82,7 +82,7 @@ impl Expr {
         }
         // From the last slot of a day to the first of the next.
         if let (Some(first), Some(last)) = (first, last) {
-            least = least.min(DAY + first - last);
+            least = least.min(SECONDS_PER_DAY + first - last);
         }
         SignedDuration::from_secs(i64::from(least))
     }
@@ -102,7 +102,7 @@ impl Expr {
     /// Within forty years each month begins on each weekday with each of its lengths, so an
     /// expression that matches no day in them never matches. `croner` itself would search until the
     /// year 5000.
-    fn comes(&self) -> bool {
+    fn has_matching_day(&self) -> bool {
         let (hours, minutes, seconds) = self.times();
         let number = |of: &[u32]| of.first().and_then(|first| i8::try_from(*first).ok());
         let (Some(hour), Some(minute), Some(second)) =
@@ -124,11 +124,11 @@ impl Expr {
             now.as_second().saturating_sub(i64::from(now.subsec_nanosecond() < 0)),
         )
         .ok()?;
-        if self.every_hour { self.by_passing(now, zone) } else { self.by_naming(now, zone) }
+        if self.every_hour { self.next_moment(now, zone) } else { self.next_local_time(now, zone) }
     }
 
     /// Expressions that name hours: each local time that matches gives one slot.
-    fn by_naming(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
+    fn next_local_time(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
         let mut clock = zone.clock(now);
         loop {
             clock = self.shown_after(clock)?;
@@ -141,7 +141,7 @@ impl Expr {
     }
 
     /// Expressions that match every hour: each moment whose local time matches is a slot.
-    fn by_passing(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
+    fn next_moment(&self, now: Timestamp, zone: &Zone) -> Option<Timestamp> {
         let mut from = now;
         loop {
             // Until the next offset change, local time only moves forward.
@@ -272,7 +272,7 @@ mod tests {
             ("5,7 0 0 * * *", 2),
             ("* * * * * *", 1),
         ] {
-            let closest = Expr::parse(expr).unwrap().closest();
+            let closest = Expr::parse(expr).unwrap().min_gap();
             assert_eq!(closest.as_secs(), seconds, "{expr}");
         }
     }

@@ -50,11 +50,11 @@ impl Fault for Error {
 }
 
 /// Maximum characters of an invalid text that an error repeats.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Returns the beginning of a text without control characters, for use in errors.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
 }
 
 pub(crate) fn bounds(field: &'static str, given: impl ToString, must: &'static str) -> Error {

@@ -24,10 +24,15 @@ mod hours;
 mod recent;
 mod steps;
 
-pub use answer::{Answer, HEARTBEAT_OK, NO_REPLY, Said, said};
+pub use answer::{AnswerKind, HEARTBEAT_OK, HeartbeatAnswer, NO_REPLY, classify_answer};
 pub use config::{HeartbeatConfig, HeartbeatTarget};
 pub use event::{HeartbeatEvent, Indicator, Status};
 pub use file::is_empty;
 pub use hours::{ActiveHours, HoursZone, Zones};
-pub use recent::{MOST as MOST_RECENT, Recent, WINDOW as RECENT, digest};
-pub use steps::{After, BUSY_RETRY, Before, Facts, Reply, after, before, delivered};
+pub use recent::{
+    MAX_RECENT_ANSWERS as MOST_RECENT, RECENT_WINDOW as RECENT, RecentAnswers, digest,
+};
+pub use steps::{
+    AgentFacts, AskDecision, BUSY_RETRY_DELAY, DeliveryDecision, ModelReply, decide_ask,
+    decide_delivery, delivered_event,
+};

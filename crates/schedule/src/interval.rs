@@ -5,10 +5,10 @@ use jiff::SignedDuration;
 use crate::error::{Error, shown};
 
 /// Interval used in place of an invalid one.
-pub const USUAL_INTERVAL: SignedDuration = SignedDuration::from_secs(300);
+pub const DEFAULT_INTERVAL: SignedDuration = SignedDuration::from_secs(300);
 
 /// Maximum interval in seconds: 366 days.
-const LONGEST: i64 = 366 * 24 * 3_600;
+const MAX_INTERVAL_SECONDS: i64 = 366 * 24 * 3_600;
 
 /// Parses an interval such as `30s`, `5m` or `1h`.
 ///
@@ -31,17 +31,19 @@ pub fn parse_interval(text: &str) -> Result<SignedDuration, Error> {
     }
     let seconds = number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit));
     match seconds {
-        Some(seconds) if (1..=LONGEST).contains(&seconds) => Ok(SignedDuration::from_secs(seconds)),
+        Some(seconds) if (1..=MAX_INTERVAL_SECONDS).contains(&seconds) => {
+            Ok(SignedDuration::from_secs(seconds))
+        }
         Some(_) | None => Err(wrong()),
     }
 }
 
 /// Parses an interval, or returns the default one together with the error.
 #[must_use]
-pub fn interval_or_usual(text: &str) -> (SignedDuration, Option<Error>) {
+pub fn interval_or_default(text: &str) -> (SignedDuration, Option<Error>) {
     match parse_interval(text) {
         Ok(interval) => (interval, None),
-        Err(error) => (USUAL_INTERVAL, Some(error)),
+        Err(error) => (DEFAULT_INTERVAL, Some(error)),
     }
 }
 
@@ -54,7 +56,7 @@ mod tests {
     #[test]
     fn a_number_and_a_unit_are_an_interval() {
         for (text, seconds) in [("30s", 30), ("5m", 300), (" 1h ", 3_600), ("90M", 5_400)] {
-            assert_eq!(interval_or_usual(text), (SignedDuration::from_secs(seconds), None));
+            assert_eq!(interval_or_default(text), (SignedDuration::from_secs(seconds), None));
         }
     }
 
@@ -74,8 +76,8 @@ mod tests {
             "五m",
             "8785h",
         ] {
-            let (interval, error) = interval_or_usual(text);
-            assert_eq!(interval, USUAL_INTERVAL, "{text}");
+            let (interval, error) = interval_or_default(text);
+            assert_eq!(interval, DEFAULT_INTERVAL, "{text}");
             assert!(error.unwrap().to_string().contains("so 5m is used"), "{text}");
         }
     }
@@ -83,7 +85,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_odd(text in "\\PC{0,12}") {
-            let (interval, _) = interval_or_usual(&text);
+            let (interval, _) = interval_or_default(&text);
             prop_assert!(interval > SignedDuration::ZERO);
         }
     }

@@ -13,7 +13,7 @@ pub use self::{
 };
 use crate::{
     error::{Error, bounds},
-    missed::Missed,
+    missed_slots::Missed,
     payload::{Isolation, Payload, SessionTarget, WakeMode, text},
     run::{Overlap, RunStatus},
     schedule::Schedule,
@@ -58,11 +58,11 @@ const fn yes() -> bool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowed {
+pub struct ScheduleLimits {
     /// Minimum time between two slots.
-    pub floor: SignedDuration,
+    pub min_interval: SignedDuration,
     /// Maximum time by which the moment of a one-time job may be in the past.
-    pub late: SignedDuration,
+    pub max_lateness: SignedDuration,
 }
 
 impl NewJob {
@@ -80,7 +80,7 @@ impl NewJob {
     /// # Errors
     ///
     /// What is wrong, and what to write instead.
-    pub fn check(&self, now: Timestamp, allowed: Allowed) -> Result<(), Error> {
+    pub fn check(&self, now: Timestamp, allowed: ScheduleLimits) -> Result<(), Error> {
         text("name", &self.name, 200, "a text of 1 to 200 characters")?;
         let length = self.description.chars().count();
         if length > 2_000 {
@@ -91,7 +91,7 @@ impl NewJob {
         if let Some(isolation) = &self.isolation {
             isolation.check()?;
         }
-        self.schedule.check(now, allowed.floor, allowed.late)
+        self.schedule.check(now, allowed.min_interval, allowed.max_lateness)
     }
 }
 
@@ -130,7 +130,12 @@ impl Job {
     ///
     /// An interval without an anchor is counted from `now`, and the next run is computed
     /// immediately (spec CRN-012).
-    pub fn add(id: &str, what: NewJob, now: Timestamp, allowed: Allowed) -> Result<Self, Error> {
+    pub fn add(
+        id: &str,
+        what: NewJob,
+        now: Timestamp,
+        allowed: ScheduleLimits,
+    ) -> Result<Self, Error> {
         check_id(id)?;
         what.check(now, allowed)?;
         let at = now.as_millisecond();
@@ -157,7 +162,7 @@ impl Job {
         &mut self,
         patch: JobPatch,
         now: Timestamp,
-        allowed: Allowed,
+        allowed: ScheduleLimits,
     ) -> Result<(), Error> {
         let mut what = self.what.clone();
         let is_anew = patch.schedule.as_ref().is_some_and(|new| *new != what.schedule)
@@ -174,8 +179,8 @@ impl Job {
         set(&mut what.overlap, patch.overlap);
         set(&mut what.isolation, patch.isolation);
         // A one-time job whose time has passed may still be renamed or disabled.
-        let late = if is_anew && what.enabled { allowed.late } else { SignedDuration::MAX };
-        what.check(now, Allowed { late, ..allowed })?;
+        let late = if is_anew && what.enabled { allowed.max_lateness } else { SignedDuration::MAX };
+        what.check(now, ScheduleLimits { max_lateness: late, ..allowed })?;
         let mut changed = Self { what, updated_at_ms: now.as_millisecond(), ..self.clone() };
         if is_anew {
             changed.state.consecutive_errors = 0;
@@ -196,14 +201,14 @@ impl Job {
     }
 
     /// Recomputes the next run.
-    fn reschedule(&mut self, now: Timestamp, allowed: Allowed) {
+    fn reschedule(&mut self, now: Timestamp, allowed: ScheduleLimits) {
         self.what.schedule = self.what.schedule.clone().anchored(now);
         // For a one-time job, a time that has just passed counts if the job has not run since.
         let from = match self.what.schedule.is_once() {
             true => {
                 let ran = self.state.last_run_at_ms.map(Timestamp::from_millisecond);
                 let ran = ran.and_then(Result::ok).unwrap_or(Timestamp::MIN);
-                let late = allowed.late.saturating_add(SignedDuration::from_millis(1));
+                let late = allowed.max_lateness.saturating_add(SignedDuration::from_millis(1));
                 now.checked_sub(late).unwrap_or(now).max(ran)
             }
             false => now,

@@ -17,7 +17,7 @@ mod error;
 pub mod heartbeat;
 mod interval;
 mod job;
-mod missed;
+mod missed_slots;
 mod payload;
 pub mod reminder;
 mod run;
@@ -26,13 +26,14 @@ mod spread;
 mod zone;
 
 pub use error::Error;
-pub use interval::{USUAL_INTERVAL, interval_or_usual, parse_interval};
-pub use job::{Allowed, Job, JobKind, JobPatch, JobState, NewJob, check_id, job_id};
-pub use missed::{Due, Lateness, Missed, due};
+pub use interval::{DEFAULT_INTERVAL, interval_or_default, parse_interval};
+pub use job::{Job, JobKind, JobPatch, JobState, NewJob, ScheduleLimits, check_id, job_id};
+pub use missed_slots::{Due, Lateness, Missed, due};
 pub use payload::{AgentTurn, Isolation, Payload, PostMode, SessionTarget, WakeMode};
 pub use run::{
-    BACK_OFF, MOST_RETRIES, Overlap, RunStatus, Start, Then, after_run, back_off, start,
+    MAX_RETRIES, Overlap, RETRY_DELAYS, RunFollowUp, RunStatus, StartDecision, after_run,
+    decide_start, retry_delay,
 };
-pub use schedule::{Schedule, USUAL_EVERY_MS};
+pub use schedule::{DEFAULT_EVERY_MS, Schedule};
 pub use spread::{jitter, phase};
 pub use zone::Zone;

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, bounds};
 
 /// Maximum characters of a job's message.
-const LONGEST_MESSAGE: usize = 16_000;
+const MAX_MESSAGE_CHARS: usize = 16_000;
 
 /// Maximum characters of a model's, channel's or recipient's name.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 
 /// Maximum time of an agent's turn in seconds: one day.
-const LONGEST_TURN: u32 = 86_400;
+const MAX_TURN_SECONDS: u32 = 86_400;
 
 /// Session that receives a job's payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,23 +130,23 @@ impl Payload {
         text(
             "payload.message",
             self.message(),
-            LONGEST_MESSAGE,
+            MAX_MESSAGE_CHARS,
             "a text of 1 to 16000 characters",
         )?;
         let Self::AgentTurn(turn) = self else { return Ok(()) };
-        if !(1..=LONGEST_TURN).contains(&turn.timeout_seconds) {
+        if !(1..=MAX_TURN_SECONDS).contains(&turn.timeout_seconds) {
             let must = "from 1 to 86400 seconds";
             return Err(bounds("payload.timeout_seconds", turn.timeout_seconds, must));
         }
         let must = "a name of 1 to 256 characters";
-        text("payload.channel", &turn.channel, LONGEST_NAME, must)?;
+        text("payload.channel", &turn.channel, MAX_NAME_CHARS, must)?;
         for (field, value) in [
             ("payload.model", &turn.model),
             ("payload.thinking", &turn.thinking),
             ("payload.to", &turn.to),
         ] {
             if let Some(value) = value {
-                text(field, value, LONGEST_NAME, must)?;
+                text(field, value, MAX_NAME_CHARS, must)?;
             }
         }
         Ok(())
@@ -207,11 +207,11 @@ impl Isolation {
     /// What to write instead.
     pub fn check(&self) -> Result<(), Error> {
         let length = self.post_to_main_prefix.chars().count();
-        if length > LONGEST_NAME {
+        if length > MAX_NAME_CHARS {
             let given = format!("{length} characters long");
             return Err(bounds("isolation.postToMainPrefix", given, "256 characters or fewer"));
         }
-        if !(1..=LONGEST_MESSAGE).contains(&self.post_to_main_max_chars) {
+        if !(1..=MAX_MESSAGE_CHARS).contains(&self.post_to_main_max_chars) {
             let must = "from 1 to 16000";
             return Err(bounds("isolation.postToMainMaxChars", self.post_to_main_max_chars, must));
         }

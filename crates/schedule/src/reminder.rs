@@ -3,13 +3,13 @@
 mod clock;
 mod cursor;
 mod day;
-mod later;
+mod duration;
 mod limits;
 mod read;
 mod texts;
 mod time;
 mod words;
 
-pub use limits::{Asked, Limits, Refused, Renewal};
-pub use texts::{Item, Locale, Named, external_id, names, short_id};
+pub use limits::{Limits, Refused, ReminderCheck, Renewal};
+pub use texts::{Locale, ReminderItem, ReminderMatch, external_id, match_reminder, short_id};
 pub use time::{TimeError, parse_time};

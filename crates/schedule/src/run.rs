@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::schedule::Schedule;
 
 /// Delay after the first, second … consecutive failure; the last value repeats.
-pub const BACK_OFF: [SignedDuration; 5] = [
+pub const RETRY_DELAYS: [SignedDuration; 5] = [
     SignedDuration::from_secs(30),
     SignedDuration::from_secs(60),
     SignedDuration::from_mins(5),
@@ -16,7 +16,7 @@ pub const BACK_OFF: [SignedDuration; 5] = [
 ];
 
 /// Maximum retries of a one-time job.
-pub const MOST_RETRIES: u32 = 3;
+pub const MAX_RETRIES: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,7 +27,7 @@ pub enum RunStatus {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum RunFollowUp {
     Again {
         at: Timestamp,
     },
@@ -38,9 +38,9 @@ pub enum Then {
 
 /// Returns the delay after a number of consecutive failures.
 #[must_use]
-pub fn back_off(failures: u32) -> SignedDuration {
-    match usize::try_from(failures).unwrap_or(usize::MAX).min(BACK_OFF.len()).checked_sub(1) {
-        Some(at) => BACK_OFF[at],
+pub fn retry_delay(failures: u32) -> SignedDuration {
+    match usize::try_from(failures).unwrap_or(usize::MAX).min(RETRY_DELAYS.len()).checked_sub(1) {
+        Some(at) => RETRY_DELAYS[at],
         None => SignedDuration::ZERO,
     }
 }
@@ -58,15 +58,15 @@ pub fn after_run(
     status: RunStatus,
     failures: u32,
     now: Timestamp,
-) -> Then {
+) -> RunFollowUp {
     let is_error = status == RunStatus::Error;
-    let wait = if is_error { back_off(failures.max(1)) } else { SignedDuration::ZERO };
+    let wait = if is_error { retry_delay(failures.max(1)) } else { SignedDuration::ZERO };
     let earliest = now.checked_add(wait).unwrap_or(Timestamp::MAX);
     if schedule.is_once() {
         return match status {
-            RunStatus::Error if failures <= MOST_RETRIES => Then::Again { at: earliest },
-            RunStatus::Ok if delete_after_run => Then::Deleted,
-            RunStatus::Ok | RunStatus::Error | RunStatus::Skipped => Then::Disabled,
+            RunStatus::Error if failures <= MAX_RETRIES => RunFollowUp::Again { at: earliest },
+            RunStatus::Ok if delete_after_run => RunFollowUp::Deleted,
+            RunStatus::Ok | RunStatus::Error | RunStatus::Skipped => RunFollowUp::Disabled,
         };
     }
     // A slot exactly at the end of the delay is acceptable.
@@ -76,8 +76,8 @@ pub fn after_run(
         now
     };
     match schedule.next_after(after) {
-        Some(at) => Then::Again { at },
-        None => Then::Disabled,
+        Some(at) => RunFollowUp::Again { at },
+        None => RunFollowUp::Disabled,
     }
 }
 
@@ -92,7 +92,7 @@ pub enum Overlap {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
+pub enum StartDecision {
     Run,
     /// Not yet; at `until` at the latest, the previous run counts as lost.
     Wait {
@@ -106,11 +106,15 @@ pub enum Start {
 ///
 /// A run with an expired lease has died and blocks nothing (spec CRN-017).
 #[must_use]
-pub fn start(policy: Overlap, running_until: Option<Timestamp>, now: Timestamp) -> Start {
+pub fn decide_start(
+    policy: Overlap,
+    running_until: Option<Timestamp>,
+    now: Timestamp,
+) -> StartDecision {
     match (running_until, policy) {
-        (Some(until), Overlap::Skip) if until > now => Start::Skip,
-        (Some(until), Overlap::Wait) if until > now => Start::Wait { until },
-        (Some(_) | None, Overlap::Skip | Overlap::Wait) => Start::Run,
+        (Some(until), Overlap::Skip) if until > now => StartDecision::Skip,
+        (Some(until), Overlap::Wait) if until > now => StartDecision::Wait { until },
+        (Some(_) | None, Overlap::Skip | Overlap::Wait) => StartDecision::Run,
     }
 }
 
@@ -140,7 +144,7 @@ mod tests {
             (RunStatus::Error, u32::MAX, 4_620),
         ] {
             let then = after_run(&minutely(), true, status, failures, at(1_019));
-            assert_eq!(then, Then::Again { at: at(next) }, "{status:?} {failures}");
+            assert_eq!(then, RunFollowUp::Again { at: at(next) }, "{status:?} {failures}");
         }
     }
 
@@ -149,21 +153,24 @@ mod tests {
         let once = Schedule::at(1_000_000).unwrap();
         let then = |delete, status, failures| after_run(&once, delete, status, failures, at(1_000));
 
-        assert_eq!(then(true, RunStatus::Ok, 0), Then::Deleted);
-        assert_eq!(then(false, RunStatus::Ok, 0), Then::Disabled);
-        assert_eq!(then(true, RunStatus::Error, 1), Then::Again { at: at(1_030) });
-        assert_eq!(then(true, RunStatus::Error, 3), Then::Again { at: at(1_300) });
-        assert_eq!(then(true, RunStatus::Error, 4), Then::Disabled);
-        assert_eq!(then(true, RunStatus::Skipped, 0), Then::Disabled);
+        assert_eq!(then(true, RunStatus::Ok, 0), RunFollowUp::Deleted);
+        assert_eq!(then(false, RunStatus::Ok, 0), RunFollowUp::Disabled);
+        assert_eq!(then(true, RunStatus::Error, 1), RunFollowUp::Again { at: at(1_030) });
+        assert_eq!(then(true, RunStatus::Error, 3), RunFollowUp::Again { at: at(1_300) });
+        assert_eq!(then(true, RunStatus::Error, 4), RunFollowUp::Disabled);
+        assert_eq!(then(true, RunStatus::Skipped, 0), RunFollowUp::Disabled);
     }
 
     #[test]
     fn two_runs_never_go_at_once_and_a_dead_one_holds_up_nothing() {
         for policy in [Overlap::Skip, Overlap::Wait] {
-            assert_eq!(start(policy, None, at(5)), Start::Run);
-            assert_eq!(start(policy, Some(at(5)), at(5)), Start::Run);
+            assert_eq!(decide_start(policy, None, at(5)), StartDecision::Run);
+            assert_eq!(decide_start(policy, Some(at(5)), at(5)), StartDecision::Run);
         }
-        assert_eq!(start(Overlap::Skip, Some(at(6)), at(5)), Start::Skip);
-        assert_eq!(start(Overlap::Wait, Some(at(6)), at(5)), Start::Wait { until: at(6) });
+        assert_eq!(decide_start(Overlap::Skip, Some(at(6)), at(5)), StartDecision::Skip);
+        assert_eq!(
+            decide_start(Overlap::Wait, Some(at(6)), at(5)),
+            StartDecision::Wait { until: at(6) }
+        );
     }
 }

@@ -15,20 +15,20 @@ use crate::{
 };
 
 /// Maximum interval in milliseconds: 366 days.
-const LONGEST_EVERY: i64 = 366 * 24 * 3_600_000;
+const MAX_EVERY_MS: i64 = 366 * 24 * 3_600_000;
 
 /// Last supported moment in milliseconds since 1970: the end of the year 2999.
-const LAST: i64 = 32_503_679_999_999;
+const MAX_TIMESTAMP_MS: i64 = 32_503_679_999_999;
 
 /// Default interval of a job, in milliseconds (spec CRN-003).
-pub const USUAL_EVERY_MS: i64 = 3_600_000;
+pub const DEFAULT_EVERY_MS: i64 = 3_600_000;
 
 /// Serialized form of a schedule.
 ///
 /// Fields of another kind are refused; times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-enum Written {
+enum ScheduleJson {
     At {
         #[serde(alias = "atMs")]
         at_ms: i64,
@@ -48,12 +48,12 @@ enum Written {
 
 #[derive(Clone)]
 pub struct Schedule {
-    written: Written,
-    when: When,
+    written: ScheduleJson,
+    when: CompiledSchedule,
 }
 
 #[derive(Clone)]
-enum When {
+enum CompiledSchedule {
     At(Timestamp),
     Every { every: SignedDuration, anchor: Option<Timestamp> },
     Cron { expr: Box<Expr>, zone: Zone },
@@ -66,7 +66,7 @@ impl Schedule {
     ///
     /// If the moment is not in the years 1970 to 2999.
     pub fn at(at_ms: i64) -> Result<Self, Error> {
-        Self::checked(Written::At { at_ms })
+        Self::checked(ScheduleJson::At { at_ms })
     }
 
     /// Creates an interval schedule, counted from an anchor; without one, from 1970 (see
@@ -76,7 +76,7 @@ impl Schedule {
     ///
     /// If the interval is not between 1 ms and 366 days.
     pub fn every(every_ms: i64, anchor_ms: Option<i64>) -> Result<Self, Error> {
-        Self::checked(Written::Every { every_ms, anchor_ms })
+        Self::checked(ScheduleJson::Every { every_ms, anchor_ms })
     }
 
     /// Creates a cron schedule in a time zone.
@@ -85,33 +85,36 @@ impl Schedule {
     ///
     /// If the expression is invalid or never matches.
     pub fn cron(expr: &str, tz: Zone) -> Result<Self, Error> {
-        Self::checked(Written::Cron { expr: expr.to_owned(), tz })
+        Self::checked(ScheduleJson::Cron { expr: expr.to_owned(), tz })
     }
 
     /// Returns the default schedule: every hour.
     #[must_use]
     pub fn usual() -> Self {
         Self {
-            written: Written::Every { every_ms: USUAL_EVERY_MS, anchor_ms: None },
-            when: When::Every { every: SignedDuration::from_millis(USUAL_EVERY_MS), anchor: None },
+            written: ScheduleJson::Every { every_ms: DEFAULT_EVERY_MS, anchor_ms: None },
+            when: CompiledSchedule::Every {
+                every: SignedDuration::from_millis(DEFAULT_EVERY_MS),
+                anchor: None,
+            },
         }
     }
 
-    fn checked(written: Written) -> Result<Self, Error> {
+    fn checked(written: ScheduleJson) -> Result<Self, Error> {
         let when = match &written {
-            Written::At { at_ms } => When::At(moment("at_ms", *at_ms)?),
-            Written::Every { every_ms, anchor_ms } => {
-                if !(1..=LONGEST_EVERY).contains(every_ms) {
+            ScheduleJson::At { at_ms } => CompiledSchedule::At(moment("at_ms", *at_ms)?),
+            ScheduleJson::Every { every_ms, anchor_ms } => {
+                if !(1..=MAX_EVERY_MS).contains(every_ms) {
                     let must = "a number of milliseconds from 1 to 31622400000 (366 days)";
                     return Err(bounds("every_ms", every_ms, must));
                 }
-                When::Every {
+                CompiledSchedule::Every {
                     every: SignedDuration::from_millis(*every_ms),
                     anchor: anchor_ms.map(|at| moment("anchor_ms", at)).transpose()?,
                 }
             }
-            Written::Cron { expr, tz } => {
-                When::Cron { expr: Box::new(Expr::parse(expr)?), zone: tz.clone() }
+            ScheduleJson::Cron { expr, tz } => {
+                CompiledSchedule::Cron { expr: Box::new(Expr::parse(expr)?), zone: tz.clone() }
             }
         };
         Ok(Self { written, when })
@@ -121,8 +124,10 @@ impl Schedule {
     /// one interval later.
     #[must_use]
     pub fn anchored(mut self, at: Timestamp) -> Self {
-        if let (Written::Every { anchor_ms: anchor_ms @ None, .. }, When::Every { anchor, .. }) =
-            (&mut self.written, &mut self.when)
+        if let (
+            ScheduleJson::Every { anchor_ms: anchor_ms @ None, .. },
+            CompiledSchedule::Every { anchor, .. },
+        ) = (&mut self.written, &mut self.when)
         {
             *anchor_ms = Some(at.as_millisecond());
             *anchor = Timestamp::from_millisecond(at.as_millisecond()).ok();
@@ -132,11 +137,11 @@ impl Schedule {
 
     /// Returns the kind: `at`, `every` or `cron`.
     #[must_use]
-    pub const fn word(&self) -> &'static str {
+    pub const fn kind_name(&self) -> &'static str {
         match self.when {
-            When::At(_) => "at",
-            When::Every { .. } => "every",
-            When::Cron { .. } => "cron",
+            CompiledSchedule::At(_) => "at",
+            CompiledSchedule::Every { .. } => "every",
+            CompiledSchedule::Cron { .. } => "cron",
         }
     }
 
@@ -144,15 +149,15 @@ impl Schedule {
     #[must_use]
     pub const fn zone(&self) -> Option<&Zone> {
         match &self.when {
-            When::Cron { zone, .. } => Some(zone),
-            When::At(_) | When::Every { .. } => None,
+            CompiledSchedule::Cron { zone, .. } => Some(zone),
+            CompiledSchedule::At(_) | CompiledSchedule::Every { .. } => None,
         }
     }
 
     /// Returns whether there is at most one slot.
     #[must_use]
     pub const fn is_once(&self) -> bool {
-        matches!(self.when, When::At(_))
+        matches!(self.when, CompiledSchedule::At(_))
     }
 
     /// Refuses a schedule whose slots are closer than `floor`, or whose only slot is further in the
@@ -168,19 +173,21 @@ impl Schedule {
         late: SignedDuration,
     ) -> Result<(), Error> {
         match &self.when {
-            When::At(at) if now.duration_since(*at) > late => Err(Error::Past { at: *at, now }),
-            When::At(_) => Ok(()),
-            When::Every { every, .. } if *every < floor => Err(bounds(
+            CompiledSchedule::At(at) if now.duration_since(*at) > late => {
+                Err(Error::Past { at: *at, now })
+            }
+            CompiledSchedule::At(_) => Ok(()),
+            CompiledSchedule::Every { every, .. } if *every < floor => Err(bounds(
                 "every_ms",
                 every.as_millis(),
                 "as long as the least interval, or longer",
             )),
-            When::Every { .. } => Ok(()),
-            When::Cron { expr, .. } if expr.closest() < floor => {
+            CompiledSchedule::Every { .. } => Ok(()),
+            CompiledSchedule::Cron { expr, .. } if expr.min_gap() < floor => {
                 let must = "of times as far apart as the least interval, or farther";
                 Err(bounds("expr", self.to_string(), must))
             }
-            When::Cron { .. } => Ok(()),
+            CompiledSchedule::Cron { .. } => Ok(()),
         }
     }
 
@@ -188,9 +195,9 @@ impl Schedule {
     #[must_use]
     pub fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.when {
-            When::At(at) => (*at > now).then_some(*at),
-            When::Every { every, anchor } => next_of_grid(now, *every, *anchor),
-            When::Cron { expr, zone } => expr.next_after(now, zone),
+            CompiledSchedule::At(at) => (*at > now).then_some(*at),
+            CompiledSchedule::Every { every, anchor } => next_of_grid(now, *every, *anchor),
+            CompiledSchedule::Cron { expr, zone } => expr.next_after(now, zone),
         }
     }
 
@@ -215,7 +222,7 @@ impl Schedule {
 
 fn moment(field: &'static str, ms: i64) -> Result<Timestamp, Error> {
     let wrong = || bounds(field, ms, "milliseconds since 1970, until the year 2999");
-    if !(0..=LAST).contains(&ms) {
+    if !(0..=MAX_TIMESTAMP_MS).contains(&ms) {
         return Err(wrong());
     }
     Timestamp::from_millisecond(ms).map_err(|_| wrong())
@@ -240,11 +247,11 @@ fn next_of_grid(
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.when {
-            When::At(at) => write!(f, "at {at}"),
-            When::Every { every, .. } => write!(f, "every {every:#}"),
-            When::Cron { zone, .. } => match &self.written {
-                Written::Cron { expr, .. } => write!(f, "{expr} ({zone})"),
-                Written::At { .. } | Written::Every { .. } => write!(f, "({zone})"),
+            CompiledSchedule::At(at) => write!(f, "at {at}"),
+            CompiledSchedule::Every { every, .. } => write!(f, "every {every:#}"),
+            CompiledSchedule::Cron { zone, .. } => match &self.written {
+                ScheduleJson::Cron { expr, .. } => write!(f, "{expr} ({zone})"),
+                ScheduleJson::At { .. } | ScheduleJson::Every { .. } => write!(f, "({zone})"),
             },
         }
     }
@@ -272,7 +279,7 @@ impl Serialize for Schedule {
 
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::checked(Written::deserialize(deserializer)?).map_err(de::Error::custom)
+        Self::checked(ScheduleJson::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, shown};
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// Maximum length of a zone's name, in bytes.
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Zone {
@@ -106,7 +106,7 @@ impl FromStr for Zone {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let unknown = || Error::Zone(shown(name));
-        if name.len() > LONGEST {
+        if name.len() > MAX_NAME_BYTES {
             return Err(unknown());
         }
         let zone = ZONES.get(name).map_err(|_| unknown())?;

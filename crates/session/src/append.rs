@@ -6,8 +6,8 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{
-    Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed,
-    summary::show, system_events::carry,
+    Claim, Error, NewDelivery, Sessions, StepSignals, StepWrite, WriteCost, sessions::lock_claimed,
+    summary::copy_summary_to_session, system_events::apply_system_events,
 };
 
 impl Sessions {
@@ -18,8 +18,8 @@ impl Sessions {
     /// [`Error::Fenced`] if the claim is not current: stop, and write nothing more.
     /// [`Error::Overtaken`] if the journal does not end where the caller expects. After any other
     /// error it is unknown whether the step was written; [`load`](Self::load) shows it.
-    pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
-        self.append_spent(claim, append, &Spent::default()).await
+    pub async fn append(&self, claim: &Claim, append: StepWrite) -> Result<StepSignals, Error> {
+        self.append_with_cost(claim, append, &WriteCost::default()).await
     }
 
     /// Writes one step like [`append`](Self::append), together with its cost.
@@ -27,12 +27,12 @@ impl Sessions {
     /// # Errors
     ///
     /// As for [`append`](Self::append).
-    pub async fn append_spent(
+    pub async fn append_with_cost(
         &self,
         claim: &Claim,
-        append: Append,
-        spent: &Spent,
-    ) -> Result<Appended, Error> {
+        append: StepWrite,
+        spent: &WriteCost,
+    ) -> Result<StepSignals, Error> {
         // The fence comes first, under the row's lock, and all writes depend on its row. `ingest`
         // locks this row before it touches the inbox; the other order would deadlock with a
         // repeated message.
@@ -59,9 +59,9 @@ impl Sessions {
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         // Without a run no entries are written: only the cost is, and the signals are read.
-        let Append { run, at, entries, seen, deliveries } = match append.run {
+        let StepWrite { run, at, entries, seen, deliveries } = match append.run {
             Some(_) => append,
-            None => Append::default(),
+            None => StepWrite::default(),
         };
         let run = run.unwrap_or_else(|| Uuid::nil().into());
         let progress = entries.iter().any(Entry::is_progress);
@@ -84,21 +84,21 @@ impl Sessions {
         let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {
             let held = lock_claimed(&mut tx, claim).await;
             tx.rollback().await?;
-            return Err(held.err().unwrap_or(Error::Overtaken));
+            return Err(held.err().unwrap_or(Error::JournalMoved));
         };
         if !deliveries.is_empty() {
-            deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
+            insert_deliveries(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
-        show(&mut tx, claim.session, &entries).await?;
-        carry(&mut tx, run, &entries).await?;
-        spent.settle(&mut tx).await?;
+        copy_summary_to_session(&mut tx, claim.session, &entries).await?;
+        apply_system_events(&mut tx, run, &entries).await?;
+        spent.charge_budgets(&mut tx).await?;
         tx.commit().await?;
-        Ok(Appended { pause, cancel_upto, next_in, next_entry })
+        Ok(StepSignals { pause, cancel_upto, next_in, next_entry })
     }
 }
 
 /// Stores deliveries. A delivery whose id is already stored stays unchanged.
-pub(crate) async fn deliver(
+pub(crate) async fn insert_deliveries(
     tx: &mut TenantTx,
     session: SessionId,
     run: RunId,

@@ -34,15 +34,15 @@ use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-pub use resolve::Resolved;
-pub use rules::Rule;
-pub use settle::{Settled, Word};
+pub use resolve::DecisionResult;
+pub use rules::ApprovalRule;
+pub use settle::{DecidedCall, SettleResult};
 
-use crate::{Completed, EntryView, Error, NewDelivery, Sessions, view::entries_of};
+use crate::{CompletionResult, EntryView, Error, NewDelivery, Sessions, view::entries_of};
 
 /// Requests for approvals, with the other writes of the step.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct ApprovalBatch {
     pub run: RunId,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written.
     pub at: i64,
@@ -241,13 +241,13 @@ impl Sessions {
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        row.map(Approval::from).ok_or_else(|| no_approval(name))
+        row.map(Approval::from).ok_or_else(|| approval_not_found(name))
     }
 
     /// Returns the approvals that a person in this session can refer to, newest first: those of the
     /// session and of its descendants. With a name, the approvals of that name in any state;
     /// without one, the pending ones.
-    pub async fn approvals_here(
+    pub async fn approvals_in_family(
         &self,
         tenant: TenantId,
         session: SessionId,
@@ -290,12 +290,12 @@ fn slug_of(name: &str) -> Option<String> {
 }
 
 /// Builds the error for an approval that does not exist or belongs to another tenant.
-pub(crate) fn no_approval(name: &str) -> Error {
+pub(crate) fn approval_not_found(name: &str) -> Error {
     Error::NotFound { what: "approval", name: name.chars().take(80).collect() }
 }
 
 /// Emits an event with the state of approvals; it never contains their subject.
-pub(crate) async fn tell(
+pub(crate) async fn emit_approval_event(
     tx: &mut TenantTx,
     session: SessionId,
     name: &'static str,
@@ -364,4 +364,4 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Result of a verb that makes the session wait.
-type Rested = Result<Completed, Error>;
+type WaitResult = Result<CompletionResult, Error>;

@@ -14,17 +14,17 @@ use sqlx::{Row as _, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    Accepted, Error, NewMessage, Sessions,
-    ingest::{Effect, hash, running, split_depth},
-    sessions::{Lease, TURN},
+    Acceptance, Error, NewMessage, Sessions,
+    ingest::{IngestEffect, current_owner, parse_lease_and_depth, request_hash},
+    sessions::{FAIR_KEY_STEP, Lease},
 };
 
 /// Maximum number of sessions per transaction. The tenant's counters stay locked until the commit.
-const MOST: usize = 500;
+const MAX_SESSIONS_PER_TRANSACTION: usize = 500;
 
 /// A message, and the settings for its session.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct MessageWithSettings {
     pub message: NewMessage,
     /// Settings of the session, if it is created; an existing session keeps its own.
     pub settings: SessionSettings,
@@ -39,16 +39,16 @@ impl Sessions {
     pub async fn ingest_many(
         &self,
         tenant: TenantId,
-        openings: &[Opening],
-    ) -> Result<Vec<Result<Accepted, Error>>, Error> {
-        let mut answers: Vec<Option<Result<Accepted, Error>>> = Vec::new();
+        openings: &[MessageWithSettings],
+    ) -> Result<Vec<Result<Acceptance, Error>>, Error> {
+        let mut answers: Vec<Option<Result<Acceptance, Error>>> = Vec::new();
         answers.resize_with(openings.len(), || None);
-        let (together, mut alone) = sort(openings);
-        for chunk in together.chunks(MOST) {
+        let (together, mut alone) = partition_messages(openings);
+        for chunk in together.chunks(MAX_SESSIONS_PER_TRANSACTION) {
             let mut new = chunk.to_vec();
             let mut accepted = self.try_together(tenant, openings, &new).await?;
             if accepted.is_none() {
-                let known = self.known_among(tenant, openings, &new).await?;
+                let known = self.duplicates_among(tenant, openings, &new).await?;
                 new.retain(|at| !known.contains_key(at));
                 for (at, answer) in known {
                     answers[at] = Some(answer);
@@ -65,20 +65,24 @@ impl Sessions {
         for at in alone {
             let one = std::slice::from_ref(&openings[at].message);
             let answer = self.ingest_group(tenant, one).await;
-            answers[at] = Some(answer.and_then(|mut one| one.pop().ok_or(Error::IdemKey(0))));
+            answers[at] =
+                Some(answer.and_then(|mut one| one.pop().ok_or(Error::InvalidIdemKey(0))));
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Error::IdemKey(0)))).collect())
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Error::InvalidIdemKey(0))))
+            .collect())
     }
 
     /// Returns the first acceptance of a message with this source and key; `None` if there is none.
-    pub async fn accepted(
+    pub async fn find_accepted(
         &self,
         tenant: TenantId,
         source: &Source,
         idem_key: &str,
-    ) -> Result<Option<Accepted>, Error> {
+    ) -> Result<Option<Acceptance>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let known = known(&mut tx, &[(source.as_text(), idem_key.to_owned())]).await?;
+        let known = load_accepted(&mut tx, &[(source.as_text(), idem_key.to_owned())]).await?;
         tx.commit().await?;
         Ok(known.into_iter().next().map(|known| known.accepted))
     }
@@ -88,35 +92,39 @@ impl Sessions {
     async fn try_together(
         &self,
         tenant: TenantId,
-        openings: &[Opening],
+        openings: &[MessageWithSettings],
         new: &[usize],
-    ) -> Result<Option<HashMap<usize, Accepted>>, Error> {
+    ) -> Result<Option<HashMap<usize, Acceptance>>, Error> {
         if new.is_empty() {
             return Ok(Some(HashMap::new()));
         }
         let mut tx = self.pools.tenant(tenant).await?;
-        let given: Vec<(usize, &Opening)> = new.iter().map(|at| (*at, &openings[*at])).collect();
+        let given: Vec<(usize, &MessageWithSettings)> =
+            new.iter().map(|at| (*at, &openings[*at])).collect();
         let found = lock(&mut tx, &given).await?;
         let mut places = Vec::with_capacity(given.len());
         let mut missing = Vec::new();
         let mut taken = HashSet::new();
         for ((at, opening), found) in given.into_iter().zip(found) {
             match found {
-                Found::Missing => missing.push((at, opening)),
-                Found::Held => {}
-                Found::Locked(lease, depth) => {
-                    let effect = Effect::of(&lease, std::slice::from_ref(&opening.message));
-                    if lease.open() < depth && !effect.gather && taken.insert(lease.session) {
+                SessionLookup::Missing => missing.push((at, opening)),
+                SessionLookup::LockedByOther => {}
+                SessionLookup::Locked(lease, depth) => {
+                    let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
+                    if lease.unfinished_messages() < depth
+                        && !effect.restart_debounce
+                        && taken.insert(lease.session)
+                    {
                         let lease = *lease;
-                        places.push(Place { at, opening, lease, effect, is_new: false });
+                        places.push(BatchItem { at, opening, lease, effect, is_new: false });
                     }
                 }
             }
         }
         for (at, opening, session) in create(&mut tx, missing).await? {
             let lease = Lease::fresh(session);
-            let effect = Effect::of(&lease, std::slice::from_ref(&opening.message));
-            places.push(Place { at, opening, lease, effect, is_new: true });
+            let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
+            places.push(BatchItem { at, opening, lease, effect, is_new: true });
         }
         let Some(accepted) = store(&mut tx, &places).await? else {
             tx.rollback().await?;
@@ -127,24 +135,24 @@ impl Sessions {
     }
 
     /// Returns the results for messages that were accepted before.
-    async fn known_among(
+    async fn duplicates_among(
         &self,
         tenant: TenantId,
-        openings: &[Opening],
+        openings: &[MessageWithSettings],
         among: &[usize],
-    ) -> Result<HashMap<usize, Result<Accepted, Error>>, Error> {
+    ) -> Result<HashMap<usize, Result<Acceptance, Error>>, Error> {
         let keys: Vec<_> = among
             .iter()
             .map(|at| &openings[*at].message)
             .map(|message| (message.source.as_text(), message.idem_key.clone()))
             .collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let known = known(&mut tx, &keys).await?;
+        let known = load_accepted(&mut tx, &keys).await?;
         tx.commit().await?;
         let answers = known.into_iter().filter_map(|known| {
             let at = *among.get(known.place)?;
             let message = &openings[at].message;
-            let is_same = known.hash == hash(message);
+            let is_same = known.hash == request_hash(message);
             let reused = || Err(Error::RequestReused(message.idem_key.clone()));
             Some((at, if is_same { Ok(known.accepted) } else { reused() }))
         });
@@ -154,7 +162,7 @@ impl Sessions {
 
 /// Splits the messages into those that can share a transaction (one per session, valid and distinct
 /// keys) and the others.
-fn sort(openings: &[Opening]) -> (Vec<usize>, Vec<usize>) {
+fn partition_messages(openings: &[MessageWithSettings]) -> (Vec<usize>, Vec<usize>) {
     let (mut sessions, mut keys) = (HashSet::new(), HashSet::new());
     (0..openings.len()).partition(|at| {
         let message = &openings[*at].message;
@@ -164,16 +172,19 @@ fn sort(openings: &[Opening]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-enum Found {
+enum SessionLookup {
     Missing,
     /// Another transaction has locked the row.
-    Held,
+    LockedByOther,
     /// The lease row, and the maximum number of unfinished messages.
     Locked(Box<Lease>, i64),
 }
 
 /// Finds the sessions, and locks those that no other transaction has locked.
-async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Found>, Error> {
+async fn lock(
+    tx: &mut TenantTx,
+    given: &[(usize, &MessageWithSettings)],
+) -> Result<Vec<SessionLookup>, Error> {
     // Batches of one tenant run one after the other. The number of free slots is read without a
     // lock; the possible error is small for one session, but not for hundreds.
     const SQL: &str = "
@@ -199,16 +210,16 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
     let keys: Vec<&str> = given.iter().map(|(_, one)| one.message.key.as_str()).collect();
     let rows = sqlx::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
     let mut found = Vec::with_capacity(given.len());
-    found.resize_with(given.len(), || Found::Missing);
+    found.resize_with(given.len(), || SessionLookup::Missing);
     for row in rows {
         // No row has a session: every session of the batch is missing.
         let Some(place) = row.try_get::<Option<i64>, _>(13)? else { continue };
         let session: Option<Uuid> = row.try_get(0)?;
         let one = match session {
-            None => Found::Held,
+            None => SessionLookup::LockedByOther,
             Some(_) => {
-                let (lease, depth) = split_depth(&row)?;
-                Found::Locked(Box::new(lease), depth)
+                let (lease, depth) = parse_lease_and_depth(&row)?;
+                SessionLookup::Locked(Box::new(lease), depth)
             }
         };
         if let Some(place) = usize::try_from(place - 1).ok().and_then(|at| found.get_mut(at)) {
@@ -221,8 +232,8 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
 /// Creates sessions; leaves out those that another transaction creates at the same time.
 async fn create<'a>(
     tx: &mut TenantTx,
-    missing: Vec<(usize, &'a Opening)>,
-) -> Result<Vec<(usize, &'a Opening, SessionId)>, Error> {
+    missing: Vec<(usize, &'a MessageWithSettings)>,
+) -> Result<Vec<(usize, &'a MessageWithSettings, SessionId)>, Error> {
     // Sorted by key, so that two transactions that create the same sessions cannot deadlock.
     const SQL: &str = "
         insert into session.sessions (tenant_id, session_id, key, kind, agent_id, label, settings)
@@ -255,11 +266,11 @@ async fn create<'a>(
 }
 
 /// A message and its session, which is locked or was just created.
-struct Place<'a> {
+struct BatchItem<'a> {
     at: usize,
-    opening: &'a Opening,
+    opening: &'a MessageWithSettings,
     lease: Lease,
-    effect: Effect,
+    effect: IngestEffect,
     is_new: bool,
 }
 
@@ -267,8 +278,8 @@ struct Place<'a> {
 /// messages is a duplicate; the transaction must then be rolled back.
 async fn store(
     tx: &mut TenantTx,
-    places: &[Place<'_>],
-) -> Result<Option<HashMap<usize, Accepted>>, Error> {
+    places: &[BatchItem<'_>],
+) -> Result<Option<HashMap<usize, Acceptance>>, Error> {
     // Sessions get consecutive places in the fair order up to the tenant's cap; the rest wait in
     // the tenant's queue. All are counted in one shard, because only the sum of the shards is used.
     const SQL: &str = "
@@ -336,8 +347,9 @@ async fn store(
     let tenant = tx.tenant();
     let messages = || places.iter().map(|place| &place.opening.message);
     let ids: Vec<MessageId> = places.iter().map(|_| MessageId::generate()).collect();
-    let millis =
-        |place: &Place<'_>| i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX);
+    let millis = |place: &BatchItem<'_>| {
+        i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX)
+    };
     let (count, admitted): (i64, Vec<Uuid>) = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(places.iter().map(|place| place.lease.session.as_uuid()).collect::<Vec<_>>())
@@ -345,7 +357,7 @@ async fn store(
         .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
         .bind(messages().map(|m| m.source.as_text()).collect::<Vec<_>>())
         .bind(messages().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())
-        .bind(messages().map(hash).collect::<Vec<_>>())
+        .bind(messages().map(request_hash).collect::<Vec<_>>())
         .bind(messages().map(|m| Json(&m.body)).collect::<Vec<_>>())
         .bind(messages().map(|m| m.mode.as_str()).collect::<Vec<_>>())
         .bind(messages().map(|m| m.target.as_ref().map(Json)).collect::<Vec<_>>())
@@ -353,7 +365,7 @@ async fn store(
         .bind(places.iter().map(|place| place.effect.wake).collect::<Vec<_>>())
         .bind(places.iter().map(millis).collect::<Vec<_>>())
         .bind(places.iter().map(|place| place.is_new).collect::<Vec<_>>())
-        .bind(TURN)
+        .bind(FAIR_KEY_STEP)
         .bind(first.lease.session.as_uuid())
         .fetch_one(tx.conn())
         .await?;
@@ -363,13 +375,13 @@ async fn store(
     let admitted: HashSet<Uuid> = admitted.into_iter().collect();
     let accepted = places.iter().zip(ids).map(|(place, message)| {
         let session = place.lease.session;
-        let accepted = Accepted {
+        let accepted = Acceptance {
             message,
             session,
             seq: place.lease.next_in,
             duplicate: false,
             wake: admitted.contains(&session.as_uuid()).then_some(place.effect.debounce),
-            running: running(&place.lease),
+            running: current_owner(&place.lease),
         };
         (place.at, accepted)
     });
@@ -377,14 +389,17 @@ async fn store(
 }
 
 /// A message that was accepted before.
-struct Known {
+struct DuplicateMessage {
     place: usize,
-    accepted: Accepted,
+    accepted: Acceptance,
     hash: Vec<u8>,
 }
 
 /// Returns the first acceptances of messages with these sources and keys.
-async fn known(tx: &mut TenantTx, keys: &[(String, String)]) -> Result<Vec<Known>, Error> {
+async fn load_accepted(
+    tx: &mut TenantTx,
+    keys: &[(String, String)],
+) -> Result<Vec<DuplicateMessage>, Error> {
     const SQL: &str = "
         select k.place, f.message_id, f.session_id, f.seq, f.hash
         from unnest($2::text[], $3::text[]) with ordinality as k (source, idem_key, place)
@@ -406,7 +421,7 @@ async fn known(tx: &mut TenantTx, keys: &[(String, String)]) -> Result<Vec<Known
     Ok(rows
         .into_iter()
         .filter_map(|(place, message, session, seq, hash)| {
-            let accepted = Accepted {
+            let accepted = Acceptance {
                 message: message.into(),
                 session: session.into(),
                 seq,
@@ -414,7 +429,7 @@ async fn known(tx: &mut TenantTx, keys: &[(String, String)]) -> Result<Vec<Known
                 wake: None,
                 running: None,
             };
-            Some(Known { place: usize::try_from(place - 1).ok()?, accepted, hash })
+            Some(DuplicateMessage { place: usize::try_from(place - 1).ok()?, accepted, hash })
         })
         .collect())
 }

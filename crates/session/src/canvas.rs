@@ -7,13 +7,13 @@ use holdfast_types::{SessionId, TenantId};
 use jiff::Timestamp;
 use sqlx::FromRow;
 
-use crate::{Error, Sessions, sessions::no_session};
+use crate::{Error, Sessions, sessions::session_not_found};
 
 /// Maximum number of surfaces of a session.
-pub const MOST_SURFACES: usize = 16;
+pub const MAX_SURFACES: usize = 16;
 
 /// Maximum size of one surface's content, in bytes.
-pub const MOST_SURFACE: usize = 256 * 1024;
+pub const MAX_SURFACE_BYTES: usize = 256 * 1024;
 
 /// A surface to store; it replaces the surface of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct NewSurface {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surface {
-    pub is: NewSurface,
+    pub properties: NewSurface,
     /// Version number, increased by each change.
     pub version: i64,
     /// Time of the last change.
@@ -64,7 +64,7 @@ impl Sessions {
         const SQL: &str = "
             select surface, title, kind, content, shown, version, updated_at
             from session.surfaces where tenant_id = $1 and session_id = $2 order by surface";
-        const IS_THERE: &str = "
+        const SESSION_EXISTS: &str = "
             select exists (select from session.sessions where tenant_id = $1 and session_id = $2)";
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<Row> = sqlx::query_as(SQL)
@@ -73,14 +73,14 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         let is_there = !rows.is_empty()
-            || sqlx::query_scalar(IS_THERE)
+            || sqlx::query_scalar(SESSION_EXISTS)
                 .bind(tenant.as_uuid())
                 .bind(session.as_uuid())
                 .fetch_one(tx.conn())
                 .await?;
         tx.finish_reading();
         if !is_there {
-            return Err(no_session(session));
+            return Err(session_not_found(session));
         }
         Ok(rows.into_iter().map(Surface::from).collect())
     }
@@ -99,10 +99,10 @@ impl Sessions {
         put: &[NewSurface],
         gone: &[String],
     ) -> Result<(), Error> {
-        const GONE: &str = "
+        const DELETE_SURFACES: &str = "
             delete from session.surfaces
             where tenant_id = $1 and session_id = $2 and surface = any($3)";
-        const PUT: &str = "
+        const UPSERT_SURFACE: &str = "
             insert into session.surfaces as s
                 (tenant_id, session_id, surface, title, kind, content, shown)
             values ($1, $2, $3, $4, $5, $6, $7)
@@ -118,15 +118,15 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(tenant).await?;
         // Serialises concurrent changes, and keeps the session from being deleted meanwhile.
-        crate::sessions::lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
-        sqlx::query(GONE)
+        crate::sessions::lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
+        sqlx::query(DELETE_SURFACES)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(gone)
             .execute(tx.conn())
             .await?;
         for new in put {
-            sqlx::query(PUT)
+            sqlx::query(UPSERT_SURFACE)
                 .bind(tenant.as_uuid())
                 .bind(session.as_uuid())
                 .bind(&new.name)
@@ -142,10 +142,10 @@ impl Sessions {
             .bind(session.as_uuid())
             .fetch_one(tx.conn())
             .await?;
-        if usize::try_from(count).is_ok_and(|count| count > MOST_SURFACES) {
+        if usize::try_from(count).is_ok_and(|count| count > MAX_SURFACES) {
             tx.rollback().await?;
             return Err(Error::Conflict(format!(
-                "there would be {count} surfaces, and {MOST_SURFACES} are the most: reset or \
+                "there would be {count} surfaces, and {MAX_SURFACES} are the most: reset or \
                  replace some"
             )));
         }
@@ -157,6 +157,6 @@ impl From<Row> for Surface {
     fn from(row: Row) -> Self {
         let Row { surface, title, kind, content, shown, version, updated_at } = row;
         let is = NewSurface { name: surface, title, kind, content, shown };
-        Self { is, version, updated_at: updated_at.to_jiff() }
+        Self { properties: is, version, updated_at: updated_at.to_jiff() }
     }
 }

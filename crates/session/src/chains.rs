@@ -10,10 +10,10 @@ use holdfast_types::{Chain, RunId, SessionId, TenantId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Accepted, Error, Sessions, Subagent};
+use crate::{Acceptance, Error, Sessions, Subagent};
 
 /// Event name of the message that reports a chain's end.
-pub const CHAIN_ENDED: &str = "chain";
+pub const CHAIN_EVENT: &str = "chain";
 
 /// A chain run to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +98,12 @@ impl Sessions {
     }
 
     /// Records that a run reached a stage; a lower stage changes nothing.
-    pub async fn chain_at(&self, tenant: TenantId, run: RunId, stage: i32) -> Result<(), Error> {
+    pub async fn set_chain_stage(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        stage: i32,
+    ) -> Result<(), Error> {
         const SQL: &str = "
             update session.chain_runs set stage = $3
             where tenant_id = $1 and run_id = $2 and stage < $3";
@@ -124,12 +129,13 @@ impl Sessions {
         run: &ChainRun,
         outcome: &'static str,
         told: String,
-    ) -> Result<Option<Accepted>, Error> {
+    ) -> Result<Option<Acceptance>, Error> {
         const SQL: &str = "
             update session.chain_runs set outcome = $3, finished_at = clock_timestamp()
             where tenant_id = $1 and run_id = $2 and outcome is null";
         let key = format!("chain:{}", run.run);
-        let accepted = match self.notice(tenant, run.session, CHAIN_ENDED, key, told).await? {
+        let accepted = match self.event_message(tenant, run.session, CHAIN_EVENT, key, told).await?
+        {
             Some(message) => Some(self.ingest(tenant, message).await?),
             None => None,
         };

@@ -6,15 +6,15 @@ use holdfast_types::RunnerId;
 use uuid::Uuid;
 
 use crate::{
-    Claim, Completed, Error, Renewed, Sessions,
-    complete::{Rest, rest},
+    Claim, CompletionResult, Error, RenewedLease, Sessions,
+    complete::{LeaseChanges, end_claim},
     sessions::lock_claimed,
-    sweep::SUSPECT,
+    sweep::SUSPECT_ATTEMPTS,
 };
 use holdfast_types::Wait;
 
 /// How long a claim lasts without renewal.
-pub const LEASE: Duration = Duration::from_secs(30);
+pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
 
 impl Sessions {
     /// Claims up to `slots` ready sessions, in the fair order.
@@ -76,12 +76,12 @@ impl Sessions {
                    setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
             from taken";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid, i64, i32, i64)> = sqlx::query_as(SQL)
             .bind(runner.as_uuid())
             .bind(i64::from(slots))
             .bind(self.lease.as_secs_f64())
-            .bind(SUSPECT)
+            .bind(SUSPECT_ATTEMPTS)
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -103,7 +103,11 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the leases keep their old expiry.
-    pub async fn renew(&self, runner: RunnerId, held: &[Claim]) -> Result<Vec<Renewed>, Error> {
+    pub async fn renew(
+        &self,
+        runner: RunnerId,
+        held: &[Claim],
+    ) -> Result<Vec<RenewedLease>, Error> {
         const SQL: &str = "
             with held as (
                 select l.tenant_id, l.session_id
@@ -125,7 +129,7 @@ impl Sessions {
         if held.is_empty() {
             return Ok(Vec::new());
         }
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = sqlx::query_as(SQL)
             .bind(runner.as_uuid())
             .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
@@ -137,7 +141,7 @@ impl Sessions {
         once.done();
         Ok(rows
             .into_iter()
-            .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| Renewed {
+            .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| RenewedLease {
                 tenant: tenant.into(),
                 session: session.into(),
                 epoch,
@@ -155,12 +159,12 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
-        const KEEP: &str = "
+        const RELEASE_READY: &str = "
             update session.session_lease
             set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
                 attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2";
-        const HOLD: &str = "
+        const RELEASE_PAUSED: &str = "
             with left_flight as (
                 update session.tenant_flight set in_flight = in_flight - 1
                 where tenant_id = $1 and shard = session.shard($2))
@@ -168,21 +172,21 @@ impl Sessions {
             set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
                 attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp(), fair_key = null
             where tenant_id = $1 and session_id = $2";
-        const ROOM: &str = "
+        const FREE_WORKSPACE: &str = "
             update session.workspace_lease set session_id = null, lease_until = null
             where tenant_id = $1 and workspace = $3 and session_id = $2";
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
         if let Some(workspace) = &lease.workspace {
-            sqlx::query(ROOM)
+            sqlx::query(FREE_WORKSPACE)
                 .bind(claim.tenant.as_uuid())
                 .bind(claim.session.as_uuid())
                 .bind(workspace)
                 .execute(tx.conn())
                 .await?;
         }
-        sqlx::query(if lease.paused { HOLD } else { KEEP })
+        sqlx::query(if lease.paused { RELEASE_PAUSED } else { RELEASE_READY })
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .execute(tx.conn())
@@ -195,13 +199,17 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn yield_to(&self, claim: &Claim, wait: Wait) -> Result<Completed, Error> {
+    pub async fn yield_session(
+        &self,
+        claim: &Claim,
+        wait: Wait,
+    ) -> Result<CompletionResult, Error> {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        let completed = rest(
+        let completed = end_claim(
             &mut tx,
             &lease,
-            Rest { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
+            LeaseChanges { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
         )
         .await?;
         tx.commit().await?;
@@ -215,7 +223,7 @@ impl Sessions {
             select (extract(epoch from min(ready_at) - clock_timestamp()) * 1000)::bigint
             from session.session_lease
             where state = 'READY' and fair_key is not null and paused is null";
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let millis: Option<i64> = sqlx::query_scalar(SQL).fetch_one(once.conn()).await?;
         once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))

@@ -1,15 +1,15 @@
 //! End of a turn: the reply, the finished messages and the session's next state, all or nothing.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Body, Entry, State, Wait, wakes};
+use holdfast_types::{Body, Entry, SessionState, Wait, wakes};
 use sqlx::types::Json;
 
 use crate::{
-    Claim, Completed, Completion, Error, Sessions, Spent,
-    append::deliver,
-    sessions::{Lease, TURN, fenced, lock_claimed},
-    summary::show,
-    system_events::carry,
+    Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
+    append::insert_deliveries,
+    sessions::{FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
+    summary::copy_summary_to_session,
+    system_events::apply_system_events,
 };
 
 impl Sessions {
@@ -24,8 +24,8 @@ impl Sessions {
         &self,
         claim: &Claim,
         completion: Completion,
-    ) -> Result<Completed, Error> {
-        self.complete_spent(claim, completion, &Spent::default()).await
+    ) -> Result<CompletionResult, Error> {
+        self.complete_with_cost(claim, completion, &WriteCost::default()).await
     }
 
     /// Ends a turn like [`complete`](Self::complete), together with its cost.
@@ -33,15 +33,15 @@ impl Sessions {
     /// # Errors
     ///
     /// As for [`complete`](Self::complete).
-    pub async fn complete_spent(
+    pub async fn complete_with_cost(
         &self,
         claim: &Claim,
         completion: Completion,
-        spent: &Spent,
-    ) -> Result<Completed, Error> {
+        spent: &WriteCost,
+    ) -> Result<CompletionResult, Error> {
         let completion = &completion;
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
-        let rest = Rest {
+        let rest = LeaseChanges {
             finished: count(completion.done.len()),
             finishes: &completion.done,
             entries: count(completion.entries.len()),
@@ -50,9 +50,9 @@ impl Sessions {
         };
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
-        let usual = Next::resting(&rest);
-        if let Some(ended) = end(&mut tx, claim, (completion, spent), &rest, &usual).await? {
-            return conclude(tx, claim, (completion, spent), &usual, ended).await;
+        let usual = NextState::usual(&rest);
+        if let Some(ended) = end_turn(&mut tx, claim, (completion, spent), &rest, &usual).await? {
+            return commit_turn_end(tx, claim, (completion, spent), &usual, ended).await;
         }
         // Not the usual case: a message arrived, or the session is paused, has a workspace or is
         // lost. Undo the transaction and read the lease under its lock.
@@ -61,33 +61,33 @@ impl Sessions {
         let lease = lock_claimed(&mut tx, claim).await?;
         if completion.at.is_some_and(|at| at != lease.next_entry) {
             tx.rollback().await?;
-            return Err(Error::Overtaken);
+            return Err(Error::JournalMoved);
         }
-        let next = Next::of(&mut tx, &lease, &rest).await?;
-        match end(&mut tx, claim, (completion, spent), &rest, &next).await? {
-            Some(ended) => conclude(tx, claim, (completion, spent), &next, ended).await,
-            None => Err(fenced(claim)),
+        let next = NextState::of(&mut tx, &lease, &rest).await?;
+        match end_turn(&mut tx, claim, (completion, spent), &rest, &next).await? {
+            Some(ended) => commit_turn_end(tx, claim, (completion, spent), &next, ended).await,
+            None => Err(fenced_error(claim)),
         }
     }
 }
 
 /// Stores the deliveries, summary, system events and cost of the turn, and commits.
-async fn conclude(
+async fn commit_turn_end(
     mut tx: TenantTx,
     claim: &Claim,
-    (completion, spent): (&Completion, &Spent),
-    next: &Next<'_>,
-    ended: Ended,
-) -> Result<Completed, Error> {
+    (completion, spent): (&Completion, &WriteCost),
+    next: &NextState<'_>,
+    ended: TurnEndRow,
+) -> Result<CompletionResult, Error> {
     if !completion.deliveries.is_empty() {
         let (run, first) = (completion.run, ended.next_out);
-        deliver(&mut tx, claim.session, run, first, &completion.deliveries).await?;
+        insert_deliveries(&mut tx, claim.session, run, first, &completion.deliveries).await?;
     }
-    show(&mut tx, claim.session, &completion.entries).await?;
-    carry(&mut tx, completion.run, &completion.entries).await?;
-    spent.settle(&mut tx).await?;
+    copy_summary_to_session(&mut tx, claim.session, &completion.entries).await?;
+    apply_system_events(&mut tx, completion.run, &completion.entries).await?;
+    spent.charge_budgets(&mut tx).await?;
     tx.commit().await?;
-    Ok(Completed { wake: next.queue || ended.promoted, again: next.again })
+    Ok(CompletionResult { wake: next.queue || ended.promoted, again: next.again })
 }
 
 /// Common table expressions that append the entries, finish the messages, record the run with its
@@ -224,7 +224,7 @@ macro_rules! rest {
 }
 
 /// Result row of the statement that ends a turn.
-struct Ended {
+struct TurnEndRow {
     /// Another session of the tenant got the slot in flight.
     promoted: bool,
     /// Position of the turn's first delivery among the session's deliveries.
@@ -236,13 +236,13 @@ struct Ended {
 ///
 /// Returns `None` if the claim is not current, or if the session is not in the state that `next`
 /// assumes. The transaction must then be rolled back.
-async fn end(
+async fn end_turn(
     tx: &mut TenantTx,
     claim: &Claim,
-    (end, spent): (&Completion, &Spent),
-    rest: &Rest<'_>,
-    next: &Next<'_>,
-) -> Result<Option<Ended>, Error> {
+    (end, spent): (&Completion, &WriteCost),
+    rest: &LeaseChanges<'_>,
+    next: &NextState<'_>,
+) -> Result<Option<TurnEndRow>, Error> {
     const SQL: &str = concat!(
         "with ",
         finish!(),
@@ -281,14 +281,14 @@ async fn end(
         .bind(end.entries.iter().map(Json).collect::<Vec<_>>())
         .bind(end.at)
         .bind(next.queue)
-        .bind(TURN)
+        .bind(FAIR_KEY_STEP)
         .bind(next.state.as_str())
         .bind(next.wait)
         .bind(next.deadline)
         .bind(rest.entries)
         .bind(rest.replies)
         .bind(next.workspace.as_deref())
-        .bind(next.is_known)
+        .bind(next.is_read_under_lock)
         .bind(tokens(spent.run_micros))
         .fetch_optional(tx.conn())
         .await?;
@@ -301,11 +301,11 @@ async fn end(
             rest.finished
         )));
     }
-    Ok(Some(Ended { promoted, next_out }))
+    Ok(Some(TurnEndRow { promoted, next_out }))
 }
 
 /// Changes of the lease row at the end of a turn.
-pub(crate) struct Rest<'a> {
+pub(crate) struct LeaseChanges<'a> {
     /// Number of messages that the turn finished.
     pub finished: i64,
     /// `seq` of those that are not marked as finished yet.
@@ -319,11 +319,11 @@ pub(crate) struct Rest<'a> {
 /// Ends a claim: the session becomes idle, or joins the end of its tenant's queue.
 ///
 /// The slot in flight goes to the tenant's next queued session, or back to this one.
-pub(crate) async fn rest(
+pub(crate) async fn end_claim(
     tx: &mut TenantTx,
     lease: &Lease,
-    rest: Rest<'_>,
-) -> Result<Completed, Error> {
+    rest: LeaseChanges<'_>,
+) -> Result<CompletionResult, Error> {
     const SQL: &str = concat!(
         "with ",
         rest!(
@@ -334,12 +334,12 @@ pub(crate) async fn rest(
     );
 
     let tenant = tx.tenant();
-    let next = Next::of(tx, lease, &rest).await?;
+    let next = NextState::of(tx, lease, &rest).await?;
     let promoted: Option<bool> = sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(next.queue)
-        .bind(TURN)
+        .bind(FAIR_KEY_STEP)
         .bind(next.state.as_str())
         .bind(next.wait)
         .bind(next.deadline)
@@ -351,38 +351,38 @@ pub(crate) async fn rest(
         .fetch_optional(tx.conn())
         .await?;
     let Some(promoted) = promoted else { return Err(Error::Fenced { held: lease.epoch }) };
-    Ok(Completed { wake: next.queue || promoted, again: next.again })
+    Ok(CompletionResult { wake: next.queue || promoted, again: next.again })
 }
 
 /// State of a session after a turn.
-struct Next<'a> {
+struct NextState<'a> {
     /// Whether a stored message wakes the session.
     again: bool,
     /// Whether the session should be queued.
     queue: bool,
-    state: State,
+    state: SessionState,
     wait: Option<Json<&'a Wait>>,
     /// In milliseconds from now.
     deadline: Option<i64>,
     /// Workspace to free for other sessions.
     workspace: Option<String>,
     /// The values were read under the lease's lock, not assumed.
-    is_known: bool,
+    is_read_under_lock: bool,
 }
 
-impl<'a> Next<'a> {
+impl<'a> NextState<'a> {
     /// Returns the usual state: nothing is left to do, and the session is not paused and has no
     /// workspace.
-    fn resting(rest: &Rest<'a>) -> Self {
+    fn usual(rest: &LeaseChanges<'a>) -> Self {
         Self::after(rest, false)
     }
 
-    fn after(rest: &Rest<'a>, again: bool) -> Self {
+    fn after(rest: &LeaseChanges<'a>, again: bool) -> Self {
         let waits = !again && *rest.wait != Wait::Anything;
         Self {
             again,
             queue: again,
-            state: if again { State::Ready } else { rest.wait.state() },
+            state: if again { SessionState::Ready } else { rest.wait.state() },
             wait: waits.then_some(Json(rest.wait)),
             deadline: rest
                 .wait
@@ -390,25 +390,25 @@ impl<'a> Next<'a> {
                 .filter(|_| waits)
                 .and_then(|ms| i64::try_from(ms).ok()),
             workspace: None,
-            is_known: false,
+            is_read_under_lock: false,
         }
     }
 
-    async fn of(tx: &mut TenantTx, lease: &Lease, rest: &Rest<'a>) -> Result<Self, Error> {
-        let again =
-            lease.open() > rest.finished && wants_more(tx, lease, rest.wait, rest.finishes).await?;
+    async fn of(tx: &mut TenantTx, lease: &Lease, rest: &LeaseChanges<'a>) -> Result<Self, Error> {
+        let again = lease.unfinished_messages() > rest.finished
+            && has_waking_message(tx, lease, rest.wait, rest.finishes).await?;
         Ok(Self {
             // A paused session is not queued; resuming queues it.
             queue: again && !lease.paused,
             workspace: lease.workspace.clone(),
-            is_known: true,
+            is_read_under_lock: true,
             ..Self::after(rest, again)
         })
     }
 }
 
 /// Whether an unfinished message wakes a session with this wait, except for the messages in `but`.
-pub(crate) async fn wants_more(
+pub(crate) async fn has_waking_message(
     tx: &mut TenantTx,
     lease: &Lease,
     wait: &Wait,

@@ -12,24 +12,33 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    Act, ApprovalId, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId,
+    ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId,
 };
 use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::{Delivery, Error, Sent, Sessions, sessions::tenant_of};
+use crate::{Delivery, Error, SendResult, Sessions, sessions::tenant_of};
 
 /// How long a bridge may take for one send before another bridge may take over.
-pub const SENDING: Duration = Duration::from_secs(60);
+pub const SEND_LEASE: Duration = Duration::from_secs(60);
 
 /// Maximum time between claiming a part and committing `sending`. After it another bridge may have
 /// claimed the part.
-pub const HANDOVER: Duration = Duration::from_secs(5);
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
-type Content =
-    (Uuid, Uuid, Json<Target>, String, Option<Json<Act>>, bool, Option<String>, i32, Option<Uuid>);
+type ClaimedRow = (Uuid, Uuid, i64, i32, i32, bool);
+type ContentRow = (
+    Uuid,
+    Uuid,
+    Json<Target>,
+    String,
+    Option<Json<ChannelAction>>,
+    bool,
+    Option<String>,
+    i32,
+    Option<Uuid>,
+);
 
 impl Sessions {
     /// Claims up to `limit` due parts of replies on a kind of channel, and commits that they are
@@ -46,7 +55,7 @@ impl Sessions {
         owner: RunnerId,
         limit: i64,
     ) -> Result<Vec<Delivery>, Error> {
-        const LOST: &str = "
+        const MARK_UNKNOWN: &str = "
             with lost as (
                 select tenant_id, session_id, out_seq, part from session.deliveries
                 where channel = $1 and state = 'sending' and lease_until < clock_timestamp()
@@ -80,16 +89,16 @@ impl Sessions {
               and d.out_seq = due.out_seq and d.part = due.part
             returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt, due.ambiguous";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         if class == DeliveryClass::Plain {
-            sqlx::query(LOST).bind(channel).execute(once.conn()).await?;
+            sqlx::query(MARK_UNKNOWN).bind(channel).execute(once.conn()).await?;
         }
-        let mut claimed: Vec<Claimed> = sqlx::query_as(DUE)
+        let mut claimed: Vec<ClaimedRow> = sqlx::query_as(DUE)
             .bind(channel)
             .bind(owner.as_uuid())
             .bind(limit)
             .bind(class != DeliveryClass::Plain)
-            .bind(HANDOVER.min(self.sending).as_secs_f64())
+            .bind(HANDOVER_TIMEOUT.min(self.send_lease).as_secs_f64())
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -97,7 +106,7 @@ impl Sessions {
 
         let mut deliveries = Vec::with_capacity(claimed.len());
         for group in claimed.chunk_by(|a, b| a.0 == b.0) {
-            match self.begin(tenant_of(group[0].0), owner, group).await {
+            match self.begin_sending(tenant_of(group[0].0), owner, group).await {
                 Ok(begun) => deliveries.extend(begun),
                 Err(error) if deliveries.is_empty() => return Err(error),
                 // Parts that are committed as `sending` must be returned, or they would look as if
@@ -115,11 +124,11 @@ impl Sessions {
     ///
     /// Until then the rows are unchanged: if this fails, nothing was sent and the parts are due
     /// again. The attempt is counted here, so that `owner` and `attempt` identify one send.
-    async fn begin(
+    async fn begin_sending(
         &self,
         tenant: TenantId,
         owner: RunnerId,
-        claimed: &[Claimed],
+        claimed: &[ClaimedRow],
     ) -> Result<Vec<Delivery>, Error> {
         const SQL: &str = "
             update session.deliveries
@@ -132,12 +141,12 @@ impl Sessions {
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
         for (_, id, out_seq, part, tried, ambiguous) in claimed {
-            let row: Option<Content> = sqlx::query_as(SQL)
+            let row: Option<ContentRow> = sqlx::query_as(SQL)
                 .bind(tenant.as_uuid())
                 .bind(id)
                 .bind(owner.as_uuid())
                 .bind(tried)
-                .bind(self.sending.as_secs_f64())
+                .bind(self.send_lease.as_secs_f64())
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or the session was deleted.
@@ -178,11 +187,11 @@ impl Sessions {
         owner: RunnerId,
         parts: &[String],
     ) -> Result<(), Error> {
-        const FIRST: &str = "
+        const UPDATE_FIRST_PART: &str = "
             update session.deliveries set body = $4, split = true
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $5
               and state = 'sending'";
-        const REST: &str = "
+        const INSERT_OTHER_PARTS: &str = "
             insert into session.deliveries
                 (tenant_id, session_id, out_seq, part, delivery_id, run_id, channel, account_id,
                  target, body, split, trace)
@@ -195,7 +204,7 @@ impl Sessions {
 
         let Some((first, rest)) = parts.split_first() else { return Ok(()) };
         let mut tx = self.pools.tenant(delivery.tenant).await?;
-        let ours = sqlx::query(FIRST)
+        let ours = sqlx::query(UPDATE_FIRST_PART)
             .bind(delivery.tenant.as_uuid())
             .bind(delivery.id.as_uuid())
             .bind(owner.as_uuid())
@@ -209,7 +218,7 @@ impl Sessions {
         }
         if !rest.is_empty() {
             let count = i32::try_from(rest.len()).unwrap_or(i32::MAX);
-            sqlx::query(REST)
+            sqlx::query(INSERT_OTHER_PARTS)
                 .bind(delivery.tenant.as_uuid())
                 .bind(delivery.id.as_uuid())
                 .bind((1..=count).collect::<Vec<i32>>())
@@ -223,7 +232,7 @@ impl Sessions {
 
     /// Returns the platform's id of the last message that was sent before this delivery, from the
     /// same session to the same chat; `None` if there is none.
-    pub async fn sent_before(&self, delivery: &Delivery) -> Result<Option<String>, Error> {
+    pub async fn previous_platform_id(&self, delivery: &Delivery) -> Result<Option<String>, Error> {
         const SQL: &str = "
             select platform_id from session.deliveries
             where tenant_id = $1 and session_id = $2 and (out_seq, part) < ($3, $4)
@@ -247,7 +256,7 @@ impl Sessions {
 
     /// Returns the platform's id of the message that requested an approval; `None` if none was
     /// sent.
-    pub async fn asked_with(
+    pub async fn approval_request_platform_id(
         &self,
         delivery: &Delivery,
         approval: ApprovalId,
@@ -277,11 +286,11 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the outcome must be recorded again.
-    pub async fn settle(
+    pub async fn record_send_result(
         &self,
         delivery: &Delivery,
         owner: RunnerId,
-        sent: Sent,
+        sent: SendResult,
     ) -> Result<bool, Error> {
         const SQL: &str = "
             with settled as (
@@ -300,12 +309,16 @@ impl Sessions {
             from settled";
 
         let (state, reason, platform_id, after) = match sent {
-            Sent::Yes { platform_id } => {
+            SendResult::Sent { platform_id } => {
                 (DeliveryState::Sent, None, Some(platform_id), Duration::ZERO)
             }
-            Sent::Again { after, reason } => (DeliveryState::Pending, Some(reason), None, after),
-            Sent::Refused { reason } => (DeliveryState::Dead, Some(reason), None, Duration::ZERO),
-            Sent::Unknown { reason } => {
+            SendResult::Retry { after, reason } => {
+                (DeliveryState::Pending, Some(reason), None, after)
+            }
+            SendResult::Rejected { reason } => {
+                (DeliveryState::Dead, Some(reason), None, Duration::ZERO)
+            }
+            SendResult::Unknown { reason } => {
                 (DeliveryState::Unknown, Some(reason), None, Duration::ZERO)
             }
         };

@@ -24,7 +24,7 @@ pub enum Error {
 
     /// The idempotency key is empty or too long; the value is its length in bytes.
     #[error("an idempotency key is 1 to 256 bytes long, and this one has {0}")]
-    IdemKey(usize),
+    InvalidIdemKey(usize),
 
     /// The claim is not current: another runner has the session.
     #[error("the session was lost to another runner: epoch {held} is not the current one")]
@@ -36,7 +36,7 @@ pub enum Error {
     /// The journal does not end where the writer expects. An earlier write of this claim, whose
     /// response was lost, was made after all; [`load`](crate::Sessions::load) shows it.
     #[error("the journal moved since it was read: read the session again")]
-    Overtaken,
+    JournalMoved,
 
     /// The tenant has no such item.
     #[error("there is no {what} `{name}`")]
@@ -77,10 +77,10 @@ impl Fault for Error {
         match self {
             Self::RequestReused(_) | Self::Fenced { .. } | Self::Conflict(_) => Kind::Conflict,
             Self::SessionFull { .. } => Kind::Exhausted,
-            Self::IdemKey(_) => Kind::Invalid,
+            Self::InvalidIdemKey(_) => Kind::Invalid,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Corrupt { .. } => Kind::Internal,
-            Self::Overtaken => Kind::Unavailable,
+            Self::JournalMoved => Kind::Unavailable,
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }

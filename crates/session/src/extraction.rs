@@ -16,14 +16,14 @@ use uuid::Uuid;
 use crate::{Error, Sessions};
 
 /// Number of tries after which a range is skipped.
-pub const MOST_TRIES: i32 = 5;
+pub const MAX_EXTRACTION_TRIES: i32 = 5;
 
 /// Maximum number of entries in one range.
-const MOST: i64 = 400;
+const MAX_ENTRIES_PER_RANGE: i64 = 400;
 
 /// A range of a journal to extract from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stretch {
+pub struct JournalRange {
     /// `seq` of the last entry before the range.
     pub after: i64,
     /// `seq` of the last entry in the range.
@@ -38,13 +38,13 @@ pub struct Stretch {
     /// Entries of the range, oldest first.
     pub entries: Vec<Entry>,
     /// One mark for each entry.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<EntryMark>,
 }
 
 /// `seq`, run and time of an entry.
-pub type Mark = (i64, RunId, Timestamp);
+pub type EntryMark = (i64, RunId, Timestamp);
 
-impl Stretch {
+impl JournalRange {
     /// Removes the entries that were written up to `until`, because the user erased them.
     pub fn forget(&mut self, until: Option<Timestamp>) {
         let Some(until) = until else { return };
@@ -54,7 +54,7 @@ impl Stretch {
     }
 
     /// Updates the run and the time to those of the last remaining entry.
-    fn ends(&mut self) {
+    fn update_end(&mut self) {
         if let Some((_, run, at)) = self.marks.last() {
             (self.run, self.at) = (*run, *at);
         }
@@ -65,7 +65,7 @@ impl Sessions {
     /// Returns conversations that are due: a message was finished after `since`, the session has
     /// been idle for `rest`, and the journal was not read to its end. Also returns conversations
     /// whose extraction was claimed and not finished.
-    pub async fn to_extract(
+    pub async fn due_extractions(
         &self,
         since: Timestamp,
         rest: Duration,
@@ -95,7 +95,7 @@ impl Sessions {
             select tenant_id, session_id from session.extractions
             where pending is not null and lease_until < clock_timestamp()
             limit $3";
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
             .bind(jiff_sqlx::Timestamp::from(since))
             .bind(i64::try_from(rest.as_millis()).unwrap_or(i64::MAX))
@@ -113,7 +113,7 @@ impl Sessions {
         tenant: TenantId,
         session: SessionId,
         lease: Duration,
-    ) -> Result<Option<Stretch>, Error> {
+    ) -> Result<Option<JournalRange>, Error> {
         const CLAIM: &str = "
             insert into session.extractions as x
                 (tenant_id, session_id, pending, lease_until, tries)
@@ -144,7 +144,7 @@ impl Sessions {
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX))
-            .bind(MOST)
+            .bind(MAX_ENTRIES_PER_RANGE)
             .fetch_optional(tx.conn())
             .await?;
         let Some((after, upto, tries)) = claimed else {
@@ -165,7 +165,7 @@ impl Sessions {
             .await?;
         tx.commit().await?;
         // Entries past their retention are missing, so the range may contain fewer.
-        let mut stretch = Stretch {
+        let mut stretch = JournalRange {
             after,
             upto,
             tries,
@@ -180,7 +180,7 @@ impl Sessions {
             stretch.entries.push(entry.0);
             stretch.marks.push((place, run.into(), at.to_jiff()));
         }
-        stretch.ends();
+        stretch.update_end();
         Ok(Some(stretch))
     }
 
@@ -190,7 +190,7 @@ impl Sessions {
         &self,
         tenant: TenantId,
         session: SessionId,
-        stretch: &mut Stretch,
+        stretch: &mut JournalRange,
         entries: usize,
     ) -> Result<bool, Error> {
         const SQL: &str = "
@@ -199,7 +199,7 @@ impl Sessions {
         let before = stretch.upto;
         stretch.entries.truncate(entries);
         stretch.marks.truncate(entries);
-        stretch.ends();
+        stretch.update_end();
         if let Some((place, ..)) = stretch.marks.last() {
             stretch.upto = *place;
         }
@@ -221,7 +221,7 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the range can be claimed again when the lease expires.
-    pub async fn extract_later(
+    pub async fn postpone_extraction(
         &self,
         tenant: TenantId,
         session: SessionId,
@@ -251,7 +251,7 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the range is read again.
-    pub async fn extracted(
+    pub async fn complete_extraction(
         &self,
         tenant: TenantId,
         session: SessionId,

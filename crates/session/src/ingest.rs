@@ -7,28 +7,30 @@
 use std::time::Duration;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{MessageId, QueueMode, SessionId, Source, State, TenantId, Wait, wakes};
+use holdfast_types::{
+    MessageId, QueueMode, SessionId, SessionState, Source, TenantId, Wait, wakes,
+};
 use sha2::{Digest as _, Sha256};
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{
-    Accepted, Error, NewMessage, Running, Sessions,
-    sessions::{Lease, LeaseRow, TURN},
+    Acceptance, Error, NewMessage, SessionOwner, Sessions,
+    sessions::{FAIR_KEY_STEP, Lease, LeaseRow},
 };
 
 /// Default for the maximum number of unfinished messages in a session; a tenant's row may override
 /// it.
-const DEPTH: i64 = 200;
+const DEFAULT_INBOX_DEPTH: i64 = 200;
 
 /// Number of unfinished messages at which an idle session runs although none of them wakes it.
 ///
 /// The turn moves the silent messages to the journal. Otherwise a group that never mentions its
 /// agent would fill the inbox, and then the message that mentions the agent would be refused.
-const CROWD: i64 = 50;
+const UNFINISHED_MESSAGES_BEFORE_TURN: i64 = 50;
 
 /// Delay before a sender should retry when the session is full.
-const FULL_RETRY: Duration = Duration::from_secs(5);
+const SESSION_FULL_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 impl Sessions {
     /// Accepts one message.
@@ -37,9 +39,9 @@ impl Sessions {
     ///
     /// [`Error::RequestReused`] if the key was used for another request, [`Error::SessionFull`] if
     /// the inbox is full. After any other error the outcome is unknown: send the message again.
-    pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Accepted, Error> {
+    pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Acceptance, Error> {
         let mut accepted = self.ingest_group(tenant, std::slice::from_ref(&message)).await?;
-        accepted.pop().ok_or(Error::IdemKey(0))
+        accepted.pop().ok_or(Error::InvalidIdemKey(0))
     }
 
     /// Accepts many messages; neighbours of one session share a transaction.
@@ -49,7 +51,7 @@ impl Sessions {
         &self,
         tenant: TenantId,
         messages: Vec<NewMessage>,
-    ) -> Vec<Result<Accepted, Error>> {
+    ) -> Vec<Result<Acceptance, Error>> {
         let mut answers = Vec::with_capacity(messages.len());
         for group in messages.chunk_by(|a, b| a.key == b.key) {
             match self.ingest_group(tenant, group).await {
@@ -71,46 +73,46 @@ impl Sessions {
         &self,
         tenant: TenantId,
         messages: &[NewMessage],
-    ) -> Result<Vec<Accepted>, Error> {
+    ) -> Result<Vec<Acceptance>, Error> {
         let Some(first) = messages.first() else { return Ok(Vec::new()) };
         if let Some(bad) = messages.iter().find(|m| !(1..=256).contains(&m.idem_key.len())) {
-            return Err(Error::IdemKey(bad.idem_key.len()));
+            return Err(Error::InvalidIdemKey(bad.idem_key.len()));
         }
-        let hashes: Vec<Vec<u8>> = messages.iter().map(hash).collect();
+        let hashes: Vec<Vec<u8>> = messages.iter().map(request_hash).collect();
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let (lease, depth) = open_session(&mut tx, first).await?;
+        let (lease, depth) = lock_or_create_session(&mut tx, first).await?;
 
-        let room = depth - lease.open();
+        let room = depth - lease.unfinished_messages();
         let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
         if wanted > room {
             // A repetition is answered even if the inbox is full.
-            let known = repeated(&mut tx, messages, &hashes).await;
+            let known = find_duplicates(&mut tx, messages, &hashes).await;
             tx.rollback().await?;
             return match known? {
                 Some(known) => Ok(known),
                 None => Err(Error::SessionFull {
-                    waiting: lease.open(),
+                    waiting: lease.unfinished_messages(),
                     limit: depth,
-                    retry_after: FULL_RETRY,
+                    retry_after: SESSION_FULL_RETRY_DELAY,
                 }),
             };
         }
 
         let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
-        let Stored { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
+        let StoreResult { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
         if count < wanted {
             // Some messages were stored before. Undo everything, then accept each message alone.
             tx.rollback().await?;
-            return self.ingest_rest(tenant, messages, &hashes).await;
+            return self.ingest_one_by_one(tenant, messages, &hashes).await;
         }
         tx.commit().await?;
 
-        let running = running(&lease);
+        let running = current_owner(&lease);
         Ok(ids
             .into_iter()
             .zip(lease.next_in..)
-            .map(|(message, seq)| Accepted {
+            .map(|(message, seq)| Acceptance {
                 message,
                 session: lease.session,
                 seq,
@@ -122,17 +124,17 @@ impl Sessions {
     }
 
     /// Accepts messages of which some are duplicates, one transaction for each.
-    async fn ingest_rest(
+    async fn ingest_one_by_one(
         &self,
         tenant: TenantId,
         messages: &[NewMessage],
         hashes: &[Vec<u8>],
-    ) -> Result<Vec<Accepted>, Error> {
+    ) -> Result<Vec<Acceptance>, Error> {
         let mut answers = Vec::with_capacity(messages.len());
         for (message, hash) in messages.iter().zip(hashes) {
             let one = std::slice::from_ref(message);
             let mut tx = self.pools.tenant(tenant).await?;
-            let known = repeated(&mut tx, one, std::slice::from_ref(hash)).await?;
+            let known = find_duplicates(&mut tx, one, std::slice::from_ref(hash)).await?;
             tx.commit().await?;
             match known.and_then(|mut known| known.pop()) {
                 Some(known) => answers.push(known),
@@ -148,7 +150,7 @@ impl Sessions {
 ///
 /// Values that come from the tenant's settings (the session a channel message is routed to, the
 /// tools it may use) can differ between two tries of the same message.
-pub(crate) fn hash(message: &NewMessage) -> Vec<u8> {
+pub(crate) fn request_hash(message: &NewMessage) -> Vec<u8> {
     let body = &message.body;
     let sender = body.sender.as_ref().map(|sender| sender.id.as_str());
     let session = match message.source {
@@ -163,7 +165,10 @@ pub(crate) fn hash(message: &NewMessage) -> Vec<u8> {
 
 /// Locks the session's lease row, or creates the session. Also returns the maximum number of
 /// unfinished messages.
-async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease, i64), Error> {
+async fn lock_or_create_session(
+    tx: &mut TenantTx,
+    message: &NewMessage,
+) -> Result<(Lease, i64), Error> {
     // Not `session_id = coalesce(…)`: row-level security keeps that from the index, and every
     // message would read all sessions of its tenant.
     const LOCK: &str = "
@@ -197,7 +202,7 @@ async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease,
             .fetch_optional(tx.conn())
             .await?;
         if let Some(row) = row {
-            return Ok(split_depth(&row)?);
+            return Ok(parse_lease_and_depth(&row)?);
         }
         let session = SessionId::generate();
         let made = sqlx::query(CREATE)
@@ -211,18 +216,18 @@ async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease,
             .await?
             .rows_affected();
         if made == 1 {
-            return Ok((Lease::fresh(session), DEPTH));
+            return Ok((Lease::fresh(session), DEFAULT_INBOX_DEPTH));
         }
         // Another transaction created the session; the next iteration locks it.
     }
 }
 
-pub(crate) fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
+pub(crate) fn parse_lease_and_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
     use sqlx::{FromRow as _, Row as _};
     // The tuple takes the first twelve columns.
     let lease = LeaseRow::from_row(row)?;
     let depth: Option<i64> = row.try_get(12)?;
-    Ok((Lease::from(lease), depth.unwrap_or(DEPTH)))
+    Ok((Lease::from(lease), depth.unwrap_or(DEFAULT_INBOX_DEPTH)))
 }
 
 impl Lease {
@@ -230,7 +235,7 @@ impl Lease {
     pub(crate) fn fresh(session: SessionId) -> Self {
         Self {
             session,
-            state: State::Wait,
+            state: SessionState::Wait,
             paused: false,
             wait: Wait::Anything,
             epoch: 0,
@@ -246,7 +251,7 @@ impl Lease {
 }
 
 /// Result of storing messages.
-struct Stored {
+struct StoreResult {
     /// Number of new messages; if fewer than all, the transaction must be rolled back.
     count: i64,
     /// Delay after which a wake-up should be sent; `None` if none is needed.
@@ -283,21 +288,21 @@ async fn store(
     messages: &[NewMessage],
     ids: &[MessageId],
     hashes: &[Vec<u8>],
-) -> Result<Stored, Error> {
-    const COUNT: &str = stored!(
+) -> Result<StoreResult, Error> {
+    const STORE_ONLY: &str = stored!(
         " update session.session_lease
          set next_in = next_in + $12
          where tenant_id = $1 and session_id = $2
          returning (select count(*) from stored), false"
     );
-    const GATHER: &str = stored!(
+    const STORE_AND_DEBOUNCE: &str = stored!(
         " update session.session_lease
          set next_in = next_in + $12,
              ready_at = clock_timestamp() + $13 * interval '1 millisecond'
          where tenant_id = $1 and session_id = $2
          returning (select count(*) from stored), true"
     );
-    const READY: &str = stored!(
+    const STORE_AND_MAKE_READY: &str = stored!(
         ", place as materialized (
              select fair_key, step from session.place($1, $14) where room),
          admitted as (
@@ -315,13 +320,14 @@ async fn store(
 
     let tenant = tx.tenant();
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    let Effect { wake, gather, debounce } = Effect::of(lease, messages);
+    let IngestEffect { wake, restart_debounce: gather, debounce } =
+        IngestEffect::of(lease, messages);
     let millis = i64::try_from(debounce.as_millis()).unwrap_or(i64::MAX);
 
     let sql = match (wake, gather) {
-        (true, _) => READY,
-        (false, true) => GATHER,
-        (false, false) => COUNT,
+        (true, _) => STORE_AND_MAKE_READY,
+        (false, true) => STORE_AND_DEBOUNCE,
+        (false, false) => STORE_ONLY,
     };
     let query = sqlx::query_as(sql)
         .bind(tenant.as_uuid())
@@ -337,22 +343,22 @@ async fn store(
         .bind(messages.iter().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
         .bind(count);
     let query = if wake || gather { query.bind(millis) } else { query };
-    let query = if wake { query.bind(TURN) } else { query };
+    let query = if wake { query.bind(FAIR_KEY_STEP) } else { query };
     let (count, somebody): (i64, bool) = query.fetch_one(tx.conn()).await?;
-    Ok(Stored { count, wake: somebody.then_some(debounce) })
+    Ok(StoreResult { count, wake: somebody.then_some(debounce) })
 }
 
 /// Effect of messages on their session.
-pub(crate) struct Effect {
+pub(crate) struct IngestEffect {
     /// The session becomes ready.
     pub wake: bool,
     /// The session is ready and collecting: the debounce pause starts again.
-    pub gather: bool,
+    pub restart_debounce: bool,
     /// Length of the debounce pause.
     pub debounce: Duration,
 }
 
-impl Effect {
+impl IngestEffect {
     pub fn of(lease: &Lease, messages: &[NewMessage]) -> Self {
         let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
         let interrupts = |message: &&NewMessage| {
@@ -368,30 +374,35 @@ impl Effect {
             Some(message) if message.mode == QueueMode::Collect => message.debounce,
             _ => Duration::ZERO,
         };
-        let crowded = lease.wait == Wait::Anything && lease.open() + count >= CROWD;
-        let resting = !matches!(lease.state, State::Ready | State::Running);
+        let crowded = lease.wait == Wait::Anything
+            && lease.unfinished_messages() + count >= UNFINISHED_MESSAGES_BEFORE_TURN;
+        let resting = !matches!(lease.state, SessionState::Ready | SessionState::Running);
         Self {
             wake: (waker.is_some() || crowded) && resting && !lease.paused,
             // Each further message restarts the pause, by the definition of debounce.
-            gather: waker.is_some() && lease.state == State::Ready && !debounce.is_zero(),
+            restart_debounce: waker.is_some()
+                && lease.state == SessionState::Ready
+                && !debounce.is_zero(),
             debounce,
         }
     }
 }
 
-pub(crate) fn running(lease: &Lease) -> Option<Running> {
+pub(crate) fn current_owner(lease: &Lease) -> Option<SessionOwner> {
     match (lease.state, lease.owner) {
-        (State::Running, Some(owner)) => Some(Running { owner: owner.into(), epoch: lease.epoch }),
+        (SessionState::Running, Some(owner)) => {
+            Some(SessionOwner { owner: owner.into(), epoch: lease.epoch })
+        }
         _ => None,
     }
 }
 
 /// Returns the first acceptances if every message is a duplicate; `None` if one is new.
-async fn repeated(
+async fn find_duplicates(
     tx: &mut TenantTx,
     messages: &[NewMessage],
     hashes: &[Vec<u8>],
-) -> Result<Option<Vec<Accepted>>, Error> {
+) -> Result<Option<Vec<Acceptance>>, Error> {
     const SQL: &str = "
         select message_id, session_id, seq, hash from session.inbox
         where tenant_id = $1 and source = $2 and idem_key = $3
@@ -413,7 +424,7 @@ async fn repeated(
         if first != *hash {
             return Err(Error::RequestReused(message.idem_key.clone()));
         }
-        known.push(Accepted {
+        known.push(Acceptance {
             message: id.into(),
             session: session.into(),
             seq,

@@ -32,23 +32,24 @@
 
 mod append;
 mod approvals;
-mod arrivals;
 mod batch;
-mod beats;
 mod canvas;
-mod care;
 mod chains;
 mod claim;
 mod complete;
+mod dead_letters;
 mod deliver;
-mod ends;
+mod delivery_progress;
 mod error;
 mod extraction;
-mod hold;
+mod heartbeats;
 mod ingest;
+mod journal_cache;
 mod load;
+mod message_outcomes;
 mod model;
 mod overdue;
+mod pause;
 mod prune;
 mod relay;
 mod sessions;
@@ -58,41 +59,41 @@ mod subagents;
 mod summary;
 mod sweep;
 mod system_events;
-mod tails;
 mod view;
 mod zones;
 
 pub use approvals::{
-    Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
-    subject_hash,
+    Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, DecidedCall, DecisionResult,
+    NewApproval, SettleResult, WaitingRun, subject_hash,
 };
-pub use arrivals::Arrival;
-pub use batch::Opening;
-pub use beats::{Place, Sending};
-pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
-pub use care::Gauges;
-pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
-pub use claim::LEASE;
-pub use deliver::{HANDOVER, SENDING};
-pub use ends::End;
+pub use batch::MessageWithSettings;
+pub use canvas::{MAX_SURFACE_BYTES, MAX_SURFACES, NewSurface, Surface};
+pub use chains::{CHAIN_EVENT, ChainRun, NewChainRun};
+pub use claim::CLAIM_LEASE;
+pub use dead_letters::Gauges;
+pub use deliver::{HANDOVER_TIMEOUT, SEND_LEASE};
+pub use delivery_progress::DeliveryProgress;
 pub use error::Error;
-pub use extraction::{MOST_TRIES, Mark, Stretch};
-pub use hold::{Held, Resumed};
+pub use extraction::{EntryMark, JournalRange, MAX_EXTRACTION_TRIES};
+pub use heartbeats::{ChannelConversation, DeliveryStatus};
+pub use message_outcomes::MessageOutcome;
 pub use model::{
-    Accepted, Answer, Append, Appended, Awaited, Claim, Completed, Completion, Counts, DeadLetter,
-    Delivery, DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView,
-    Running, Sent, SessionView, Swept, Waiting,
+    Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
+    InboxMessage, LoadedSession, MessageStatus, NewDelivery, NewMessage, PendingApproval,
+    RenewedLease, RunView, SendResult, SessionOwner, SessionView, StepSignals, StepWrite,
+    SweepCounts, TenantCounts, TurnOutcome,
 };
-pub use overdue::Overdue;
-pub use prune::{EPHEMERAL, Pruned, Retention};
+pub use overdue::OverdueResult;
+pub use pause::{PauseResult, ResumeResult};
+pub use prune::{EPHEMERAL_LABEL, PruneCounts, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
-pub use spending::{Charge, Spending, Spent, UsageLine};
+pub use spending::{Charge, Spending, UsageLine, WriteCost};
 pub use subagents::{
-    ANNOUNCED, Announced, ChainPlace, Cleanup, Given, NewSubagent, Subagent, SubagentFilter,
-    SubagentOutcome,
+    AnnouncementResult, ChainPosition, Cleanup, NewSubagent, SUBAGENT_EVENT, Subagent,
+    SubagentAccess, SubagentFilter, SubagentOutcome,
 };
-pub use summary::{NewSummary, Summarised};
-pub use sweep::{ATTEMPTS, SUSPECT};
-pub use system_events::{LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
+pub use summary::{NewSummary, SummaryResult};
+pub use sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
+pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use view::SessionFilter;

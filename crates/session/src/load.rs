@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, Loaded, Sessions, Waiting};
+use crate::{Claim, Error, InboxMessage, LoadedSession, Sessions};
 
 type SessionRow = (
     String,
@@ -45,13 +45,13 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn load(&self, claim: &Claim, history: i64) -> Result<Loaded, Error> {
-        let kept = self.tails.get(claim.tenant, claim.session, history);
+    pub async fn load(&self, claim: &Claim, history: i64) -> Result<LoadedSession, Error> {
+        let kept = self.journal_cache.get(claim.tenant, claim.session, history);
         let known = kept.last().map_or(0, |(seq, ..)| seq + 1);
-        let mut loaded = self.read(claim, history, known).await?;
+        let mut loaded = self.read_session(claim, history, known).await?;
         if loaded.next_entry < known {
             // The journal is shorter than the cached part of it.
-            loaded = self.read(claim, history, 0).await?;
+            loaded = self.read_session(claim, history, 0).await?;
         } else if loaded.entries.first().is_none_or(|(seq, ..)| *seq == known) {
             // The new entries continue the cached ones without a gap.
             let came = std::mem::replace(&mut loaded.entries, kept);
@@ -61,13 +61,18 @@ impl Sessions {
             loaded.entries.drain(..surplus);
         }
         if history > 0 {
-            self.tails.put(claim.tenant, claim.session, history, &loaded.entries);
+            self.journal_cache.put(claim.tenant, claim.session, history, &loaded.entries);
         }
         Ok(loaded)
     }
 
     /// Loads a claimed session, with the journal entries from `known` on.
-    async fn read(&self, claim: &Claim, history: i64, known: i64) -> Result<Loaded, Error> {
+    async fn read_session(
+        &self,
+        claim: &Claim,
+        history: i64,
+        known: i64,
+    ) -> Result<LoadedSession, Error> {
         // One statement, for one round trip and one snapshot. A message that arrives later is
         // detected, because it moves `next_in`.
         const SQL: &str = "
@@ -119,10 +124,10 @@ impl Sessions {
             events,
         ) = row;
 
-        Ok(Loaded {
+        Ok(LoadedSession {
             key,
             agent: agent.into(),
-            waiting: inbox.0.into_iter().map(waiting).collect(),
+            waiting: inbox.0.into_iter().map(inbox_message).collect(),
             entries: entries
                 .0
                 .into_iter()
@@ -140,10 +145,10 @@ impl Sessions {
     }
 }
 
-fn waiting(row: InboxRow) -> Waiting {
+fn inbox_message(row: InboxRow) -> InboxMessage {
     let InboxRow { seq, message, body, seen, mode, source, target, trace, accepted } = row;
     // Postgres timestamps are within jiff's range.
     let accepted_at = Timestamp::from_microsecond(accepted).unwrap_or_default();
     let message = message.into();
-    Waiting { seq, message, body, seen, mode, source, target, trace, accepted_at }
+    InboxMessage { seq, message, body, seen, mode, source, target, trace, accepted_at }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    AccountId, Act, AgentId, ApprovalId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId,
-    SessionId, SessionKey, SessionSettings, Source, State, SystemEvent, Target, TenantId, Usage,
-    Wait,
+    AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, MessageId, QueueMode,
+    RunId, SessionId, SessionKey, SessionSettings, SessionState, Source, SystemEvent, Target,
+    TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -34,7 +34,7 @@ pub struct NewMessage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
+pub struct Acceptance {
     pub message: MessageId,
     pub session: SessionId,
     /// Position in the session's inbox.
@@ -44,11 +44,11 @@ pub struct Accepted {
     /// Delay after which a wake-up should be sent; `None` if none is needed.
     pub wake: Option<Duration>,
     /// The runner that has the session and should read the inbox (`Interrupt`: at once).
-    pub running: Option<Running>,
+    pub running: Option<SessionOwner>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Running {
+pub struct SessionOwner {
     pub owner: holdfast_types::RunnerId,
     pub epoch: i64,
 }
@@ -66,7 +66,7 @@ pub struct Claim {
 
 /// An unfinished message of the inbox.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct InboxMessage {
     pub seq: i64,
     pub message: MessageId,
     pub body: Body,
@@ -84,11 +84,11 @@ pub struct Waiting {
 
 /// State of a session that a runner needs to continue its turn.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedSession {
     pub key: String,
     pub agent: AgentId,
     /// Unfinished messages, ordered by `seq`.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<InboxMessage>,
     /// Newest entries of the journal, oldest first, each with its `seq` and run.
     pub entries: Vec<(i64, RunId, Entry)>,
     /// Next `seq` of the inbox; a larger value later means that a message arrived.
@@ -110,7 +110,7 @@ pub struct Loaded {
 
 /// The writes of one step.
 #[derive(Debug, Clone, Default)]
-pub struct Append {
+pub struct StepWrite {
     /// Run of the turn; without it the other fields are ignored, and only the signals are read.
     pub run: Option<RunId>,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
@@ -125,7 +125,7 @@ pub struct Append {
 
 /// Signals for the running turn, read when a step was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
+pub struct StepSignals {
     /// The session is paused: stop at this step boundary.
     pub pause: bool,
     /// Messages up to this `seq` are cancelled.
@@ -138,7 +138,7 @@ pub struct Appended {
 
 /// Outcome of a message and of the turn that handled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TurnOutcome {
     Completed,
     /// A newer message interrupted the turn.
     Interrupted,
@@ -157,7 +157,7 @@ pub struct NewDelivery {
     /// The whole text; the bridge splits it to the platform's size limit.
     pub text: String,
     /// An action other than sending text. The text is then never split.
-    pub act: Option<Act>,
+    pub act: Option<ChannelAction>,
     /// Id and idempotency key of the delivery. A repeated tool call passes the same id.
     pub id: DeliveryId,
 }
@@ -172,7 +172,7 @@ pub struct Completion {
     /// `seq` of the messages that the turn finishes, whether or not they were marked as seen.
     pub done: Vec<i64>,
     /// Outcome for these messages and the run.
-    pub outcome: Outcome,
+    pub outcome: TurnOutcome,
     /// Explanation for people, where the outcome alone is not enough.
     pub reason: Option<String>,
     /// Index of the reply in `entries`.
@@ -193,7 +193,7 @@ pub struct Completion {
 
 /// Result of completing a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completed {
+pub struct CompletionResult {
     /// The session, or another one of the tenant, is ready: send a wake-up.
     pub wake: bool,
     /// The session itself is ready again.
@@ -202,7 +202,7 @@ pub struct Completed {
 
 /// One renewed lease, with the signals for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Renewed {
+pub struct RenewedLease {
     pub tenant: TenantId,
     pub session: SessionId,
     /// Epoch of the renewed claim.
@@ -216,7 +216,7 @@ pub struct Renewed {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepCounts {
     /// Sessions whose lease expired.
     pub orphaned: u64,
     /// Waits that passed their deadline.
@@ -227,24 +227,24 @@ pub struct Swept {
     pub dead: u64,
 }
 
-impl Swept {
+impl SweepCounts {
     /// Whether a wake-up should be sent.
     #[must_use]
-    pub const fn wakes(&self) -> bool {
+    pub const fn needs_wake_up(&self) -> bool {
         self.orphaned + self.overdue + self.promoted + self.dead > 0
     }
 }
 
 /// State of a message, and its answer if there is one.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct MessageStatus {
     pub message: MessageId,
     pub session: SessionId,
     pub seq: i64,
     /// Run that handled the message.
     pub run: Option<RunId>,
     /// `None` while the message is not finished.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<TurnOutcome>,
     pub text: String,
     /// Explanation of the outcome, for people.
     pub reason: Option<String>,
@@ -253,12 +253,12 @@ pub struct Answer {
     /// Model of the last reply.
     pub model: String,
     /// Pending approvals of the message's run.
-    pub awaited: Vec<Awaited>,
+    pub awaited: Vec<PendingApproval>,
 }
 
 /// Summary of a pending approval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Awaited {
+pub struct PendingApproval {
     #[serde(deserialize_with = "bare")]
     pub approval: ApprovalId,
     pub tool: String,
@@ -286,7 +286,7 @@ pub struct SessionView {
     /// Summary of the conversation; empty if there is none.
     pub summary: String,
     /// State, regardless of a pause.
-    pub state: State,
+    pub state: SessionState,
     /// Reason of the pause: `user`, `parent` or `system`; `None` if not paused.
     pub paused: Option<String>,
     /// Number of messages that are accepted and not finished.
@@ -316,7 +316,7 @@ pub struct RunView {
     pub id: RunId,
     pub session: SessionId,
     pub agent: AgentId,
-    pub outcome: Outcome,
+    pub outcome: TurnOutcome,
     /// Explanation of the outcome, for people.
     pub reason: Option<String>,
     /// Number of model calls and tool rounds.
@@ -355,7 +355,7 @@ pub struct Delivery {
     pub target: Target,
     pub text: String,
     /// An action other than sending text.
-    pub act: Option<Act>,
+    pub act: Option<ChannelAction>,
     /// The approval that the message requests, if it requests one.
     pub approval: Option<ApprovalId>,
     /// The text is already split to the platform's size limit.
@@ -374,16 +374,16 @@ pub struct Delivery {
 
 /// Outcome of one attempt to send a delivery.
 #[derive(Debug, Clone)]
-pub enum Sent {
+pub enum SendResult {
     /// The platform accepted the message.
-    Yes {
+    Sent {
         /// Id of the message on the platform.
         platform_id: String,
     },
     /// The platform certainly has not received the message: retry after a delay.
-    Again { after: Duration, reason: String },
+    Retry { after: Duration, reason: String },
     /// The platform rejected the message: it becomes a dead letter.
-    Refused { reason: String },
+    Rejected { reason: String },
     /// The outcome cannot be determined.
     Unknown { reason: String },
 }
@@ -411,7 +411,7 @@ pub struct DeliveryView {
 
 /// Counts of a tenant's sessions, deliveries and messages.
 #[derive(Debug, Clone, Default)]
-pub struct Counts {
+pub struct TenantCounts {
     pub sessions: Vec<(String, i64)>,
     pub deliveries: Vec<(String, i64)>,
     /// Number of messages that are accepted and not finished.
@@ -421,7 +421,7 @@ pub struct Counts {
     pub dead: i64,
 }
 
-impl Outcome {
+impl TurnOutcome {
     /// Returns the name that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

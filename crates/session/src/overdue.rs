@@ -2,20 +2,20 @@
 //! in the same session.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{SessionId, State, TenantId};
+use holdfast_types::{SessionId, SessionState, TenantId};
 
 use crate::{
-    Error, Running, Sessions,
-    hold::{end_seen, oldest, running},
-    sessions::{Lease, lock, no_session},
+    Error, SessionOwner, Sessions,
+    pause::{cancel_seen_messages, current_owner, oldest_seq},
+    sessions::{Lease, lock, session_not_found},
     sweep::{KeepWait, make_ready},
 };
 
 /// State of a message that takes too long, after the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overdue {
+pub enum OverdueResult {
     /// A turn handles the message: its runner must be told to stop.
-    Stopped(Running),
+    Stopped(SessionOwner),
     /// The message's turn waited for an approval and is ended; whether a wake-up should be sent.
     Woken(bool),
     /// A turn handles the message, and was not ended.
@@ -38,25 +38,25 @@ impl Sessions {
         tenant: TenantId,
         session: SessionId,
         seq: i64,
-    ) -> Result<Overdue, Error> {
+    ) -> Result<OverdueResult, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
         let Some(state) = state(&mut tx, session, seq).await? else {
             tx.rollback().await?;
-            return Ok(Overdue::Gone);
+            return Ok(OverdueResult::Gone);
         };
         let overdue = match turn(&mut tx, &lease, seq, &state).await? {
-            Turn::Runs(running) => {
-                end_seen(&mut tx, session, Some(seq)).await?;
-                Overdue::Stopped(running)
+            MessageTurn::Runs(running) => {
+                cancel_seen_messages(&mut tx, session, Some(seq)).await?;
+                OverdueResult::Stopped(running)
             }
-            Turn::WaitsForWord => {
-                end_seen(&mut tx, session, None).await?;
-                Overdue::Woken(make_ready(&mut tx, &lease, KeepWait::No).await?)
+            MessageTurn::WaitsForApproval => {
+                cancel_seen_messages(&mut tx, session, None).await?;
+                OverdueResult::Woken(make_ready(&mut tx, &lease, KeepWait::No).await?)
             }
-            Turn::Another => {
+            MessageTurn::Another => {
                 tx.rollback().await?;
-                return Ok(Overdue::Waits);
+                return Ok(OverdueResult::Waits);
             }
         };
         tx.commit().await?;
@@ -68,19 +68,19 @@ impl Sessions {
     /// # Errors
     ///
     /// As for [`end_overdue`](Self::end_overdue).
-    pub async fn look_overdue(
+    pub async fn check_overdue(
         &self,
         tenant: TenantId,
         session: SessionId,
         seq: i64,
-    ) -> Result<Overdue, Error> {
+    ) -> Result<OverdueResult, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
         let overdue = match state(&mut tx, session, seq).await? {
-            None => Overdue::Gone,
+            None => OverdueResult::Gone,
             Some(state) => match turn(&mut tx, &lease, seq, &state).await? {
-                Turn::Runs(_) | Turn::WaitsForWord => Overdue::Begun,
-                Turn::Another => Overdue::Waits,
+                MessageTurn::Runs(_) | MessageTurn::WaitsForApproval => OverdueResult::Begun,
+                MessageTurn::Another => OverdueResult::Waits,
             },
         };
         tx.rollback().await?;
@@ -89,24 +89,29 @@ impl Sessions {
 }
 
 /// Current turn of a session, from the point of view of one message.
-enum Turn {
-    Runs(Running),
-    WaitsForWord,
+enum MessageTurn {
+    Runs(SessionOwner),
+    WaitsForApproval,
     Another,
 }
 
-async fn turn(tx: &mut TenantTx, lease: &Lease, seq: i64, state: &str) -> sqlx::Result<Turn> {
+async fn turn(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    seq: i64,
+    state: &str,
+) -> sqlx::Result<MessageTurn> {
     let seen = state == "seen";
-    if let Some(running) = running(lease) {
+    if let Some(running) = current_owner(lease) {
         // A turn marks the messages it has seen with its first write. Until then its message is the
         // oldest one.
-        if seen || oldest(tx, lease.session).await? == Some(seq) {
-            return Ok(Turn::Runs(running));
+        if seen || oldest_seq(tx, lease.session).await? == Some(seq) {
+            return Ok(MessageTurn::Runs(running));
         }
-    } else if seen && lease.state == State::WaitForEvent && lease.wait.is_for_approval() {
-        return Ok(Turn::WaitsForWord);
+    } else if seen && lease.state == SessionState::WaitForEvent && lease.wait.is_for_approval() {
+        return Ok(MessageTurn::WaitsForApproval);
     }
-    Ok(Turn::Another)
+    Ok(MessageTurn::Another)
 }
 
 /// Returns the name of a message's state; `None` if there is no such message.

@@ -57,17 +57,17 @@ impl Default for Retention {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneCounts {
     /// Deleted rows in all tables except sessions.
     pub rows: u64,
     pub sessions: u64,
 }
 
 /// Maximum number of job sessions that one query returns.
-const AT_ONCE: i64 = 1_000;
+const MAX_SESSIONS_PER_QUERY: i64 = 1_000;
 
 /// Label of sessions that an API client opened without naming a user.
-pub const EPHEMERAL: &str = "ephemeral";
+pub const EPHEMERAL_LABEL: &str = "ephemeral";
 
 impl Sessions {
     /// Deletes what is older than `keep` allows, tenant by tenant.
@@ -76,11 +76,11 @@ impl Sessions {
     ///
     /// Each tenant is pruned in its own transactions: what was deleted before an error stays
     /// deleted.
-    pub async fn prune(&self, keep: &Retention) -> Result<Pruned, Error> {
+    pub async fn prune(&self, keep: &Retention) -> Result<PruneCounts, Error> {
         const TENANTS: &str = "select tenant_id from control.tenants";
 
-        let mut pruned = Pruned::default();
-        let mut once = self.pools.once().await?;
+        let mut pruned = PruneCounts::default();
+        let mut once = self.pools.system_connection().await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(TENANTS).fetch_all(once.conn()).await?;
         once.done();
         for tenant in tenants {
@@ -91,7 +91,7 @@ impl Sessions {
         Ok(pruned)
     }
 
-    async fn prune_tenant(&self, tenant: TenantId, keep: &Retention) -> Result<Pruned, Error> {
+    async fn prune_tenant(&self, tenant: TenantId, keep: &Retention) -> Result<PruneCounts, Error> {
         const INBOX: &str = "
             with gone as (
                 delete from session.inbox
@@ -122,7 +122,7 @@ impl Sessions {
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
-        const TOLD: &str = "
+        const SYSTEM_EVENTS: &str = "
             delete from session.system_events
             where tenant_id = $1 and gone_at < clock_timestamp() - $2 * interval '1 second'";
         const SPENDING: &str = "
@@ -141,7 +141,7 @@ impl Sessions {
               and s.updated_at < clock_timestamp() - $2 * interval '1 second'
             limit 1000";
         // Each run of a job has its own session, which no other run uses.
-        const OF_RUNS: &str = "
+        const JOB_SESSIONS: &str = "
             select s.session_id from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
             where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
@@ -165,7 +165,7 @@ impl Sessions {
             (SUBAGENTS, keep.runs),
             (APPROVALS, keep.runs),
             (EVENTS, keep.events),
-            (TOLD, keep.events),
+            (SYSTEM_EVENTS, keep.events),
             (SPENDING, keep.runs),
             (HEARTBEATS, keep.heartbeats),
         ] {
@@ -179,27 +179,27 @@ impl Sessions {
         let mut old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
             .bind(tenant.as_uuid())
             .bind(keep.ephemeral.as_secs_f64())
-            .bind(EPHEMERAL)
+            .bind(EPHEMERAL_LABEL)
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
         let mut sessions = 0;
         loop {
             for session in &old {
-                self.delete_unremembered(tenant, SessionId::from(*session)).await?;
+                self.delete_without_memories(tenant, SessionId::from(*session)).await?;
             }
             sessions += old.len() as u64;
             // There may be many: a job that runs each minute creates over a thousand in a day.
             let mut tx = self.pools.tenant(tenant).await?;
-            old = sqlx::query_scalar(OF_RUNS)
+            old = sqlx::query_scalar(JOB_SESSIONS)
                 .bind(tenant.as_uuid())
                 .bind(keep.runs.as_secs_f64())
-                .bind(AT_ONCE)
+                .bind(MAX_SESSIONS_PER_QUERY)
                 .fetch_all(tx.conn())
                 .await?;
             tx.finish_reading();
             if old.is_empty() {
-                return Ok(Pruned { rows, sessions });
+                return Ok(PruneCounts { rows, sessions });
             }
         }
     }

@@ -51,18 +51,19 @@ impl Sessions {
         batch: i64,
         publish: impl AsyncFnOnce(&[Event]) -> usize,
     ) -> Result<u64, Error> {
-        const TAKE: &str = "
+        const SELECT_EVENTS: &str = "
             select event_id, tenant_id, family, session_id, name, payload from session.events
             order by event_id limit $1";
         // Rows that another relay is deleting are skipped.
-        const FORGET: &str = "
+        const DELETE_EVENTS: &str = "
             delete from session.events where event_id in (
                 select event_id from session.events where event_id = any($1)
                 for update skip locked)";
 
         type Row = (i64, Uuid, String, Uuid, String, Json<serde_json::Value>);
-        let mut once = self.pools.once().await?;
-        let rows: Vec<Row> = sqlx::query_as(TAKE).bind(batch).fetch_all(once.conn()).await?;
+        let mut once = self.pools.system_connection().await?;
+        let rows: Vec<Row> =
+            sqlx::query_as(SELECT_EVENTS).bind(batch).fetch_all(once.conn()).await?;
         once.done();
         let events: Vec<Event> = rows
             .into_iter()
@@ -79,8 +80,8 @@ impl Sessions {
         if published.is_empty() {
             return Ok(0);
         }
-        let mut once = self.pools.once().await?;
-        let forgotten = sqlx::query(FORGET).bind(&published).execute(once.conn()).await?;
+        let mut once = self.pools.system_connection().await?;
+        let forgotten = sqlx::query(DELETE_EVENTS).bind(&published).execute(once.conn()).await?;
         once.done();
         Ok(forgotten.rows_affected())
     }

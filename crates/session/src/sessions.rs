@@ -4,29 +4,29 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{SessionId, State, TenantId, Wait};
+use holdfast_types::{SessionId, SessionState, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, claim::LEASE, deliver::SENDING, tails::Tails};
+use crate::{Claim, Error, claim::CLAIM_LEASE, deliver::SEND_LEASE, journal_cache::JournalCache};
 
 /// The session protocol over a database. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) pools: Pools,
     pub(crate) lease: Duration,
-    pub(crate) sending: Duration,
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) send_lease: Duration,
+    pub(crate) journal_cache: Arc<JournalCache>,
 }
 
 /// Distance by which a ready session moves its tenant in the fair order, at weight 1. A multiple of
 /// every weight up to 16, so that integer division gives exact shares.
-pub(crate) const TURN: i64 = 720_720;
+pub(crate) const FAIR_KEY_STEP: i64 = 720_720;
 
 impl Sessions {
     #[must_use]
     pub fn new(pools: Pools) -> Self {
-        Self { pools, lease: LEASE, sending: SENDING, tails: Arc::default() }
+        Self { pools, lease: CLAIM_LEASE, send_lease: SEND_LEASE, journal_cache: Arc::default() }
     }
 
     /// Replaces the lease duration of claims, [`LEASE`] by default.
@@ -40,8 +40,8 @@ impl Sessions {
 
     /// Replaces the lease duration of deliveries that are being sent, [`SENDING`] by default.
     #[must_use]
-    pub fn with_sending(self, sending: Duration) -> Self {
-        Self { sending, ..self }
+    pub fn with_send_lease(self, sending: Duration) -> Self {
+        Self { send_lease: sending, ..self }
     }
 
     /// Returns how long a claim lasts without renewal.
@@ -54,7 +54,7 @@ impl Sessions {
 /// A session's lease row, locked by the current transaction.
 pub(crate) struct Lease {
     pub session: SessionId,
-    pub state: State,
+    pub state: SessionState,
     pub paused: bool,
     pub wait: Wait,
     pub epoch: i64,
@@ -87,7 +87,7 @@ impl From<LeaseRow> for Lease {
         Self {
             session: row.0.into(),
             // A check constraint allows no other values.
-            state: State::parse(&row.1).unwrap_or(State::Wait),
+            state: SessionState::parse(&row.1).unwrap_or(SessionState::Wait),
             paused: row.2,
             wait: row.3.map_or(Wait::Anything, |wait| wait.0),
             epoch: row.4,
@@ -104,7 +104,7 @@ impl From<LeaseRow> for Lease {
 
 impl Lease {
     /// Returns the number of accepted messages that are not finished.
-    pub const fn open(&self) -> i64 {
+    pub const fn unfinished_messages(&self) -> i64 {
         self.next_in - 1 - self.done_in
     }
 }
@@ -133,19 +133,21 @@ pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<
 /// This is the fence: under the row's lock, a claim whose epoch is not the row's is refused.
 pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lease, Error> {
     match lock(tx, claim.session).await? {
-        Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),
-        _ => Err(fenced(claim)),
+        Some(lease) if lease.epoch == claim.epoch && lease.state == SessionState::Running => {
+            Ok(lease)
+        }
+        _ => Err(fenced_error(claim)),
     }
 }
 
 /// Builds the error for a write with an outdated claim, and counts it.
-pub(crate) fn fenced(claim: &Claim) -> Error {
+pub(crate) fn fenced_error(claim: &Claim) -> Error {
     metrics::counter!("holdfast_session_fenced_writes_total").increment(1);
     Error::Fenced { held: claim.epoch }
 }
 
 /// Builds the error for a session that does not exist or belongs to another tenant.
-pub(crate) fn no_session(session: SessionId) -> Error {
+pub(crate) fn session_not_found(session: SessionId) -> Error {
     Error::NotFound { what: "session", name: session.to_string() }
 }
 

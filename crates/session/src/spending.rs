@@ -22,7 +22,7 @@ pub struct Charge {
 
 /// Cost of one write of a turn. The default is zero, and writes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct WriteCost {
     /// Cost of the whole run, in millionths of a US dollar; recorded when the run ends.
     pub run_micros: u64,
     /// Amounts used by this write.
@@ -65,13 +65,13 @@ fn agent(scope: Uuid) -> Option<AgentId> {
     (!scope.is_nil()).then(|| scope.into())
 }
 
-fn column(amount: u64) -> i64 {
+fn to_column(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-impl Spent {
+impl WriteCost {
     /// Adds the amounts to the budgets. These rows are locked last, and always in the same order.
-    pub(crate) async fn settle(&self, tx: &mut TenantTx) -> sqlx::Result<()> {
+    pub(crate) async fn charge_budgets(&self, tx: &mut TenantTx) -> sqlx::Result<()> {
         const SQL: &str = "
             insert into session.spending as s (tenant_id, scope, day, tokens, micros)
             select $1, u.scope, (clock_timestamp() at time zone 'utc')::date, $3, $4
@@ -86,8 +86,8 @@ impl Spent {
         sqlx::query(SQL)
             .bind(tx.tenant().as_uuid())
             .bind(self.budgets.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
-            .bind(column(self.charge.tokens))
-            .bind(column(self.charge.micros))
+            .bind(to_column(self.charge.tokens))
+            .bind(to_column(self.charge.micros))
             .execute(tx.conn())
             .await?;
         Ok(())
@@ -102,7 +102,7 @@ impl Sessions {
         tenant: TenantId,
         run: RunId,
         usage: &Usage,
-        spent: &Spent,
+        spent: &WriteCost,
     ) -> Result<(), Error> {
         const SQL: &str = "
             update session.runs
@@ -114,13 +114,13 @@ impl Sessions {
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
-            .bind(column(usage.input))
-            .bind(column(usage.cached))
-            .bind(column(usage.output))
-            .bind(column(spent.run_micros))
+            .bind(to_column(usage.input))
+            .bind(to_column(usage.cached))
+            .bind(to_column(usage.output))
+            .bind(to_column(spent.run_micros))
             .execute(tx.conn())
             .await?;
-        spent.settle(&mut tx).await?;
+        spent.charge_budgets(&mut tx).await?;
         Ok(tx.commit().await?)
     }
 

@@ -23,15 +23,15 @@ use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    Accepted, Error, NewMessage, Running, Sessions,
-    sessions::{no_session, tenant_of},
+    Acceptance, Error, NewMessage, SessionOwner, Sessions,
+    sessions::{session_not_found, tenant_of},
 };
 
-pub const ANNOUNCED: &str = "subagent";
+pub const SUBAGENT_EVENT: &str = "subagent";
 
 /// How long a tool call that waits for a subagent may be interrupted before the requester gets an
 /// announcement instead. Longer than another runner needs to repeat the call.
-const GRACE: Duration = Duration::from_secs(90);
+const AWAIT_GRACE: Duration = Duration::from_secs(90);
 
 /// Treatment of a subagent's session after the announcement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Cleanup {
 
 /// Tools and files that a subagent may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct SubagentAccess {
     /// Name of the tool bundle; empty if none was named.
     pub bundle: String,
     /// Tools of the bundle; `None` allows all tools of the agent.
@@ -59,7 +59,7 @@ pub struct Given {
 
 /// Position of a subagent in a chain run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChainPlace {
+pub struct ChainPosition {
     pub run: RunId,
     /// Index of the stage, from 0.
     pub stage: i32,
@@ -79,19 +79,19 @@ pub struct NewSubagent {
     pub model: Option<String>,
     /// Treatment of the session after the announcement.
     pub cleanup: Cleanup,
-    pub wall: Duration,
+    pub max_duration: Duration,
     /// Maximum number of model calls.
     pub max_steps: Option<i32>,
     pub max_tokens: Option<i64>,
     /// Maximum number of subagents of the parent that run at once.
     pub most: i64,
     /// Tools and files that it may use.
-    pub given: Given,
+    pub given: SubagentAccess,
     /// How long the calling tool waits for the result, if it waits. Its end is then returned to
     /// this call instead of being announced.
-    pub awaited: Option<Duration>,
+    pub await_timeout: Option<Duration>,
     /// Position in a chain run, if it belongs to one.
-    pub place: Option<ChainPlace>,
+    pub place: Option<ChainPosition>,
     /// W3C traceparent of the request.
     pub trace: Option<String>,
 }
@@ -151,9 +151,9 @@ pub struct Subagent {
     /// Duration; until now, if it has not ended.
     pub took: Duration,
     /// Tools and files that it may use.
-    pub given: Given,
+    pub given: SubagentAccess,
     /// Position in a chain run, if it belongs to one.
-    pub place: Option<ChainPlace>,
+    pub place: Option<ChainPosition>,
     /// Session key; empty once the session is deleted.
     pub key: String,
     pub started_at: Timestamp,
@@ -170,12 +170,12 @@ pub struct SubagentFilter {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Announced {
+pub struct AnnouncementResult {
     /// The message to the requester; `None` if its session is deleted or a waiting call got the
     /// result.
-    pub accepted: Option<Accepted>,
+    pub accepted: Option<Acceptance>,
     /// The runner that still ran the subagent when its deadline passed.
-    pub running: Option<Running>,
+    pub running: Option<SessionOwner>,
 }
 
 #[derive(FromRow)]
@@ -246,7 +246,7 @@ impl Sessions {
         &self,
         tenant: TenantId,
         new: NewSubagent,
-    ) -> Result<(SessionId, Accepted), Error> {
+    ) -> Result<(SessionId, Acceptance), Error> {
         const MAKE: &str = "
             with made as (
                 insert into session.sessions
@@ -265,14 +265,14 @@ impl Sessions {
                    clock_timestamp() + $12 * interval '1 second', $13, $14, $15, $16,
                    clock_timestamp() + $17 * interval '1 second', $18, $19, $20, $21
             from made";
-        const RUNNING: &str = "
+        const COUNT_RUNNING: &str = "
             select count(*) from session.subagents
             where tenant_id = $1 and parent_id = $2 and outcome is null";
 
         let known = self.find(tenant, &new.key).await?.is_some();
         if !known {
             let mut tx = self.pools.tenant(tenant).await?;
-            let running: i64 = sqlx::query_scalar(RUNNING)
+            let running: i64 = sqlx::query_scalar(COUNT_RUNNING)
                 .bind(tenant.as_uuid())
                 .bind(new.parent.as_uuid())
                 .fetch_one(tx.conn())
@@ -302,12 +302,12 @@ impl Sessions {
                 })
                 .bind(new.max_steps)
                 .bind(new.max_tokens)
-                .bind(new.wall.as_secs_f64())
+                .bind(new.max_duration.as_secs_f64())
                 .bind(&new.given.bundle)
                 .bind(&new.given.tools)
                 .bind(&new.given.fs_read)
                 .bind(&new.given.fs_write)
-                .bind(new.awaited.map(|wait| (wait + GRACE).as_secs_f64()))
+                .bind(new.await_timeout.map(|wait| (wait + AWAIT_GRACE).as_secs_f64()))
                 .bind(new.place.as_ref().map(|place| place.run.as_uuid()))
                 .bind(new.place.as_ref().map(|place| place.stage))
                 .bind(new.place.as_ref().map(|place| place.step.as_str()))
@@ -317,7 +317,7 @@ impl Sessions {
             tx.commit().await?;
         }
         // If the process crashes before this, the subagent ends with a timeout, which is announced.
-        let accepted = self.ingest(tenant, task(&new)).await?;
+        let accepted = self.ingest(tenant, task_message(&new)).await?;
         Ok((accepted.session, accepted))
     }
 
@@ -365,7 +365,7 @@ impl Sessions {
                            where i.session_id = a.session_id and i.tenant_id = a.tenant_id
                              and i.seq = 1 and i.state in ('done', 'dead')))
             limit $1";
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).bind(most).fetch_all(once.conn()).await?;
         once.done();
         Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
@@ -384,19 +384,21 @@ impl Sessions {
         tenant: TenantId,
         session: SessionId,
         tell: impl FnOnce(&Subagent) -> String + Send,
-    ) -> Result<Option<Announced>, Error> {
+    ) -> Result<Option<AnnouncementResult>, Error> {
         let row = self.close_subagent(tenant, session).await?;
         let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
         let (delete, heard) = (row.cleanup == "delete", row.heard);
         let ended = Subagent::from(row);
-        let mut announced =
-            Announced { running: self.halt(tenant, &ended).await?, ..Announced::default() };
-        if !heard && let Some(message) = self.announcement(tenant, &ended, tell).await? {
+        let mut announced = AnnouncementResult {
+            running: self.cancel_timed_out(tenant, &ended).await?,
+            ..AnnouncementResult::default()
+        };
+        if !heard && let Some(message) = self.announcement_message(tenant, &ended, tell).await? {
             announced.accepted = Some(self.ingest(tenant, message).await?);
         }
-        self.announced(tenant, session).await?;
+        self.mark_announced(tenant, session).await?;
         if delete && announced.running.is_none() {
-            match self.delete_unremembered(tenant, session).await {
+            match self.delete_without_memories(tenant, session).await {
                 // `NotFound`: another process has deleted the session.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
@@ -411,11 +413,11 @@ impl Sessions {
         &self,
         tenant: TenantId,
         session: SessionId,
-    ) -> Result<Option<(Subagent, Option<Running>)>, Error> {
+    ) -> Result<Option<(Subagent, Option<SessionOwner>)>, Error> {
         let row = self.close_subagent(tenant, session).await?;
         let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
         let ended = Subagent::from(row);
-        let running = self.halt(tenant, &ended).await?;
+        let running = self.cancel_timed_out(tenant, &ended).await?;
         Ok(Some((ended, running)))
     }
 
@@ -437,7 +439,7 @@ impl Sessions {
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
-            .bind(GRACE.as_secs_f64())
+            .bind(AWAIT_GRACE.as_secs_f64())
             .execute(tx.conn())
             .await?;
         tx.commit().await?;
@@ -445,7 +447,11 @@ impl Sessions {
     }
 
     /// Stops waiting for a subagent: its end will be announced.
-    pub async fn leave_subagent(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+    pub async fn stop_awaiting_subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set awaited_until = null
             where tenant_id = $1 and session_id = $2 and heard_at is null";
@@ -462,7 +468,7 @@ impl Sessions {
         &self,
         tenant: TenantId,
         session: SessionId,
-    ) -> Result<Option<Running>, Error> {
+    ) -> Result<Option<SessionOwner>, Error> {
         const SQL: &str = "
             update session.subagents
             set outcome = 'error', error = 'stopped', finished_at = clock_timestamp()
@@ -483,7 +489,7 @@ impl Sessions {
     }
 
     /// Records that a subagent's end was handled.
-    pub async fn announced(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+    pub async fn mark_announced(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set announced_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2";
@@ -524,7 +530,11 @@ impl Sessions {
     }
 
     /// Cancels the turn of a subagent that timed out, and returns the runner that has it.
-    async fn halt(&self, tenant: TenantId, ended: &Subagent) -> Result<Option<Running>, Error> {
+    async fn cancel_timed_out(
+        &self,
+        tenant: TenantId,
+        ended: &Subagent,
+    ) -> Result<Option<SessionOwner>, Error> {
         if ended.outcome != Some(SubagentOutcome::Timeout) {
             return Ok(None);
         }
@@ -606,19 +616,19 @@ impl Sessions {
     }
 
     /// Builds the message to the requester; `None` if its session is deleted.
-    async fn announcement(
+    async fn announcement_message(
         &self,
         tenant: TenantId,
         ended: &Subagent,
         tell: impl FnOnce(&Subagent) -> String,
     ) -> Result<Option<NewMessage>, Error> {
         let key = ended.session.to_string();
-        self.notice(tenant, ended.parent, ANNOUNCED, key, tell(ended)).await
+        self.event_message(tenant, ended.parent, SUBAGENT_EVENT, key, tell(ended)).await
     }
 
     /// Builds an event message for a session; the reply goes to the session's latest target.
     /// Returns `None` if the session is deleted.
-    pub(crate) async fn notice(
+    pub(crate) async fn event_message(
         &self,
         tenant: TenantId,
         session: SessionId,
@@ -630,7 +640,7 @@ impl Sessions {
             Err(Error::NotFound { .. }) => return Ok(None),
             parent => parent?,
         };
-        let key: SessionKey = parent.key.parse().map_err(|_| no_session(session))?;
+        let key: SessionKey = parent.key.parse().map_err(|_| session_not_found(session))?;
         // Replies between agents do not go to a channel.
         let target: Option<Target> =
             parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
@@ -666,14 +676,14 @@ impl From<Row> for Subagent {
             error: row.error,
             tokens: row.tokens,
             took: secs(row.took_secs),
-            given: Given {
+            given: SubagentAccess {
                 bundle: row.bundle,
                 tools: row.tools,
                 fs_read: row.fs_read,
                 fs_write: row.fs_write,
                 branch: row.branch.map(AgentId::from),
             },
-            place: row.chain_run_id.zip(row.stage).map(|(run, stage)| ChainPlace {
+            place: row.chain_run_id.zip(row.stage).map(|(run, stage)| ChainPosition {
                 run: run.into(),
                 stage,
                 step: row.step.unwrap_or_default(),
@@ -689,12 +699,12 @@ fn no_subagent(session: SessionId) -> Error {
 }
 
 /// Builds the message that contains a subagent's task.
-fn task(new: &NewSubagent) -> NewMessage {
+fn task_message(new: &NewSubagent) -> NewMessage {
     NewMessage {
         key: new.key.clone(),
         agent: new.agent,
         label: None,
-        source: Source::Internal(ANNOUNCED.to_owned()),
+        source: Source::Internal(SUBAGENT_EVENT.to_owned()),
         idem_key: format!("task:{}", new.key.as_str()),
         body: Body::text(new.task.clone()),
         target: None,

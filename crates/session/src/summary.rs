@@ -27,7 +27,7 @@ pub struct NewSummary {
 
 /// Outcome of storing a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Summarised {
+pub enum SummaryResult {
     Stored,
     /// A turn is queued or running: try again after it.
     Busy,
@@ -37,13 +37,13 @@ pub enum Summarised {
 
 impl Sessions {
     /// Stores a summary in an idle session.
-    pub async fn keep_summary(
+    pub async fn store_summary(
         &self,
         tenant: TenantId,
         session: SessionId,
         summary: &NewSummary,
-    ) -> Result<Summarised, Error> {
-        const LOOK: &str = "
+    ) -> Result<SummaryResult, Error> {
+        const READ_JOURNAL_END: &str = "
             select next_entry, exists (
                 select from session.entries e
                 where e.tenant_id = $1 and e.session_id = $2 and e.seq >= $3 and e.kind = 'noted'
@@ -64,7 +64,7 @@ impl Sessions {
             from held where l.tenant_id = $1 and l.session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let looked: Option<(i64, bool)> = sqlx::query_as(LOOK)
+        let looked: Option<(i64, bool)> = sqlx::query_as(READ_JOURNAL_END)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(summary.at)
@@ -72,12 +72,12 @@ impl Sessions {
             .await?;
         let Some((next, false)) = looked else {
             tx.finish_reading();
-            return Ok(Summarised::Stale);
+            return Ok(SummaryResult::Stale);
         };
         let Ok(since) = u32::try_from(next - summary.at) else {
             // The journal is shorter than before, so it is not the one that was summarised.
             tx.finish_reading();
-            return Ok(Summarised::Stale);
+            return Ok(SummaryResult::Stale);
         };
         let entry = Entry::summary(summary.text.as_str(), summary.keeps.saturating_add(since));
         let stored = sqlx::query(STORE)
@@ -91,16 +91,16 @@ impl Sessions {
             .await?;
         let is_stored = stored.rows_affected() > 0;
         if is_stored {
-            show(&mut tx, session, std::slice::from_ref(&entry)).await?;
+            copy_summary_to_session(&mut tx, session, std::slice::from_ref(&entry)).await?;
         }
         tx.commit().await?;
-        Ok(if is_stored { Summarised::Stored } else { Summarised::Busy })
+        Ok(if is_stored { SummaryResult::Stored } else { SummaryResult::Busy })
     }
 }
 
 /// Copies the newest summary among the stored entries to the session; a reset clears it. The
 /// session's lease row must be locked.
-pub(crate) async fn show(
+pub(crate) async fn copy_summary_to_session(
     tx: &mut TenantTx,
     session: SessionId,
     entries: &[Entry],

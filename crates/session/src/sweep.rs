@@ -3,30 +3,30 @@
 //! An idle sweep runs five cheap statements and writes no row.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Entry, Note, RunId, SessionId, State, Target, TenantId};
+use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, TenantId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{
-    Error, NewDelivery, Sessions, Swept,
-    append::deliver,
-    complete::{Rest, rest},
-    sessions::{Lease, TURN, lock, tenant_of},
+    Error, NewDelivery, Sessions, SweepCounts,
+    append::insert_deliveries,
+    complete::{LeaseChanges, end_claim},
+    sessions::{FAIR_KEY_STEP, Lease, lock, tenant_of},
 };
 
 /// Claims without progress after which the oldest unfinished message becomes a dead letter.
-pub const ATTEMPTS: i32 = 5;
+pub const MAX_ATTEMPTS: i32 = 5;
 
 /// Claims without progress after which a session is a suspect. A runner runs at most one suspect at
 /// a time, so that a session that kills its runner cannot take another suspect along.
-pub const SUSPECT: i32 = 2;
+pub const SUSPECT_ATTEMPTS: i32 = 2;
 
 /// Result for the model of a call that was begun before its runner was lost.
-const UNKNOWN: &str = "the outcome of this call is unknown: it was begun, and then the process \
+const UNKNOWN_OUTCOME_RESULT: &str = "the outcome of this call is unknown: it was begun, and then the process \
                        that ran it was lost; check before you do it again";
 
 /// Reply to the sender of a message that became a dead letter.
-const GIVEN_UP: &str = "I could not answer this message: processing it failed five times, so it \
+const DEAD_LETTER_REPLY: &str = "I could not answer this message: processing it failed five times, so it \
                         was set aside. Whoever runs this assistant can look at it and try again.";
 
 impl Sessions {
@@ -36,19 +36,19 @@ impl Sessions {
     /// # Errors
     ///
     /// The parts are separate transactions: what was done before an error lasts.
-    pub async fn sweep(&self) -> Result<Swept, Error> {
-        let dead = self.bury_poison().await?;
-        let orphaned = self.free_orphans().await?;
-        let overdue = self.end_waits().await?;
+    pub async fn sweep(&self) -> Result<SweepCounts, Error> {
+        let dead = self.give_up_failing_messages().await?;
+        let orphaned = self.free_expired_leases().await?;
+        let overdue = self.end_overdue_waits().await?;
         let promoted = self.promote().await?;
-        Ok(Swept { orphaned, overdue, promoted, dead })
+        Ok(SweepCounts { orphaned, overdue, promoted, dead })
     }
 
     /// Makes sessions with expired leases ready again: at once the first time, then with backoff.
-    async fn free_orphans(&self) -> Result<u64, Error> {
+    async fn free_expired_leases(&self) -> Result<u64, Error> {
         // The epoch grows here, so that the old owner is fenced before there is a new one. The
         // delay is random, so that sessions lost together do not return together.
-        const RUNNING: &str = "
+        const FREE_UNPAUSED: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
                 where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
@@ -63,7 +63,7 @@ impl Sessions {
                     end
             from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
         // A paused session gives up its slot in flight; resuming requests one again.
-        const HELD: &str = "
+        const FREE_PAUSED: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
                 where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
@@ -80,71 +80,78 @@ impl Sessions {
             from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
 
         let mut freed = 0;
-        let mut once = self.pools.once().await?;
-        for sql in [RUNNING, HELD] {
-            freed += sqlx::query(sql).bind(ATTEMPTS).execute(once.conn()).await?.rows_affected();
+        let mut once = self.pools.system_connection().await?;
+        for sql in [FREE_UNPAUSED, FREE_PAUSED] {
+            freed +=
+                sqlx::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?.rows_affected();
         }
         once.done();
         Ok(freed)
     }
 
     /// Gives up the oldest unfinished message of each session that lost too many runners.
-    async fn bury_poison(&self) -> Result<u64, Error> {
+    async fn give_up_failing_messages(&self) -> Result<u64, Error> {
         const SQL: &str = "
             select tenant_id, session_id from session.session_lease
             where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
             limit 100";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let found: Vec<(Uuid, Uuid)> =
-            sqlx::query_as(SQL).bind(ATTEMPTS).fetch_all(once.conn()).await?;
+            sqlx::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
         once.done();
         let mut dead = 0;
         for (tenant, session) in found {
-            dead += u64::from(self.bury(tenant_of(tenant), session.into()).await?);
+            dead +=
+                u64::from(self.give_up_oldest_message(tenant_of(tenant), session.into()).await?);
         }
         Ok(dead)
     }
 
-    async fn bury(&self, tenant: TenantId, session: SessionId) -> Result<bool, Error> {
+    async fn give_up_oldest_message(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         // Another sweep may have handled the session since: only the row under its lock counts.
         let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
-        if lease.state != State::Running
-            || lease.attempts < ATTEMPTS
-            || !lapsed(&mut tx, session).await?
+        if lease.state != SessionState::Running
+            || lease.attempts < MAX_ATTEMPTS
+            || !is_lease_expired(&mut tx, session).await?
         {
             tx.rollback().await?;
             return Ok(false);
         }
-        let Some(oldest) = oldest(&mut tx, session).await? else {
-            return self.put_down(tx, lease, 0, 0, 0).await;
+        let Some(oldest) = oldest_message(&mut tx, session).await? else {
+            return self.end_expired_claim(tx, lease, 0, 0, 0).await;
         };
 
         let run = RunId::from(holdfast_types::MessageId::from(oldest.message));
-        let reason = format!("{ATTEMPTS} attempts failed without an answer");
-        let mut entries = unanswered(&mut tx, session).await?;
+        let reason = format!("{MAX_ATTEMPTS} attempts failed without an answer");
+        let mut entries = unknown_results(&mut tx, session).await?;
         entries.push(Entry::noted(Note::Failed, reason.as_str()));
         let deliveries: Vec<NewDelivery> = oldest
             .target
             .into_iter()
             .map(|target| NewDelivery {
                 target,
-                text: GIVEN_UP.to_owned(),
+                text: DEAD_LETTER_REPLY.to_owned(),
                 act: None,
                 id: holdfast_types::DeliveryId::generate(),
             })
             .collect();
-        note(&mut tx, &lease, run, &entries).await?;
-        deliver(&mut tx, session, run, lease.next_out, &deliveries).await?;
-        let finished = give_up(&mut tx, &lease, oldest.seq, run, &reason).await?;
+        append_entries(&mut tx, &lease, run, &entries).await?;
+        insert_deliveries(&mut tx, session, run, lease.next_out, &deliveries).await?;
+        let finished = mark_dead(&mut tx, &lease, oldest.seq, run, &reason).await?;
         metrics::counter!("holdfast_session_dead_letters_total").increment(1);
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
-        self.put_down(tx, lease, finished, count(entries.len()), count(deliveries.len())).await
+        self.end_expired_claim(tx, lease, finished, count(entries.len()), count(deliveries.len()))
+            .await
     }
 
     /// Ends an expired claim: the session continues with the remaining messages, under a new epoch.
-    async fn put_down(
+    async fn end_expired_claim(
         &self,
         mut tx: TenantTx,
         lease: Lease,
@@ -152,15 +159,19 @@ impl Sessions {
         entries: i64,
         replies: i64,
     ) -> Result<bool, Error> {
-        const CLEAR: &str = "
+        const RESET_ATTEMPTS: &str = "
             update session.session_lease set epoch = epoch + 1, attempts = 0
             where tenant_id = $1 and session_id = $2";
 
         let wait = lease.wait.clone();
-        rest(&mut tx, &lease, Rest { finished, finishes: &[], entries, replies, wait: &wait })
-            .await?;
+        end_claim(
+            &mut tx,
+            &lease,
+            LeaseChanges { finished, finishes: &[], entries, replies, wait: &wait },
+        )
+        .await?;
         let tenant = tx.tenant();
-        sqlx::query(CLEAR)
+        sqlx::query(RESET_ATTEMPTS)
             .bind(tenant.as_uuid())
             .bind(lease.session.as_uuid())
             .execute(tx.conn())
@@ -170,19 +181,19 @@ impl Sessions {
     }
 
     /// Makes sessions ready whose wait is past its deadline.
-    async fn end_waits(&self) -> Result<u64, Error> {
+    async fn end_overdue_waits(&self) -> Result<u64, Error> {
         const SQL: &str = "
             select tenant_id, session_id from session.session_lease
             where wait_until < clock_timestamp() limit 100";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
         once.done();
         let mut ended = 0;
         for (tenant, session) in found {
             let mut tx = self.pools.tenant(tenant_of(tenant)).await?;
             let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
-            if !matches!(lease.state, State::WaitForMsg | State::WaitForEvent) {
+            if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
                 tx.rollback().await?;
                 continue;
             }
@@ -226,14 +237,14 @@ impl Sessions {
             from place, next
             where l.tenant_id = $1 and l.session_id = next.session_id";
 
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let tenants: Vec<Uuid> =
-            sqlx::query_scalar(TENANTS).bind(TURN).fetch_all(once.conn()).await?;
+            sqlx::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
         let mut promoted = 0;
         for tenant in tenants {
             promoted += sqlx::query(SQL)
                 .bind(tenant)
-                .bind(TURN)
+                .bind(FAIR_KEY_STEP)
                 .execute(once.conn())
                 .await?
                 .rows_affected();
@@ -244,7 +255,7 @@ impl Sessions {
 }
 
 /// Appends entries to the journal, under a locked lease row.
-pub(crate) async fn note(
+pub(crate) async fn append_entries(
     tx: &mut TenantTx,
     lease: &Lease,
     run: RunId,
@@ -302,20 +313,20 @@ pub(crate) async fn make_ready(
     Ok(sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
-        .bind(TURN)
+        .bind(FAIR_KEY_STEP)
         .bind(lease.paused)
         .bind(keep == KeepWait::Yes)
         .fetch_one(tx.conn())
         .await?)
 }
 
-struct Oldest {
+struct OldestMessage {
     seq: i64,
     message: Uuid,
     target: Option<Target>,
 }
 
-async fn lapsed(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
+async fn is_lease_expired(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
     const SQL: &str = "
         select coalesce(lease_until < clock_timestamp(), true) from session.session_lease
         where tenant_id = $1 and session_id = $2";
@@ -327,7 +338,10 @@ async fn lapsed(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
         .await
 }
 
-async fn oldest(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Oldest>> {
+async fn oldest_message(
+    tx: &mut TenantTx,
+    session: SessionId,
+) -> sqlx::Result<Option<OldestMessage>> {
     // The oldest message that is not silent comes first: it most likely started the turn that
     // failed.
     const SQL: &str = "
@@ -340,11 +354,15 @@ async fn oldest(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Ol
         .bind(session.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
-    Ok(row.map(|(seq, message, target)| Oldest { seq, message, target: target.map(|t| t.0) }))
+    Ok(row.map(|(seq, message, target)| OldestMessage {
+        seq,
+        message,
+        target: target.map(|t| t.0),
+    }))
 }
 
 /// Returns results with an unknown outcome for the calls of the last thought that have none.
-async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>, Error> {
+async fn unknown_results(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>, Error> {
     const SQL: &str = "
         select body from session.entries
         where tenant_id = $1 and session_id = $2 and seq >= (
@@ -367,12 +385,12 @@ async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>,
     Ok(calls
         .iter()
         .filter(|call| !returned(&call.id))
-        .map(|call| Entry::returned(&call.id, UNKNOWN, true))
+        .map(|call| Entry::returned(&call.id, UNKNOWN_OUTCOME_RESULT, true))
         .collect())
 }
 
 /// Marks a message as dead. Other messages that its turn had seen become new again.
-async fn give_up(
+async fn mark_dead(
     tx: &mut TenantTx,
     lease: &Lease,
     seq: i64,

@@ -12,15 +12,15 @@
 //! | an event whose idempotency key was used before | is not added, even if it was taken meanwhile |
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Entry, Posted, RunId, SessionKey, SystemEvent, TenantId};
+use holdfast_types::{Entry, RunId, SessionKey, SessionPost, SystemEvent, TenantId};
 
 use crate::{Error, Sessions};
 
 /// Maximum number of pending events of a conversation.
-pub const MOST_EVENTS: i64 = 20;
+pub const MAX_PENDING_EVENTS: i64 = 20;
 
 /// Maximum length of an event's text, in characters; longer texts are truncated.
-pub const LONGEST_EVENT: usize = 16_000;
+pub const MAX_EVENT_CHARS: usize = 16_000;
 
 /// A text for a conversation's next turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Sessions {
         event: &NewSystemEvent,
     ) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let is_new = add(&mut tx, event).await?;
+        let is_new = insert_event(&mut tx, event).await?;
         tx.commit().await?;
         Ok(is_new)
     }
@@ -71,10 +71,10 @@ impl Sessions {
 }
 
 /// Adds an event within the caller's transaction.
-pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<bool, Error> {
+pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<bool, Error> {
     // Writers to one conversation are serialised, because the new text is compared with the last
     // one.
-    const TURN: &str = "
+    const SERIALISE_WRITERS: &str = "
         select pg_advisory_xact_lock(hashtextextended('session.system_events:' || $1 || ':' || $2, 0))";
     const ADD: &str = "
         insert into session.system_events (tenant_id, key, idem_key, text)
@@ -91,14 +91,14 @@ pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<boo
             order by event_id desc offset $3)";
 
     if !(1..=256).contains(&event.idem_key.len()) {
-        return Err(Error::IdemKey(event.idem_key.len()));
+        return Err(Error::InvalidIdemKey(event.idem_key.len()));
     }
-    let text = shortened(&event.text);
+    let text = clean_text(&event.text);
     if text.is_empty() {
         return Ok(false);
     }
     let tenant = tx.tenant();
-    sqlx::query(TURN)
+    sqlx::query(SERIALISE_WRITERS)
         .bind(tenant.as_uuid().to_string())
         .bind(event.key.as_str())
         .execute(tx.conn())
@@ -115,7 +115,7 @@ pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<boo
         sqlx::query(TRIM)
             .bind(tenant.as_uuid())
             .bind(event.key.as_str())
-            .bind(MOST_EVENTS)
+            .bind(MAX_PENDING_EVENTS)
             .execute(tx.conn())
             .await?;
     }
@@ -124,27 +124,32 @@ pub(crate) async fn add(tx: &mut TenantTx, event: &NewSystemEvent) -> Result<boo
 
 /// Applies the entries' effects on system events, in the transaction that stores the entries:
 /// events that the turn received are marked as taken, and events that it posts are added.
-pub(crate) async fn carry(tx: &mut TenantTx, run: RunId, entries: &[Entry]) -> Result<(), Error> {
-    const TAKE: &str = "
+pub(crate) async fn apply_system_events(
+    tx: &mut TenantTx,
+    run: RunId,
+    entries: &[Entry],
+) -> Result<(), Error> {
+    const MARK_TAKEN: &str = "
         update session.system_events set gone_at = clock_timestamp()
         where tenant_id = $1 and event_id = any($2) and gone_at is null";
 
-    let told: Vec<i64> = entries.iter().flat_map(SystemEvent::of).map(|event| event.id).collect();
+    let told: Vec<i64> =
+        entries.iter().flat_map(SystemEvent::from_entry).map(|event| event.id).collect();
     if !told.is_empty() {
         let tenant = tx.tenant();
-        sqlx::query(TAKE).bind(tenant.as_uuid()).bind(told).execute(tx.conn()).await?;
+        sqlx::query(MARK_TAKEN).bind(tenant.as_uuid()).bind(told).execute(tx.conn()).await?;
     }
-    for posted in entries.iter().filter_map(Posted::of) {
+    for posted in entries.iter().filter_map(SessionPost::from_entry) {
         let idem_key = format!("post:{run}");
-        add(tx, &NewSystemEvent { key: posted.key, idem_key, text: posted.text }).await?;
+        insert_event(tx, &NewSystemEvent { key: posted.key, idem_key, text: posted.text }).await?;
     }
     Ok(())
 }
 
 /// Returns the text without NUL characters, trimmed and truncated to the maximum length.
-fn shortened(text: &str) -> String {
+fn clean_text(text: &str) -> String {
     let plain: String = text.chars().filter(|c| *c != '\0').collect();
-    plain.trim().chars().take(LONGEST_EVENT).collect()
+    plain.trim().chars().take(MAX_EVENT_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_stored_is_left_out() {
-        assert_eq!(shortened(" a\0b "), "ab");
-        assert_eq!(shortened(&"語".repeat(20_000)).chars().count(), LONGEST_EVENT);
+        assert_eq!(clean_text(" a\0b "), "ab");
+        assert_eq!(clean_text(&"語".repeat(20_000)).chars().count(), MAX_EVENT_CHARS);
     }
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{
-    AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, State, Target, TenantId,
-    Usage,
+    AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState, Target,
+    TenantId, Usage,
 };
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    Answer, Awaited, Counts, EntryView, Error, Outcome, RunView, SessionView, Sessions,
-    sessions::no_session,
+    EntryView, Error, MessageStatus, PendingApproval, RunView, SessionView, Sessions, TenantCounts,
+    TurnOutcome, sessions::session_not_found,
 };
 
 #[derive(Debug, Clone, Default)]
@@ -93,7 +93,7 @@ impl Sessions {
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        row.map(SessionView::from).ok_or_else(|| no_session(id))
+        row.map(SessionView::from).ok_or_else(|| session_not_found(id))
     }
 
     pub async fn sessions(
@@ -167,9 +167,9 @@ impl Sessions {
         limit: i64,
     ) -> Result<Vec<RunView>, Error> {
         const ALL: &str = run!("r.steps >= 0 order by r.finished_at desc limit $2");
-        const ITS: &str = run!("r.session_id = $3 order by r.finished_at desc limit $2");
+        const OF_SESSION: &str = run!("r.session_id = $3 order by r.finished_at desc limit $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let query = sqlx::query_as(if session.is_some() { ITS } else { ALL })
+        let query = sqlx::query_as(if session.is_some() { OF_SESSION } else { ALL })
             .bind(tenant.as_uuid())
             .bind(limit);
         let query = match session {
@@ -216,7 +216,11 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such message.
-    pub async fn answer(&self, tenant: TenantId, message: MessageId) -> Result<Answer, Error> {
+    pub async fn answer(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+    ) -> Result<MessageStatus, Error> {
         const SQL: &str = "
             select i.session_id, i.seq, i.run_id, i.outcome, i.reason,
                    e.body->>'text' as text, coalesce(r.input_tokens, 0) as input_tokens,
@@ -244,12 +248,12 @@ impl Sessions {
         tx.commit().await?;
         let row =
             row.ok_or_else(|| Error::NotFound { what: "message", name: message.to_string() })?;
-        Ok(Answer {
+        Ok(MessageStatus {
             message,
             session: row.session_id.into(),
             seq: row.seq,
             run: row.run_id.map(RunId::from),
-            outcome: row.outcome.as_deref().map(Outcome::parse),
+            outcome: row.outcome.as_deref().map(TurnOutcome::parse),
             text: row.text.unwrap_or_default(),
             reason: row.reason,
             usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
@@ -259,7 +263,7 @@ impl Sessions {
     }
 
     /// Returns counts of a tenant's sessions, deliveries and messages.
-    pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
+    pub async fn counts(&self, tenant: TenantId) -> Result<TenantCounts, Error> {
         const SESSIONS: &str = "
             select case when l.paused is not null then 'PAUSE' else l.state end, count(*)
             from session.sessions s join session.session_lease l using (tenant_id, session_id)
@@ -286,7 +290,7 @@ impl Sessions {
             sqlx::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         tx.commit().await?;
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
-        Ok(Counts { sessions, deliveries, waiting, oldest_wait, dead })
+        Ok(TenantCounts { sessions, deliveries, waiting, oldest_wait, dead })
     }
 }
 
@@ -342,7 +346,7 @@ impl From<SessionRow> for SessionView {
             parent: row.parent_id.map(SessionId::from),
             label: row.label,
             summary: row.summary,
-            state: State::parse(&row.state).unwrap_or(State::Wait),
+            state: SessionState::parse(&row.state).unwrap_or(SessionState::Wait),
             paused: row.paused,
             waiting: row.waiting,
             approvals: row.approvals,
@@ -397,7 +401,7 @@ impl From<RunRow> for RunView {
             id: row.run_id.into(),
             session: row.session_id.into(),
             agent: row.agent_id.into(),
-            outcome: Outcome::parse(&row.outcome),
+            outcome: TurnOutcome::parse(&row.outcome),
             reason: row.reason,
             steps: row.steps,
             model: row.model,
@@ -421,7 +425,7 @@ struct AnswerRow {
     cached_tokens: i64,
     output_tokens: i64,
     model: String,
-    awaited: Option<Json<Vec<Awaited>>>,
+    awaited: Option<Json<Vec<PendingApproval>>>,
 }
 
 fn usage(input: i64, cached: i64, output: i64) -> Usage {

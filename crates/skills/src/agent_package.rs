@@ -20,14 +20,14 @@ use serde::Serialize;
 
 use crate::{
     Error, Flaw, SkillName,
-    document::{json5, yaml},
+    document::{parse_json5, parse_yaml},
     fields::Fields,
 };
 
 /// Maximum length of a prompt, in characters.
-const MOST_PROMPT: usize = 100_000;
+const MAX_PROMPT_CHARS: usize = 100_000;
 /// Maximum length of a pattern, in characters.
-const MOST_PATTERN: usize = 500;
+const MAX_PATTERN_CHARS: usize = 500;
 
 /// Agent as a `*.skill.yaml` file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,7 +79,7 @@ impl AgentPackage {
         let options = serde_saphyr::ser_options! { prefer_block_scalars: true };
         let text = serde_saphyr::to_string_with_options(self, options)
             .map_err(|error| Error::Broken(error.into()))?;
-        let again = Self::read(&self.file(), text.as_bytes())?;
+        let again = Self::read(&self.file_name(), text.as_bytes())?;
         if again == *self {
             return Ok(text);
         }
@@ -87,10 +87,10 @@ impl AgentPackage {
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false, quote_all: true };
         let text = serde_saphyr::to_string_with_options(self, options)
             .map_err(|error| Error::Broken(error.into()))?;
-        match Self::read(&self.file(), text.as_bytes())? {
+        match Self::read(&self.file_name(), text.as_bytes())? {
             again if again == *self => Ok(text),
             _ => Err(Error::document(
-                self.file(),
+                self.file_name(),
                 Flaw::of("has spaces or invisible characters where a package has none: trim them"),
             )),
         }
@@ -98,22 +98,23 @@ impl AgentPackage {
 
     /// File name of the package: `<name>.skill.yaml`.
     #[must_use]
-    pub fn file(&self) -> String {
+    pub fn file_name(&self) -> String {
         format!("{}.skill.yaml", self.name)
     }
 }
 
 fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
     let text = std::str::from_utf8(text).map_err(|_| Flaw::of("is not UTF-8: save it as UTF-8"))?;
-    let document = if text.trim_start().starts_with('{') { json5(text) } else { yaml(text) }?;
+    let document =
+        if text.trim_start().starts_with('{') { parse_json5(text) } else { parse_yaml(text) }?;
     let fields = Fields::of(&document)?;
-    known(&fields, &["name", "version", "author", "agent", "tools", "routing"])?;
-    let name = fields.needed("name", "travel-agent")?;
+    check_known_fields(&fields, &["name", "version", "author", "agent", "tools", "routing"])?;
+    let name = fields.required_text("name", "travel-agent")?;
     let name = name.trim().parse().map_err(|error: crate::InvalidName| {
         fields.flaw("name", format!("cannot be taken: {error}"))
     })?;
     let version = fields
-        .short("version")?
+        .short_line("version")?
         .ok_or_else(|| fields.flaw("version", "is missing: write `version: \"1.0\"`"))?;
     let tools = match fields.get("tools") {
         None => None,
@@ -122,7 +123,7 @@ fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
     Ok(AgentPackage {
         name,
         version,
-        author: fields.short("author")?,
+        author: fields.short_line("author")?,
         agent: agent(&fields)?,
         tools,
         routing: routing(&fields)?,
@@ -130,11 +131,11 @@ fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
 }
 
 /// Refuses unknown fields: a misspelt field must not be ignored silently.
-fn known(fields: &Fields<'_>, names: &[&str]) -> Result<(), Flaw> {
+fn check_known_fields(fields: &Fields<'_>, names: &[&str]) -> Result<(), Flaw> {
     match fields.names().find(|name| !names.contains(name)) {
         None => Ok(()),
         Some(unknown) => {
-            let path = fields.path_of(&crate::name::shown(unknown));
+            let path = fields.path_of(&crate::name::escape_untrusted(unknown));
             Err(Flaw::at(&path, format!("is no field: there are `{}`", names.join("`, `"))))
         }
     }
@@ -145,18 +146,18 @@ fn agent(fields: &Fields<'_>) -> Result<PackagedAgent, Flaw> {
         return Err(fields.flaw("agent", "is missing: write `agent:` with `id` and `prompt` below"));
     };
     let agent = Fields::within(map, &path);
-    known(&agent, &["id", "prompt"])?;
-    let id = agent.needed("id", "travel")?;
+    check_known_fields(&agent, &["id", "prompt"])?;
+    let id = agent.required_text("id", "travel")?;
     let name = AgentName::new(&id);
     if name.as_str() != id {
         return Err(agent.flaw("id", format!("is no name of an agent: write `id: {name}`")));
     }
-    let prompt = agent.needed("prompt", "what the agent is told to be and to do")?;
+    let prompt = agent.required_text("prompt", "what the agent is told to be and to do")?;
     let length = prompt.chars().count();
-    if length > MOST_PROMPT || prompt.contains('\0') {
+    if length > MAX_PROMPT_CHARS || prompt.contains('\0') {
         return Err(agent.flaw(
             "prompt",
-            format!("has {length} characters, and {MOST_PROMPT} without NUL is the most"),
+            format!("has {length} characters, and {MAX_PROMPT_CHARS} without NUL is the most"),
         ));
     }
     Ok(PackagedAgent { id: name, prompt })
@@ -171,7 +172,7 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<String>, Flaw> {
     match tools.iter().find(|name| !is_name(name)) {
         None => Ok(tools),
         Some(bad) => {
-            let bad = crate::name::shown(bad);
+            let bad = crate::name::escape_untrusted(bad);
             Err(fields.flaw("tools", format!("has `{bad}`, which is no name of a tool")))
         }
     }
@@ -180,13 +181,13 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<String>, Flaw> {
 fn routing(fields: &Fields<'_>) -> Result<Option<PackagedRoute>, Flaw> {
     let Some((map, path)) = fields.map("routing")? else { return Ok(None) };
     let routing = Fields::within(map, &path);
-    known(&routing, &["pattern"])?;
-    let pattern = routing.needed("pattern", "\"(?i)trip|journey\"")?;
+    check_known_fields(&routing, &["pattern"])?;
+    let pattern = routing.required_text("pattern", "\"(?i)trip|journey\"")?;
     let length = pattern.chars().count();
-    if length > MOST_PATTERN || pattern.contains(char::is_control) {
+    if length > MAX_PATTERN_CHARS || pattern.contains(char::is_control) {
         return Err(routing.flaw(
             "pattern",
-            format!("has {length} characters, and {MOST_PATTERN} on one line is the most"),
+            format!("has {length} characters, and {MAX_PATTERN_CHARS} on one line is the most"),
         ));
     }
     Ok(Some(PackagedRoute { pattern }))

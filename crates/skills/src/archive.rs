@@ -21,8 +21,8 @@ use zip::{CompressionMethod, ZipArchive, read::ZipFile, result::ZipError};
 use crate::{Error, Origin};
 
 /// Signature of an entry's header in a ZIP's central directory.
-const HEADER: &[u8] = b"PK\x01\x02";
-const SKILL: &str = "SKILL.md";
+const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
+const SKILL_FILE: &str = "SKILL.md";
 
 /// Limits of an archive's uncompressed contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +59,12 @@ impl std::fmt::Debug for Download {
 }
 
 /// Files by their paths below the skill's folder.
-pub(crate) type Unpacked = BTreeMap<TreePath, Vec<u8>>;
+pub(crate) type UnpackedFiles = BTreeMap<TreePath, Vec<u8>>;
 
 /// Unpacks a download; the error names an entry that is refused. The result has a `SKILL.md` at its
 /// top.
-pub(crate) fn unpack(download: Download, limits: &Limits) -> Result<Unpacked, Error> {
-    let mut taken = Taken::new(limits);
+pub(crate) fn unpack(download: Download, limits: &Limits) -> Result<UnpackedFiles, Error> {
+    let mut taken = Extraction::new(limits);
     match download {
         Download::Zip(bytes) => unzip(bytes, &mut taken)?,
         Download::Files(files) => {
@@ -74,48 +74,51 @@ pub(crate) fn unpack(download: Download, limits: &Limits) -> Result<Unpacked, Er
             }
         }
     }
-    at_the_top(taken.files)
+    strip_top_folder(taken.files)
 }
 
-fn refused(why: impl Into<String>) -> Error {
+fn archive_error(why: impl Into<String>) -> Error {
     Error::Archive(why.into())
 }
 
-fn unzip(bytes: Vec<u8>, taken: &mut Taken<'_>) -> Result<(), Error> {
+fn unzip(bytes: Vec<u8>, taken: &mut Extraction<'_>) -> Result<(), Error> {
     // Folders have headers, too, and a nested archive contains some.
     let most = 4 * taken.limits.files + 1_000;
-    if count(&bytes, HEADER) > most {
-        return Err(refused(format!(
+    if count_occurrences(&bytes, ENTRY_SIGNATURE) > most {
+        return Err(archive_error(format!(
             "it has more than {most} entries, and {} files is the most",
             taken.limits.files
         )));
     }
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(unreadable)?;
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(zip_error)?;
     for at in 0..archive.len() {
-        let entry = archive.by_index(at).map_err(unreadable)?;
-        take(entry, taken)?;
+        let entry = archive.by_index(at).map_err(zip_error)?;
+        extract_entry(entry, taken)?;
     }
     Ok(())
 }
 
-fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> Result<(), Error> {
+fn extract_entry<R: Read + ?Sized>(
+    mut entry: ZipFile<'_, R>,
+    taken: &mut Extraction<'_>,
+) -> Result<(), Error> {
     let name = std::str::from_utf8(entry.name_raw()).map(str::to_owned);
     let Ok(name) = name else {
-        return Err(refused("an entry has a name that is not UTF-8: pack it again"));
+        return Err(archive_error("an entry has a name that is not UTF-8: pack it again"));
     };
-    let shown = crate::name::shown(&name);
+    let shown = crate::name::escape_untrusted(&name);
     // The file type is in the upper bits. Most archives leave it 0, which means a regular file.
     let kind = entry.unix_mode().unwrap_or_default() & 0o170_000;
     if entry.is_symlink() || !matches!(kind, 0 | 0o100_000 | 0o040_000) {
-        return Err(refused(format!(
+        return Err(archive_error(format!(
             "`{shown}` is a link or a device: pack only files and folders"
         )));
     }
     if entry.encrypted() {
-        return Err(refused(format!("`{shown}` is encrypted: pack it without a password")));
+        return Err(archive_error(format!("`{shown}` is encrypted: pack it without a password")));
     }
     if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
-        return Err(refused(format!("`{shown}` is packed in a rare way: use a usual ZIP")));
+        return Err(archive_error(format!("`{shown}` is packed in a rare way: use a usual ZIP")));
     }
     if name.ends_with('/') {
         // Folders are made with their files, but their paths are checked.
@@ -125,34 +128,34 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
         return Ok(());
     }
     let Some(path) = taken.path(&name)? else { return Ok(()) };
-    let most = taken.room_for(&path, entry.size())?;
+    let most = taken.max_size_of(&path, entry.size())?;
     let mut content = Vec::new();
     // Read the actual content: its size may differ from the declared one.
     entry
         .by_ref()
         .take(most + 1)
         .read_to_end(&mut content)
-        .map_err(|_| refused(format!("`{shown}` is damaged: download it again")))?;
+        .map_err(|_| archive_error(format!("`{shown}` is damaged: download it again")))?;
     taken.put(path, content)
 }
 
 /// Files unpacked so far, and the limits.
-struct Taken<'a> {
+struct Extraction<'a> {
     limits: &'a Limits,
-    files: Unpacked,
+    files: UnpackedFiles,
     /// Paths in lower case, to detect duplicates.
     keys: BTreeSet<String>,
     bytes: u64,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> Extraction<'a> {
     const fn new(limits: &'a Limits) -> Self {
         Self { limits, files: BTreeMap::new(), keys: BTreeSet::new(), bytes: 0 }
     }
 
     /// Path of an entry; `None` if the entry is left out.
     fn path(&self, named: &str) -> Result<Option<TreePath>, Error> {
-        let shown = crate::name::shown(named);
+        let shown = crate::name::escape_untrusted(named);
         let mut named = named;
         while let Some(rest) = named.strip_prefix("./") {
             named = rest;
@@ -160,13 +163,13 @@ impl<'a> Taken<'a> {
         // NFC makes equal letters equal. A name that NFKC would still change contains lookalikes.
         let composed: String = named.nfc().collect();
         if composed.nfkc().ne(composed.chars()) || holdfast_tools::clean(&composed) != composed {
-            return Err(refused(format!(
+            return Err(archive_error(format!(
                 "`{shown}` has letters in its name that look like others: rename it"
             )));
         }
         let path: TreePath = composed
             .parse()
-            .map_err(|error| refused(format!("`{shown}` cannot be taken: {error}")))?;
+            .map_err(|error| archive_error(format!("`{shown}` cannot be taken: {error}")))?;
         // Files added by macOS or git, and the origin file, which only an installation may write.
         let is_litter =
             path.parts().any(|part| part == "__MACOSX" || part == ".DS_Store" || part == ".git");
@@ -174,9 +177,9 @@ impl<'a> Taken<'a> {
     }
 
     /// Maximum size of the next file, whose declared size is `says`.
-    fn room_for(&self, path: &TreePath, says: u64) -> Result<u64, Error> {
+    fn max_size_of(&self, path: &TreePath, says: u64) -> Result<u64, Error> {
         if self.files.len() >= self.limits.files {
-            return Err(refused(format!(
+            return Err(archive_error(format!(
                 "it has more than {} files: leave something out",
                 self.limits.files
             )));
@@ -189,9 +192,9 @@ impl<'a> Taken<'a> {
     }
 
     fn too_large(&self, path: &TreePath) -> Error {
-        refused(format!(
+        archive_error(format!(
             "`{}` is too large: a file has {} bytes at most, and all together {}",
-            crate::name::shown(path.as_str()),
+            crate::name::escape_untrusted(path.as_str()),
             self.limits.file,
             self.limits.total
         ))
@@ -199,14 +202,14 @@ impl<'a> Taken<'a> {
 
     fn put(&mut self, path: TreePath, content: Vec<u8>) -> Result<(), Error> {
         let size = content.len() as u64;
-        if size > self.room_for(&path, size)? {
+        if size > self.max_size_of(&path, size)? {
             return Err(self.too_large(&path));
         }
         // Equal on a case-insensitive file system.
         if !self.keys.insert(path.as_str().to_lowercase()) {
-            return Err(refused(format!(
+            return Err(archive_error(format!(
                 "`{}` is there twice, but for upper and lower case: leave one out",
-                crate::name::shown(path.as_str())
+                crate::name::escape_untrusted(path.as_str())
             )));
         }
         self.bytes += size;
@@ -217,10 +220,10 @@ impl<'a> Taken<'a> {
 
 /// Strips the single top folder that archives of repositories have, so that `SKILL.md` is at the
 /// top.
-fn at_the_top(files: Unpacked) -> Result<Unpacked, Error> {
-    let is_skill = |path: &TreePath| path.as_str().eq_ignore_ascii_case(SKILL);
+fn strip_top_folder(files: UnpackedFiles) -> Result<UnpackedFiles, Error> {
+    let is_skill = |path: &TreePath| path.as_str().eq_ignore_ascii_case(SKILL_FILE);
     let around = if files.keys().any(is_skill) { None } else { only_folder(&files) };
-    let mut found = Unpacked::new();
+    let mut found = UnpackedFiles::new();
     for (path, content) in files {
         let inner: TreePath = match &around {
             None => path,
@@ -229,37 +232,37 @@ fn at_the_top(files: Unpacked) -> Result<Unpacked, Error> {
                 None => path,
             },
         };
-        let inner = if is_skill(&inner) { SKILL.parse()? } else { inner };
+        let inner = if is_skill(&inner) { SKILL_FILE.parse()? } else { inner };
         found.insert(inner, content);
     }
     for path in found.keys() {
         if let Some(folder) = path.folders().find(|folder| is_file(&found, folder)) {
-            let shown = crate::name::shown(folder);
-            return Err(refused(format!("`{shown}` is a file and a folder: rename one")));
+            let shown = crate::name::escape_untrusted(folder);
+            return Err(archive_error(format!("`{shown}` is a file and a folder: rename one")));
         }
     }
-    if !found.keys().any(|path| path.as_str() == SKILL) {
-        return Err(refused("it has no `SKILL.md` at its top: put one there"));
+    if !found.keys().any(|path| path.as_str() == SKILL_FILE) {
+        return Err(archive_error("it has no `SKILL.md` at its top: put one there"));
     }
     Ok(found)
 }
 
-fn is_file(files: &Unpacked, path: &str) -> bool {
+fn is_file(files: &UnpackedFiles, path: &str) -> bool {
     path.parse::<TreePath>().is_ok_and(|path| files.contains_key(&path))
 }
 
 /// Top folder that contains all files; `None` if there is none.
-fn only_folder(files: &Unpacked) -> Option<String> {
+fn only_folder(files: &UnpackedFiles) -> Option<String> {
     let first = files.keys().next()?.folders().next()?.to_owned();
     files.keys().all(|path| path.folders().next() == Some(&first)).then_some(first)
 }
 
-fn count(bytes: &[u8], mark: &[u8]) -> usize {
+fn count_occurrences(bytes: &[u8], mark: &[u8]) -> usize {
     bytes.windows(mark.len()).filter(|window| *window == mark).count()
 }
 
-fn unreadable(error: ZipError) -> Error {
-    refused(match error {
+fn zip_error(error: ZipError) -> Error {
+    archive_error(match error {
         ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
             "it is packed in a way that is not read: use a usual ZIP"
         }

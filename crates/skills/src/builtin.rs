@@ -23,18 +23,20 @@ pub fn builtin() -> impl Iterator<Item = SkillFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Shelf, Surroundings};
+    use crate::{SkillEnvironment, SkillSet};
 
     #[test]
     fn all_of_them_are_of_use_everywhere_and_may_be_called() {
-        let shelf = Shelf::of(builtin(), &Surroundings::default());
+        let shelf = SkillSet::from_files(builtin(), &SkillEnvironment::default());
 
-        assert!(shelf.skipped().is_empty(), "{:?}", shelf.skipped());
+        assert!(shelf.unused_files().is_empty(), "{:?}", shelf.unused_files());
         let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
         assert_eq!(shelf.for_prompt(&[]).iter().map(|skill| skill.name).collect::<Vec<_>>(), names);
         for (name, text) in BUILTIN {
-            let skill =
-                shelf.invoked(&format!("/{name}")).unwrap().map(|found| found.skill.clone());
+            let skill = shelf
+                .parse_invocation(&format!("/{name}"))
+                .unwrap()
+                .map(|found| found.skill.clone());
             let body = skill.unwrap().manifest.body(text, "skills/x");
             assert!(body.len() > 500 && body.starts_with("# "), "{name}");
         }

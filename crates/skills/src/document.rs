@@ -9,43 +9,43 @@ mod bounded;
 
 use serde_json::Value;
 
-use self::bounded::Bounded;
+use self::bounded::LimitedValue;
 use crate::Flaw;
 
 /// Maximum size of a document, in bytes.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 /// Maximum nesting of lists and maps.
-const MOST_DEPTH: usize = 32;
+const MAX_DOCUMENT_DEPTH: usize = 32;
 /// Maximum number of values in a document, including those repeated by aliases.
-const MOST_NODES: usize = 10_000;
-const MOST_ALIASES: usize = 16;
+const MAX_DOCUMENT_NODES: usize = 10_000;
+const MAX_DOCUMENT_ALIASES: usize = 16;
 /// Maximum number of characters of a parser's message in an error.
-const MOST_SAID: usize = 160;
+const MAX_PARSER_MESSAGE_CHARS: usize = 160;
 
 /// Parses YAML, which includes JSON.
-pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
+pub(crate) fn parse_yaml(text: &str) -> Result<Value, Flaw> {
     check_size(text)?;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: MOST_DEPTH,
-            flow_nesting_limit: MOST_DEPTH,
-            max_nodes: MOST_NODES,
-            max_events: 4 * MOST_NODES,
-            max_aliases: MOST_ALIASES,
-            max_anchors: MOST_ALIASES,
-            max_merge_keys: MOST_ALIASES,
+            max_depth: MAX_DOCUMENT_DEPTH,
+            flow_nesting_limit: MAX_DOCUMENT_DEPTH,
+            max_nodes: MAX_DOCUMENT_NODES,
+            max_events: 4 * MAX_DOCUMENT_NODES,
+            max_aliases: MAX_DOCUMENT_ALIASES,
+            max_anchors: MAX_DOCUMENT_ALIASES,
+            max_merge_keys: MAX_DOCUMENT_ALIASES,
             max_documents: 1,
-            max_total_scalar_bytes: MOST_BYTES,
+            max_total_scalar_bytes: MAX_DOCUMENT_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MOST_NODES,
+            max_total_replayed_events: MAX_DOCUMENT_NODES,
             max_replay_stack_depth: 4,
         },
         // YAML 1.2: a skill may be named `on` or `y`, which YAML 1.1 reads as booleans.
         strict_booleans: true,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let said = said(&error.without_snippet().to_string());
+        let said = parser_message(&error.without_snippet().to_string());
         match error.location() {
             Some(at) => Flaw::of(format!("line {}, column {}: {said}", at.line(), at.column())),
             None => Flaw::of(said),
@@ -54,17 +54,17 @@ pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
 }
 
 /// Parses JSON5: JSON with comments, unquoted keys, single quotes and trailing commas.
-pub(crate) fn json5(text: &str) -> Result<Value, Flaw> {
+pub(crate) fn parse_json5(text: &str) -> Result<Value, Flaw> {
     check_size(text)?;
-    let Bounded(value) =
-        json5::from_str(text).map_err(|error| Flaw::of(said(&error.to_string())))?;
+    let LimitedValue(value) =
+        json5::from_str(text).map_err(|error| Flaw::of(parser_message(&error.to_string())))?;
     Ok(value)
 }
 
 fn check_size(text: &str) -> Result<(), Flaw> {
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_DOCUMENT_BYTES {
         return Err(Flaw::of(format!(
-            "has {} bytes, and {MOST_BYTES} is the most: put what is long into the text below it",
+            "has {} bytes, and {MAX_DOCUMENT_BYTES} is the most: put what is long into the text below it",
             text.len()
         )));
     }
@@ -72,9 +72,9 @@ fn check_size(text: &str) -> Result<(), Flaw> {
 }
 
 /// A parser's message on one line, shortened.
-fn said(text: &str) -> String {
+fn parser_message(text: &str) -> String {
     let line = holdfast_tools::clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(MOST_SAID).collect()
+    line.chars().take(MAX_PARSER_MESSAGE_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -87,21 +87,21 @@ mod tests {
     fn yaml_and_json_are_read_alike() {
         let wanted = json!({ "name": "x", "list": ["a", "b"], "on": true });
 
-        assert_eq!(yaml("name: x\nlist: [a, b]\non: true\n").unwrap(), wanted);
-        assert_eq!(yaml("name: y").unwrap(), json!({ "name": "y" }));
-        assert_eq!(yaml(r#"{"name": "x", "list": ["a", "b"], "on": true}"#).unwrap(), wanted);
+        assert_eq!(parse_yaml("name: x\nlist: [a, b]\non: true\n").unwrap(), wanted);
+        assert_eq!(parse_yaml("name: y").unwrap(), json!({ "name": "y" }));
+        assert_eq!(parse_yaml(r#"{"name": "x", "list": ["a", "b"], "on": true}"#).unwrap(), wanted);
         let json5_text = "{ // a comment\n name: 'x', list: ['a', 'b',], on: true, }";
-        assert_eq!(json5(json5_text).unwrap(), wanted);
+        assert_eq!(parse_json5(json5_text).unwrap(), wanted);
     }
 
     #[test]
     fn what_is_no_document_is_refused_with_its_place() {
-        let error = yaml("name: x\nlist: [a\n").unwrap_err().to_string();
+        let error = parse_yaml("name: x\nlist: [a\n").unwrap_err().to_string();
         assert!(error.starts_with("line ") && error.contains("column"), "{error}");
 
-        assert!(json5("{ name: ").is_err());
-        assert!(yaml("a: 1\na: 2\n").is_err(), "two of the same key");
-        assert!(yaml("a: 1\n---\nb: 2\n").is_err(), "two documents");
+        assert!(parse_json5("{ name: ").is_err());
+        assert!(parse_yaml("a: 1\na: 2\n").is_err(), "two of the same key");
+        assert!(parse_yaml("a: 1\n---\nb: 2\n").is_err(), "two documents");
     }
 
     #[test]
@@ -114,12 +114,12 @@ mod tests {
                 vec![format!("*a{above}"); 10].join(",")
             ));
         }
-        assert!(yaml(&bomb).is_err());
+        assert!(parse_yaml(&bomb).is_err());
 
-        let wide = format!("a: [{}]\n", vec!["x"; MOST_NODES + 1].join(","));
-        assert!(yaml(&wide).is_err());
-        assert!(yaml(&format!("a: \"{}\"\n", "x".repeat(MOST_BYTES))).is_err());
-        assert!(json5(&format!("\"{}\"", "x".repeat(MOST_BYTES))).is_err());
+        let wide = format!("a: [{}]\n", vec!["x"; MAX_DOCUMENT_NODES + 1].join(","));
+        assert!(parse_yaml(&wide).is_err());
+        assert!(parse_yaml(&format!("a: \"{}\"\n", "x".repeat(MAX_DOCUMENT_BYTES))).is_err());
+        assert!(parse_json5(&format!("\"{}\"", "x".repeat(MAX_DOCUMENT_BYTES))).is_err());
     }
 
     /// Texts whose brackets outnumber those that a reader sees who looks for brackets only.
@@ -147,16 +147,16 @@ mod tests {
         ] {
             for times in [33, 3_000, 40_000] {
                 let text = once.repeat(times);
-                if text.len() > MOST_BYTES {
+                if text.len() > MAX_DOCUMENT_BYTES {
                     continue;
                 }
-                let error = json5(&text).unwrap_err().to_string();
+                let error = parse_json5(&text).unwrap_err().to_string();
                 assert!(error.contains("nests more than 32 levels deep"), "{once}: {error}");
-                let _ = yaml(&text).unwrap_err();
+                let _ = parse_yaml(&text).unwrap_err();
             }
         }
-        assert!(json5(&format!("{}{}", "[\"]\",".repeat(31), "]".repeat(31))).is_ok());
-        assert!(json5("[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]").is_ok());
+        assert!(parse_json5(&format!("{}{}", "[\"]\",".repeat(31), "]".repeat(31))).is_ok());
+        assert!(parse_json5("[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]").is_ok());
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
         ] {
             for times in [40, 3_000, 40_000] {
                 let text = once.repeat(times);
-                if text.len() <= MOST_BYTES {
-                    let _ = yaml(&text);
+                if text.len() <= MAX_DOCUMENT_BYTES {
+                    let _ = parse_yaml(&text);
                 }
             }
         }
@@ -194,29 +194,29 @@ mod tests {
         for step in 0..600 {
             stairs.push_str(&format!("{}a:\n", " ".repeat(step)));
         }
-        assert!(yaml(&stairs).is_err());
+        assert!(parse_yaml(&stairs).is_err());
     }
 
     #[test]
     fn json5_says_a_key_once_and_not_too_much() {
-        assert!(json5("{ a: 1, 'a': 2 }").unwrap_err().to_string().contains("twice"));
-        assert!(json5(&format!("[{}]", "0,".repeat(MOST_NODES))).is_err());
+        assert!(parse_json5("{ a: 1, 'a': 2 }").unwrap_err().to_string().contains("twice"));
+        assert!(parse_json5(&format!("[{}]", "0,".repeat(MAX_DOCUMENT_NODES))).is_err());
         assert_eq!(
-            json5("[0x10, -1, +.5, NaN, null, 'a\\\nb',]").unwrap(),
+            parse_json5("[0x10, -1, +.5, NaN, null, 'a\\\nb',]").unwrap(),
             json!([16, -1, 0.5, null, null, "ab"])
         );
-        assert!(json5("[] []").is_err());
+        assert!(parse_json5("[] []").is_err());
     }
 
     #[test]
     fn what_nests_too_deep_is_refused_and_ends_nothing() {
         for deep in [33, 1_000, 100_000] {
             let (open, close) = ("[".repeat(deep), "]".repeat(deep));
-            assert!(yaml(&format!("{open}{close}")).is_err(), "{deep}");
-            assert!(json5(&format!("{open}{close}")).is_err(), "{deep}");
-            assert!(json5(&"{a:".repeat(deep)).is_err(), "{deep}");
-            assert!(yaml(&"- ".repeat(deep)).is_err(), "{deep}");
+            assert!(parse_yaml(&format!("{open}{close}")).is_err(), "{deep}");
+            assert!(parse_json5(&format!("{open}{close}")).is_err(), "{deep}");
+            assert!(parse_json5(&"{a:".repeat(deep)).is_err(), "{deep}");
+            assert!(parse_yaml(&"- ".repeat(deep)).is_err(), "{deep}");
         }
-        assert!(json5(&format!("{}{}", "[".repeat(20), "]".repeat(20))).is_ok());
+        assert!(parse_json5(&format!("{}{}", "[".repeat(20), "]".repeat(20))).is_ok());
     }
 }

@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 use crate::Flaw;
 
 /// Maximum number of entries of a list.
-const MOST_LISTED: usize = 64;
+const MAX_LIST_ENTRIES: usize = 64;
 /// Maximum length of a short text (name, key, address), in characters.
-const MOST_SHORT: usize = 512;
+const MAX_SHORT_CHARS: usize = 512;
 
 /// Map within a document, and its path.
-pub(crate) type Inner<'a> = (&'a Map<String, Value>, String);
+pub(crate) type NestedMap<'a> = (&'a Map<String, Value>, String);
 
 /// Map of a document, with its path for errors.
 #[derive(Debug, Clone, Copy)]
@@ -66,20 +66,20 @@ impl<'a> Fields<'a> {
     }
 
     /// Text that must not be missing or blank.
-    pub(crate) fn needed(&self, name: &str, example: &str) -> Result<String, Flaw> {
+    pub(crate) fn required_text(&self, name: &str, example: &str) -> Result<String, Flaw> {
         let text = self.text(name)?.filter(|text| !text.trim().is_empty());
         text.ok_or_else(|| self.flaw(name, format!("is missing: write `{name}: {example}`")))
     }
 
     /// Single line of at most 512 characters.
-    pub(crate) fn short(&self, name: &str) -> Result<Option<String>, Flaw> {
+    pub(crate) fn short_line(&self, name: &str) -> Result<Option<String>, Flaw> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let text = text.trim();
         let length = text.chars().count();
-        if length > MOST_SHORT {
+        if length > MAX_SHORT_CHARS {
             return Err(self.flaw(
                 name,
-                format!("has {length} characters, and {MOST_SHORT} is the most: shorten it"),
+                format!("has {length} characters, and {MAX_SHORT_CHARS} is the most: shorten it"),
             ));
         }
         if holdfast_tools::clean(text) != text || text.contains(['\n', '\t']) {
@@ -88,9 +88,9 @@ impl<'a> Fields<'a> {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    pub(crate) fn flag(&self, name: &str, otherwise: Choice) -> Result<bool, Flaw> {
+    pub(crate) fn flag(&self, name: &str, otherwise: FlagDefault) -> Result<bool, Flaw> {
         match self.get(name) {
-            None => Ok(otherwise == Choice::Yes),
+            None => Ok(otherwise == FlagDefault::Yes),
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(Value::String(text)) => match text.trim().to_ascii_lowercase().as_str() {
                 "true" | "yes" => Ok(true),
@@ -115,10 +115,10 @@ impl<'a> Fields<'a> {
             Some(one @ Value::String(_)) => std::slice::from_ref(one),
             Some(_) => return Err(wrong()),
         };
-        if entries.len() > MOST_LISTED {
+        if entries.len() > MAX_LIST_ENTRIES {
             return Err(self.flaw(
                 name,
-                format!("has {} entries, and {MOST_LISTED} is the most", entries.len()),
+                format!("has {} entries, and {MAX_LIST_ENTRIES} is the most", entries.len()),
             ));
         }
         let mut list = Vec::with_capacity(entries.len());
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
                 _ => return Err(wrong()),
             };
             if text.is_empty()
-                || text.chars().count() > MOST_SHORT
+                || text.chars().count() > MAX_SHORT_CHARS
                 || holdfast_tools::clean(&text) != text
             {
                 return Err(wrong());
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Nested map and its path, for [`Fields::within`].
-    pub(crate) fn map(&self, name: &str) -> Result<Option<Inner<'a>>, Flaw> {
+    pub(crate) fn map(&self, name: &str) -> Result<Option<NestedMap<'a>>, Flaw> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some((map, self.path_of(name)))),
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
 
 /// Default of a boolean field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum FlagDefault {
     Yes,
     No,
 }
@@ -178,11 +178,14 @@ mod tests {
                 "`a.bins` must be a list of texts, as in `bins: [one, two]`",
             ),
             (
-                fields.flag("flag", Choice::No).unwrap_err(),
+                fields.flag("flag", FlagDefault::No).unwrap_err(),
                 "`a.flag` must be `true` or `false`, as in `flag: true`",
             ),
             (fields.text("text").unwrap_err(), "`a.text` must be a text, as in `text: \"…\"`"),
-            (fields.needed("name", "x").unwrap_err(), "`a.name` is missing: write `name: x`"),
+            (
+                fields.required_text("name", "x").unwrap_err(),
+                "`a.name` is missing: write `name: x`",
+            ),
         ] {
             assert_eq!(flaw.to_string(), told);
         }
@@ -194,8 +197,8 @@ mod tests {
         let fields = Fields::of(&document).unwrap();
 
         assert_eq!(fields.text("null"), Ok(None));
-        assert_eq!(fields.flag("null", Choice::Yes), Ok(true));
-        assert_eq!(fields.flag("yes", Choice::No), Ok(true));
+        assert_eq!(fields.flag("null", FlagDefault::Yes), Ok(true));
+        assert_eq!(fields.flag("yes", FlagDefault::No), Ok(true));
         assert_eq!(fields.list("one"), Ok(vec!["x".to_owned()]));
     }
 }

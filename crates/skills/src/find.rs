@@ -13,22 +13,22 @@ use std::{
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use holdfast_types::TenantId;
 
-use self::cache::{Cache, Key};
-use crate::{Error, Hit, Policy, Registries, Registry};
+use self::cache::{SearchCache, SearchKey};
+use crate::{Error, Policy, Registries, Registry, SkillHit};
 
 /// Number of concurrent requests to registries.
-const AT_ONCE: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(60);
-const MOST_QUERY: usize = 400;
+const MAX_CONCURRENT_REGISTRIES: usize = 2;
+const REGISTRY_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_QUERY_CHARS: usize = 400;
 /// Default number of search results.
-pub const DEFAULT_FOUND: usize = 5;
+pub const DEFAULT_SEARCH_LIMIT: usize = 5;
 /// Maximum number of search results.
-pub const MOST_FOUND: usize = 20;
+pub const MAX_SEARCH_LIMIT: usize = 20;
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// Ordered by score, the best first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SkillHit>,
     /// Names of the registries that failed, with the reasons.
     pub failed: Vec<(String, String)>,
 }
@@ -37,7 +37,7 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct Finder {
     registries: Registries,
-    cache: Mutex<Cache>,
+    cache: Mutex<SearchCache>,
 }
 
 impl Finder {
@@ -63,20 +63,20 @@ impl Finder {
         policy: &Policy,
         query: &str,
         limit: usize,
-    ) -> Result<Found, Error> {
-        let query = crate::registry::one_line(query, MOST_QUERY + 1);
-        if query.is_empty() || query.chars().count() > MOST_QUERY {
+    ) -> Result<SearchResult, Error> {
+        let query = crate::registry::one_line(query, MAX_QUERY_CHARS + 1);
+        if query.is_empty() || query.chars().count() > MAX_QUERY_CHARS {
             return Err(Error::Invalid(format!(
-                "a question has from 1 to {MOST_QUERY} characters: say in a few words what the \
+                "a question has from 1 to {MAX_QUERY_CHARS} characters: say in a few words what the \
                  skill should do"
             )));
         }
-        if !(1..=MOST_FOUND).contains(&limit) {
-            return Err(Error::Invalid(format!("`limit` must be from 1 to {MOST_FOUND}")));
+        if !(1..=MAX_SEARCH_LIMIT).contains(&limit) {
+            return Err(Error::Invalid(format!("`limit` must be from 1 to {MAX_SEARCH_LIMIT}")));
         }
         if self.registries.iter().next().is_none() {
             // No registries are configured: an empty result, not a refusal by the policy.
-            return Ok(Found::default());
+            return Ok(SearchResult::default());
         }
         let is_allowed = |registry: &&Arc<dyn Registry>| policy.check(registry.name()).is_ok();
         let allowed: Vec<Arc<dyn Registry>> =
@@ -87,19 +87,21 @@ impl Finder {
             ));
         }
         let names = allowed.iter().map(|registry| registry.name().to_owned()).collect();
-        let key = Key::new(tenant, names, &query, limit);
+        let key = SearchKey::new(tenant, names, &query, limit);
         if let Some(found) = self.cache().get(&key) {
             return Ok(found);
         }
 
         let asked = allowed.len();
-        let asking =
-            allowed.into_iter().map(|registry| ask(registry, query.clone(), limit).boxed());
+        let asking = allowed
+            .into_iter()
+            .map(|registry| search_registry(registry, query.clone(), limit).boxed());
         let asking: Vec<BoxFuture<'static, _>> = asking.collect();
         // `buffered` keeps the operator's order, and sorting is stable: among equal scores, hits of
         // the first registry come first.
-        let answers: Vec<_> = stream::iter(asking).buffered(AT_ONCE).collect().await;
-        let mut found = Found::default();
+        let answers: Vec<_> =
+            stream::iter(asking).buffered(MAX_CONCURRENT_REGISTRIES).collect().await;
+        let mut found = SearchResult::default();
         for (name, answer) in answers {
             match answer {
                 Ok(hits) => found.hits.extend(hits),
@@ -110,7 +112,7 @@ impl Finder {
             let why: Vec<String> = found.failed.into_iter().map(|(_, why)| why).collect();
             return Err(Error::Unavailable { registry: "any".to_owned(), why: why.join("; ") });
         }
-        best(&mut found.hits, limit);
+        keep_best(&mut found.hits, limit);
         // An incomplete result is not cached.
         if found.failed.is_empty() {
             self.cache().put(key, found.clone());
@@ -118,28 +120,28 @@ impl Finder {
         Ok(found)
     }
 
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+    fn cache(&self) -> std::sync::MutexGuard<'_, SearchCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Searches one registry; also returns its name.
-async fn ask(
+async fn search_registry(
     registry: Arc<dyn Registry>,
     query: String,
     limit: usize,
-) -> (String, Result<Vec<Hit>, Error>) {
+) -> (String, Result<Vec<SkillHit>, Error>) {
     let name = registry.name().to_owned();
-    let found = tokio::time::timeout(PATIENCE, registry.search(&query, limit)).await;
+    let found = tokio::time::timeout(REGISTRY_TIMEOUT, registry.search(&query, limit)).await;
     let found = found.unwrap_or_else(|_| {
-        let why = format!("it took longer than {} s", PATIENCE.as_secs());
+        let why = format!("it took longer than {} s", REGISTRY_TIMEOUT.as_secs());
         Err(Error::Unavailable { registry: name.clone(), why })
     });
     (name, found)
 }
 
 /// Sorts by score, the best first, and truncates. A score that is not finite counts as 0.
-fn best(hits: &mut Vec<Hit>, limit: usize) {
+fn keep_best(hits: &mut Vec<SkillHit>, limit: usize) {
     for hit in &mut *hits {
         if !hit.score.is_finite() {
             hit.score = 0.0;

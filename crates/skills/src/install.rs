@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Error, Flaw, Limits, Manifest, Meta, Origin, Registry, SkillName, Verdict,
-    archive::{Unpacked, unpack},
-    library::of_skill,
+    Error, Flaw, Limits, Manifest, Origin, Registry, SkillName, SkillVersionMeta, Verdict,
+    archive::{UnpackedFiles, unpack},
+    library::paths_of_skill,
     registry::check_version,
 };
 
@@ -30,19 +30,19 @@ pub struct Policy {
     /// at a URL is allowed only if the list contains `url`.
     pub registries: Option<Vec<String>>,
     /// Treatment of skills without a verdict.
-    pub unjudged: Unjudged,
+    pub unjudged: UnjudgedPolicy,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { enabled: true, registries: None, unjudged: Unjudged::Refused }
+        Self { enabled: true, registries: None, unjudged: UnjudgedPolicy::Refused }
     }
 }
 
 /// Treatment of skills without a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unjudged {
+pub enum UnjudgedPolicy {
     /// Not installed (the default).
     Refused,
     /// Installed with a warning, because an administrator of the tenant allowed it.
@@ -63,7 +63,7 @@ impl Policy {
         }
         let is_listed = match &self.registries {
             Some(listed) => listed.iter().any(|name| name == registry),
-            None => registry != crate::AtUrl::NAME,
+            None => registry != crate::UrlRegistry::NAME,
         };
         if is_listed {
             return Ok(());
@@ -71,7 +71,7 @@ impl Policy {
         Err(Error::Forbidden(format!(
             "skills of the registry `{}` may not be installed here: ask the tenant's administrator \
              to list it",
-            crate::name::shown(registry)
+            crate::name::escape_untrusted(registry)
         )))
     }
 }
@@ -84,14 +84,14 @@ pub enum Force {
 }
 
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct InstallRequest<'a> {
     /// Name of the skill in the registry.
     pub slug: &'a str,
     /// `None` is the newest version.
     pub version: Option<&'a str>,
     pub force: Force,
     /// Current paths below `skills/` in the target tree.
-    pub present: &'a [TreePath],
+    pub present_paths: &'a [TreePath],
     /// Current time, in milliseconds since 1970.
     pub now: i64,
 }
@@ -132,9 +132,9 @@ impl std::fmt::Debug for Installation {
 /// [`Error::Forbidden`] if the policy does not allow it, [`Error::Installed`] if it exists and
 /// `force` is [`Force::No`], [`Error::Unsafe`] if it is malicious or has no verdict; also errors of
 /// the registry and the archive.
-pub async fn install(
+pub async fn prepare_install(
     registry: &Arc<dyn Registry>,
-    wanted: &Wanted<'_>,
+    wanted: &InstallRequest<'_>,
     policy: &Policy,
     limits: &Limits,
 ) -> Result<Installation, Error> {
@@ -144,13 +144,13 @@ pub async fn install(
     }
     policy.check(registry.name())?;
     let folder: TreePath = format!("skills/{slug}").parse()?;
-    let there: Vec<&TreePath> = of_skill(wanted.present, &slug).collect();
+    let there: Vec<&TreePath> = paths_of_skill(wanted.present_paths, &slug).collect();
     if wanted.force == Force::No && !there.is_empty() {
         return Err(Error::Installed { slug });
     }
 
     let meta = registry.meta(&slug, wanted.version).await?;
-    let warning = judge(&slug, registry.name(), &meta, policy)?;
+    let warning = apply_policy(&slug, registry.name(), &meta, policy)?;
     // Download the version that was judged, not one that was published since.
     let download = registry.download(&slug, meta.version.as_deref()).await?;
     // Unpacking is CPU-bound.
@@ -159,7 +159,7 @@ pub async fn install(
     let unpacked = unpacked.map_err(|error| Error::Broken(error.into()))??;
 
     let manifest = manifest_of(&slug, &unpacked)?;
-    let sha256 = hash(&unpacked);
+    let sha256 = content_digest(&unpacked);
     let version = meta.version.or_else(|| manifest.version.clone());
     let origin = Origin {
         version: Origin::VERSION,
@@ -181,10 +181,10 @@ pub async fn install(
 }
 
 /// Applies the policy to a verdict; returns a warning, if any.
-fn judge(
+fn apply_policy(
     slug: &SkillName,
     registry: &str,
-    meta: &Meta,
+    meta: &SkillVersionMeta,
     policy: &Policy,
 ) -> Result<Option<String>, Error> {
     let refused =
@@ -196,10 +196,10 @@ fn judge(
             "`{slug}` is flagged as suspicious by the registry `{registry}`: {why}. Read its files \
              before you use it"
         ))),
-        (Verdict::Unavailable(why), Unjudged::Refused) => Err(refused(format!(
+        (Verdict::Unavailable(why), UnjudgedPolicy::Refused) => Err(refused(format!(
             "nobody has judged it ({why}): an administrator of the tenant may allow such skills"
         ))),
-        (Verdict::Unavailable(why), Unjudged::AllowedByAdmin) => Ok(Some(format!(
+        (Verdict::Unavailable(why), UnjudgedPolicy::AllowedByAdmin) => Ok(Some(format!(
             "nobody has judged `{slug}` ({why}), and an administrator allows that. Read its files \
              before you use it"
         ))),
@@ -207,7 +207,7 @@ fn judge(
 }
 
 /// Parses the `SKILL.md` and checks that its name is `slug`.
-fn manifest_of(slug: &SkillName, unpacked: &Unpacked) -> Result<Manifest, Error> {
+fn manifest_of(slug: &SkillName, unpacked: &UnpackedFiles) -> Result<Manifest, Error> {
     let (path, text) =
         unpacked.iter().find(|(path, _)| path.as_str() == "SKILL.md").ok_or_else(|| {
             Error::Archive("it has no `SKILL.md` at its top: put one there".to_owned())
@@ -223,7 +223,7 @@ fn manifest_of(slug: &SkillName, unpacked: &Unpacked) -> Result<Manifest, Error>
     Ok(manifest)
 }
 
-pub(crate) fn hash(unpacked: &Unpacked) -> String {
+pub(crate) fn content_digest(unpacked: &UnpackedFiles) -> String {
     let mut hasher = Sha256::new();
     for (path, content) in unpacked {
         // Length prefixes, so that different trees cannot hash equally.

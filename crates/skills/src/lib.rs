@@ -59,15 +59,18 @@ pub use agent_package::{AgentPackage, PackagedAgent, PackagedRoute};
 pub use archive::{Download, Limits};
 pub use builtin::{BUILTIN, builtin};
 pub use error::{Error, Flaw};
-pub use find::{DEFAULT_FOUND, Finder, Found, MOST_FOUND};
-pub use install::{Force, Installation, Policy, Unjudged, Wanted, install};
-pub use library::{FOLDER, KeptFile, Library, Order};
-pub use manifest::{Dispatch, InstallStep, Manifest, Requirements};
+pub use find::{DEFAULT_SEARCH_LIMIT, Finder, MAX_SEARCH_LIMIT, SearchResult};
+pub use install::{Force, InstallRequest, Installation, Policy, UnjudgedPolicy, prepare_install};
+pub use library::{InstallOrder, SKILLS_FOLDER, SkillFileEntry, SkillLibrary};
+pub use manifest::{InstallStep, Manifest, Requirements, ToolDispatch};
 pub use name::{InvalidName, SkillName};
-pub use needs::{Lack, Surroundings};
+pub use needs::{SkillEnvironment, UnmetRequirement};
 pub use origin::Origin;
 pub use registry::{
-    AtUrl, ClawHub, Config, Directory, Hit, Meta, Registries, Registry, RegistryConfig, Verdict,
+    ClawHub, Config, DirectoryRegistry, Registries, Registry, RegistryConfig, SkillHit,
+    SkillVersionMeta, UrlRegistry, Verdict,
 };
-pub use shelf::{Invocation, Scope, Shelf, Skill, SkillFile, Skipped, Unusable, Why};
-pub use tools::{FindSkills, Home, InstallSkill, SkillTools, tell};
+pub use shelf::{
+    Invocation, Scope, Skill, SkillFile, SkillSet, UnusableSkill, UnusedFile, UnusedReason,
+};
+pub use tools::{FindSkills, InstallSkill, SkillTarget, WithSkillTools, tool_error};

@@ -15,22 +15,23 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use holdfast_types::{AgentId, TenantId, TreePath};
 use holdfast_workspace::{
-    Base, By, Committed, ContentHash, Edit, File, SkillAction, SkillChange, SkillHead, Workspaces,
+    Base, ChangeAuthor, CommitOutcome, ContentHash, Edit, File, SkillAction, SkillChange,
+    SkillHead, Workspaces,
 };
 
 use crate::{
-    Download, Error, Finder, Flaw, Force, Installation, Limits, Manifest, Origin, Policy, Registry,
-    Scope, Shelf, Skill, SkillFile, SkillName, Surroundings, Wanted,
+    Download, Error, Finder, Flaw, Force, InstallRequest, Installation, Limits, Manifest, Origin,
+    Policy, Registry, Scope, Skill, SkillEnvironment, SkillFile, SkillName, SkillSet,
     archive::unpack,
-    install::{hash, install},
+    install::{content_digest, prepare_install},
 };
 
 /// Folder of the skills in a tree.
-pub const FOLDER: &str = "skills";
+pub const SKILLS_FOLDER: &str = "skills";
 
 /// Request to install a skill.
 #[derive(Debug, Clone)]
-pub struct Order<'a> {
+pub struct InstallOrder<'a> {
     pub registry: &'a Arc<dyn Registry>,
     /// Name of the skill in the registry.
     pub slug: &'a str,
@@ -40,7 +41,7 @@ pub struct Order<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptFile {
+pub struct SkillFileEntry {
     pub path: TreePath,
     /// Size of the file, in bytes.
     pub size: u64,
@@ -48,13 +49,13 @@ pub struct KeptFile {
 
 /// Storage of skills. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Library {
+pub struct SkillLibrary {
     trees: Workspaces,
     finder: Arc<Finder>,
     limits: Limits,
 }
 
-impl Library {
+impl SkillLibrary {
     #[must_use]
     pub fn new(trees: Workspaces, finder: Arc<Finder>) -> Self {
         // Refuse files during extraction that the tree would refuse.
@@ -78,41 +79,41 @@ impl Library {
     }
 
     /// Loads the skills of an agent from the list of its own and its tenant's `SKILL.md`s.
-    pub async fn shelf(
+    pub async fn load_skills(
         &self,
         tenant: TenantId,
         heads: &[SkillHead],
-        here: &Surroundings,
-    ) -> Result<Shelf, Error> {
+        here: &SkillEnvironment,
+    ) -> Result<SkillSet, Error> {
         let mut hashes: Vec<ContentHash> = heads.iter().map(|head| head.hash).collect();
         hashes.sort();
         hashes.dedup();
         let texts: HashMap<ContentHash, Vec<u8>> = match hashes.is_empty() {
             true => HashMap::new(),
-            false => self.trees.beginnings(tenant, &hashes).await?.into_iter().collect(),
+            false => self.trees.content_heads(tenant, &hashes).await?.into_iter().collect(),
         };
         let kept = heads.iter().filter_map(|head| {
             let scope = if head.is_shared { Scope::Tenant } else { Scope::Workspace };
             let folder = head.path.parts().nth(1)?.to_owned();
-            let text = whole_letters(texts.get(&head.hash)?).to_vec();
+            let text = trim_partial_char(texts.get(&head.hash)?).to_vec();
             Some(SkillFile { scope, folder, text })
         });
-        Ok(Shelf::of(kept.chain(crate::builtin()), here))
+        Ok(SkillSet::from_files(kept.chain(crate::builtin()), here))
     }
 
     /// Loads the current skills of an agent; without an agent, those that the tenant shares.
-    pub async fn shelf_of(
+    pub async fn load_current_skills(
         &self,
         tenant: TenantId,
         agent: Option<AgentId>,
-        here: &Surroundings,
-    ) -> Result<Shelf, Error> {
-        let agent = agent.unwrap_or_else(|| Workspaces::shared(tenant));
-        let mut heads = self.trees.briefing(tenant, agent, &[]).await?.skills;
-        if agent == Workspaces::shared(tenant) {
+        here: &SkillEnvironment,
+    ) -> Result<SkillSet, Error> {
+        let agent = agent.unwrap_or_else(|| Workspaces::shared_tree(tenant));
+        let mut heads = self.trees.turn_files(tenant, agent, &[]).await?.skills;
+        if agent == Workspaces::shared_tree(tenant) {
             heads.retain(|head| head.is_shared);
         }
-        self.shelf(tenant, &heads, here).await
+        self.load_skills(tenant, &heads, here).await
     }
 
     /// Reads a file of a shared or built-in skill; `None` if there is no such file, or if the skill
@@ -126,10 +127,10 @@ impl Library {
         match skill.scope {
             Scope::Workspace => Ok(None),
             Scope::Tenant => {
-                let shared = Workspaces::shared(tenant);
+                let shared = Workspaces::shared_tree(tenant);
                 Ok(self.trees.read(tenant, shared, path, None).await?)
             }
-            Scope::Platform => Ok(shipped(skill, path)),
+            Scope::Platform => Ok(builtin_file(skill, path)),
         }
     }
 
@@ -138,28 +139,31 @@ impl Library {
         tenant: TenantId,
         agent: AgentId,
         skill: &Skill,
-    ) -> Result<Vec<KeptFile>, Error> {
+    ) -> Result<Vec<SkillFileEntry>, Error> {
         let folder: TreePath = skill.folder().parse()?;
         let tree = match skill.scope {
             Scope::Workspace => agent,
-            Scope::Tenant => Workspaces::shared(tenant),
+            Scope::Tenant => Workspaces::shared_tree(tenant),
             Scope::Platform => {
                 let path: TreePath = skill.location.parse()?;
-                let size = shipped(skill, &path).map_or(0, |file| file.content.len() as u64);
-                return Ok(vec![KeptFile { path, size }]);
+                let size = builtin_file(skill, &path).map_or(0, |file| file.content.len() as u64);
+                return Ok(vec![SkillFileEntry { path, size }]);
             }
         };
         let listed = self.trees.list(tenant, tree, None, Some(&folder)).await?;
-        Ok(listed.into_iter().map(|file| KeptFile { path: file.path, size: file.size }).collect())
+        Ok(listed
+            .into_iter()
+            .map(|file| SkillFileEntry { path: file.path, size: file.size })
+            .collect())
     }
 
     /// Text of a skill's `SKILL.md`, and a list of its files.
-    pub async fn texts(
+    pub async fn skill_text(
         &self,
         tenant: TenantId,
         agent: AgentId,
         skill: &Skill,
-    ) -> Result<(String, Vec<KeptFile>), Error> {
+    ) -> Result<(String, Vec<SkillFileEntry>), Error> {
         let path: TreePath = skill.location.parse()?;
         let found = match skill.scope {
             Scope::Workspace => self.trees.read(tenant, agent, &path, None).await?,
@@ -197,8 +201,12 @@ impl Library {
     }
 
     /// Paths below `skills/` in a tree.
-    pub async fn present(&self, tenant: TenantId, tree: AgentId) -> Result<Vec<TreePath>, Error> {
-        let folder: TreePath = FOLDER.parse()?;
+    pub async fn skill_paths(
+        &self,
+        tenant: TenantId,
+        tree: AgentId,
+    ) -> Result<Vec<TreePath>, Error> {
+        let folder: TreePath = SKILLS_FOLDER.parse()?;
         let listed = self.trees.list(tenant, tree, None, Some(&folder)).await?;
         Ok(listed.into_iter().map(|file| file.path).collect())
     }
@@ -213,15 +221,16 @@ impl Library {
         &self,
         tenant: TenantId,
         tree: AgentId,
-        by: &By,
-        order: &Order<'_>,
+        by: &ChangeAuthor,
+        order: &InstallOrder<'_>,
     ) -> Result<Installation, Error> {
         let policy = self.policy(tenant).await?;
-        let present = self.present(tenant, tree).await?;
-        let Order { registry, slug, version, force } = *order;
-        let wanted = Wanted { slug, version, force, present: &present, now: now() };
-        let installation = install(registry, &wanted, &policy, &self.limits).await?;
-        self.keep(tenant, tree, by, &installation).await?;
+        let present = self.skill_paths(tenant, tree).await?;
+        let InstallOrder { registry, slug, version, force } = *order;
+        let wanted =
+            InstallRequest { slug, version, force, present_paths: &present, now: now_millis() };
+        let installation = prepare_install(registry, &wanted, &policy, &self.limits).await?;
+        self.write_installation(tenant, tree, by, &installation).await?;
         Ok(installation)
     }
 
@@ -230,13 +239,13 @@ impl Library {
     /// # Errors
     ///
     /// [`Error::Tree`] if a limit is exceeded, or a concurrent change created or deleted a file.
-    pub async fn keep(
+    pub async fn write_installation(
         &self,
         tenant: TenantId,
         tree: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         installation: &Installation,
-    ) -> Result<Committed, Error> {
+    ) -> Result<CommitOutcome, Error> {
         let Origin { registry, slug, installed_version, .. } = &installation.origin;
         let change = SkillChange {
             action: SkillAction::Install,
@@ -247,18 +256,18 @@ impl Library {
             warning: installation.warning.clone().unwrap_or_default(),
         };
         let files = installation.files.iter().cloned();
-        let edits = edits(files, &installation.replaced);
+        let edits = replacing_edits(files, &installation.replaced);
         Ok(self.trees.change_skill(tenant, tree, by, edits, &change).await?)
     }
 
     /// Origin of the skill that the change with this key has installed; `None` if there was none.
-    pub async fn installed(
+    pub async fn installed_origin(
         &self,
         tenant: TenantId,
         tree: AgentId,
         key: &str,
     ) -> Result<Option<Origin>, Error> {
-        let found = self.trees.skill_changed(tenant, tree, key).await?;
+        let found = self.trees.skill_change_by_key(tenant, tree, key).await?;
         let Some(found) = found.filter(|found| found.change.action == SkillAction::Install) else {
             return Ok(None);
         };
@@ -277,11 +286,11 @@ impl Library {
     /// # Errors
     ///
     /// If the files are not a valid skill, or [`Error::Tree`].
-    pub async fn put(
+    pub async fn put_skill(
         &self,
         tenant: TenantId,
         tree: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         download: Download,
     ) -> Result<Manifest, Error> {
         let limits = self.limits;
@@ -295,21 +304,21 @@ impl Library {
         };
         let manifest = Manifest::read(path.as_str(), text)?;
         let name = &manifest.name;
-        let present = self.present(tenant, tree).await?;
-        let replaced: Vec<TreePath> = of_skill(&present, name).cloned().collect();
+        let present = self.skill_paths(tenant, tree).await?;
+        let replaced: Vec<TreePath> = paths_of_skill(&present, name).cloned().collect();
         let change = SkillChange {
             action: SkillAction::Put,
             skill: name.to_string(),
             registry: String::new(),
             version: manifest.version.clone().unwrap_or_default(),
-            sha256: hash(&unpacked),
+            sha256: content_digest(&unpacked),
             warning: String::new(),
         };
         let mut files = Vec::with_capacity(unpacked.len());
         for (path, content) in unpacked {
-            files.push((format!("{FOLDER}/{name}/{path}").parse()?, content));
+            files.push((format!("{SKILLS_FOLDER}/{name}/{path}").parse()?, content));
         }
-        let edits = edits(files.into_iter(), &replaced);
+        let edits = replacing_edits(files.into_iter(), &replaced);
         self.trees.change_skill(tenant, tree, by, edits, &change).await?;
         Ok(manifest)
     }
@@ -319,22 +328,22 @@ impl Library {
     /// # Errors
     ///
     /// [`Error::NoSkill`] if there is none of that name, unless this key has removed it already.
-    pub async fn remove(
+    pub async fn remove_skill(
         &self,
         tenant: TenantId,
         tree: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         name: &str,
     ) -> Result<(), Error> {
         let name: SkillName = name.parse()?;
-        let present = self.present(tenant, tree).await?;
-        let edits: Vec<Edit> = of_skill(&present, &name)
+        let present = self.skill_paths(tenant, tree).await?;
+        let edits: Vec<Edit> = paths_of_skill(&present, &name)
             .map(|path| Edit::Delete { path: path.clone(), base: Base::Any })
             .collect();
         if edits.is_empty() {
             let key = by.key.as_deref().unwrap_or_default();
             // A repeated request: the first one has removed the skill.
-            return match self.trees.skill_changed(tenant, tree, key).await? {
+            return match self.trees.skill_change_by_key(tenant, tree, key).await? {
                 Some(made) if made.change.action == SkillAction::Remove => Ok(()),
                 Some(_) | None => Err(Error::NoSkill { name }),
             };
@@ -353,18 +362,22 @@ impl Library {
 }
 
 /// Paths of a skill: those in a folder of its name, ignoring case.
-pub(crate) fn of_skill<'a>(
+pub(crate) fn paths_of_skill<'a>(
     present: &'a [TreePath],
     name: &'a SkillName,
 ) -> impl Iterator<Item = &'a TreePath> {
     present.iter().filter(move |path| {
         let mut parts = path.parts();
-        parts.next() == Some(FOLDER) && parts.next().is_some_and(|folder| name.is_same(folder))
+        parts.next() == Some(SKILLS_FOLDER)
+            && parts.next().is_some_and(|folder| name.is_same(folder))
     })
 }
 
 /// Edits that replace a skill's files. Old files that are not written again are deleted.
-fn edits(files: impl Iterator<Item = (TreePath, Vec<u8>)>, replaced: &[TreePath]) -> Vec<Edit> {
+fn replacing_edits(
+    files: impl Iterator<Item = (TreePath, Vec<u8>)>,
+    replaced: &[TreePath],
+) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut kept = Vec::new();
     for (path, content) in files {
@@ -379,21 +392,21 @@ fn edits(files: impl Iterator<Item = (TreePath, Vec<u8>)>, replaced: &[TreePath]
 }
 
 /// File of a built-in skill.
-fn shipped(skill: &Skill, path: &TreePath) -> Option<File> {
+fn builtin_file(skill: &Skill, path: &TreePath) -> Option<File> {
     let (_, text) = crate::BUILTIN.iter().find(|(name, _)| skill.manifest.name.is_same(name))?;
     let content = (path.as_str() == skill.location).then(|| text.as_bytes().to_vec())?;
     Some(File { hash: ContentHash::of(&content), content, revision: 0.into() })
 }
 
 /// Drops an incomplete UTF-8 character at the end of a truncated text.
-fn whole_letters(text: &[u8]) -> &[u8] {
+fn trim_partial_char(text: &[u8]) -> &[u8] {
     match std::str::from_utf8(text) {
         Err(error) if error.error_len().is_none() => &text[..error.valid_up_to()],
         Ok(_) | Err(_) => text,
     }
 }
 
-pub(crate) fn now() -> i64 {
+pub(crate) fn now_millis() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
@@ -417,9 +430,9 @@ mod tests {
     fn a_text_that_is_cut_in_the_middle_of_a_letter_is_read_up_to_it() {
         let text = "a pl\u{e4}nt".as_bytes();
 
-        assert_eq!(whole_letters(&text[..5]), b"a pl");
-        assert_eq!(whole_letters(&text[..6]), "a pl\u{e4}".as_bytes());
-        assert_eq!(whole_letters(b"a\xff b"), b"a\xff b", "what is no text stays none");
+        assert_eq!(trim_partial_char(&text[..5]), b"a pl");
+        assert_eq!(trim_partial_char(&text[..6]), "a pl\u{e4}".as_bytes());
+        assert_eq!(trim_partial_char(b"a\xff b"), b"a\xff b", "what is no text stays none");
     }
 
     #[test]
@@ -428,7 +441,7 @@ mod tests {
         let old = [path("skills/x/SKILL.md"), path("skills/x/old.md")];
         let new = ["skills/x/SKILL.md", "skills/x/new.md"].map(|name| (path(name), Vec::new()));
 
-        let edits = edits(new.into_iter(), &old);
+        let edits = replacing_edits(new.into_iter(), &old);
 
         let told: Vec<(&str, bool, Base)> = edits
             .iter()

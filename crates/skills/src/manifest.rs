@@ -6,20 +6,20 @@
 
 use crate::{
     Error, Flaw, SkillName,
-    document::{json5, yaml},
-    fields::{Choice, Fields},
+    document::{parse_json5, parse_yaml},
+    fields::{Fields, FlagDefault},
 };
 
 /// Maximum length of a description, in characters (spec SKL-002).
-const MOST_DESCRIPTION: usize = 1024;
+const MAX_DESCRIPTION_CHARS: usize = 1024;
 /// Maximum length of a version, in characters.
-const MOST_VERSION: usize = 64;
+const MAX_VERSION_CHARS: usize = 64;
 /// Maximum size of a `SKILL.md`, in bytes.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_MANIFEST_BYTES: usize = 1 << 20;
 /// Names below `metadata` that may hold the fields; the first that exists is used.
-const METADATA: [&str; 4] = ["holdfast", "openclaw", "clawdbot", "clawdis"];
+const METADATA_KEYS: [&str; 4] = ["holdfast", "openclaw", "clawdbot", "clawdis"];
 /// Placeholder for the skill's folder in its text.
-const BASE_DIR: &str = "{baseDir}";
+const BASE_DIR_PLACEHOLDER: &str = "{baseDir}";
 
 /// Parsed front matter of a `SKILL.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Manifest {
     /// Whether models see it in their list of skills.
     pub model_invocable: bool,
     /// If set, `/name` calls this tool without a model.
-    pub dispatch: Option<Dispatch>,
+    pub dispatch: Option<ToolDispatch>,
     /// Name of its settings, if it differs from the skill's name.
     pub skill_key: Option<String>,
     pub emoji: Option<String>,
@@ -65,7 +65,7 @@ pub struct Requirements {
 
 /// Slash command that is passed to a tool unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dispatch {
+pub struct ToolDispatch {
     pub tool: String,
 }
 
@@ -93,23 +93,24 @@ impl Manifest {
     #[must_use]
     pub fn body(&self, text: &str, folder: &str) -> String {
         let body = text.get(self.body_at..).unwrap_or_default();
-        body.trim_start_matches(['\r', '\n']).replace(BASE_DIR, folder)
+        body.trim_start_matches(['\r', '\n']).replace(BASE_DIR_PLACEHOLDER, folder)
     }
 }
 
 fn read(text: &[u8]) -> Result<Manifest, Flaw> {
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_MANIFEST_BYTES {
         return Err(Flaw::of(format!(
-            "has {} bytes, and {MOST_BYTES} is the most: put parts of it into files beside it",
+            "has {} bytes, and {MAX_MANIFEST_BYTES} is the most: put parts of it into files beside it",
             text.len()
         )));
     }
     let text = std::str::from_utf8(text).map_err(|_| Flaw::of("is not UTF-8: save it as UTF-8"))?;
-    let (head, body_at) = split(text)?;
-    let document = if head.trim_start().starts_with('{') { json5(head) } else { yaml(head) }?;
+    let (head, body_at) = split_front_matter(text)?;
+    let document =
+        if head.trim_start().starts_with('{') { parse_json5(head) } else { parse_yaml(head) }?;
     let fields = Fields::of(&document)?;
 
-    let name = fields.needed("name", "plan-a-trip")?;
+    let name = fields.required_text("name", "plan-a-trip")?;
     let name = name.trim().parse().map_err(|error: crate::InvalidName| {
         fields.flaw("name", format!("cannot be taken: {error}"))
     })?;
@@ -119,10 +120,10 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
         name,
         description: description(&fields)?,
         version: version(&fields)?,
-        homepage: fields.short("homepage")?,
+        homepage: fields.short_line("homepage")?,
         tags: fields.list("tags")?,
-        user_invocable: fields.flag("user-invocable", Choice::Yes)?,
-        model_invocable: !fields.flag("disable-model-invocation", Choice::No)?,
+        user_invocable: fields.flag("user-invocable", FlagDefault::Yes)?,
+        model_invocable: !fields.flag("disable-model-invocation", FlagDefault::No)?,
         dispatch,
         skill_key: None,
         emoji: None,
@@ -132,12 +133,12 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
         install: Vec::new(),
         body_at,
     };
-    with_metadata(&mut manifest, &fields)?;
+    read_metadata(&mut manifest, &fields)?;
     Ok(manifest)
 }
 
 /// Front matter, and the byte offset of the text after it.
-fn split(text: &str) -> Result<(&str, usize), Flaw> {
+fn split_front_matter(text: &str) -> Result<(&str, usize), Flaw> {
     let missing = || {
         Flaw::of(
             "has no head: begin it with a line `---`, then `name: …` and `description: …`, then \
@@ -164,18 +165,18 @@ fn split(text: &str) -> Result<(&str, usize), Flaw> {
 }
 
 fn description(fields: &Fields<'_>) -> Result<String, Flaw> {
-    let text = fields.needed("description", "what it is for, and when to use it")?;
+    let text = fields.required_text("description", "what it is for, and when to use it")?;
     // The description becomes one line of a prompt.
     let line = holdfast_tools::clean(&text).split_whitespace().collect::<Vec<_>>().join(" ");
     let length = line.chars().count();
     if length == 0 {
         return Err(fields.flaw("description", "has nothing in it that can be read"));
     }
-    if length > MOST_DESCRIPTION {
+    if length > MAX_DESCRIPTION_CHARS {
         return Err(fields.flaw(
             "description",
             format!(
-                "has {length} characters, and {MOST_DESCRIPTION} is the most: say what it is for, \
+                "has {length} characters, and {MAX_DESCRIPTION_CHARS} is the most: say what it is for, \
                  and put the rest into the text"
             ),
         ));
@@ -185,43 +186,43 @@ fn description(fields: &Fields<'_>) -> Result<String, Flaw> {
 
 /// Version in any scheme; the length is limited by the audit's column.
 fn version(fields: &Fields<'_>) -> Result<Option<String>, Flaw> {
-    let version = fields.short("version")?;
+    let version = fields.short_line("version")?;
     let length = version.as_deref().map_or(0, |version| version.chars().count());
-    if length > MOST_VERSION {
+    if length > MAX_VERSION_CHARS {
         return Err(fields.flaw(
             "version",
             format!(
-                "has {length} characters, and {MOST_VERSION} is the most: write one such as `1.2.3`"
+                "has {length} characters, and {MAX_VERSION_CHARS} is the most: write one such as `1.2.3`"
             ),
         ));
     }
     Ok(version)
 }
 
-fn dispatch(fields: &Fields<'_>) -> Result<Option<Dispatch>, Flaw> {
-    let Some(kind) = fields.short("command-dispatch")? else { return Ok(None) };
+fn dispatch(fields: &Fields<'_>) -> Result<Option<ToolDispatch>, Flaw> {
+    let Some(kind) = fields.short_line("command-dispatch")? else { return Ok(None) };
     if kind != "tool" {
         return Err(fields.flaw("command-dispatch", "may only be `tool`, or left out"));
     }
-    if let Some(mode) = fields.short("command-arg-mode")?
+    if let Some(mode) = fields.short_line("command-arg-mode")?
         && mode != "raw"
     {
         return Err(fields.flaw("command-arg-mode", "may only be `raw`, or left out"));
     }
-    let Some(tool) = fields.short("command-tool")? else {
+    let Some(tool) = fields.short_line("command-tool")? else {
         return Err(fields.flaw("command-tool", "is missing: write the name of the tool"));
     };
     if !tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
         return Err(fields.flaw("command-tool", "is no name of a tool: write one, as in `image`"));
     }
-    Ok(Some(Dispatch { tool }))
+    Ok(Some(ToolDispatch { tool }))
 }
 
-fn with_metadata(manifest: &mut Manifest, head: &Fields<'_>) -> Result<(), Flaw> {
+fn read_metadata(manifest: &mut Manifest, head: &Fields<'_>) -> Result<(), Flaw> {
     let of_text;
     let metadata = match head.get("metadata") {
         Some(serde_json::Value::String(text)) => {
-            of_text = json5(text).map_err(|flaw| {
+            of_text = parse_json5(text).map_err(|flaw| {
                 head.flaw("metadata", format!("is a text and no JSON5: {}", flaw.problem))
             })?;
             Some(&of_text)
@@ -233,7 +234,7 @@ fn with_metadata(manifest: &mut Manifest, head: &Fields<'_>) -> Result<(), Flaw>
         return Err(head.flaw("metadata", "must have fields of its own, or be a text of JSON5"));
     };
     let outer = Fields::within(metadata, "metadata");
-    let named = METADATA.iter().find(|name| outer.get(name).is_some());
+    let named = METADATA_KEYS.iter().find(|name| outer.get(name).is_some());
     let (map, path) = match named {
         Some(name) => match outer.map(name)? {
             Some(found) => found,
@@ -243,17 +244,17 @@ fn with_metadata(manifest: &mut Manifest, head: &Fields<'_>) -> Result<(), Flaw>
     };
     let fields = Fields::within(map, &path);
 
-    manifest.skill_key = fields.short("skillKey")?;
-    manifest.emoji = fields.short("emoji")?;
-    manifest.always = fields.flag("always", Choice::No)?;
+    manifest.skill_key = fields.short_line("skillKey")?;
+    manifest.emoji = fields.short_line("emoji")?;
+    manifest.always = fields.flag("always", FlagDefault::No)?;
     if manifest.homepage.is_none() {
-        manifest.homepage = fields.short("homepage")?;
+        manifest.homepage = fields.short_line("homepage")?;
     }
-    manifest.primary_env = fields.short("primaryEnv")?;
+    manifest.primary_env = fields.short_line("primaryEnv")?;
     if let Some(name) = &manifest.primary_env {
         check_env(&fields, "primaryEnv", name)?;
     }
-    manifest.requires.os = fields.list("os")?.iter().map(|os| system(os)).collect();
+    manifest.requires.os = fields.list("os")?.iter().map(|os| canonical_os(os)).collect();
     if let Some((map, path)) = fields.map("requires")? {
         requirements(&mut manifest.requires, &Fields::within(map, &path))?;
     }
@@ -271,7 +272,7 @@ fn requirements(requires: &mut Requirements, fields: &Fields<'_>) -> Result<(), 
                 && bin.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte))
         };
         if let Some(bad) = bins.iter().find(|bin| !is_command(bin)) {
-            let bad = crate::name::shown(bad);
+            let bad = crate::name::escape_untrusted(bad);
             return Err(fields.flaw(
                 name,
                 format!(
@@ -286,7 +287,7 @@ fn requirements(requires: &mut Requirements, fields: &Fields<'_>) -> Result<(), 
     }
     requires.config = fields.list("config")?;
     if fields.get("os").is_some() {
-        requires.os = fields.list("os")?.iter().map(|os| system(os)).collect();
+        requires.os = fields.list("os")?.iter().map(|os| canonical_os(os)).collect();
     }
     Ok(())
 }
@@ -297,7 +298,7 @@ fn check_env(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), Flaw> {
     if is_name {
         return Ok(());
     }
-    let name = crate::name::shown(name);
+    let name = crate::name::escape_untrusted(name);
     Err(fields.flaw(
         field,
         format!("has `{name}`, which is no name of a variable: write it as in `TODOIST_API_KEY`"),
@@ -305,7 +306,7 @@ fn check_env(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), Flaw> {
 }
 
 /// Canonical name of an operating system, as in Node's `process.platform`.
-fn system(os: &str) -> String {
+fn canonical_os(os: &str) -> String {
     match os.to_ascii_lowercase().as_str() {
         "macos" | "mac" | "osx" => "darwin".to_owned(),
         "windows" | "win" => "win32".to_owned(),
@@ -327,8 +328,8 @@ fn steps(fields: &Fields<'_>) -> Result<Vec<InstallStep>, Flaw> {
         .map(|entry| {
             let serde_json::Value::Object(map) = entry else { return Err(wrong()) };
             let step = Fields::within(map, &path);
-            let kind = step.short("kind")?.ok_or_else(wrong)?;
-            Ok(InstallStep { kind, label: step.short("label")?, bins: step.list("bins")? })
+            let kind = step.short_line("kind")?.ok_or_else(wrong)?;
+            Ok(InstallStep { kind, label: step.short_line("label")?, bins: step.list("bins")? })
         })
         .collect()
 }

@@ -9,10 +9,10 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Maximum length of a name, in characters (spec SKL-002).
-const LONGEST: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Maximum number of characters of an invalid name in an error.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Name of a skill: `[A-Za-z0-9]+(-[A-Za-z0-9]+)*`, 1 to 64 characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,11 +45,11 @@ impl SkillName {
     }
 }
 
-fn problem(name: &str) -> Option<&'static str> {
+fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty: write one such as `plan-a-trip`");
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_CHARS {
         return Some("it has more than 64 characters: take a shorter one");
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -65,9 +65,9 @@ impl FromStr for SkillName {
     type Err = InvalidName;
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
-        match problem(name) {
+        match name_problem(name) {
             None => Ok(Self(name.to_owned())),
-            Some(problem) => Err(InvalidName { given: shown(name), problem }),
+            Some(problem) => Err(InvalidName { given: escape_untrusted(name), problem }),
         }
     }
 }
@@ -92,9 +92,9 @@ impl<'de> Deserialize<'de> for SkillName {
 
 /// Beginning of an untrusted text for an error message. Control characters and symbols outside of
 /// ASCII are escaped.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn escape_untrusted(text: &str) -> String {
     let mut shown = String::new();
-    for letter in text.chars().take(SHOWN) {
+    for letter in text.chars().take(MAX_SHOWN_CHARS) {
         if letter.is_ascii_graphic() || letter == ' ' || letter.is_alphanumeric() {
             shown.push(letter);
         } else {

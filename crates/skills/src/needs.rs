@@ -9,7 +9,7 @@ use crate::Manifest;
 
 /// Environment of a skill's commands: the sandbox and the tenant's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct SkillEnvironment {
     /// Operating system of the sandbox: `linux`.
     pub os: String,
     /// Commands in the sandbox's image.
@@ -23,7 +23,7 @@ pub struct Surroundings {
 
 /// Requirement of a skill that is not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lack {
+pub enum UnmetRequirement {
     Bin(String),
     /// One of these commands is needed.
     AnyBin(Vec<String>),
@@ -40,7 +40,7 @@ pub enum Lack {
     },
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for UnmetRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bin(name) => {
@@ -77,39 +77,43 @@ impl Manifest {
 
     /// Needed variables that are not set; none for a skill that is `always` shown.
     #[must_use]
-    pub fn lacking_env(&self, here: &Surroundings) -> Vec<Lack> {
+    pub fn missing_env(&self, here: &SkillEnvironment) -> Vec<UnmetRequirement> {
         if self.always {
             return Vec::new();
         }
         let set = here.env.get(&self.name.key());
         let is_missing = |name: &&String| !set.is_some_and(|set| set.contains(*name));
         let missing = self.requires.env.iter().filter(is_missing);
-        let lack = |name: &String| Lack::Env { skill: self.name.to_string(), name: name.clone() };
+        let lack = |name: &String| UnmetRequirement::Env {
+            skill: self.name.to_string(),
+            name: name.clone(),
+        };
         missing.map(lack).collect()
     }
 
     /// Requirements that are not met. For a skill that is `always` shown, only the operating system
     /// counts.
     #[must_use]
-    pub fn lacks(&self, here: &Surroundings) -> Vec<Lack> {
+    pub fn unmet_requirements(&self, here: &SkillEnvironment) -> Vec<UnmetRequirement> {
         let needs = &self.requires;
         let mut lacks = Vec::new();
         if !needs.os.is_empty() && !needs.os.contains(&here.os) {
-            lacks.push(Lack::Os { needed: needs.os.clone(), here: here.os.clone() });
+            lacks.push(UnmetRequirement::Os { needed: needs.os.clone(), here: here.os.clone() });
         }
         if self.always {
             return lacks;
         }
-        let missing = |names: &[String], there: &BTreeSet<String>, lack: fn(String) -> Lack| {
-            let missing = names.iter().filter(|&name| !there.contains(name)).cloned();
-            missing.map(lack).collect::<Vec<_>>()
-        };
-        lacks.extend(missing(&needs.bins, &here.bins, Lack::Bin));
+        let missing =
+            |names: &[String], there: &BTreeSet<String>, lack: fn(String) -> UnmetRequirement| {
+                let missing = names.iter().filter(|&name| !there.contains(name)).cloned();
+                missing.map(lack).collect::<Vec<_>>()
+            };
+        lacks.extend(missing(&needs.bins, &here.bins, UnmetRequirement::Bin));
         if !needs.any_bins.is_empty() && !needs.any_bins.iter().any(|bin| here.bins.contains(bin)) {
-            lacks.push(Lack::AnyBin(needs.any_bins.clone()));
+            lacks.push(UnmetRequirement::AnyBin(needs.any_bins.clone()));
         }
-        lacks.extend(self.lacking_env(here));
-        lacks.extend(missing(&needs.config, &here.config, Lack::Config));
+        lacks.extend(self.missing_env(here));
+        lacks.extend(missing(&needs.config, &here.config, UnmetRequirement::Config));
         lacks
     }
 }
@@ -124,9 +128,9 @@ mod tests {
         Manifest::read("f", text.as_bytes()).unwrap()
     }
 
-    fn here() -> Surroundings {
+    fn here() -> SkillEnvironment {
         let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        Surroundings {
+        SkillEnvironment {
             os: "linux".to_owned(),
             bins: set(&["curl", "gojq"]),
             env: [("a".to_owned(), set(&["KEY"])), ("b".to_owned(), set(&["OTHER"]))].into(),
@@ -141,7 +145,7 @@ mod tests {
              config: [channels.telegram] } }",
         );
 
-        assert_eq!(read.lacks(&here()), []);
+        assert_eq!(read.unmet_requirements(&here()), []);
     }
 
     #[test]
@@ -151,7 +155,8 @@ mod tests {
              config: [channels.slack] } }",
         );
 
-        let told: Vec<String> = read.lacks(&here()).iter().map(Lack::to_string).collect();
+        let told: Vec<String> =
+            read.unmet_requirements(&here()).iter().map(UnmetRequirement::to_string).collect();
 
         assert_eq!(
             told,
@@ -171,15 +176,15 @@ mod tests {
         let read = manifest("{ primaryEnv: FIRST, requires: { env: [KEY] } }");
 
         assert_eq!(read.variables().collect::<Vec<_>>(), ["KEY", "FIRST"]);
-        assert_eq!(read.lacks(&here()), [], "what it names first it can do without");
+        assert_eq!(read.unmet_requirements(&here()), [], "what it names first it can do without");
     }
 
     #[test]
     fn one_that_is_always_shown_lacks_only_a_system() {
         let always = manifest("{ always: true, requires: { bins: [ffmpeg] } }");
-        assert_eq!(always.lacks(&here()), []);
+        assert_eq!(always.unmet_requirements(&here()), []);
 
         let elsewhere = manifest("{ always: true, os: [windows] }");
-        assert_eq!(elsewhere.lacks(&here()).len(), 1);
+        assert_eq!(elsewhere.unmet_requirements(&here()).len(), 1);
     }
 }

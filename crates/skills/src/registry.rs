@@ -19,9 +19,9 @@ use futures::future::BoxFuture;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use at_url::AtUrl;
+pub use at_url::UrlRegistry;
 pub use clawhub::ClawHub;
-pub use directory::Directory;
+pub use directory::DirectoryRegistry;
 
 use crate::{Download, Error, SkillName};
 
@@ -30,15 +30,18 @@ pub trait Registry: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
     /// Searches skills; returns at most `limit`, the best first.
-    fn search<'a>(&'a self, query: &'a str, limit: usize)
-    -> BoxFuture<'a, Result<Vec<Hit>, Error>>;
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SkillHit>, Error>>;
 
     /// Loads the metadata of a skill's version, by default of the newest.
     fn meta<'a>(
         &'a self,
         slug: &'a SkillName,
         version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Meta, Error>>;
+    ) -> BoxFuture<'a, Result<SkillVersionMeta, Error>>;
 
     /// Downloads a skill in a version that [`meta`](Self::meta) returned.
     fn download<'a>(
@@ -49,7 +52,7 @@ pub trait Registry: Send + Sync + fmt::Debug {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
+pub struct SkillHit {
     /// Relevance; comparable within a registry, and roughly between registries.
     pub score: f64,
     /// Name of the skill in the registry.
@@ -64,7 +67,7 @@ pub struct Hit {
 
 /// Metadata of a skill's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meta {
+pub struct SkillVersionMeta {
     /// Version described; `None` if the registry has no versions.
     pub version: Option<String>,
     pub verdict: Verdict,
@@ -128,7 +131,7 @@ impl Registries {
             let name = registry.name();
             let _: SkillName = name.parse()?;
             // A policy that lists `url` would allow this registry, too, and vice versa.
-            if name == AtUrl::NAME {
+            if name == UrlRegistry::NAME {
                 return Err(Error::Invalid(format!(
                     "a registry cannot be called `{name}`: that is what an address is called"
                 )));
@@ -147,14 +150,16 @@ impl Registries {
     /// # Errors
     ///
     /// If an address is invalid, two have the same name, or this machine has no root certificates.
-    pub fn of(configs: &[RegistryConfig]) -> Result<Self, Error> {
+    pub fn from_configs(configs: &[RegistryConfig]) -> Result<Self, Error> {
         let mut registries: Vec<Arc<dyn Registry>> = Vec::new();
         for config in configs {
             registries.push(match config {
                 RegistryConfig::Clawhub { name, base_url, token } => {
                     Arc::new(ClawHub::new(name, base_url, token.clone())?)
                 }
-                RegistryConfig::Directory { name, path } => Arc::new(Directory::new(name, path)),
+                RegistryConfig::Directory { name, path } => {
+                    Arc::new(DirectoryRegistry::new(name, path))
+                }
             });
         }
         Self::new(registries)
@@ -174,7 +179,7 @@ impl Registries {
             let known: Vec<String> =
                 self.0.iter().map(|registry| format!("`{}`", registry.name())).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Error::NoRegistry { name: crate::name::shown(name), known }
+            Error::NoRegistry { name: crate::name::escape_untrusted(name), known }
         })
     }
 }
@@ -188,7 +193,7 @@ pub(crate) fn check_version(version: &str) -> Result<(), Error> {
     }
     Err(Error::Invalid(format!(
         "`{}` is no version: write one such as `1.2.3`, or leave it out for the newest",
-        crate::name::shown(version)
+        crate::name::escape_untrusted(version)
     )))
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use holdfast_agent::prompt;
 
-use crate::{Error, Lack, Manifest, SkillName, Surroundings};
+use crate::{Error, Manifest, SkillEnvironment, SkillName, UnmetRequirement};
 
 /// Scope of a skill, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub struct Skill {
     /// Path for the `read` tool, `skills/<name>/SKILL.md` in every scope.
     pub location: String,
     /// Requirements that are not met; the skill is usable only if there are none.
-    pub lacks: Vec<Lack>,
+    pub unmet: Vec<UnmetRequirement>,
 }
 
 impl Skill {
@@ -77,12 +77,12 @@ impl Skill {
     /// Whether all requirements are met.
     #[must_use]
     pub const fn is_usable(&self) -> bool {
-        self.lacks.is_empty()
+        self.unmet.is_empty()
     }
 
     /// Whether models see it in their list of skills.
     #[must_use]
-    pub const fn is_shown(&self) -> bool {
+    pub const fn is_visible(&self) -> bool {
         self.is_usable() && self.manifest.model_invocable
     }
 }
@@ -93,18 +93,18 @@ fn folder(name: &str) -> String {
 
 /// `SKILL.md` that is not used.
 #[derive(Debug)]
-pub struct Skipped {
+pub struct UnusedFile {
     pub scope: Scope,
     /// Path for people to read.
     pub file: String,
-    pub why: Why,
+    pub reason: UnusedReason,
 }
 
 /// Reason why a `SKILL.md` is not used.
 #[derive(Debug)]
-pub enum Why {
+pub enum UnusedReason {
     /// The file is invalid; the error says how to fix it.
-    Bad(Error),
+    Invalid(Error),
     /// A skill of a nearer scope has the same name.
     Hidden {
         /// Scope of the skill that is used.
@@ -112,16 +112,16 @@ pub enum Why {
     },
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for UnusedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.why {
-            Why::Bad(error) => write!(f, "{}: {error}", self.scope),
-            Why::Hidden { by } if *by == self.scope => write!(
+        match &self.reason {
+            UnusedReason::Invalid(error) => write!(f, "{}: {error}", self.scope),
+            UnusedReason::Hidden { by } if *by == self.scope => write!(
                 f,
                 "{}: {}: has the name of another one there, but for upper and lower case: rename it",
                 self.scope, self.file
             ),
-            Why::Hidden { by } => write!(
+            UnusedReason::Hidden { by } => write!(
                 f,
                 "{}: {}: is not used, for one of the {by} has the same name",
                 self.scope, self.file
@@ -155,21 +155,21 @@ impl Invocation<'_> {
 /// Error: a skill was invoked whose requirements are not met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the skill `{name}` cannot be used: {lacks}")]
-pub struct Unusable {
+pub struct UnusableSkill {
     name: String,
     lacks: String,
 }
 
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct SkillSet {
     /// Skills by [`SkillName::key`].
     skills: BTreeMap<String, Skill>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<UnusedFile>,
 }
 
-impl Shelf {
+impl SkillSet {
     /// Parses the files, in any order, and compares the skills' requirements with the environment.
-    pub fn of(files: impl IntoIterator<Item = SkillFile>, here: &Surroundings) -> Self {
+    pub fn from_files(files: impl IntoIterator<Item = SkillFile>, here: &SkillEnvironment) -> Self {
         let mut files: Vec<SkillFile> = files.into_iter().collect();
         files.sort_by(|a, b| (a.scope, &a.folder).cmp(&(b.scope, &b.folder)));
         let mut shelf = Self::default();
@@ -179,24 +179,28 @@ impl Shelf {
         shelf
     }
 
-    fn add(&mut self, file: &SkillFile, here: &Surroundings) {
+    fn add(&mut self, file: &SkillFile, here: &SkillEnvironment) {
         let scope = file.scope;
-        let path = format!("{}/SKILL.md", folder(&crate::name::shown(&file.folder)));
-        let manifest = match named(&path, file) {
+        let path = format!("{}/SKILL.md", folder(&crate::name::escape_untrusted(&file.folder)));
+        let manifest = match parse_named(&path, file) {
             Ok(manifest) => manifest,
             Err(error) => {
-                self.skipped.push(Skipped { scope, file: path, why: Why::Bad(error) });
+                self.skipped.push(UnusedFile {
+                    scope,
+                    file: path,
+                    reason: UnusedReason::Invalid(error),
+                });
                 return;
             }
         };
         let key = manifest.name.key();
         if let Some(nearer) = self.skills.get(&key) {
-            let why = Why::Hidden { by: nearer.scope };
-            self.skipped.push(Skipped { scope, file: path, why });
+            let why = UnusedReason::Hidden { by: nearer.scope };
+            self.skipped.push(UnusedFile { scope, file: path, reason: why });
             return;
         }
-        let lacks = manifest.lacks(here);
-        self.skills.insert(key, Skill { manifest, scope, location: path, lacks });
+        let lacks = manifest.unmet_requirements(here);
+        self.skills.insert(key, Skill { manifest, scope, location: path, unmet: lacks });
     }
 
     /// All skills ordered by name, including unusable ones.
@@ -206,7 +210,7 @@ impl Shelf {
 
     /// Files that are not used, with the reasons.
     #[must_use]
-    pub fn skipped(&self) -> &[Skipped] {
+    pub fn unused_files(&self) -> &[UnusedFile] {
         &self.skipped
     }
 
@@ -218,11 +222,11 @@ impl Shelf {
 
     /// Skills that a model sees, ordered by name, restricted to `names` unless that is empty (spec
     /// SKL-004, C-56). Unknown names are ignored.
-    pub fn shown<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Skill> {
+    pub fn visible_skills<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Skill> {
         self.skills.values().filter(move |skill| {
             let is_wanted =
                 names.is_empty() || names.iter().any(|name| skill.manifest.name.is_same(name));
-            is_wanted && skill.is_shown()
+            is_wanted && skill.is_visible()
         })
     }
 
@@ -230,7 +234,7 @@ impl Shelf {
     /// would be in every prompt, and their names say enough.
     #[must_use]
     pub fn for_prompt<'a>(&'a self, names: &'a [&str]) -> Vec<prompt::Skill<'a>> {
-        let shown = self.shown(names).map(|skill| prompt::Skill {
+        let shown = self.visible_skills(names).map(|skill| prompt::Skill {
             name: skill.name(),
             description: match skill.scope {
                 Scope::Workspace | Scope::Tenant => &skill.manifest.description,
@@ -246,7 +250,7 @@ impl Shelf {
     #[must_use]
     pub fn summary(&self, names: &[&str]) -> String {
         let mut summary = String::new();
-        for skill in self.shown(names) {
+        for skill in self.visible_skills(names) {
             summary.push_str("  <skill>\n");
             for (tag, text) in [
                 ("name", skill.name()),
@@ -267,7 +271,10 @@ impl Shelf {
     /// # Errors
     ///
     /// [`Unusable`] if the skill's requirements are not met.
-    pub fn invoked<'a>(&'a self, message: &'a str) -> Result<Option<Invocation<'a>>, Unusable> {
+    pub fn parse_invocation<'a>(
+        &'a self,
+        message: &'a str,
+    ) -> Result<Option<Invocation<'a>>, UnusableSkill> {
         let Some(said) = message.trim_start().strip_prefix('/') else { return Ok(None) };
         let (word, rest) = first_word(said);
         // In groups, platforms append the addressee: `/plan-a-trip@our_bot`.
@@ -278,15 +285,15 @@ impl Shelf {
             return Ok(None);
         };
         if !skill.is_usable() {
-            let lacks: Vec<String> = skill.lacks.iter().map(Lack::to_string).collect();
-            return Err(Unusable { name: skill.name().to_owned(), lacks: lacks.join("; ") });
+            let lacks: Vec<String> = skill.unmet.iter().map(UnmetRequirement::to_string).collect();
+            return Err(UnusableSkill { name: skill.name().to_owned(), lacks: lacks.join("; ") });
         }
         Ok(Some(Invocation { skill, arguments }))
     }
 }
 
 /// Parses a file and checks that the skill's name equals its folder's.
-fn named(path: &str, file: &SkillFile) -> Result<Manifest, Error> {
+fn parse_named(path: &str, file: &SkillFile) -> Result<Manifest, Error> {
     let folder: SkillName = file.folder.parse()?;
     let manifest = Manifest::read(path, &file.text)?;
     if manifest.name != folder {

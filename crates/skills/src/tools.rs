@@ -15,15 +15,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    DEFAULT_FOUND, Error, Finder, Force, Found, Installation, Limits, MOST_FOUND, Origin, Policy,
-    Wanted, install, library::now,
+    DEFAULT_SEARCH_LIMIT, Error, Finder, Force, InstallRequest, Installation, Limits,
+    MAX_SEARCH_LIMIT, Origin, Policy, SearchResult, library::now_millis, prepare_install,
 };
 
 /// Maximum length of the search result that a model gets, in characters.
-const MOST_SHOWN: usize = 20_000;
+const MAX_RESULT_CHARS: usize = 20_000;
 
 /// Access to the agent that a tool is called for.
-pub trait Home: Send + Sync + 'static {
+pub trait SkillTarget: Send + Sync + 'static {
     /// Checks whether skills may be installed in the conversation of this call. Called before any
     /// download.
     ///
@@ -55,14 +55,20 @@ pub trait Home: Send + Sync + 'static {
 }
 
 /// Extension of the tool registry.
-pub trait SkillTools: Sized {
+pub trait WithSkillTools: Sized {
     /// Adds `find_skills` and `install_skill` to the registry.
     #[must_use]
-    fn with_skills<H: Home>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits) -> Self;
+    fn with_skills<H: SkillTarget>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits)
+    -> Self;
 }
 
-impl SkillTools for holdfast_tools::Registry {
-    fn with_skills<H: Home>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits) -> Self {
+impl WithSkillTools for holdfast_tools::Registry {
+    fn with_skills<H: SkillTarget>(
+        self,
+        home: Arc<H>,
+        finder: Arc<Finder>,
+        limits: Limits,
+    ) -> Self {
         self.with(FindSkills { home: Arc::clone(&home), finder: Arc::clone(&finder) })
             .with(InstallSkill { home, finder, limits })
     }
@@ -82,7 +88,7 @@ pub struct FindSkillsInput {
 }
 
 const fn five() -> usize {
-    DEFAULT_FOUND
+    DEFAULT_SEARCH_LIMIT
 }
 
 /// Tool `find_skills`: searches the registries.
@@ -92,7 +98,7 @@ pub struct FindSkills<H> {
     pub finder: Arc<Finder>,
 }
 
-impl<H: Home> Tool for FindSkills<H> {
+impl<H: SkillTarget> Tool for FindSkills<H> {
     const NAME: &'static str = "find_skills";
     const EFFECT: Effect = Effect::Reads;
     // A registry has a timeout of a minute, and two are asked at a time.
@@ -101,13 +107,13 @@ impl<H: Home> Tool for FindSkills<H> {
 
     async fn call(&self, call: Call, input: FindSkillsInput) -> Result<String, ToolError> {
         let policy = self.home.policy(&call).await?;
-        let limit = input.limit.clamp(1, MOST_FOUND);
+        let limit = input.limit.clamp(1, MAX_SEARCH_LIMIT);
         let found = self.finder.find(call.tenant, &policy, &input.query, limit).await;
-        Ok(told(&call, &found.map_err(tell)?))
+        Ok(search_report(&call, &found.map_err(tool_error)?))
     }
 }
 
-fn told(call: &Call, found: &Found) -> String {
+fn search_report(call: &Call, found: &SearchResult) -> String {
     let mut list = String::new();
     for hit in &found.hits {
         let version = hit.version.as_deref().unwrap_or("no version");
@@ -121,7 +127,7 @@ fn told(call: &Call, found: &Found) -> String {
     let mut told = if list.is_empty() {
         "No skill was found: ask in other words.\n".to_owned()
     } else {
-        untrusted(&call.key, "the registries of skills", &list, MOST_SHOWN)
+        untrusted(&call.key, "the registries of skills", &list, MAX_RESULT_CHARS)
     };
     for (_, why) in &found.failed {
         let _ = writeln!(told, "[not all were asked: {why}]");
@@ -154,7 +160,7 @@ pub struct InstallSkill<H> {
     pub limits: Limits,
 }
 
-impl<H: Home> Tool for InstallSkill<H> {
+impl<H: SkillTarget> Tool for InstallSkill<H> {
     const NAME: &'static str = "install_skill";
     const EFFECT: Effect = Effect::Writes;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
@@ -162,21 +168,22 @@ impl<H: Home> Tool for InstallSkill<H> {
 
     async fn call(&self, call: Call, input: InstallSkillInput) -> Result<String, ToolError> {
         if let Some(made) = self.home.made(&call).await? {
-            return Ok(done(&made));
+            return Ok(installed_message(&made));
         }
         self.home.check(&call)?;
         let policy = self.home.policy(&call).await?;
-        let registry = self.finder.registries().get(&input.registry).map_err(tell)?;
+        let registry = self.finder.registries().get(&input.registry).map_err(tool_error)?;
         let present = self.home.present(&call).await?;
-        let wanted = Wanted {
+        let wanted = InstallRequest {
             slug: &input.slug,
             version: input.version.as_deref(),
             force: if input.force { Force::Yes } else { Force::No },
-            present: &present,
-            now: now(),
+            present_paths: &present,
+            now: now_millis(),
         };
-        let installation = install(registry, &wanted, &policy, &self.limits).await.map_err(tell)?;
-        let mut said = done(&installation.origin);
+        let installation =
+            prepare_install(registry, &wanted, &policy, &self.limits).await.map_err(tool_error)?;
+        let mut said = installed_message(&installation.origin);
         if let Some(warning) = &installation.warning {
             let _ = write!(said, "\nWarning, tell your person: {warning}.");
         }
@@ -185,7 +192,7 @@ impl<H: Home> Tool for InstallSkill<H> {
     }
 }
 
-fn done(origin: &Origin) -> String {
+fn installed_message(origin: &Origin) -> String {
     let Origin { slug, installed_version, registry, .. } = origin;
     format!(
         "The skill `{slug}` {installed_version} of the registry `{registry}` is installed. How it \
@@ -196,7 +203,7 @@ fn done(origin: &Origin) -> String {
 /// Converts an error for the model. Failures that only an operator can fix become
 /// [`ToolError::Broken`].
 #[must_use]
-pub fn tell(error: Error) -> ToolError {
+pub fn tool_error(error: Error) -> ToolError {
     match error {
         Error::Broken(cause) => ToolError::Broken(cause),
         Error::Tree(error) if error.kind().is_transient() || error.kind() == Kind::Internal => {

@@ -44,19 +44,20 @@ impl Backends {
     }
 
     async fn find() -> anyhow::Result<Self> {
-        let given = Given::from(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        let given =
+            GivenUrls::from(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         given.or_start(shared).await
     }
 }
 
-struct Given {
+struct GivenUrls {
     admin_url: Option<String>,
     app_url: Option<String>,
     nats_url: Option<String>,
     redis_url: Option<String>,
 }
 
-impl Given {
+impl GivenUrls {
     fn from(read: impl Fn(&str) -> Option<String>) -> Self {
         Self {
             admin_url: read(ADMIN_URL),
@@ -331,8 +332,8 @@ mod tests {
         }
     }
 
-    fn given(names: &[&str]) -> Given {
-        Given::from(|name| {
+    fn given(names: &[&str]) -> GivenUrls {
+        GivenUrls::from(|name| {
             let there = backends("given");
             let url = match name {
                 ADMIN_URL => there.admin_url,

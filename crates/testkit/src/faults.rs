@@ -26,10 +26,10 @@ pub enum Fault {
 
 /// Which requests go wrong, and how. Clones share the plan.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<Mutex<Plan>>);
+pub struct Faults(Arc<Mutex<FaultPlan>>);
 
 #[derive(Debug, Default)]
-struct Plan {
+struct FaultPlan {
     next: VecDeque<Fault>,
     chance: Vec<(f64, Fault)>,
     fired: u64,

@@ -29,7 +29,7 @@ impl Server {
         let addr = listener.local_addr()?;
         let stop = CancellationToken::new();
         let service = router.into_make_service_with_connect_info::<Cut>();
-        let serving = axum::serve(Door(listener), service)
+        let serving = axum::serve(CuttableListener(listener), service)
             .with_graceful_shutdown(stop.clone().cancelled_owned());
         tokio::spawn(async move { drop(serving.await) });
         Ok(Self { addr, stop })
@@ -57,15 +57,15 @@ impl Cut {
     }
 }
 
-impl Connected<IncomingStream<'_, Door>> for Cut {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
+impl Connected<IncomingStream<'_, CuttableListener>> for Cut {
+    fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
         stream.io().cut.clone()
     }
 }
 
-pub(crate) struct Door(TcpListener);
+pub(crate) struct CuttableListener(TcpListener);
 
-impl Listener for Door {
+impl Listener for CuttableListener {
     type Io = Connection;
     type Addr = SocketAddr;
 

@@ -65,7 +65,7 @@ async fn delete_streams(url: String, unwanted: impl Fn(&str) -> bool) -> anyhow:
 }
 
 fn is_leftover(name: &str) -> bool {
-    name.strip_prefix(PREFIX).and_then(scratch::age).is_some_and(|age| age > scratch::LEFTOVER)
+    name.strip_prefix(PREFIX).and_then(scratch::age).is_some_and(|age| age > scratch::LEFTOVER_AGE)
 }
 
 #[cfg(test)]

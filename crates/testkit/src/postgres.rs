@@ -175,10 +175,10 @@ async fn sweep(admin: &mut PgConnection) -> anyhow::Result<()> {
 /// Test databases live for hours, templates for days: several branches may be worked on.
 fn is_leftover(name: &str, comment: Option<&str>) -> bool {
     if let Some(made) = name.strip_prefix(TEST_PREFIX) {
-        return scratch::age(made).is_some_and(|age| age > scratch::LEFTOVER);
+        return scratch::age(made).is_some_and(|age| age > scratch::LEFTOVER_AGE);
     }
     name.starts_with(TEMPLATE_PREFIX)
-        && comment.and_then(scratch::age).is_some_and(|age| age > scratch::LEFTOVER * 24)
+        && comment.and_then(scratch::age).is_some_and(|age| age > scratch::LEFTOVER_AGE * 24)
 }
 
 async fn connect(admin_url: &str) -> anyhow::Result<PgConnection> {

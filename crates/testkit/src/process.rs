@@ -19,7 +19,7 @@ use crate::http;
 use crate::scratch;
 
 /// How often a waiting test looks.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is to be started.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Process {
     pub async fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         match timeout(limit, self.child.wait()).await {
             Ok(status) => {
-                self.bury();
+                self.kill_group();
                 Ok(status?)
             }
             Err(_) => bail!("`{}` did not end within {limit:?}; {}", self.name, self.last_words()),
@@ -164,7 +164,7 @@ impl Process {
         let end = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                self.bury();
+                self.kill_group();
                 bail!("`{}` ended ({status}) before {wanted}; {}", self.name, self.last_words());
             }
             // One look may hang, as when the process is paused.
@@ -174,7 +174,7 @@ impl Process {
             if Instant::now() >= end {
                 bail!("no {wanted} within {limit:?}; {}", self.last_words());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -186,7 +186,7 @@ impl Process {
     }
 
     /// Ends what the child left behind. Once and at once, while its number cannot be another's yet.
-    fn bury(&mut self) {
+    fn kill_group(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             drop(send("KILL", self.pid));
         }
@@ -203,7 +203,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.bury();
+        self.kill_group();
         if !std::thread::panicking() {
             drop(std::fs::remove_file(&self.log));
         }
@@ -238,7 +238,7 @@ mod tests {
     async fn says(process: &Process, text: &str) {
         timeout(LIMIT, async {
             while !process.output().contains(text) {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await
@@ -272,7 +272,7 @@ mod tests {
 
         timeout(LIMIT, async {
             while is_alive(&grandchild) {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await
@@ -309,7 +309,7 @@ mod tests {
 
         timeout(LIMIT, async {
             while process.output().len() == then {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await

@@ -31,14 +31,14 @@ const CHUNK: usize = 64 * 1024;
 pub struct Proxy {
     addr: SocketAddr,
     shared: Arc<Shared>,
-    door: watch::Sender<Door>,
-    is: watch::Receiver<Door>,
+    door: watch::Sender<ListenState>,
+    is: watch::Receiver<ListenState>,
     /// Bound and never listening: while the door is shut nobody else can get the port.
     _reserved: TcpSocket,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum ListenState {
     Open,
     Shut,
 }
@@ -67,11 +67,11 @@ impl Proxy {
             connections: Mutex::new(CancellationToken::new()),
             accepted: AtomicU64::new(0),
         });
-        let (door, wanted) = watch::channel(Door::Open);
-        let (become_so, is) = watch::channel(Door::Shut);
+        let (door, wanted) = watch::channel(ListenState::Open);
+        let (become_so, is) = watch::channel(ListenState::Shut);
         let proxy = Self { addr, shared: Arc::clone(&shared), door, is, _reserved: reserved };
         tokio::spawn(keep_door(addr, shared, wanted, become_so));
-        proxy.wait_for(Door::Open).await.context("cannot listen")?;
+        proxy.wait_for(ListenState::Open).await.context("cannot listen")?;
         Ok(proxy)
     }
 
@@ -118,13 +118,13 @@ impl Proxy {
     /// Refuses new connections, as if the server were down; open ones go on. Combine with
     /// [`Self::cut`] for an outage.
     pub async fn refuse(&self) -> anyhow::Result<()> {
-        self.door.send_replace(Door::Shut);
-        self.wait_for(Door::Shut).await
+        self.door.send_replace(ListenState::Shut);
+        self.wait_for(ListenState::Shut).await
     }
 
     pub async fn accept(&self) -> anyhow::Result<()> {
-        self.door.send_replace(Door::Open);
-        self.wait_for(Door::Open).await
+        self.door.send_replace(ListenState::Open);
+        self.wait_for(ListenState::Open).await
     }
 
     /// Holds each chunk back for this long, in both directions: a round trip takes twice that.
@@ -178,7 +178,7 @@ impl Proxy {
         LostAnswers(rule)
     }
 
-    async fn wait_for(&self, door: Door) -> anyhow::Result<()> {
+    async fn wait_for(&self, door: ListenState) -> anyhow::Result<()> {
         let mut is = self.is.clone();
         is.wait_for(|now| *now == door).await.context("the proxy's task is gone")?;
         Ok(())
@@ -285,21 +285,21 @@ fn socket(addr: SocketAddr) -> io::Result<TcpSocket> {
 async fn keep_door(
     addr: SocketAddr,
     shared: Arc<Shared>,
-    mut wanted: watch::Receiver<Door>,
-    is: watch::Sender<Door>,
+    mut wanted: watch::Receiver<ListenState>,
+    is: watch::Sender<ListenState>,
 ) {
     loop {
         let Ok(listener) = socket(addr).and_then(|socket| socket.listen(1024)) else {
             return; // whoever waits for the door sees our end
         };
-        is.send_replace(Door::Open);
+        is.send_replace(ListenState::Open);
         tokio::select! {
             () = take_connections(&listener, &shared) => {}
-            gone = wanted.wait_for(|door| *door == Door::Shut) => if gone.is_err() { return },
+            gone = wanted.wait_for(|door| *door == ListenState::Shut) => if gone.is_err() { return },
         }
         drop(listener);
-        is.send_replace(Door::Shut);
-        if wanted.wait_for(|door| *door == Door::Open).await.is_err() {
+        is.send_replace(ListenState::Shut);
+        if wanted.wait_for(|door| *door == ListenState::Open).await.is_err() {
             return;
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 /// What a killed test left is removed after this long; no test runs for half of it.
-pub(crate) const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
+pub(crate) const LEFTOVER_AGE: Duration = Duration::from_secs(2 * 3600);
 
 /// Twelve hex digits of milliseconds, then eight of chance.
 pub(crate) fn token() -> String {

@@ -13,7 +13,7 @@ type Input = Map<String, Value>;
 pub(crate) struct Alias {
     pub(crate) name: &'static str,
     /// Name of the tool itself.
-    pub(crate) of: &'static str,
+    pub(crate) tool: &'static str,
     /// Converts the alias's arguments to the tool's.
     map: fn(Input) -> Input,
 }
@@ -34,35 +34,36 @@ impl Alias {
 }
 
 const fn alias(name: &'static str, of: &'static str, map: fn(Input) -> Input) -> Alias {
-    Alias { name, of, map }
+    Alias { name, tool: of, map }
 }
 
 /// All aliases. Those of a tool that is not registered have no effect.
 pub(crate) const ALIASES: &[Alias] = &[
-    alias("read_file", "read", reading),
-    alias("create_file", "write", writing),
-    alias("write_file", "write", writing),
-    alias("edit_file", "edit", editing),
-    alias("apply-patch", "apply_patch", patching),
-    alias("list_dir", "list_files", listing),
-    alias("remove_file", "delete_file", |input| renamed(input, PATHS)),
-    alias("fetch_url", "web_fetch", fetching),
-    alias("search_web", "web_search", searching),
-    alias("send_message", "message", sending),
-    alias("send_msg", "message", sending),
+    alias("read_file", "read", map_read),
+    alias("create_file", "write", map_write),
+    alias("write_file", "write", map_write),
+    alias("edit_file", "edit", map_edit),
+    alias("apply-patch", "apply_patch", map_apply_patch),
+    alias("list_dir", "list_files", map_list_files),
+    alias("remove_file", "delete_file", |input| renamed(input, PATH_ALIASES)),
+    alias("fetch_url", "web_fetch", map_web_fetch),
+    alias("search_web", "web_search", map_web_search),
+    alias("send_message", "message", map_message),
+    alias("send_msg", "message", map_message),
     alias("list_session", "sessions_list", |input| input),
     alias("get_session", "sessions_history", |input| {
         renamed(input, &[("session_id", "session"), ("session_key", "session")])
     }),
-    alias("bash", "exec", commanding),
-    alias("run_command", "exec", briefly),
+    alias("bash", "exec", map_exec),
+    alias("run_command", "exec", map_short_exec),
     alias("spawn", "sessions_spawn", |input| with(input, "wait", json!(false))),
     alias("subagent", "sessions_spawn", |input| with(input, "wait", json!(true))),
 ];
 
-const PATHS: &[(&str, &str)] = &[("file_path", "path"), ("filename", "path"), ("file", "path")];
+const PATH_ALIASES: &[(&str, &str)] =
+    &[("file_path", "path"), ("filename", "path"), ("file", "path")];
 
-fn reading(mut input: Input) -> Input {
+fn map_read(mut input: Input) -> Input {
     // A range of lines, as in `10-20`.
     if let Some(range) = input.remove("range") {
         let bounds: Vec<u64> = range
@@ -80,10 +81,10 @@ fn reading(mut input: Input) -> Input {
             _ => drop(input.insert("range".to_owned(), range)),
         }
     }
-    renamed(renamed(input, PATHS), &[("offset", "from"), ("limit", "lines")])
+    renamed(renamed(input, PATH_ALIASES), &[("offset", "from"), ("limit", "lines")])
 }
 
-fn writing(mut input: Input) -> Input {
+fn map_write(mut input: Input) -> Input {
     if let Some(mode) = input.remove("mode") {
         match mode.as_str() {
             Some("append") => drop(input.insert("append".to_owned(), json!(true))),
@@ -92,10 +93,10 @@ fn writing(mut input: Input) -> Input {
             _ => drop(input.insert("mode".to_owned(), mode)),
         }
     }
-    renamed(renamed(input, PATHS), &[("text", "content")])
+    renamed(renamed(input, PATH_ALIASES), &[("text", "content")])
 }
 
-fn editing(input: Input) -> Input {
+fn map_edit(input: Input) -> Input {
     let names = [
         ("old_text", "old"),
         ("old_string", "old"),
@@ -105,7 +106,7 @@ fn editing(input: Input) -> Input {
         ("content", "new"),
         ("replace_all", "all_occurrences"),
     ];
-    let mut input = renamed(renamed(input, PATHS), &names);
+    let mut input = renamed(renamed(input, PATH_ALIASES), &names);
     let Some(mode) = input.remove("mode") else { return input };
     let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
     let new = match mode.as_str() {
@@ -117,29 +118,29 @@ fn editing(input: Input) -> Input {
     with(input, "new", json!(new))
 }
 
-fn patching(input: Input) -> Input {
+fn map_apply_patch(input: Input) -> Input {
     renamed(input, &[("input", "patch"), ("diff", "patch")])
 }
 
-fn listing(input: Input) -> Input {
+fn map_list_files(input: Input) -> Input {
     renamed(input, &[("directory", "path"), ("dir", "path")])
 }
 
-fn fetching(mut input: Input) -> Input {
+fn map_web_fetch(mut input: Input) -> Input {
     // The tool sets this limit. The argument is dropped, not refused.
     input.remove("max_chars");
     input
 }
 
-fn searching(input: Input) -> Input {
+fn map_web_search(input: Input) -> Input {
     renamed(input, &[("q", "query"), ("max_results", "count"), ("num_results", "count")])
 }
 
-fn sending(input: Input) -> Input {
+fn map_message(input: Input) -> Input {
     renamed(input, &[("content", "text"), ("message", "text")])
 }
 
-fn commanding(mut input: Input) -> Input {
+fn map_exec(mut input: Input) -> Input {
     // The runner decides where a command runs and who approves it. The arguments are dropped, not
     // refused.
     for settled in ["host", "security", "ask", "pty", "elevated"] {
@@ -149,8 +150,8 @@ fn commanding(mut input: Input) -> Input {
 }
 
 /// Defaults for a command that its caller expects to be short (spec TOL-028).
-fn briefly(input: Input) -> Input {
-    let mut input = commanding(input);
+fn map_short_exec(input: Input) -> Input {
+    let mut input = map_exec(input);
     for (name, most) in [("timeout", 30), ("max_output", 2_000)] {
         input.entry(name).or_insert(json!(most));
     }
@@ -182,7 +183,7 @@ mod tests {
 
     fn mapped(name: &str, input: Value) -> (&'static str, Value) {
         let alias = Alias::find(name).unwrap();
-        (alias.of, alias.input(input))
+        (alias.tool, alias.input(input))
     }
 
     #[test]
@@ -191,7 +192,7 @@ mod tests {
 
         assert_eq!(names.len(), ALIASES.len());
         for alias in ALIASES {
-            assert!(!names.contains(alias.of), "{}", alias.of);
+            assert!(!names.contains(alias.tool), "{}", alias.tool);
         }
     }
 

@@ -7,7 +7,9 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use holdfast_browser::{Browser as Windows, Config, Error, Judged, Page, Pointer, Tab, Way};
+use holdfast_browser::{
+    Browser as Windows, Config, ConnectPolicy, Error, Page, PointerAction, PolicyDecision, Tab,
+};
 use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,15 +19,15 @@ use crate::{
     Call, Output, Part, Registry, Tool, ToolError, untrusted,
     web::{
         Web,
-        guard::{Guard, Lookup, System},
+        guard::{Guard, Lookup, SystemResolver},
     },
 };
 
 /// Maximum length of the page text that the model gets, in characters.
-const MOST_TEXT: usize = 30_000;
+const MAX_SHOWN_CHARS: usize = 30_000;
 
 /// Maximum time to wait for a text.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Drive a web browser: go to pages, read them, click, fill in forms. For reading alone,
 /// `web_fetch` is quicker.
@@ -104,10 +106,10 @@ pub struct Browser {
 }
 
 /// Address check for the browser's proxy.
-struct Guarded(Guard);
+struct ProxyGuard(Guard);
 
-impl Way for Guarded {
-    fn judge(&self, host: String, port: u16) -> Judged {
+impl ConnectPolicy for ProxyGuard {
+    fn judge(&self, host: String, port: u16) -> PolicyDecision {
         let guard = self.0.clone();
         Box::pin(async move {
             guard.addresses(&host, port).await.map_err(|refused| refused.to_string())
@@ -122,12 +124,12 @@ impl Browser {
     ///
     /// If this machine has no root certificates.
     pub fn new(config: Config, web: &Web) -> anyhow::Result<Self> {
-        Self::with(config, web, Arc::new(System))
+        Self::with(config, web, Arc::new(SystemResolver))
     }
 
     fn with(config: Config, web: &Web, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
         let guard = Guard::new(web.allow.clone(), lookup)?;
-        let windows = Windows::new(config, Arc::new(Guarded(guard.clone())));
+        let windows = Windows::new(config, Arc::new(ProxyGuard(guard.clone())));
         Ok(Self { windows, guard })
     }
 
@@ -139,7 +141,7 @@ impl Browser {
         }
         // Wrong input is refused before a window is opened.
         let url = match input.action {
-            Action::Navigate => Some(self.address(needed("url", input.url.as_deref())?)?),
+            Action::Navigate => Some(self.address(required("url", input.url.as_deref())?)?),
             _ => None,
         };
         let (page, is_new) = self.windows.page(who).await?;
@@ -152,26 +154,30 @@ impl Browser {
         }
         match input.action {
             Action::Screenshot => return screenshot(&page, input).await,
-            Action::Tabs => return told(call, &page, &listed(&page.tabs().await?)).await,
+            Action::Tabs => {
+                return untrusted_output(call, &page, &tab_list(&page.tabs().await?)).await;
+            }
             Action::Evaluate => {
-                let expression = needed("expression", input.expression.as_deref())?;
+                let expression = required("expression", input.expression.as_deref())?;
                 let value = page.evaluate(expression).await?;
-                return told(call, &page, &value.to_string()).await;
+                return untrusted_output(call, &page, &value.to_string()).await;
             }
             Action::Tab => {
-                let page = self.windows.look_at(who, needed("to", input.to.as_deref())?).await?;
-                return seen(call, &page).await;
+                let page =
+                    self.windows.switch_tab(who, required("to", input.to.as_deref())?).await?;
+                return page_output(call, &page).await;
             }
-            Action::CloseTab => page.close_tab(needed("to", input.to.as_deref())?).await?,
+            Action::CloseTab => page.close_tab(required("to", input.to.as_deref())?).await?,
             _ => self::act(&page, input, url.as_deref()).await?,
         }
         let (page, _) = self.windows.page(who).await?;
-        seen(call, &page).await
+        page_output(call, &page).await
     }
 
     /// Checks an address. Its host name is checked when the connection is made.
     fn address(&self, said: &str) -> Result<String, Error> {
-        let refused = |refused: crate::web::guard::Refused| Error::Refused(refused.to_string());
+        let refused =
+            |refused: crate::web::guard::AddressRefusal| Error::Refused(refused.to_string());
         let url = Guard::parse(said).map_err(refused)?;
         self.guard.client(&url).map_err(refused)?;
         Ok(url.to_string())
@@ -179,17 +185,17 @@ impl Browser {
 }
 
 async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(), Error> {
-    let element = || needed("ref", input.element.as_deref());
+    let element = || required("ref", input.element.as_deref());
     let some_element = input.element.as_deref().filter(|element| !element.is_empty());
     let text = || input.text.as_deref().ok_or_else(|| missing("text"));
     match input.action {
         Action::Navigate => page.navigate(url.unwrap_or("about:blank")).await,
-        Action::Click => page.point(element()?, Pointer::Click).await,
-        Action::DoubleClick => page.point(element()?, Pointer::DoubleClick).await,
-        Action::Hover => page.point(element()?, Pointer::Hover).await,
-        Action::Drag => page.drag(element()?, needed("to", input.to.as_deref())?).await,
+        Action::Click => page.point(element()?, PointerAction::Click).await,
+        Action::DoubleClick => page.point(element()?, PointerAction::DoubleClick).await,
+        Action::Hover => page.point(element()?, PointerAction::Hover).await,
+        Action::Drag => page.drag(element()?, required("to", input.to.as_deref())?).await,
         Action::Type => page.write(some_element, text()?).await,
-        Action::Press => page.press(some_element, needed("key", input.key.as_deref())?).await,
+        Action::Press => page.press(some_element, required("key", input.key.as_deref())?).await,
         Action::Fill => page.fill(element()?, text()?).await,
         Action::SelectOption if input.values.is_empty() => Err(missing("values")),
         Action::SelectOption => page.select(element()?, &input.values).await,
@@ -199,7 +205,7 @@ async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(),
         Action::Blur => page.blur(element()?).await,
         Action::Scroll => page.scroll(some_element, (0, input.by.unwrap_or(600))).await,
         Action::Wait => {
-            let limit = Duration::from_secs(input.seconds.unwrap_or(10)).min(LONGEST_WAIT);
+            let limit = Duration::from_secs(input.seconds.unwrap_or(10)).min(MAX_WAIT);
             page.wait(input.text.as_deref().filter(|text| !text.is_empty()), limit).await
         }
         Action::Snapshot
@@ -213,32 +219,33 @@ async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(),
 }
 
 /// Output with the current page.
-async fn seen(call: &Call, page: &Page) -> Result<Output, Error> {
-    let (url, title) = page.place().await?;
+async fn page_output(call: &Call, page: &Page) -> Result<Output, Error> {
+    let (url, title) = page.location().await?;
     let mut text = format!("Title: {title}\nAddress: {url}\n\n{}", page.snapshot().await?);
     let tabs = page.tabs().await?;
     if tabs.len() > 1 {
         // Writing to a `String` cannot fail.
-        let _ = write!(text, "\nTabs:\n{}", listed(&tabs));
+        let _ = write!(text, "\nTabs:\n{}", tab_list(&tabs));
     }
-    told(call, page, &text).await
+    untrusted_output(call, page, &text).await
 }
 
 /// Output with text of the page, marked as untrusted.
-async fn told(call: &Call, page: &Page, text: &str) -> Result<Output, Error> {
-    let (url, _) = page.place().await?;
-    Ok(Output::from(untrusted(&call.key, &url, text, MOST_TEXT)).record(json!({ "url": url })))
+async fn untrusted_output(call: &Call, page: &Page, text: &str) -> Result<Output, Error> {
+    let (url, _) = page.location().await?;
+    Ok(Output::from(untrusted(&call.key, &url, text, MAX_SHOWN_CHARS))
+        .record(json!({ "url": url })))
 }
 
 async fn screenshot(page: &Page, input: &BrowserInput) -> Result<Output, Error> {
     let shot = page.screenshot(input.whole).await?;
-    let (url, _) = page.place().await?;
+    let (url, _) = page.location().await?;
     let told = format!("A picture of the page was taken, {} bytes.", shot.data.len());
     let image = Part::Image { media_type: shot.media_type.to_owned(), data: shot.data };
     Ok(Output::from(told).with(image).record(json!({ "url": url })))
 }
 
-fn listed(tabs: &[Tab]) -> String {
+fn tab_list(tabs: &[Tab]) -> String {
     tabs.iter().fold(String::new(), |mut text, tab| {
         let here = if tab.is_current { " (looked at)" } else { "" };
         // Writing to a `String` cannot fail.
@@ -247,7 +254,7 @@ fn listed(tabs: &[Tab]) -> String {
     })
 }
 
-fn needed<'a>(field: &str, given: Option<&'a str>) -> Result<&'a str, Error> {
+fn required<'a>(field: &str, given: Option<&'a str>) -> Result<&'a str, Error> {
     given.map(str::trim).filter(|given| !given.is_empty()).ok_or_else(|| missing(field))
 }
 

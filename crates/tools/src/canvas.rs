@@ -13,45 +13,48 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::a2ui::{Made, Surfaces};
+use self::a2ui::{SurfaceState, Surfaces};
 use crate::{Call, Tool, ToolError};
 
 /// Maximum size of a surface's content, in bytes.
-const MOST: usize = 256 * 1024;
+const MAX_SURFACE_BYTES: usize = 256 * 1024;
 
 /// Maximum length of a title, in characters.
-const LONGEST_TITLE: usize = 200;
+const MAX_TITLE_CHARS: usize = 200;
 
 /// Maximum length of a surface's name, in bytes.
-const LONGEST_NAME: usize = 64;
+const MAX_SURFACE_NAME_LEN: usize = 64;
 
 /// Maximum number of messages per call.
-const MOST_MESSAGES: usize = 1_000;
+const MAX_MESSAGES_PER_CALL: usize = 1_000;
 
 /// Name of the surface if a call names none.
-const USUAL: &str = "main";
+const DEFAULT_SURFACE: &str = "main";
 
 /// Access of the tool to the conversation's canvas. An error is an internal failure: the turn ends
 /// and may be retried.
 pub trait Canvases: Send + Sync + 'static {
-    fn surfaces(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<Shown>>> + Send;
+    fn surfaces(
+        &self,
+        call: &Call,
+    ) -> impl Future<Output = anyhow::Result<Vec<CanvasSurface>>> + Send;
 
     /// Stores `put`, deletes `gone`, all or nothing, and notifies connected programs. The inner
     /// error is a reason for the model.
     fn change(
         &self,
         call: &Call,
-        put: Vec<Shown>,
+        put: Vec<CanvasSurface>,
         gone: Vec<String>,
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct CanvasSurface {
     pub name: String,
     /// Title of the page; may be empty.
     pub title: String,
-    pub kind: ShownAs,
+    pub kind: SurfaceFormat,
     /// Content; for A2UI a JSON list of the messages that build the surface.
     pub content: String,
     /// Whether the surface is visible.
@@ -61,14 +64,14 @@ pub struct Shown {
 /// Format of a surface's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ShownAs {
+pub enum SurfaceFormat {
     A2ui,
     Markdown,
     /// HTML, which programs show in an isolated frame.
     Html,
 }
 
-impl ShownAs {
+impl SurfaceFormat {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -129,7 +132,7 @@ impl<S: Canvases> Tool for Canvas<S> {
     async fn call(&self, call: Call, input: CanvasInput) -> Result<String, ToolError> {
         let named = input.surface.as_deref().filter(|name| !name.is_empty());
         let named = named.map(surface_name).transpose().map_err(ToolError::Tell)?;
-        let name = named.unwrap_or(USUAL);
+        let name = named.unwrap_or(DEFAULT_SURFACE);
         let there = self.0.surfaces(&call).await?;
         let (put, gone, done) = match input.action {
             Action::Snapshot => return Ok(snapshot(&there, named)),
@@ -143,9 +146,9 @@ impl<S: Canvases> Tool for Canvas<S> {
             }
             Action::Hide => {
                 let found = there.iter().find(|one| one.name == name);
-                let found = found.ok_or_else(|| ToolError::Tell(unknown(name, &there)))?;
+                let found = found.ok_or_else(|| ToolError::Tell(unknown_surface(name, &there)))?;
                 (
-                    vec![Shown { shown: false, ..found.clone() }],
+                    vec![CanvasSurface { shown: false, ..found.clone() }],
                     vec![],
                     format!("`{name}` is hidden."),
                 )
@@ -163,23 +166,33 @@ impl<S: Canvases> Tool for Canvas<S> {
     }
 }
 
-type Change = (Vec<Shown>, Vec<String>);
+type SurfaceChange = (Vec<CanvasSurface>, Vec<String>);
 
 /// Replaces a surface, or makes it visible again.
-fn present(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, String> {
-    let title = title(input)?.unwrap_or_default();
+fn present(
+    there: &[CanvasSurface],
+    name: &str,
+    input: &CanvasInput,
+) -> Result<SurfaceChange, String> {
+    let title = checked_title(input)?.unwrap_or_default();
     let text = |kind, content: &String| {
         let content = content.clone();
-        let new = Shown { name: name.to_owned(), title: title.clone(), kind, content, shown: true };
-        Ok((vec![checked(new)?], Vec::new()))
+        let new = CanvasSurface {
+            name: name.to_owned(),
+            title: title.clone(),
+            kind,
+            content,
+            shown: true,
+        };
+        Ok((vec![check_content(new)?], Vec::new()))
     };
     match (&input.markdown, &input.html, &input.messages) {
-        (Some(markdown), None, None) => text(ShownAs::Markdown, markdown),
-        (None, Some(html), None) => text(ShownAs::Html, html),
+        (Some(markdown), None, None) => text(SurfaceFormat::Markdown, markdown),
+        (None, Some(html), None) => text(SurfaceFormat::Html, html),
         (None, None, Some(messages)) => {
             let mut surfaces = Surfaces::from([(name.to_owned(), None)]);
-            fold(&mut surfaces, there, messages, name)?;
-            changed(surfaces, there, Some((name, title)))
+            apply_messages(&mut surfaces, there, messages, name)?;
+            to_change(surfaces, there, Some((name, title)))
         }
         (None, None, None) => {
             // Without content: the surface was hidden, and becomes visible again.
@@ -187,45 +200,50 @@ fn present(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, S
             let found = found.ok_or(
                 "there is nothing to show: say it in `markdown`, `html` or `messages`".to_owned(),
             )?;
-            Ok((vec![Shown { shown: true, ..found.clone() }], Vec::new()))
+            Ok((vec![CanvasSurface { shown: true, ..found.clone() }], Vec::new()))
         }
         _ => Err("say one of `markdown`, `html` and `messages`".to_owned()),
     }
 }
 
 /// Changes surfaces by messages.
-fn update(there: &[Shown], name: &str, input: &CanvasInput) -> Result<Change, String> {
+fn update(
+    there: &[CanvasSurface],
+    name: &str,
+    input: &CanvasInput,
+) -> Result<SurfaceChange, String> {
     if input.markdown.is_some() || input.html.is_some() {
         return Err("`update` takes `messages`: show a text anew with `present`".to_owned());
     }
     let messages = input.messages.as_deref().ok_or("`messages` is missing: a list".to_owned())?;
     let mut surfaces = Surfaces::new();
-    fold(&mut surfaces, there, messages, name)?;
-    let title = title(input)?;
-    changed(surfaces, there, title.map(|title| (name, title)))
+    apply_messages(&mut surfaces, there, messages, name)?;
+    let title = checked_title(input)?;
+    to_change(surfaces, there, title.map(|title| (name, title)))
 }
 
 /// Applies messages to the stored surfaces that they name, except those that start empty.
-fn fold(
+fn apply_messages(
     surfaces: &mut Surfaces,
-    there: &[Shown],
+    there: &[CanvasSurface],
     messages: &[Value],
     name: &str,
 ) -> Result<(), String> {
-    if messages.len() > MOST_MESSAGES {
-        return Err(format!("{MOST_MESSAGES} messages are the most of one call"));
+    if messages.len() > MAX_MESSAGES_PER_CALL {
+        return Err(format!("{MAX_MESSAGES_PER_CALL} messages are the most of one call"));
     }
-    for one in there.iter().filter(|one| one.kind == ShownAs::A2ui) {
-        if !surfaces.contains_key(&one.name) && names(messages, name).any(|named| named == one.name)
+    for one in there.iter().filter(|one| one.kind == SurfaceFormat::A2ui) {
+        if !surfaces.contains_key(&one.name)
+            && surface_names(messages, name).any(|named| named == one.name)
         {
-            surfaces.insert(one.name.clone(), Some(Made::read(&one.name, &one.content)?));
+            surfaces.insert(one.name.clone(), Some(SurfaceState::read(&one.name, &one.content)?));
         }
     }
     a2ui::apply(surfaces, messages, name)
 }
 
 /// Names of the surfaces in the messages.
-fn names<'a>(messages: &'a [Value], usual: &'a str) -> impl Iterator<Item = &'a str> {
+fn surface_names<'a>(messages: &'a [Value], usual: &'a str) -> impl Iterator<Item = &'a str> {
     messages
         .iter()
         .filter_map(Value::as_object)
@@ -234,11 +252,11 @@ fn names<'a>(messages: &'a [Value], usual: &'a str) -> impl Iterator<Item = &'a 
 }
 
 /// Turns the result of messages into a change.
-fn changed(
+fn to_change(
     surfaces: Surfaces,
-    there: &[Shown],
+    there: &[CanvasSurface],
     titled: Option<(&str, String)>,
-) -> Result<Change, String> {
+) -> Result<SurfaceChange, String> {
     let (mut put, mut gone) = (Vec::new(), Vec::new());
     for (name, made) in surfaces {
         let Some(made) = made else {
@@ -251,21 +269,27 @@ fn changed(
             _ => old.map(|old| old.title.clone()).unwrap_or_default(),
         };
         let content = made.write(&name);
-        put.push(checked(Shown { name, title, kind: ShownAs::A2ui, content, shown: true })?);
+        put.push(check_content(CanvasSurface {
+            name,
+            title,
+            kind: SurfaceFormat::A2ui,
+            content,
+            shown: true,
+        })?);
     }
     Ok((put, gone))
 }
 
 /// Describes the surfaces as JSON.
-fn snapshot(there: &[Shown], named: Option<&str>) -> String {
+fn snapshot(there: &[CanvasSurface], named: Option<&str>) -> String {
     let wanted = there.iter().filter(|one| named.is_none_or(|named| one.name == named));
     let surfaces: Vec<Value> = wanted
         .map(|one| {
-            let Shown { name, title, kind, content, shown } = one;
+            let CanvasSurface { name, title, kind, content, shown } = one;
             let content = match kind {
                 // Stored A2UI content is always JSON.
-                ShownAs::A2ui => serde_json::from_str(content).unwrap_or_default(),
-                ShownAs::Markdown | ShownAs::Html => Value::String(content.clone()),
+                SurfaceFormat::A2ui => serde_json::from_str(content).unwrap_or_default(),
+                SurfaceFormat::Markdown | SurfaceFormat::Html => Value::String(content.clone()),
             };
             json!({"surface": name, "title": title, "kind": kind, "shown": shown, "content": content})
         })
@@ -273,10 +297,10 @@ fn snapshot(there: &[Shown], named: Option<&str>) -> String {
     Value::Array(surfaces).to_string()
 }
 
-fn checked(new: Shown) -> Result<Shown, String> {
-    if new.content.len() > MOST {
+fn check_content(new: CanvasSurface) -> Result<CanvasSurface, String> {
+    if new.content.len() > MAX_SURFACE_BYTES {
         return Err(format!(
-            "`{}` would be {} bytes, and {MOST} are the most: show less of it",
+            "`{}` would be {} bytes, and {MAX_SURFACE_BYTES} are the most: show less of it",
             new.name,
             new.content.len()
         ));
@@ -287,11 +311,11 @@ fn checked(new: Shown) -> Result<Shown, String> {
     Ok(new)
 }
 
-fn title(input: &CanvasInput) -> Result<Option<String>, String> {
+fn checked_title(input: &CanvasInput) -> Result<Option<String>, String> {
     let title = input.title.as_deref().map(crate::untrusted::one_line);
     match title.as_ref().map(|title| title.chars().count()) {
-        Some(got) if got > LONGEST_TITLE => {
-            Err(format!("a title has {LONGEST_TITLE} characters at most, and this one {got}"))
+        Some(got) if got > MAX_TITLE_CHARS => {
+            Err(format!("a title has {MAX_TITLE_CHARS} characters at most, and this one {got}"))
         }
         _ => Ok(title),
     }
@@ -300,16 +324,16 @@ fn title(input: &CanvasInput) -> Result<Option<String>, String> {
 /// Checks a surface's name.
 fn surface_name(name: &str) -> Result<&str, String> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
-    match (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(fits) {
+    match (1..=MAX_SURFACE_NAME_LEN).contains(&name.len()) && name.chars().all(fits) {
         true => Ok(name),
         false => Err(format!(
-            "`{}` is no surface's name: 1 to {LONGEST_NAME} letters, digits and any of `-_.:`",
+            "`{}` is no surface's name: 1 to {MAX_SURFACE_NAME_LEN} letters, digits and any of `-_.:`",
             crate::untrusted::one_line(name).chars().take(80).collect::<String>()
         )),
     }
 }
 
-fn unknown(name: &str, there: &[Shown]) -> String {
+fn unknown_surface(name: &str, there: &[CanvasSurface]) -> String {
     let all: Vec<&str> = there.iter().map(|one| one.name.as_str()).collect();
     match all.as_slice() {
         [] => format!("there is no surface `{name}`: nothing is shown"),
@@ -325,21 +349,21 @@ mod tests {
     use crate::{Registry, mesh::tests::call};
 
     #[derive(Debug, Default)]
-    struct Fake(Mutex<Vec<Shown>>);
+    struct Fake(Mutex<Vec<CanvasSurface>>);
 
     impl Canvases for Fake {
-        async fn surfaces(&self, _: &Call) -> anyhow::Result<Vec<Shown>> {
+        async fn surfaces(&self, _: &Call) -> anyhow::Result<Vec<CanvasSurface>> {
             Ok(self.0.lock().unwrap().clone())
         }
 
         async fn change(
             &self,
             _: &Call,
-            put: Vec<Shown>,
+            put: Vec<CanvasSurface>,
             gone: Vec<String>,
         ) -> anyhow::Result<Result<(), String>> {
             let mut all = self.0.lock().unwrap();
-            let replaced = |one: &Shown| put.iter().any(|new| new.name == one.name);
+            let replaced = |one: &CanvasSurface| put.iter().any(|new| new.name == one.name);
             all.retain(|one| !gone.contains(&one.name) && !replaced(one));
             all.extend(put.clone());
             Ok(Ok(()))
@@ -418,7 +442,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_shown_is_refused_and_nothing_is_changed() {
         let fake = Arc::default();
-        let large = "x".repeat(MOST + 1);
+        let large = "x".repeat(MAX_SURFACE_BYTES + 1);
         for (input, told) in [
             (json!({"action": "present"}), "there is nothing to show"),
             (json!({"action": "present", "markdown": "a", "html": "b"}), "say one of"),

@@ -13,25 +13,25 @@ use serde_json::Value;
 use crate::{Call, Tool, ToolError};
 
 /// Access of the tool to jobs. An error is an internal failure: the turn ends and may be retried.
-pub trait Crons: Send + Sync + 'static {
+pub trait CronJobs: Send + Sync + 'static {
     /// Executes the request for the call's agent, once for the same `call.key`. The inner error is
     /// a reason for the model.
     fn cron(
         &self,
         call: &Call,
-        wish: CronWish,
+        wish: CronRequest,
     ) -> impl Future<Output = anyhow::Result<Result<Value, String>>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum CronWish {
+pub enum CronRequest {
     /// The number of jobs, and the time of the next slot.
     Status,
     List,
     /// Creates a job in the stored form.
     Add(Value),
     /// Creates a job in the short form.
-    Say(Saying),
+    AddShort(ShortJob),
     Update {
         id: String,
         patch: Value,
@@ -54,10 +54,10 @@ pub enum CronWish {
 
 /// Job in the short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saying {
+pub struct ShortJob {
     /// Text to send, or task for the agent.
     pub message: String,
-    pub when: When,
+    pub when: JobTime,
     /// Whether the message is sent as it is; else it is a task for the agent.
     pub deliver: bool,
     /// Command to run, if any.
@@ -66,7 +66,7 @@ pub struct Saying {
 
 /// Time of a job in the short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum When {
+pub enum JobTime {
     /// Once, in so many seconds.
     In(u32),
     /// Repeatedly, with this interval in seconds.
@@ -133,36 +133,36 @@ enum Action {
 #[derive(Debug)]
 pub struct Cron<S>(pub Arc<S>);
 
-impl<S: Crons> Tool for Cron<S> {
+impl<S: CronJobs> Tool for Cron<S> {
     const NAME: &'static str = "cron";
     const EFFECT: Effect = Effect::Writes;
     type Input = CronInput;
 
     async fn call(&self, call: Call, input: CronInput) -> Result<String, ToolError> {
-        let wish = wish(input).map_err(ToolError::Tell)?;
+        let wish = parse_request(input).map_err(ToolError::Tell)?;
         let told = self.0.cron(&call, wish).await?.map_err(ToolError::Tell)?;
         Ok(told.to_string())
     }
 }
 
 /// Converts an input to a request, or explains what is missing.
-fn wish(input: CronInput) -> Result<CronWish, String> {
+fn parse_request(input: CronInput) -> Result<CronRequest, String> {
     let CronInput { action, job, id, patch, mode, .. } = &input;
     let id = || id.clone().ok_or_else(|| "`id` is missing: which job?".to_owned());
     let mode = mode.as_deref().unwrap_or_default();
     Ok(match action {
-        Action::Status => CronWish::Status,
-        Action::List => CronWish::List,
+        Action::Status => CronRequest::Status,
+        Action::List => CronRequest::List,
         Action::Add => match job {
-            Some(job) => CronWish::Add(object(job)?),
-            None => CronWish::Say(saying(input)?),
+            Some(job) => CronRequest::Add(object(job)?),
+            None => CronRequest::AddShort(parse_short_job(input)?),
         },
         Action::Update => {
             let patch = patch.as_ref().ok_or("`patch` is missing: what is to be otherwise?")?;
-            CronWish::Update { id: id()?, patch: object(patch)? }
+            CronRequest::Update { id: id()?, patch: object(patch)? }
         }
-        Action::Remove => CronWish::Remove(id()?),
-        Action::Run => CronWish::Run {
+        Action::Remove => CronRequest::Remove(id()?),
+        Action::Run => CronRequest::Run {
             id: id()?,
             force: match mode {
                 "" | "due" => false,
@@ -170,8 +170,8 @@ fn wish(input: CronInput) -> Result<CronWish, String> {
                 _ => return Err("`mode` of `run` is `due` or `force`".to_owned()),
             },
         },
-        Action::Runs => CronWish::Runs(id()?),
-        Action::Wake => CronWish::Wake {
+        Action::Runs => CronRequest::Runs(id()?),
+        Action::Wake => CronRequest::Wake {
             now: match mode {
                 "now" => true,
                 "" | "next-heartbeat" => false,
@@ -191,11 +191,11 @@ fn object(value: &Value) -> Result<Value, String> {
     if read.is_object() { Ok(read) } else { Err("this is to be an object".to_owned()) }
 }
 
-fn saying(input: CronInput) -> Result<Saying, String> {
+fn parse_short_job(input: CronInput) -> Result<ShortJob, String> {
     let when = match (input.at_seconds, input.every_seconds, input.cron_expr) {
-        (Some(seconds), ..) => When::In(seconds),
-        (None, Some(seconds), _) => When::Every(seconds),
-        (None, None, Some(expr)) => When::Cron(expr),
+        (Some(seconds), ..) => JobTime::In(seconds),
+        (None, Some(seconds), _) => JobTime::Every(seconds),
+        (None, None, Some(expr)) => JobTime::Cron(expr),
         (None, None, None) => {
             return Err(
                 "when? give `job`, or one of `at_seconds`, `every_seconds`, `cron_expr`".to_owned()
@@ -207,7 +207,7 @@ fn saying(input: CronInput) -> Result<Saying, String> {
     if message.trim().is_empty() && command.is_none() {
         return Err("`message` is missing: what is to be said or done then?".to_owned());
     }
-    Ok(Saying { message, when, deliver: input.deliver.unwrap_or(true), command })
+    Ok(ShortJob { message, when, deliver: input.deliver.unwrap_or(true), command })
 }
 
 #[cfg(test)]
@@ -216,14 +216,14 @@ mod tests {
 
     use super::*;
 
-    fn read(input: Value) -> Result<CronWish, String> {
-        wish(serde_json::from_value(input).map_err(|error| error.to_string())?)
+    fn read(input: Value) -> Result<CronRequest, String> {
+        parse_request(serde_json::from_value(input).map_err(|error| error.to_string())?)
     }
 
     #[test]
     fn of_several_times_the_moment_goes_before_the_interval_and_that_before_the_expression() {
         let when = |input: Value| match read(input) {
-            Ok(CronWish::Say(saying)) => Some(saying.when),
+            Ok(CronRequest::AddShort(saying)) => Some(saying.when),
             _ => None,
         };
         let all = json!({"action": "add", "message": "m", "at_seconds": 5, "every_seconds": 6,
@@ -235,9 +235,9 @@ mod tests {
         let mut none = one.clone();
         none["cron_expr"] = Value::Null;
 
-        assert_eq!(when(all), Some(When::In(5)));
-        assert_eq!(when(two), Some(When::Every(6)));
-        assert_eq!(when(one), Some(When::Cron("* * * * *".to_owned())));
+        assert_eq!(when(all), Some(JobTime::In(5)));
+        assert_eq!(when(two), Some(JobTime::Every(6)));
+        assert_eq!(when(one), Some(JobTime::Cron("* * * * *".to_owned())));
         assert!(read(none).unwrap_err().starts_with("when?"));
     }
 
@@ -246,17 +246,17 @@ mod tests {
         let job = json!({"name": "a"});
         assert_eq!(
             read(json!({"action": "add", "job": job.to_string()})),
-            Ok(CronWish::Add(job.clone()))
+            Ok(CronRequest::Add(job.clone()))
         );
         assert_eq!(
             read(json!({"action": "update", "jobId": "x", "patch": job})),
-            Ok(CronWish::Update { id: "x".to_owned(), patch: job })
+            Ok(CronRequest::Update { id: "x".to_owned(), patch: job })
         );
         assert_eq!(
             read(json!({"action": "run", "id": "x"})),
-            Ok(CronWish::Run { id: "x".to_owned(), force: false })
+            Ok(CronRequest::Run { id: "x".to_owned(), force: false })
         );
-        let wake = CronWish::Wake { text: "t".to_owned(), now: true };
+        let wake = CronRequest::Wake { text: "t".to_owned(), now: true };
         assert_eq!(read(json!({"action": "wake", "text": "t", "mode": "now"})), Ok(wake));
         for wrong in [
             json!({"action": "run"}),

@@ -11,16 +11,17 @@ use holdfast_types::ToolSpec;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Allowed, ToolError, alias::ALIASES, tool};
+use crate::{AllowedTools, ToolError, alias::ALIASES, tool};
 
 /// Default tools that the model gets from the start.
-pub const DIRECT: &[&str] = &["edit", "list_files", "read", "web_fetch", "web_search", "write"];
+pub const DEFAULT_DIRECT_TOOLS: &[&str] =
+    &["edit", "list_files", "read", "web_fetch", "web_search", "write"];
 
 /// Maximum number of tools that a search returns.
-const MOST_FOUND: usize = 8;
+const MAX_SEARCH_RESULTS: usize = 8;
 
-pub(crate) const SEARCH: &str = "tool_search";
-pub(crate) const DESCRIBE: &str = "tool_describe";
+pub(crate) const SEARCH_TOOL: &str = "tool_search";
+pub(crate) const DESCRIBE_TOOL: &str = "tool_describe";
 
 /// Find tools that you have but were not shown, by keywords. Open one with `tool_describe`, then
 /// call it by its name.
@@ -41,13 +42,13 @@ pub(crate) struct DescribeInput {
 
 /// Specifications of the two tools.
 pub(crate) fn specs() -> [ToolSpec; 2] {
-    [tool::spec::<DescribeInput>(DESCRIBE), tool::spec::<SearchInput>(SEARCH)]
+    [tool::spec::<DescribeInput>(DESCRIBE_TOOL), tool::spec::<SearchInput>(SEARCH_TOOL)]
 }
 
 /// Searches the tools that may be used; best matches first.
 pub(crate) fn search(
     specs: &[&ToolSpec],
-    allowed: &Allowed,
+    allowed: &AllowedTools,
     input: &SearchInput,
 ) -> Result<String, ToolError> {
     let wanted = words(&input.query);
@@ -65,7 +66,7 @@ pub(crate) fn search(
         return Ok("No tool of yours fits; try other words.".to_owned());
     }
     let mut text = String::new();
-    for (_, spec) in found.iter().take(MOST_FOUND) {
+    for (_, spec) in found.iter().take(MAX_SEARCH_RESULTS) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "- {}: {}", spec.name, first_line(&spec.description));
     }
@@ -79,23 +80,23 @@ pub(crate) fn describe(spec: &ToolSpec) -> String {
 
 /// Score of a tool for the query: a match in its name counts more than one in its description.
 fn score(spec: &ToolSpec, wanted: &BTreeSet<String>) -> usize {
-    let others = ALIASES.iter().filter(|alias| alias.of == spec.name).map(|alias| alias.name);
+    let others = ALIASES.iter().filter(|alias| alias.tool == spec.name).map(|alias| alias.name);
     let names: BTreeSet<String> = others.chain([spec.name.as_str()]).flat_map(words).collect();
     let said = words(&spec.description);
     wanted
         .iter()
         .map(|word| match () {
             () if names.contains(word) => 4,
-            () if names.iter().any(|name| is_like(name, word)) => 3,
+            () if names.iter().any(|name| has_common_stem(name, word)) => 3,
             () if said.contains(word) => 2,
-            () if said.iter().any(|said| is_like(said, word)) => 1,
+            () if said.iter().any(|said| has_common_stem(said, word)) => 1,
             () => 0,
         })
         .sum()
 }
 
 /// Whether one word begins with the other, with at least four letters in common.
-fn is_like(one: &str, other: &str) -> bool {
+fn has_common_stem(one: &str, other: &str) -> bool {
     let short = one.len().min(other.len());
     short >= 4 && (one.starts_with(other) || other.starts_with(one))
 }
@@ -127,15 +128,15 @@ mod tests {
     #[tokio::test]
     async fn what_was_not_shown_is_found_described_and_called() {
         let (call, _, tools) = world();
-        let tools = tools.disclosing(["message"]);
+        let tools = tools.with_direct_tools(["message"]);
 
-        let offered = tools.offered(&Allowed::all(), &[]);
-        let found = tools.call(call.clone(), SEARCH, r#"{"query":"list agents"}"#).await;
-        let shown = tools.call(call.clone(), DESCRIBE, r#"{"name":"agents_list"}"#).await;
+        let offered = tools.offered(&AllowedTools::all(), &[]);
+        let found = tools.call(call.clone(), SEARCH_TOOL, r#"{"query":"list agents"}"#).await;
+        let shown = tools.call(call.clone(), DESCRIBE_TOOL, r#"{"name":"agents_list"}"#).await;
         let called = tools.call(call, "agents_list", "{}").await;
 
-        assert_eq!(names(&offered.tools), ["message", DESCRIBE, SEARCH]);
-        assert!(offered.more.contains(&"agents_list".to_owned()), "{:?}", offered.more);
+        assert_eq!(names(&offered.tools), ["message", DESCRIBE_TOOL, SEARCH_TOOL]);
+        assert!(offered.searchable.contains(&"agents_list".to_owned()), "{:?}", offered.searchable);
         let found = said(found);
         assert!(found.starts_with("- agents_list: List the agents"), "{found}");
         assert!(said(shown).contains(r#""additionalProperties":false"#));
@@ -145,64 +146,64 @@ mod tests {
     #[tokio::test]
     async fn what_may_not_be_used_is_neither_found_nor_described_nor_called() {
         let (call, _, tools) = world();
-        let tools = tools.disclosing(["message"]);
-        let allowed = Allowed::only(["message", "sessions_list"]);
+        let tools = tools.with_direct_tools(["message"]);
+        let allowed = AllowedTools::only(["message", "sessions_list"]);
         let call = Call { allowed: allowed.clone(), ..call };
 
         let ask = |name, input| tools.call(call.clone(), name, input);
 
-        let found = said(ask(SEARCH, r#"{"query":"list agents sessions"}"#).await);
+        let found = said(ask(SEARCH_TOOL, r#"{"query":"list agents sessions"}"#).await);
         assert!(found.contains("sessions_list") && !found.contains("agents_list"), "{found}");
-        let told = tell(ask(DESCRIBE, r#"{"name":"agents_list"}"#).await);
+        let told = tell(ask(DESCRIBE_TOOL, r#"{"name":"agents_list"}"#).await);
         assert!(told.starts_with("there is no tool `agents_list`"), "{told}");
         assert!(tell(ask("agents_list", "{}").await).contains("not one of yours"));
         assert_eq!(
             names(&tools.offered(&allowed, &["agents_list"]).tools),
-            ["message", DESCRIBE, SEARCH]
+            ["message", DESCRIBE_TOOL, SEARCH_TOOL]
         );
         // All permitted tools are direct, so the two lookup tools are not offered.
-        assert_eq!(names(&tools.offered(&Allowed::only(["message"]), &[]).tools), ["message"]);
+        assert_eq!(names(&tools.offered(&AllowedTools::only(["message"]), &[]).tools), ["message"]);
     }
 
     #[tokio::test]
     async fn a_tool_is_found_by_its_other_names_and_by_a_stem() {
         let (call, _, tools) = world();
-        let tools = tools.disclosing([]);
+        let tools = tools.with_direct_tools([]);
         let ask = |query: &str| {
             let input = format!(r#"{{"query":"{query}"}}"#);
             let (tools, call) = (&tools, call.clone());
-            async move { said(tools.call(call, SEARCH, &input).await) }
+            async move { said(tools.call(call, SEARCH_TOOL, &input).await) }
         };
 
         assert!(ask("send").await.starts_with("- message"));
         assert!(ask("session").await.contains("sessions_history"));
         assert_eq!(ask("quantum").await, "No tool of yours fits; try other words.");
-        let told = tell(tools.call(call.clone(), SEARCH, r#"{"query":"?"}"#).await);
+        let told = tell(tools.call(call.clone(), SEARCH_TOOL, r#"{"query":"?"}"#).await);
         assert!(told.starts_with("`query` is empty"));
     }
 
     #[test]
     fn what_was_looked_up_is_offered_from_then_on_under_its_own_name() {
         let (_, _, tools) = world();
-        let tools = tools.disclosing(["message"]);
+        let tools = tools.with_direct_tools(["message"]);
 
-        let before = tools.offered(&Allowed::all(), &[]);
-        let after = tools.offered(&Allowed::all(), &["list_session", "no_such_tool"]);
+        let before = tools.offered(&AllowedTools::all(), &[]);
+        let after = tools.offered(&AllowedTools::all(), &["list_session", "no_such_tool"]);
 
-        assert_eq!(names(&before.tools), ["message", DESCRIBE, SEARCH]);
-        assert!(before.more.contains(&"sessions_list".to_owned()), "{:?}", before.more);
-        assert_eq!(names(&after.tools), ["message", "sessions_list", DESCRIBE, SEARCH]);
-        assert!(!after.more.contains(&"sessions_list".to_owned()), "{:?}", after.more);
+        assert_eq!(names(&before.tools), ["message", DESCRIBE_TOOL, SEARCH_TOOL]);
+        assert!(before.searchable.contains(&"sessions_list".to_owned()), "{:?}", before.searchable);
+        assert_eq!(names(&after.tools), ["message", "sessions_list", DESCRIBE_TOOL, SEARCH_TOOL]);
+        assert!(!after.searchable.contains(&"sessions_list".to_owned()), "{:?}", after.searchable);
     }
 
     #[test]
     fn without_a_choice_every_tool_is_offered_and_the_two_are_not() {
         let (_, _, tools) = world();
 
-        assert_eq!(tools.offered(&Allowed::all(), &[]).tools, tools.specs());
-        assert!(!names(&tools.specs()).contains(&SEARCH));
+        assert_eq!(tools.offered(&AllowedTools::all(), &[]).tools, tools.specs());
+        assert!(!names(&tools.specs()).contains(&SEARCH_TOOL));
         assert_eq!(
-            Registry::default().disclosing([]).offered(&Allowed::all(), &[]),
+            Registry::default().with_direct_tools([]).offered(&AllowedTools::all(), &[]),
             Offer::default()
         );
     }

@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::{Call, Output, ToolError};
 
 /// Future of a dynamic tool's call.
-pub type Making<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 
 /// Tool that is known only at run time. Its specification and its results come from outside:
 /// implementations must mark them as untrusted.
-pub trait Dynamic: Send + Sync + 'static {
+pub trait DynamicTool: Send + Sync + 'static {
     fn spec(&self) -> ToolSpec;
 
     fn effect(&self) -> Effect;
@@ -23,34 +23,34 @@ pub trait Dynamic: Send + Sync + 'static {
     }
 
     /// Calls the tool. The input is JSON, and was not checked against the schema.
-    fn call(&self, call: Call, input: Value) -> Making<'_>;
+    fn call(&self, call: Call, input: Value) -> ToolFuture<'_>;
 }
 
 /// Dynamic tools, with the sources that are unavailable.
 #[derive(Clone, Default)]
-pub struct Brought {
-    pub tools: Vec<Arc<dyn Dynamic>>,
+pub struct DynamicTools {
+    pub tools: Vec<Arc<dyn DynamicTool>>,
     /// Sources whose tools are unavailable now.
-    pub away: Vec<Away>,
+    pub unavailable: Vec<UnavailableSource>,
     /// Whether there may be more tools, because a source was not read yet.
-    pub unseen: bool,
+    pub is_incomplete: bool,
 }
 
 /// Source whose tools are unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Away {
+pub struct UnavailableSource {
     /// Prefix of the names of its tools.
     pub prefix: String,
     /// Source and reason, as text for the model.
-    pub why: String,
+    pub reason: String,
 }
 
-impl fmt::Debug for Brought {
+impl fmt::Debug for DynamicTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Brought")
             .field("tools", &self.tools.len())
-            .field("away", &self.away)
-            .field("unseen", &self.unseen)
+            .field("away", &self.unavailable)
+            .field("unseen", &self.is_incomplete)
             .finish()
     }
 }

@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 use crate::{Call, Tool, ToolError};
 
 /// Maximum timeout of a method.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Access to the gateway's methods; implemented by agent-runner and by a fake.
-pub trait Methods: Send + Sync + 'static {
+pub trait GatewayMethods: Send + Sync + 'static {
     /// Calls a method for the call's tenant, limited to what the call's conversation may see.
     ///
     /// # Errors
@@ -26,14 +26,14 @@ pub trait Methods: Send + Sync + 'static {
     fn ask(
         &self,
         call: &Call,
-        method: Method,
-        params: Params,
+        method: GatewayMethod,
+        params: GatewayParams,
         limit: Duration,
     ) -> impl Future<Output = Result<Value, ToolError>> + Send;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum GatewayMethod {
     GetStatus,
     ListSessions,
     GetSession,
@@ -44,7 +44,7 @@ pub enum Method {
     GetAgent,
 }
 
-impl Method {
+impl GatewayMethod {
     pub const ALL: [Self; 8] = [
         Self::GetStatus,
         Self::ListSessions,
@@ -86,7 +86,7 @@ impl Method {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Params {
+pub struct GatewayParams {
     /// Name or id of an agent.
     pub agent: Option<String>,
     /// Id or key of a session.
@@ -118,27 +118,27 @@ pub struct GatewayInput {
 #[derive(Debug)]
 pub struct Gateway<M>(pub Arc<M>);
 
-impl<M: Methods> Tool for Gateway<M> {
+impl<M: GatewayMethods> Tool for Gateway<M> {
     const NAME: &'static str = "gateway";
     const EFFECT: Effect = Effect::Reads;
-    const TIMEOUT: Option<Duration> = Some(LONGEST);
+    const TIMEOUT: Option<Duration> = Some(MAX_TIMEOUT);
     type Input = GatewayInput;
 
     async fn call(&self, call: Call, input: GatewayInput) -> Result<String, ToolError> {
         let GatewayInput { method, params, timeout_ms } = input;
-        let Some(method) = Method::find(&method) else {
-            let all = Method::ALL.map(Method::as_str).join(", ");
+        let Some(method) = GatewayMethod::find(&method) else {
+            let all = GatewayMethod::ALL.map(GatewayMethod::as_str).join(", ");
             let shown: String = method.chars().filter(|c| !c.is_control()).take(64).collect();
             return Err(ToolError::Tell(format!(
                 "`{shown}` is no method that may be called here; there are: {all}"
             )));
         };
-        let params: Params = serde_json::from_value(Value::Object(params))
+        let params: GatewayParams = serde_json::from_value(Value::Object(params))
             .map_err(|error| ToolError::Tell(format!("the parameters are not right: {error}")))?;
         if !params.limit.is_none_or(|limit| (1..=100).contains(&limit)) {
             return Err(ToolError::Tell("`limit` must be from 1 to 100".to_owned()));
         }
-        let limit = timeout_ms.map_or(LONGEST, Duration::from_millis).min(LONGEST);
+        let limit = timeout_ms.map_or(MAX_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
         let answer = self.0.ask(&call, method, params, limit).await?;
         Ok(answer.to_string())
     }
@@ -157,12 +157,12 @@ mod tests {
     /// Returns its arguments.
     struct Echo;
 
-    impl Methods for Echo {
+    impl GatewayMethods for Echo {
         async fn ask(
             &self,
             _: &Call,
-            method: Method,
-            params: Params,
+            method: GatewayMethod,
+            params: GatewayParams,
             limit: Duration,
         ) -> Result<Value, ToolError> {
             let millis = u64::try_from(limit.as_millis()).unwrap();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn no_method_changes_anything() {
-        for method in Method::ALL {
+        for method in GatewayMethod::ALL {
             let (_, verb) = method.as_str().split_once('/').unwrap();
             assert!(verb.starts_with("Get") || verb.starts_with("List"), "{verb}");
         }

@@ -9,21 +9,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use self::pixels::{Format, MOST_SIDE, Size};
+use self::pixels::{Format, MAX_SIDE_PIXELS, Size};
 use crate::{
-    Call, Files, MOST_SENT, Output, Part, Registry, Studio, Tool, ToolError, file_path,
+    Call, Files, MAX_SENT_BYTES, MediaBackend, Output, Part, Registry, Tool, ToolError, file_path,
     stored_file, untrusted,
 };
 
 /// Maximum length of a drawing prompt, in characters: the limit of dall-e-3
 /// (<https://platform.openai.com/docs/api-reference/images/create>).
-const MOST_PROMPT: usize = 4_000;
+const MAX_PROMPT_CHARS: usize = 4_000;
 
 /// Maximum length of a question about a picture, in characters.
-const MOST_QUESTION: usize = 4_000;
+const MAX_QUESTION_CHARS: usize = 4_000;
 
 /// Maximum length of a description that the model gets, in characters.
-const MOST_SAID: usize = 20_000;
+const MAX_DESCRIPTION_CHARS: usize = 20_000;
 
 /// Work with pictures: look at one of your files (`understand`), measure it (`info`), make a
 /// smaller or another kind of it (`resize`), have one drawn (`generate`).
@@ -68,10 +68,10 @@ enum Op {
 #[derive(Debug)]
 pub struct Image<F, S> {
     files: Arc<F>,
-    studio: Arc<S>,
+    media: Arc<S>,
 }
 
-impl<F: Files, S: Studio> Tool<Output> for Image<F, S> {
+impl<F: Files, S: MediaBackend> Tool<Output> for Image<F, S> {
     const NAME: &'static str = "image";
     // Each drawing costs money.
     const EFFECT: Effect = Effect::Acts;
@@ -95,7 +95,7 @@ impl<F: Files, S: Studio> Tool<Output> for Image<F, S> {
     }
 }
 
-impl<F: Files, S: Studio> Image<F, S> {
+impl<F: Files, S: MediaBackend> Image<F, S> {
     async fn picture(
         &self,
         call: &Call,
@@ -120,15 +120,15 @@ impl<F: Files, S: Studio> Image<F, S> {
         let (file, content) = self.picture(call, &input).await?;
         let question = input.prompt.as_deref().map(str::trim).filter(|asked| !asked.is_empty());
         let question = question.unwrap_or("Describe this picture.");
-        check_length("prompt", question, MOST_QUESTION)?;
-        match self.studio.look(call, question, (&file, content)).await? {
+        check_length("prompt", question, MAX_QUESTION_CHARS)?;
+        match self.media.look(call, question, (&file, content)).await? {
             // A description of a picture from outside may repeat text that is written in the
             // picture.
             Some(said) => Ok(Output::from(untrusted(
                 &call.key,
                 &format!("a model that looked at `{}`", file.path),
                 &said,
-                MOST_SAID,
+                MAX_DESCRIPTION_CHARS,
             ))),
             None => {
                 let text = format!("`{}` is shown below.", file.path);
@@ -140,8 +140,11 @@ impl<F: Files, S: Studio> Image<F, S> {
     async fn resize(&self, call: &Call, input: ImageInput) -> Result<Output, ToolError> {
         let (file, content) = self.picture(call, &input).await?;
         let (width, height) = (input.width, input.height);
-        if [width, height].into_iter().flatten().any(|side| !(1..=MOST_SIDE).contains(&side)) {
-            return Err(ToolError::Tell(format!("`width` and `height` are 1 to {MOST_SIDE}")));
+        if [width, height].into_iter().flatten().any(|side| !(1..=MAX_SIDE_PIXELS).contains(&side))
+        {
+            return Err(ToolError::Tell(format!(
+                "`width` and `height` are 1 to {MAX_SIDE_PIXELS}"
+            )));
         }
         if width.is_none() && height.is_none() && input.format.is_none() {
             return Err(ToolError::Tell(
@@ -150,9 +153,9 @@ impl<F: Files, S: Studio> Image<F, S> {
         }
         let made =
             blocking(move || pixels::resize(&content, (width, height), input.format)).await?;
-        if made.content.len() > MOST_SENT {
+        if made.content.len() > MAX_SENT_BYTES {
             return Err(ToolError::Tell(format!(
-                "it would have {} bytes, and {MOST_SENT} are the most: make it smaller, or a jpeg",
+                "it would have {} bytes, and {MAX_SENT_BYTES} are the most: make it smaller, or a jpeg",
                 made.content.len()
             )));
         }
@@ -172,9 +175,9 @@ impl<F: Files, S: Studio> Image<F, S> {
         if prompt.is_empty() {
             return Err(ToolError::Tell("say with `prompt` what to draw".to_owned()));
         }
-        check_length("prompt", prompt, MOST_PROMPT)?;
+        check_length("prompt", prompt, MAX_PROMPT_CHARS)?;
         let size = input.size.unwrap_or_default();
-        let drawn = self.studio.draw(call, prompt, size.as_str()).await?;
+        let drawn = self.media.draw(call, prompt, size.as_str()).await?;
         let info = blocking({
             let content = drawn.content.clone();
             move || pixels::info(&content)
@@ -189,8 +192,8 @@ impl<F: Files, S: Studio> Image<F, S> {
 impl Registry {
     /// Adds the tool for pictures among these files.
     #[must_use]
-    pub fn with_images<F: Files, S: Studio>(self, files: Arc<F>, studio: Arc<S>) -> Self {
-        self.with(Image { files, studio })
+    pub fn with_images<F: Files, S: MediaBackend>(self, files: Arc<F>, studio: Arc<S>) -> Self {
+        self.with(Image { files, media: studio })
     }
 }
 
@@ -217,8 +220,8 @@ mod tests {
     use super::*;
     use crate::{
         files::fake::{Memory, ask, refused},
+        media::fake::Fake,
         mesh::tests::call,
-        studio::fake::Fake,
     };
 
     fn world(sees: bool) -> (Call, Arc<Memory>, Registry) {

@@ -37,7 +37,7 @@
 
 mod agents_list;
 mod alias;
-mod allowed;
+mod allowed_tools;
 mod approval;
 #[cfg(feature = "browser")]
 mod browser;
@@ -45,7 +45,7 @@ mod canvas;
 mod chains;
 mod commands;
 #[cfg(feature = "connections")]
-mod connected;
+mod connections;
 mod cron;
 mod disclosure;
 mod dynamic;
@@ -53,6 +53,7 @@ mod files;
 mod gateway;
 #[cfg(feature = "image")]
 mod image;
+mod media;
 mod memory;
 mod mesh;
 mod message;
@@ -65,7 +66,6 @@ mod reminders;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
-mod studio;
 mod subagents;
 mod tool;
 mod tts;
@@ -74,57 +74,58 @@ mod untrusted;
 mod web;
 
 pub use agents_list::AgentsList;
-pub use allowed::Allowed;
+pub use allowed_tools::AllowedTools;
 pub use approval::Approval;
 #[cfg(feature = "browser")]
 pub use browser::Browser;
-pub use canvas::{Canvas, Canvases, Shown, ShownAs};
+pub use canvas::{Canvas, CanvasSurface, Canvases, SurfaceFormat};
 pub use chains::{ChainRun, Chains};
 pub use commands::{
-    CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,
-    Ran, Stands, Written,
+    CommandLine, CommandResult, CommandState, Commands, Exec, FileChangeKind, Process,
+    ProcessInput, ProcessSignal, ProcessSummary, StreamOutput, WorkspaceChanges,
 };
 #[cfg(feature = "connections")]
-pub use connected::{Calendar, Connections, Email, Notion, Opened};
-pub use cron::{Cron, CronWish, Crons, Saying, When};
-pub use disclosure::DIRECT;
-pub use dynamic::{Away, Brought, Dynamic, Making};
+pub use connections::{Calendar, Connections, Email, Notion, OpenConnection};
+pub use cron::{Cron, CronJobs, CronRequest, JobTime, ShortJob};
+pub use disclosure::DEFAULT_DIRECT_TOOLS;
+pub use dynamic::{DynamicTool, DynamicTools, ToolFuture, UnavailableSource};
 pub use files::{
-    AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
-    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,
-    file_path, stored_file,
+    AppendFile, ApplyPatch, DeleteFile, Edit, File, FileChanges, FileEdit, FileSummary, Files,
+    FilesError, ListFiles, MAX_PATH_LEN, MAX_READ_BYTES, MAX_SENT_BYTES, MAX_WRITE_BYTES, Read,
+    SendFile, StoredChange, Write, file_path, stored_file,
 };
-pub use gateway::{Gateway, Method, Methods, Params};
+pub use gateway::{Gateway, GatewayMethod, GatewayMethods, GatewayParams};
 #[cfg(feature = "image")]
 pub use image::Image;
+pub use media::{MediaBackend, MediaFile, Speaker, Speech};
 pub use memory::{
-    Article, ArticleChange, Found, KbGet, KbIngest, KbSearch, KbUpdate, Kept as KeptMemory,
-    MOST_REMEMBERED, Memories, MemoryError, MemoryForget, MemoryGet, MemorySave, MemorySearch,
-    MemoryType, NewArticle, Sought, ToKeep, Updated,
+    Article, ArticleChange, ArticleUpdate, KbGet, KbIngest, KbSearch, KbUpdate, MAX_MEMORY_LEN,
+    Memories, MemoryError, MemoryForget, MemoryGet, MemoryHit, MemoryQuery, MemorySave,
+    MemorySearch, MemoryType, NewArticle, NewMemory, StoredMemory as KeptMemory,
 };
 pub use mesh::{
-    AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
-    SessionStatus as Status, To, Which,
+    AgentLine, HistoryLine, Mesh, MessageTarget, Outgoing, SendOutcome, SessionFilter, SessionLine,
+    SessionRef, SessionStatus as Status,
 };
-pub use message::{Message, said_with_message};
+pub use message::{Message, sent_text_target};
 #[cfg(feature = "nodes")]
 pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
 pub use output::{Output, Part};
-pub use patches::{Patches, SessionsMerge};
-pub use registry::{MOST_OUTPUT, NOT_YOURS, Offer, Registry};
-pub use reminders::{Remind, Reminders, SchedulerAdd, SchedulerCancel, SchedulerList};
+pub use patches::{SessionsMerge, SubagentChanges};
+pub use registry::{MAX_OUTPUT_BYTES, Offer, Registry, TOOL_NOT_ALLOWED};
+pub use reminders::{ReminderRequest, Reminders, SchedulerAdd, SchedulerCancel, SchedulerList};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
-pub use studio::{Made, Speaker, Speech, Studio};
 pub use subagents::{
-    Ended, SessionsSend, SessionsSpawn, Spawned, SubagentLine, Subagents, SubagentsTool, Wanted,
+    SessionsSend, SessionsSpawn, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary,
+    Subagents, SubagentsTool,
 };
 pub use tool::{Call, Tool, ToolError};
-pub use tts::{Spoken, Tts, spoken};
+pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, Guard, Keyed, Perplexity, Refused, Search, SearchProvider, Searxng, Web, WebFetch,
-    WebSearch,
+    AddressRefusal, DuckDuckGo, Guard, KeyedProvider, Perplexity, Search, SearchProvider, Searxng,
+    Web, WebFetch, WebSearch,
 };

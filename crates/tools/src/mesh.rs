@@ -5,7 +5,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use holdfast_types::{Act, AgentName, Dials, SessionId, SessionKind, State};
+use holdfast_types::{AgentName, ChannelAction, Directives, SessionId, SessionKind, SessionState};
 
 use crate::{
     AgentsList, Call, Message, Registry, SessionStatus as StatusTool, SessionsHistory, SessionsList,
@@ -34,7 +34,7 @@ pub trait Mesh: Send + Sync + 'static {
     fn history(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         limit: u32,
     ) -> impl Future<Output = anyhow::Result<Option<Vec<HistoryLine>>>> + Send;
 
@@ -54,7 +54,7 @@ pub struct SessionStatus {
     /// Model of the session, as `provider:id`.
     pub model: String,
     /// Settings of the session, such as thinking and verbosity.
-    pub dials: Dials,
+    pub dials: Directives,
     /// Number of messages accepted so far.
     pub messages: u64,
     /// Number of messages that wait.
@@ -94,13 +94,13 @@ pub struct SessionLine {
     pub id: SessionId,
     pub key: String,
     pub kind: SessionKind,
-    pub state: State,
+    pub state: SessionState,
     /// Time of the last activity.
     pub last_active: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum SessionRef {
     Id(SessionId),
     Key(String),
 }
@@ -118,16 +118,16 @@ pub struct HistoryLine {
 pub struct Outgoing {
     pub text: String,
     /// Action besides the text, or instead of it.
-    pub act: Option<Act>,
+    pub act: Option<ChannelAction>,
     /// Paths of attached files of the agent.
     pub attachments: Vec<String>,
     pub reply_to: Option<String>,
     /// Target; `None` means the session's own conversation.
-    pub to: Option<To>,
+    pub to: Option<MessageTarget>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct To {
+pub struct MessageTarget {
     pub channel: String,
     /// Conversation's id on the platform.
     pub chat: String,
@@ -170,7 +170,7 @@ pub(crate) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{Allowed, Output, ToolError};
+    use crate::{AllowedTools, Output, ToolError};
 
     /// Fake with one tenant and one session. Remembers sent messages.
     #[derive(Debug)]
@@ -195,7 +195,7 @@ pub(crate) mod tests {
                 key: KEY.into(),
                 kind: SessionKind::Main,
                 model: "demo:demo".into(),
-                dials: Dials::default(),
+                dials: Directives::default(),
                 messages: 3,
                 queued: 1,
                 input_tokens: 120,
@@ -228,7 +228,7 @@ pub(crate) mod tests {
                 id: call.session,
                 key: KEY.into(),
                 kind: SessionKind::Main,
-                state: State::Running,
+                state: SessionState::Running,
                 last_active: "2026-12-01 14:05 UTC".into(),
             };
             let ours = call.tenant == self.tenant;
@@ -240,12 +240,12 @@ pub(crate) mod tests {
         async fn history(
             &self,
             call: &Call,
-            which: Which,
+            which: SessionRef,
             limit: u32,
         ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
             let known = match which {
-                Which::Id(id) => id == call.session,
-                Which::Key(key) => key == KEY,
+                SessionRef::Id(id) => id == call.session,
+                SessionRef::Key(key) => key == KEY,
             };
             let line = |who: &str, text: String| HistoryLine {
                 at: "2026-12-01 14:00 UTC".into(),
@@ -281,7 +281,7 @@ pub(crate) mod tests {
             session: SessionId::generate(),
             run: RunId::generate(),
             key: "session:1:1:a".into(),
-            allowed: Allowed::all(),
+            allowed: AllowedTools::all(),
             cancelled: CancellationToken::new(),
         }
     }

@@ -5,30 +5,30 @@
 
 use std::sync::Arc;
 
-use holdfast_types::{Act, Effect};
+use holdfast_types::{ChannelAction, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Call, Mesh, Outgoing, SendOutcome, To, Tool, ToolError};
+use crate::{Call, Mesh, MessageTarget, Outgoing, SendOutcome, Tool, ToolError};
 
 /// Maximum length of a text, in bytes.
-const MOST_TEXT: usize = 32 * 1024;
+const MAX_TEXT_LEN: usize = 32 * 1024;
 
 /// Maximum number of files per message.
-const MOST_FILES: usize = 10;
+const MAX_FILES_PER_MESSAGE: usize = 10;
 
 /// Number of a poll's options, and maximum lengths of an option and of the question, in characters:
 /// the limits of Telegram, which others permit too (<https://core.telegram.org/bots/api#sendpoll>).
-const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
-const MOST_OPTION: usize = 100;
-const MOST_QUESTION: usize = 300;
+const POLL_OPTION_COUNT: std::ops::RangeInclusive<usize> = 2..=10;
+const MAX_POLL_OPTION_CHARS: usize = 100;
+const MAX_POLL_QUESTION_CHARS: usize = 300;
 
 /// Maximum length of a topic's name, in characters.
-const MOST_NAME: usize = 128;
+const MAX_TOPIC_NAME_CHARS: usize = 128;
 
 /// Maximum size of an embed, in bytes of JSON.
-const MOST_EMBED: usize = 16 * 1024;
+const MAX_EMBED_BYTES: usize = 16 * 1024;
 
 /// Send a message on a channel, besides your answer: to someone else, or before you are done; or
 /// react, poll, pin and so on.
@@ -119,7 +119,7 @@ impl<M: Mesh> Tool for Message<M> {
 
     async fn call(&self, call: Call, input: MessageInput) -> Result<String, ToolError> {
         let action = input.action;
-        let outgoing = outgoing(input).map_err(ToolError::Tell)?;
+        let outgoing = parse_message(input).map_err(ToolError::Tell)?;
         let tell = |text: &str| Err(ToolError::Tell(text.to_owned()));
         match self.0.send(&call, outgoing).await? {
             SendOutcome::Queued => Ok(match action {
@@ -139,43 +139,47 @@ impl<M: Mesh> Tool for Message<M> {
 ///
 /// The end of a turn uses this, so that a text is not sent twice (spec C-34).
 #[must_use]
-pub fn said_with_message(input: &str) -> Option<Option<To>> {
+pub fn sent_text_target(input: &str) -> Option<Option<MessageTarget>> {
     let input: MessageInput = serde_json::from_str(input).ok()?;
     let says = match input.action {
         Action::Send | Action::Media | Action::Poll | Action::Event => true,
         Action::React | Action::Delete | Action::Pin | Action::Unpin | Action::Thread => false,
     };
-    says.then(|| to(&input).ok()).flatten()
+    says.then(|| parse_target(&input).ok()).flatten()
 }
 
 /// Converts the input to a message, or explains why it is invalid.
-fn outgoing(input: MessageInput) -> Result<Outgoing, String> {
+fn parse_message(input: MessageInput) -> Result<Outgoing, String> {
     check(&input)?;
-    let to = to(&input)?;
+    let to = parse_target(&input)?;
     let MessageInput { action, text, message_id, emoji, attachments, .. } = input;
     let named = || message_id.clone().unwrap_or_default();
     let act = match action {
-        Action::Send | Action::Media => input.embed.map(|embed| Act::Embed { embed }),
-        Action::React => Some(Act::React { message: named(), emoji: emoji.unwrap_or_default() }),
-        Action::Delete => Some(Act::Delete { message: message_id.clone() }),
-        Action::Pin => Some(Act::Pin { message: named() }),
-        Action::Unpin => Some(Act::Unpin { message: named() }),
-        Action::Poll => Some(Act::Poll { options: input.poll_options }),
-        Action::Thread => Some(Act::Thread { name: input.thread_name.unwrap_or_default() }),
-        Action::Event => Some(Act::Event),
+        Action::Send | Action::Media => input.embed.map(|embed| ChannelAction::Embed { embed }),
+        Action::React => {
+            Some(ChannelAction::React { message: named(), emoji: emoji.unwrap_or_default() })
+        }
+        Action::Delete => Some(ChannelAction::Delete { message: message_id.clone() }),
+        Action::Pin => Some(ChannelAction::Pin { message: named() }),
+        Action::Unpin => Some(ChannelAction::Unpin { message: named() }),
+        Action::Poll => Some(ChannelAction::Poll { options: input.poll_options }),
+        Action::Thread => {
+            Some(ChannelAction::Thread { name: input.thread_name.unwrap_or_default() })
+        }
+        Action::Event => Some(ChannelAction::Event),
     };
     Ok(Outgoing { text, act, attachments, reply_to: input.reply_to, to })
 }
 
-fn to(input: &MessageInput) -> Result<Option<To>, String> {
+fn parse_target(input: &MessageInput) -> Result<Option<MessageTarget>, String> {
     match (&input.target, &input.channel_type, &input.channel) {
-        (Some(target), _, _) => Ok(Some(To {
+        (Some(target), _, _) => Ok(Some(MessageTarget {
             channel: target.channel.clone(),
             chat: target.chat.clone(),
             thread: target.thread.clone(),
         })),
         (None, Some(channel), Some(chat)) => {
-            Ok(Some(To { channel: channel.clone(), chat: chat.clone(), thread: None }))
+            Ok(Some(MessageTarget { channel: channel.clone(), chat: chat.clone(), thread: None }))
         }
         (None, None, None) => Ok(None),
         (None, _, _) => Err("say where with `target`: its `channel` and `chat`".to_owned()),
@@ -186,13 +190,15 @@ fn to(input: &MessageInput) -> Result<Option<To>, String> {
 fn check(input: &MessageInput) -> Result<(), String> {
     let told = |text: &str| Err(text.to_owned());
     let length = |text: &str| text.chars().count();
-    if input.text.len() > MOST_TEXT {
+    if input.text.len() > MAX_TEXT_LEN {
         let got = input.text.len();
-        return Err(format!("`text` is {got} bytes, and {MOST_TEXT} are the most"));
+        return Err(format!("`text` is {got} bytes, and {MAX_TEXT_LEN} are the most"));
     }
-    if input.attachments.len() > MOST_FILES {
+    if input.attachments.len() > MAX_FILES_PER_MESSAGE {
         let got = input.attachments.len();
-        return Err(format!("`attachments` names {got} files, and {MOST_FILES} are the most"));
+        return Err(format!(
+            "`attachments` names {got} files, and {MAX_FILES_PER_MESSAGE} are the most"
+        ));
     }
     let silent = input.text.trim().is_empty();
     match input.action {
@@ -209,25 +215,28 @@ fn check(input: &MessageInput) -> Result<(), String> {
         Action::React if input.emoji.as_deref().is_some_and(|emoji| emoji.len() > 64) => {
             return told("`emoji` is one emoji, as in 👍");
         }
-        Action::Poll if silent || length(&input.text) > MOST_QUESTION => {
+        Action::Poll if silent || length(&input.text) > MAX_POLL_QUESTION_CHARS => {
             return Err(format!(
-                "a poll's question is its `text`: 1 to {MOST_QUESTION} characters"
+                "a poll's question is its `text`: 1 to {MAX_POLL_QUESTION_CHARS} characters"
             ));
         }
-        Action::Poll if !OPTIONS.contains(&input.poll_options.len()) => {
+        Action::Poll if !POLL_OPTION_COUNT.contains(&input.poll_options.len()) => {
             let got = input.poll_options.len();
             return Err(format!("`poll_options` are 2 to 10, and these are {got}"));
         }
         Action::Poll => {
-            let wrong = |option: &&String| !(1..=MOST_OPTION).contains(&length(option.trim()));
+            let wrong =
+                |option: &&String| !(1..=MAX_POLL_OPTION_CHARS).contains(&length(option.trim()));
             if input.poll_options.iter().any(|option| wrong(&option)) {
-                return Err(format!("each of `poll_options` has 1 to {MOST_OPTION} characters"));
+                return Err(format!(
+                    "each of `poll_options` has 1 to {MAX_POLL_OPTION_CHARS} characters"
+                ));
             }
         }
         Action::Thread => {
             let name = input.thread_name.as_deref().unwrap_or_default();
-            if name.trim().is_empty() || length(name) > MOST_NAME {
-                return Err(format!("`thread_name` has 1 to {MOST_NAME} characters"));
+            if name.trim().is_empty() || length(name) > MAX_TOPIC_NAME_CHARS {
+                return Err(format!("`thread_name` has 1 to {MAX_TOPIC_NAME_CHARS} characters"));
             }
         }
         Action::Send | Action::Media | Action::Event | Action::React => {}
@@ -241,8 +250,8 @@ fn check(input: &MessageInput) -> Result<(), String> {
         return told("send `attachments` with `send` or `media`");
     }
     match &input.embed {
-        Some(embed) if embed.to_string().len() > MOST_EMBED => {
-            Err(format!("`embed` has more than {MOST_EMBED} bytes"))
+        Some(embed) if embed.to_string().len() > MAX_EMBED_BYTES => {
+            Err(format!("`embed` has more than {MAX_EMBED_BYTES} bytes"))
         }
         _ => Ok(()),
     }
@@ -278,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_is_passed_on() {
-        let to = To { channel: "telegram".into(), chat: "7".into(), thread: None };
+        let to = MessageTarget { channel: "telegram".into(), chat: "7".into(), thread: None };
         for input in [
             r#"{"text":"hi","target":{"channel":"telegram","chat":"7"}}"#,
             r#"{"content":"hi","channel_type":"telegram","channel":"7"}"#,
@@ -297,26 +306,32 @@ mod tests {
         for (input, meant) in [
             (
                 r#"{"action":"react","emoji":"👍","message_id":"3"}"#,
-                act(Act::React { message: "3".into(), emoji: "👍".into() }),
+                act(ChannelAction::React { message: "3".into(), emoji: "👍".into() }),
             ),
             (
                 r#"{"action":"react","emoji":""}"#,
-                act(Act::React { message: String::new(), emoji: String::new() }),
+                act(ChannelAction::React { message: String::new(), emoji: String::new() }),
             ),
-            (r#"{"action":"delete"}"#, act(Act::Delete { message: None })),
-            (r#"{"action":"pin","message_id":"3"}"#, act(Act::Pin { message: "3".into() })),
-            (r#"{"action":"unpin"}"#, act(Act::Unpin { message: String::new() })),
+            (r#"{"action":"delete"}"#, act(ChannelAction::Delete { message: None })),
+            (
+                r#"{"action":"pin","message_id":"3"}"#,
+                act(ChannelAction::Pin { message: "3".into() }),
+            ),
+            (r#"{"action":"unpin"}"#, act(ChannelAction::Unpin { message: String::new() })),
             (
                 r#"{"action":"poll","text":"tea?","poll_options":["yes","no"]}"#,
                 Outgoing {
-                    act: Some(Act::Poll { options: vec!["yes".into(), "no".into()] }),
+                    act: Some(ChannelAction::Poll { options: vec!["yes".into(), "no".into()] }),
                     ..text("tea?")
                 },
             ),
-            (r#"{"action":"thread","thread_name":"tea"}"#, act(Act::Thread { name: "tea".into() })),
+            (
+                r#"{"action":"thread","thread_name":"tea"}"#,
+                act(ChannelAction::Thread { name: "tea".into() }),
+            ),
             (
                 r#"{"action":"event","text":"tea at 4"}"#,
-                Outgoing { act: Some(Act::Event), ..text("tea at 4") },
+                Outgoing { act: Some(ChannelAction::Event), ..text("tea at 4") },
             ),
             (
                 r#"{"action":"media","attachments":["a.png"],"text":"tea","reply_to":"3"}"#,
@@ -328,7 +343,7 @@ mod tests {
             ),
             (
                 r#"{"embed":{"title":"tea"}}"#,
-                act(Act::Embed { embed: serde_json::json!({"title": "tea"}) }),
+                act(ChannelAction::Embed { embed: serde_json::json!({"title": "tea"}) }),
             ),
         ] {
             let (call, mesh, tools) = world();
@@ -395,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_says_something_is_told_from_what_does_not() {
-        let there = To { channel: "telegram".into(), chat: "7".into(), thread: None };
+        let there = MessageTarget { channel: "telegram".into(), chat: "7".into(), thread: None };
         for (input, said) in [
             (r#"{"text":"soon"}"#, Some(None)),
             (r#"{"action":"poll","text":"?","poll_options":["a","b"]}"#, Some(None)),
@@ -404,7 +419,7 @@ mod tests {
             (r#"{"action":"delete"}"#, None),
             ("nonsense", None),
         ] {
-            assert_eq!(said_with_message(input), said, "{input}");
+            assert_eq!(sent_text_target(input), said, "{input}");
         }
     }
 }

@@ -17,20 +17,20 @@ mod tests;
 
 use std::{fmt::Write as _, future::Future, sync::Arc, time::Duration};
 
-use holdfast_types::{Effect, NodeId, NodeReached, NodeSaid, NodeWish};
+use holdfast_types::{Effect, NodeId, NodeReply, NodeRequest, NodeRequestOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{Approval, Call, Registry, Tool, ToolError, untrusted, untrusted::one_line};
 
 /// Timeout of the question whether a node is connected.
-const HERE: Duration = Duration::from_secs(2);
+const CONNECTION_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout of a ping.
-const PING: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum length of a node's description of itself, in characters.
-const MOST_SELF: usize = 8_000;
+const MAX_STATUS_CHARS: usize = 8_000;
 
 /// Access of the tool to nodes; implemented by agent-runner and by a fake.
 pub trait Nodes: Send + Sync + 'static {
@@ -42,9 +42,9 @@ pub trait Nodes: Send + Sync + 'static {
         &self,
         call: &Call,
         node: NodeId,
-        wish: &NodeWish,
+        wish: &NodeRequest,
         patience: Duration,
-    ) -> impl Future<Output = NodeReached> + Send;
+    ) -> impl Future<Output = NodeRequestOutcome> + Send;
 }
 
 /// Stored description of a node.
@@ -103,7 +103,7 @@ impl<N: Nodes> Tool for NodesTool<N> {
     const NAME: &'static str = "nodes";
     // Read-only actions are recorded too: a tool has one effect, and `exec` acts.
     const EFFECT: Effect = Effect::Acts;
-    const TIMEOUT: Option<Duration> = Some(exec::LONGEST_CALL);
+    const TIMEOUT: Option<Duration> = Some(exec::CALL_TIMEOUT);
     type Input = NodesInput;
 
     async fn approval(&self, call: &Call, input: &NodesInput) -> Result<Approval, ToolError> {
@@ -123,9 +123,9 @@ impl<N: Nodes> Tool for NodesTool<N> {
         }
     }
 
-    async fn recall(&self, call: &Call, input: &NodesInput) -> Option<String> {
+    async fn find_outcome(&self, call: &Call, input: &NodesInput) -> Option<String> {
         match input.action {
-            Action::Exec => self.recall_exec(call, input).await,
+            Action::Exec => self.find_exec_outcome(call, input).await,
             Action::Discover | Action::List | Action::Status | Action::Ping => None,
         }
     }
@@ -135,13 +135,13 @@ impl<N: Nodes> NodesTool<N> {
     async fn list(&self, call: &Call) -> Result<String, ToolError> {
         let nodes = self.0.usable(call).await?;
         if nodes.is_empty() {
-            return Ok(none());
+            return Ok(no_nodes_message());
         }
         let mut text = String::new();
         for node in &nodes {
-            let here = self.is_here(call, node).await;
+            let here = self.connected_since(call, node).await;
             // Writing to a `String` cannot fail.
-            let _ = writeln!(text, "- {}: {}", node.name, stands(node, here.as_deref()));
+            let _ = writeln!(text, "- {}: {}", node.name, connection_state(node, here.as_deref()));
         }
         Ok(text)
     }
@@ -150,12 +150,12 @@ impl<N: Nodes> NodesTool<N> {
         let nodes = self.0.usable(call).await?;
         let mut text = String::new();
         for node in &nodes {
-            if let Some(since) = self.is_here(call, node).await {
-                let _ = writeln!(text, "- {}: {}", node.name, stands(node, Some(&since)));
+            if let Some(since) = self.connected_since(call, node).await {
+                let _ = writeln!(text, "- {}: {}", node.name, connection_state(node, Some(&since)));
             }
         }
         Ok(match text.is_empty() {
-            true if nodes.is_empty() => none(),
+            true if nodes.is_empty() => no_nodes_message(),
             true => format!("None is connected. Set up: {}", names(&nodes)),
             false => text,
         })
@@ -163,8 +163,8 @@ impl<N: Nodes> NodesTool<N> {
 
     async fn status(&self, call: &Call, named: Option<&str>) -> Result<String, ToolError> {
         let node = self.find(call, named).await?;
-        let here = self.is_here(call, &node).await;
-        let mut text = format!("{}: {}\n", node.name, stands(&node, here.as_deref()));
+        let here = self.connected_since(call, &node).await;
+        let mut text = format!("{}: {}\n", node.name, connection_state(&node, here.as_deref()));
         if node.last_seen.is_none() {
             return Ok(text);
         }
@@ -175,32 +175,32 @@ impl<N: Nodes> NodesTool<N> {
         let (platform, version) = (one_line(&node.platform), one_line(&node.version));
         let said =
             format!("platform: {platform}\nversion: {version}\ncommands let through:\n{commands}");
-        text.push_str(&untrusted(&call.key, &source(&node), &said, MOST_SELF));
+        text.push_str(&untrusted(&call.key, &source(&node), &said, MAX_STATUS_CHARS));
         Ok(text)
     }
 
     async fn ping(&self, call: &Call, named: Option<&str>) -> Result<String, ToolError> {
         let node = self.find(call, named).await?;
-        match self.0.ask(call, node.id, &NodeWish::Ping, PING).await {
-            NodeReached::Said(NodeSaid::Pong { millis }) => {
+        match self.0.ask(call, node.id, &NodeRequest::Ping, PING_TIMEOUT).await {
+            NodeRequestOutcome::Answered(NodeReply::Pong { millis }) => {
                 Ok(format!("{} answered after {millis} ms", node.name))
             }
-            NodeReached::Nobody => tell(not_connected(&node)),
-            NodeReached::Away => tell(AWAY.to_owned()),
-            NodeReached::Silent | NodeReached::Said(_) => {
+            NodeRequestOutcome::NotConnected => tell(not_connected_message(&node)),
+            NodeRequestOutcome::BusUnavailable => tell(UNREACHABLE_MESSAGE.to_owned()),
+            NodeRequestOutcome::NoAnswer | NodeRequestOutcome::Answered(_) => {
                 tell(format!("{} is connected and does not answer", node.name))
             }
         }
     }
 
     /// Time since which a node is connected; `None` if it is not.
-    async fn is_here(&self, call: &Call, node: &NodeLine) -> Option<String> {
-        match self.0.ask(call, node.id, &NodeWish::Here, HERE).await {
-            NodeReached::Said(NodeSaid::Here { since }) => Some(since),
-            NodeReached::Said(_)
-            | NodeReached::Nobody
-            | NodeReached::Away
-            | NodeReached::Silent => None,
+    async fn connected_since(&self, call: &Call, node: &NodeLine) -> Option<String> {
+        match self.0.ask(call, node.id, &NodeRequest::Here, CONNECTION_CHECK_TIMEOUT).await {
+            NodeRequestOutcome::Answered(NodeReply::Here { since }) => Some(since),
+            NodeRequestOutcome::Answered(_)
+            | NodeRequestOutcome::NotConnected
+            | NodeRequestOutcome::BusUnavailable
+            | NodeRequestOutcome::NoAnswer => None,
         }
     }
 
@@ -208,7 +208,7 @@ impl<N: Nodes> NodesTool<N> {
     async fn find(&self, call: &Call, named: Option<&str>) -> Result<NodeLine, ToolError> {
         let mut nodes = self.0.usable(call).await?;
         let at = match (named, nodes.as_slice()) {
-            (_, []) => return tell(none()),
+            (_, []) => return tell(no_nodes_message()),
             (None, [_]) => Some(0),
             (None, _) => {
                 return tell(format!("there are several: give `node`, one of {}", names(&nodes)));
@@ -223,14 +223,14 @@ impl<N: Nodes> NodesTool<N> {
 }
 
 /// Text for the case that the gateway cannot be reached.
-const AWAY: &str = "nodes cannot be reached now, which is a fault of ours; nothing was run: try \
+const UNREACHABLE_MESSAGE: &str = "nodes cannot be reached now, which is a fault of ours; nothing was run: try \
                     again later";
 
 fn tell<T>(text: String) -> Result<T, ToolError> {
     Err(ToolError::Tell(text))
 }
 
-fn none() -> String {
+fn no_nodes_message() -> String {
     "no node is set up for this conversation: its owner can add one".to_owned()
 }
 
@@ -238,7 +238,7 @@ fn names(nodes: &[NodeLine]) -> String {
     nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn stands(node: &NodeLine, here: Option<&str>) -> String {
+fn connection_state(node: &NodeLine, here: Option<&str>) -> String {
     match (here, &node.last_seen) {
         (Some(since), _) => format!("connected since {since}"),
         (None, Some(seen)) => format!("not connected, last seen {seen}"),
@@ -246,7 +246,7 @@ fn stands(node: &NodeLine, here: Option<&str>) -> String {
     }
 }
 
-fn not_connected(node: &NodeLine) -> String {
+fn not_connected_message(node: &NodeLine) -> String {
     let seen = node.last_seen.as_ref().map_or(String::new(), |seen| format!(" since {seen}"));
     format!(
         "`{}` is not connected{seen}; nothing was run: ask its owner to start `holdfast node run` \

@@ -10,23 +10,23 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Approval, Call, Committed, Tool, ToolError, Which, file_path, untrusted};
+use crate::{Approval, Call, SessionRef, StoredChange, Tool, ToolError, file_path, untrusted};
 
 /// Maximum length of the part of a patch or file that the model gets, in characters.
-const MOST_SAID: usize = 30_000;
+const MAX_SHOWN_CHARS: usize = 30_000;
 
 /// Maximum number of files that a merge may leave out.
-const MOST_EXCEPT: usize = 100;
+const MAX_EXCEPT_PATHS: usize = 100;
 
 /// Access of the tool to the subagents of the conversation. An error is an internal failure: the
 /// turn ends and may be retried.
-pub trait Patches: Send + Sync + 'static {
+pub trait SubagentChanges: Send + Sync + 'static {
     /// Returns a subagent's changes, all of them or those within a file or folder: a unified diff
     /// below a line with its state. The inner error is a reason for the model.
     fn show(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         within: Option<String>,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
@@ -34,7 +34,7 @@ pub trait Patches: Send + Sync + 'static {
     fn read(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         path: String,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
@@ -42,7 +42,7 @@ pub trait Patches: Send + Sync + 'static {
     fn approval(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         except: Vec<String>,
     ) -> impl Future<Output = anyhow::Result<Approval>> + Send;
 
@@ -50,14 +50,14 @@ pub trait Patches: Send + Sync + 'static {
     fn merge(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         except: Vec<String>,
-    ) -> impl Future<Output = anyhow::Result<Result<Committed, String>>> + Send;
+    ) -> impl Future<Output = anyhow::Result<Result<StoredChange, String>>> + Send;
 
     fn discard(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 }
 
@@ -97,7 +97,7 @@ enum Action {
 #[derive(Debug)]
 pub struct SessionsMerge<S>(pub Arc<S>);
 
-impl<S: Patches> Tool for SessionsMerge<S> {
+impl<S: SubagentChanges> Tool for SessionsMerge<S> {
     const NAME: &'static str = "sessions_merge";
     const EFFECT: Effect = Effect::Writes;
     type Input = SessionsMergeInput;
@@ -109,15 +109,15 @@ impl<S: Patches> Tool for SessionsMerge<S> {
     ) -> Result<Approval, ToolError> {
         match input.action {
             Action::Merge => {
-                let except = except(input.except.clone())?;
-                Ok(self.0.approval(call, which(&input.session), except).await?)
+                let except = parse_except_paths(input.except.clone())?;
+                Ok(self.0.approval(call, parse_session_ref(&input.session), except).await?)
             }
             Action::Show | Action::Read | Action::Discard => Ok(Approval::Never),
         }
     }
 
     async fn call(&self, call: Call, input: SessionsMergeInput) -> Result<String, ToolError> {
-        let which = which(&input.session);
+        let which = parse_session_ref(&input.session);
         let path = input.path.filter(|path| !path.trim().is_empty());
         let path = path.map(|path| file_path(path.trim().trim_end_matches('/'))).transpose()?;
         match (input.action, path) {
@@ -136,13 +136,13 @@ impl<S: Patches> Tool for SessionsMerge<S> {
                 "`merge` takes no `path`: name the files to leave out in `except`".to_owned(),
             )),
             (Action::Merge, None) => {
-                let except = except(input.except)?;
+                let except = parse_except_paths(input.except)?;
                 let merged = self.0.merge(&call, which, except).await?;
-                let Committed { revision, diff } = merged.map_err(ToolError::Tell)?;
+                let StoredChange { revision, diff } = merged.map_err(ToolError::Tell)?;
                 let done = format!("Merged: your files are revision {revision} now.\n");
                 Ok(match diff.as_str() {
                     "" => format!("{done}It changed nothing in them."),
-                    diff => done + &untrusted(&call.key, "a subagent", diff, MOST_SAID),
+                    diff => done + &untrusted(&call.key, "a subagent", diff, MAX_SHOWN_CHARS),
                 })
             }
             (Action::Discard, _) => {
@@ -153,14 +153,14 @@ impl<S: Patches> Tool for SessionsMerge<S> {
     }
 }
 
-fn which(named: &str) -> Which {
+fn parse_session_ref(named: &str) -> SessionRef {
     let named = named.trim();
-    named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id)
+    named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id)
 }
 
-fn except(named: Vec<String>) -> Result<Vec<String>, ToolError> {
-    if named.len() > MOST_EXCEPT {
-        return Err(ToolError::Tell(format!("{MOST_EXCEPT} files in `except` are the most")));
+fn parse_except_paths(named: Vec<String>) -> Result<Vec<String>, ToolError> {
+    if named.len() > MAX_EXCEPT_PATHS {
+        return Err(ToolError::Tell(format!("{MAX_EXCEPT_PATHS} files in `except` are the most")));
     }
     named.iter().map(|path| file_path(path.trim())).collect()
 }
@@ -168,10 +168,10 @@ fn except(named: Vec<String>) -> Result<Vec<String>, ToolError> {
 /// Returns a part of a subagent's text, with the offset of the next one.
 fn part(call: &Call, text: &str, offset: usize) -> String {
     let rest = text.char_indices().nth(offset).map_or("", |(at, _)| &text[at..]);
-    let end = rest.char_indices().nth(MOST_SAID).map_or(rest.len(), |(at, _)| at);
-    let mut said = untrusted(&call.key, "a subagent", &rest[..end], MOST_SAID);
+    let end = rest.char_indices().nth(MAX_SHOWN_CHARS).map_or(rest.len(), |(at, _)| at);
+    let mut said = untrusted(&call.key, "a subagent", &rest[..end], MAX_SHOWN_CHARS);
     if end < rest.len() {
-        said.push_str(&format!("[there is more: `offset` {}]\n", offset + MOST_SAID));
+        said.push_str(&format!("[there is more: `offset` {}]\n", offset + MAX_SHOWN_CHARS));
     }
     said
 }
@@ -184,44 +184,49 @@ mod tests {
     #[derive(Debug)]
     struct Fake;
 
-    impl Patches for Fake {
+    impl SubagentChanges for Fake {
         async fn show(
             &self,
             _: &Call,
-            which: Which,
+            which: SessionRef,
             within: Option<String>,
         ) -> anyhow::Result<Result<String, String>> {
             Ok(match (which, within) {
-                (Which::Id(_), _) => Err("this conversation has no such subagent".into()),
-                (Which::Key(_), None) => Ok("x".repeat(MOST_SAID) + "the end"),
-                (Which::Key(_), Some(within)) => Ok(format!("only {within}")),
+                (SessionRef::Id(_), _) => Err("this conversation has no such subagent".into()),
+                (SessionRef::Key(_), None) => Ok("x".repeat(MAX_SHOWN_CHARS) + "the end"),
+                (SessionRef::Key(_), Some(within)) => Ok(format!("only {within}")),
             })
         }
 
         async fn read(
             &self,
             _: &Call,
-            _: Which,
+            _: SessionRef,
             path: String,
         ) -> anyhow::Result<Result<String, String>> {
             Ok(Ok(format!("what {path} says")))
         }
 
-        async fn approval(&self, _: &Call, _: Which, _: Vec<String>) -> anyhow::Result<Approval> {
+        async fn approval(
+            &self,
+            _: &Call,
+            _: SessionRef,
+            _: Vec<String>,
+        ) -> anyhow::Result<Approval> {
             Ok(Approval::Never)
         }
 
         async fn merge(
             &self,
             _: &Call,
-            _: Which,
+            _: SessionRef,
             except: Vec<String>,
-        ) -> anyhow::Result<Result<Committed, String>> {
+        ) -> anyhow::Result<Result<StoredChange, String>> {
             let diff = if except.is_empty() { "-a\n+b\n" } else { "" };
-            Ok(Ok(Committed { revision: "7".into(), diff: diff.into() }))
+            Ok(Ok(StoredChange { revision: "7".into(), diff: diff.into() }))
         }
 
-        async fn discard(&self, _: &Call, _: Which) -> anyhow::Result<Result<(), String>> {
+        async fn discard(&self, _: &Call, _: SessionRef) -> anyhow::Result<Result<(), String>> {
             Ok(Ok(()))
         }
     }

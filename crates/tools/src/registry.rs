@@ -18,36 +18,37 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Allowed, Approval, Away, Brought, Call, Dynamic, Output, Tool, ToolError,
+    AllowedTools, Approval, Call, DynamicTool, DynamicTools, Output, Tool, ToolError,
+    UnavailableSource,
     alias::{ALIASES, Alias},
-    disclosure::{self, DESCRIBE, SEARCH},
+    disclosure::{self, DESCRIBE_TOOL, SEARCH_TOOL},
     tool,
 };
 
 /// Maximum size of a tool's output for the model, in bytes; the rest is cut off.
-pub const MOST_OUTPUT: usize = 64 * 1024;
+pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Answer to a call of a tool that the caller may not use.
-pub const NOT_YOURS: &str = "this tool is not one of yours; use those that you were given";
+pub const TOOL_NOT_ALLOWED: &str = "this tool is not one of yours; use those that you were given";
 
 /// Minimum similarity of a suggested tool name, from 0 to 1.
-const LIKE: f64 = 0.8;
+const MIN_NAME_SIMILARITY: f64 = 0.8;
 
 /// Tools by name. Clones share them.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tools: BTreeMap<Cow<'static, str>, Arc<Kept>>,
+    tools: BTreeMap<Cow<'static, str>, Arc<RegisteredTool>>,
     /// Names of the tools that the model gets from the start; `None` means all.
     direct: Option<BTreeSet<String>>,
     /// Sources whose tools are unavailable now.
-    away: Vec<Away>,
+    unavailable: Vec<UnavailableSource>,
     /// Whether there may be more tools, because a source was not read yet.
-    unseen: bool,
+    is_incomplete: bool,
 }
 
-struct Kept {
+struct RegisteredTool {
     spec: ToolSpec,
-    tool: Box<dyn Erased>,
+    tool: Box<dyn ErasedTool>,
 }
 
 /// Tools as offered to a model.
@@ -56,7 +57,7 @@ pub struct Offer {
     /// Tools with their schemas, ordered by name.
     pub tools: Vec<ToolSpec>,
     /// Names of the other tools, which the model finds with `tool_search`.
-    pub more: Vec<String>,
+    pub searchable: Vec<String>,
 }
 
 impl Registry {
@@ -64,34 +65,37 @@ impl Registry {
     #[must_use]
     pub fn with<T: Tool<A>, A: Into<Output> + Send + 'static>(mut self, tool: T) -> Self {
         let spec = tool::spec::<T::Input>(T::NAME);
-        let kept = Kept { spec, tool: Box::new(Typed(tool, PhantomData)) };
+        let kept = RegisteredTool { spec, tool: Box::new(TypedTool(tool, PhantomData)) };
         self.tools.insert(T::NAME.into(), Arc::new(kept));
         self
     }
 
     /// Adds dynamic tools. They never replace a tool, nor take one of its aliases.
     #[must_use]
-    pub fn joined_by(&self, brought: Brought) -> Self {
+    pub fn with_dynamic_tools(&self, brought: DynamicTools) -> Self {
         let mut joined = self.clone();
         for tool in brought.tools {
             let spec = tool.spec();
-            let is_ours = [SEARCH, DESCRIBE].contains(&spec.name.as_str())
+            let is_ours = [SEARCH_TOOL, DESCRIBE_TOOL].contains(&spec.name.as_str())
                 || joined.canonical(&spec.name).is_some()
                 || Alias::find(&spec.name).is_some();
             if !is_ours {
                 let name = Cow::Owned(spec.name.clone());
-                joined.tools.insert(name, Arc::new(Kept { spec, tool: Box::new(Foreign(tool)) }));
+                joined.tools.insert(
+                    name,
+                    Arc::new(RegisteredTool { spec, tool: Box::new(DynamicToolAdapter(tool)) }),
+                );
             }
         }
-        joined.away.extend(brought.away);
-        joined.unseen |= brought.unseen;
+        joined.unavailable.extend(brought.unavailable);
+        joined.is_incomplete |= brought.is_incomplete;
         joined
     }
 
     /// Offers only these tools from the start; the model finds the others with `tool_search`.
     /// [`DIRECT`](crate::DIRECT) is a good choice.
     #[must_use]
-    pub fn disclosing<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn with_direct_tools<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
         self.direct = Some(direct.into_iter().map(str::to_owned).collect());
         self
     }
@@ -108,7 +112,7 @@ impl Registry {
     /// Tools that the agent looked up (`sought`, by any of their names) are included: providers
     /// reject calls to tools that are missing from the request.
     #[must_use]
-    pub fn offered(&self, allowed: &Allowed, sought: &[&str]) -> Offer {
+    pub fn offered(&self, allowed: &AllowedTools, sought: &[&str]) -> Offer {
         let sought: Vec<&str> = sought.iter().filter_map(|name| self.canonical(name)).collect();
         let mut offer = Offer::default();
         for spec in self.tools.values().map(|kept| &kept.spec) {
@@ -118,10 +122,10 @@ impl Registry {
             if self.is_direct(&spec.name) || sought.contains(&spec.name.as_str()) {
                 offer.tools.push(spec.clone());
             } else {
-                offer.more.push(spec.name.clone());
+                offer.searchable.push(spec.name.clone());
             }
         }
-        if !offer.more.is_empty() || self.unseen {
+        if !offer.searchable.is_empty() || self.is_incomplete {
             offer.tools.extend(disclosure::specs());
             offer.tools.sort_by(|one, other| one.name.cmp(&other.name));
         }
@@ -139,12 +143,12 @@ impl Registry {
             return Some(name);
         }
         if self.direct.is_some()
-            && let Some(meta) = [SEARCH, DESCRIBE].into_iter().find(|meta| *meta == name)
+            && let Some(meta) = [SEARCH_TOOL, DESCRIBE_TOOL].into_iter().find(|meta| *meta == name)
         {
             return Some(meta);
         }
         let alias = Alias::find(name)?;
-        self.tools.get_key_value(alias.of).map(|(name, _)| name.as_ref())
+        self.tools.get_key_value(alias.tool).map(|(name, _)| name.as_ref())
     }
 
     /// Whether a tool is dynamic.
@@ -157,7 +161,7 @@ impl Registry {
     #[must_use]
     pub fn effect(&self, name: &str) -> Effect {
         match self.canonical(name) {
-            Some(SEARCH | DESCRIBE) => Effect::Reads,
+            Some(SEARCH_TOOL | DESCRIBE_TOOL) => Effect::Reads,
             Some(name) => self.tools.get(name).map_or(Effect::Acts, |kept| kept.tool.effect()),
             None => Effect::Acts,
         }
@@ -185,11 +189,11 @@ impl Registry {
     /// `Tell` if the tool does not exist, may not be used, panicked or refuses, or if the input is
     /// invalid; `Broken` on an internal failure.
     pub async fn call(&self, call: Call, name: &str, input: &str) -> Result<Output, ToolError> {
-        let (known, input) = self.understand(&call.allowed, name, input)?;
+        let (known, input) = self.resolve(&call.allowed, name, input)?;
         let made = match self.tools.get(known) {
             Some(kept) => {
                 let made = AssertUnwindSafe(kept.tool.call(call, input)).catch_unwind().await;
-                made.unwrap_or_else(|_| Err(panicked(known, kept.tool.effect())))
+                made.unwrap_or_else(|_| Err(panic_error(known, kept.tool.effect())))
             }
             None => self.disclose(&call.allowed, known, input).map(Output::from),
         };
@@ -211,16 +215,16 @@ impl Registry {
         name: &str,
         input: &str,
     ) -> Result<Approval, ToolError> {
-        let (known, input) = self.understand(&call.allowed, name, input)?;
+        let (known, input) = self.resolve(&call.allowed, name, input)?;
         let Some(kept) = self.tools.get(known) else { return Ok(Approval::Never) };
         let asked = AssertUnwindSafe(kept.tool.approval(call, input)).catch_unwind().await;
         // The approval check changes nothing, so the call may be repeated.
-        asked.unwrap_or_else(|_| Err(panicked(known, Effect::Reads)))
+        asked.unwrap_or_else(|_| Err(panic_error(known, Effect::Reads)))
     }
 
     /// Finds the outcome of a call that acts and whose runner crashed, if its tool can.
-    pub async fn recall(&self, call: &Call, name: &str, input: &str) -> Option<Output> {
-        let (known, input) = self.understand(&call.allowed, name, input).ok()?;
+    pub async fn find_outcome(&self, call: &Call, name: &str, input: &str) -> Option<Output> {
+        let (known, input) = self.resolve(&call.allowed, name, input).ok()?;
         let kept = self.tools.get(known)?;
         let found = AssertUnwindSafe(kept.tool.recall(call, input)).catch_unwind().await;
         let output = found.ok().flatten()?;
@@ -228,18 +232,18 @@ impl Registry {
     }
 
     /// Finds the tool, and parses the input.
-    fn understand<'a>(
+    fn resolve<'a>(
         &'a self,
-        allowed: &Allowed,
+        allowed: &AllowedTools,
         name: &str,
         input: &str,
     ) -> Result<(&'a str, Value), ToolError> {
         let Some(known) = self.canonical(name) else {
-            return Err(self.unknown(name, allowed));
+            return Err(self.unknown_tool_error(name, allowed));
         };
-        let is_meta = matches!(known, SEARCH | DESCRIBE);
+        let is_meta = matches!(known, SEARCH_TOOL | DESCRIBE_TOOL);
         if !is_meta && !allowed.allows(known) {
-            return Err(ToolError::Tell(NOT_YOURS.to_owned()));
+            return Err(ToolError::Tell(TOOL_NOT_ALLOWED.to_owned()));
         }
         let input = match input.trim() {
             "" => Value::Object(serde_json::Map::new()),
@@ -253,12 +257,17 @@ impl Registry {
         Ok((known, input))
     }
 
-    fn disclose(&self, allowed: &Allowed, name: &str, input: Value) -> Result<String, ToolError> {
-        if name == SEARCH {
+    fn disclose(
+        &self,
+        allowed: &AllowedTools,
+        name: &str,
+        input: Value,
+    ) -> Result<String, ToolError> {
+        if name == SEARCH_TOOL {
             let specs: Vec<&ToolSpec> = self.tools.values().map(|kept| &kept.spec).collect();
             let mut found = disclosure::search(&specs, allowed, &parsed(input)?)?;
-            for away in &self.away {
-                found.push_str(&format!("\nNot to be had now: {}", away.why));
+            for away in &self.unavailable {
+                found.push_str(&format!("\nNot to be had now: {}", away.reason));
             }
             return Ok(found);
         }
@@ -267,22 +276,22 @@ impl Registry {
             .filter(|known| allowed.allows(known))
             .and_then(|known| self.tools.get(known))
             .map(|kept| disclosure::describe(&kept.spec))
-            .ok_or_else(|| self.unknown(&name, allowed))
+            .ok_or_else(|| self.unknown_tool_error(&name, allowed))
     }
 
     /// Error for an unknown tool: names similar tools, or all.
-    fn unknown(&self, name: &str, allowed: &Allowed) -> ToolError {
-        if let Some(away) = self.away.iter().find(|away| name.starts_with(&away.prefix)) {
-            return ToolError::Tell(away.why.clone());
+    fn unknown_tool_error(&self, name: &str, allowed: &AllowedTools) -> ToolError {
+        if let Some(away) = self.unavailable.iter().find(|away| name.starts_with(&away.prefix)) {
+            return ToolError::Tell(away.reason.clone());
         }
         let names: Vec<&str> =
             self.tools.keys().map(AsRef::as_ref).filter(|name| allowed.allows(name)).collect();
-        let others = ALIASES.iter().filter(|alias| names.contains(&alias.of));
+        let others = ALIASES.iter().filter(|alias| names.contains(&alias.tool));
         let like: BTreeSet<&str> = names
             .iter()
             .map(|name| (*name, *name))
-            .chain(others.map(|alias| (alias.name, alias.of)))
-            .filter(|(known, _)| strsim::jaro_winkler(known, cut(name, 64)) >= LIKE)
+            .chain(others.map(|alias| (alias.name, alias.tool)))
+            .filter(|(known, _)| strsim::jaro_winkler(known, cut(name, 64)) >= MIN_NAME_SIMILARITY)
             .map(|(_, canonical)| canonical)
             .collect();
         let name = crate::untrusted::one_line(cut(name, 64));
@@ -303,7 +312,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-fn panicked(name: &str, effect: Effect) -> ToolError {
+fn panic_error(name: &str, effect: Effect) -> ToolError {
     let outcome = match effect {
         Effect::Reads | Effect::Writes => "it may be tried once more",
         Effect::Acts => "whether it did what it should is not known: look before you try again",
@@ -322,39 +331,39 @@ fn cut(text: &str, most: usize) -> &str {
 }
 
 fn capped(output: String) -> String {
-    if output.len() <= MOST_OUTPUT {
+    if output.len() <= MAX_OUTPUT_BYTES {
         return output;
     }
     let total = output.len();
     let mut output = output;
-    output.truncate(cut(&output, MOST_OUTPUT).len());
-    output.push_str(&format!("\n[cut off: {total} bytes, and {MOST_OUTPUT} are the most]"));
+    output.truncate(cut(&output, MAX_OUTPUT_BYTES).len());
+    output.push_str(&format!("\n[cut off: {total} bytes, and {MAX_OUTPUT_BYTES} are the most]"));
     output
 }
 
-type Answer<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
-type Found<'a> = Pin<Box<dyn Future<Output = Option<Output>> + Send + 'a>>;
+type CallFuture<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
+type OutcomeFuture<'a> = Pin<Box<dyn Future<Output = Option<Output>> + Send + 'a>>;
 
 /// Type-erased [`Tool`].
-trait Erased: Send + Sync {
+trait ErasedTool: Send + Sync {
     fn is_brought(&self) -> bool {
         false
     }
     fn effect(&self) -> Effect;
     fn timeout(&self) -> Option<Duration>;
-    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval>;
-    fn call(&self, call: Call, input: Value) -> Answer<'_>;
+    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> CallFuture<'a, Approval>;
+    fn call(&self, call: Call, input: Value) -> CallFuture<'_>;
     /// Dynamic tools cannot find the outcome of earlier calls.
-    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> Found<'a> {
+    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> OutcomeFuture<'a> {
         let _: (&Call, Value) = (call, input);
         Box::pin(std::future::ready(None))
     }
 }
 
 /// Tool with its output type.
-struct Typed<T, A>(T, PhantomData<fn() -> A>);
+struct TypedTool<T, A>(T, PhantomData<fn() -> A>);
 
-impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
+impl<T: Tool<A>, A: Into<Output> + Send + 'static> ErasedTool for TypedTool<T, A> {
     fn effect(&self) -> Effect {
         T::EFFECT
     }
@@ -363,32 +372,32 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
         T::TIMEOUT
     }
 
-    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval> {
+    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> CallFuture<'a, Approval> {
         Box::pin(async move {
             let input = parsed(input)?;
             self.0.approval(call, &input).await
         })
     }
 
-    fn call(&self, call: Call, input: Value) -> Answer<'_> {
+    fn call(&self, call: Call, input: Value) -> CallFuture<'_> {
         Box::pin(async move {
             let input = parsed(input)?;
             self.0.call(call, input).await.map(Into::into)
         })
     }
 
-    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> Found<'a> {
+    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> OutcomeFuture<'a> {
         Box::pin(async move {
             let input = parsed(input).ok()?;
-            self.0.recall(call, &input).await.map(Into::into)
+            self.0.find_outcome(call, &input).await.map(Into::into)
         })
     }
 }
 
 /// [`Dynamic`] tool in a registry.
-struct Foreign(Arc<dyn Dynamic>);
+struct DynamicToolAdapter(Arc<dyn DynamicTool>);
 
-impl Erased for Foreign {
+impl ErasedTool for DynamicToolAdapter {
     fn is_brought(&self) -> bool {
         true
     }
@@ -402,11 +411,11 @@ impl Erased for Foreign {
     }
 
     /// Only the policy decides about dynamic tools.
-    fn approval<'a>(&'a self, _: &'a Call, _: Value) -> Answer<'a, Approval> {
+    fn approval<'a>(&'a self, _: &'a Call, _: Value) -> CallFuture<'a, Approval> {
         Box::pin(std::future::ready(Ok(Approval::Never)))
     }
 
-    fn call(&self, call: Call, input: Value) -> Answer<'_> {
+    fn call(&self, call: Call, input: Value) -> CallFuture<'_> {
         self.0.call(call, input)
     }
 }

@@ -19,7 +19,7 @@ pub trait Reminders: Send + Sync + 'static {
     fn add(
         &self,
         call: &Call,
-        wanted: Remind,
+        wanted: ReminderRequest,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
 
     fn list(
@@ -36,7 +36,7 @@ pub trait Reminders: Send + Sync + 'static {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remind {
+pub struct ReminderRequest {
     /// Time, in the user's words.
     pub time: String,
     pub content: String,
@@ -102,8 +102,8 @@ impl<S: Reminders> Tool for SchedulerAdd<S> {
 
     async fn call(&self, call: Call, input: SchedulerAddInput) -> Result<String, ToolError> {
         let SchedulerAddInput { time, content, auto_continue, .. } = input;
-        let added = self.0.add(&call, Remind { time, content, auto_continue }).await?;
-        Ok(said(added))
+        let added = self.0.add(&call, ReminderRequest { time, content, auto_continue }).await?;
+        Ok(text_for_user(added))
     }
 }
 
@@ -113,7 +113,7 @@ impl<S: Reminders> Tool for SchedulerList<S> {
     type Input = SchedulerListInput;
 
     async fn call(&self, call: Call, _: SchedulerListInput) -> Result<String, ToolError> {
-        Ok(said(self.0.list(&call).await?))
+        Ok(text_for_user(self.0.list(&call).await?))
     }
 }
 
@@ -123,12 +123,12 @@ impl<S: Reminders> Tool for SchedulerCancel<S> {
     type Input = SchedulerCancelInput;
 
     async fn call(&self, call: Call, input: SchedulerCancelInput) -> Result<String, ToolError> {
-        Ok(said(self.0.cancel(&call, &input.job_id).await?))
+        Ok(text_for_user(self.0.cancel(&call, &input.job_id).await?))
     }
 }
 
 /// Refusals are text for the user too, in the user's language.
-fn said(told: Result<String, String>) -> String {
+fn text_for_user(told: Result<String, String>) -> String {
     told.unwrap_or_else(|why| why)
 }
 

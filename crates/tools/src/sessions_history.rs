@@ -6,10 +6,10 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Call, Mesh, Tool, ToolError, Which};
+use crate::{Call, Mesh, SessionRef, Tool, ToolError};
 
 /// Maximum length of each shown text, in characters.
-const SHORT: usize = 500;
+const MAX_TEXT_CHARS: usize = 500;
 
 /// Read the newest messages of a conversation, oldest first; long ones are shortened.
 ///
@@ -42,7 +42,8 @@ impl<M: Mesh> Tool for SessionsHistory<M> {
             return Err(ToolError::Tell("`limit` must be from 1 to 100".to_owned()));
         }
         let named = input.session.trim();
-        let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+        let which =
+            named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
         let Some(lines) = self.0.history(&call, which, input.limit).await? else {
             let named: String = named.chars().take(80).collect();
             return Err(ToolError::Tell(format!(
@@ -62,7 +63,7 @@ impl<M: Mesh> Tool for SessionsHistory<M> {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHORT) {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((at, _)) => format!("{} …", text[..at].trim_end()),
         None => text.trim_end().to_owned(),
     }
@@ -93,7 +94,10 @@ mod tests {
 
         let answer = said(tools.call(call, "sessions_history", &input).await);
 
-        assert_eq!(answer, format!("[2026-12-01 14:00 UTC] agent: {} …\n", "x".repeat(SHORT)));
+        assert_eq!(
+            answer,
+            format!("[2026-12-01 14:00 UTC] agent: {} …\n", "x".repeat(MAX_TEXT_CHARS))
+        );
     }
 
     #[tokio::test]

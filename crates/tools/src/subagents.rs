@@ -13,26 +13,26 @@ use holdfast_types::{Effect, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, Tool, ToolError, Which, file_path, untrusted};
+use crate::{Call, SessionRef, Tool, ToolError, file_path, untrusted};
 
 /// Default timeout of a subagent, in seconds (spec SUB-010).
-const USUAL: u32 = 3_600;
+const DEFAULT_TIMEOUT_SECS: u32 = 3_600;
 
 /// Maximum timeout of a subagent, in seconds.
-const LONGEST: u32 = 86_400;
+const MAX_TIMEOUT_SECS: u32 = 86_400;
 
 /// Maximum length of a task or message, in bytes.
-const MOST_TEXT: usize = 64 * 1024;
+const MAX_TEXT_LEN: usize = 64 * 1024;
 
 /// Maximum time that a call waits for a subagent's end; then the subagent continues in the
 /// background.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Maximum length of a subagent's answer that the model gets, in characters.
-const MOST_SAID: usize = 50_000;
+const MAX_ANSWER_CHARS: usize = 50_000;
 
 /// Maximum number of paths in a subagent's scope.
-const MOST_PATHS: usize = 32;
+const MAX_SCOPE_PATHS: usize = 32;
 
 /// Access of the tools to subagents. An error is an internal failure: the turn ends and may be
 /// retried.
@@ -41,8 +41,8 @@ pub trait Subagents: Send + Sync + 'static {
     fn spawn(
         &self,
         call: &Call,
-        wanted: Wanted,
-    ) -> impl Future<Output = anyhow::Result<Result<Spawned, String>>> + Send;
+        wanted: SubagentRequest,
+    ) -> impl Future<Output = anyhow::Result<Result<StartedSubagent, String>>> + Send;
 
     /// Waits for a subagent's end; `None` if it has not ended `within` this time.
     fn wait(
@@ -50,16 +50,19 @@ pub trait Subagents: Send + Sync + 'static {
         call: &Call,
         session: SessionId,
         within: Duration,
-    ) -> impl Future<Output = anyhow::Result<Option<Ended>>> + Send;
+    ) -> impl Future<Output = anyhow::Result<Option<SubagentResult>>> + Send;
 
     /// Lists the conversation's subagents, newest first.
-    fn list(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<SubagentLine>>> + Send;
+    fn list(
+        &self,
+        call: &Call,
+    ) -> impl Future<Output = anyhow::Result<Vec<SubagentSummary>>> + Send;
 
     /// Stops a subagent of the conversation. The inner error is a reason for the model.
     fn stop(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 
     /// Stores a message in another session, once for the same `call.key`. The inner error is a
@@ -67,14 +70,14 @@ pub trait Subagents: Send + Sync + 'static {
     fn say(
         &self,
         call: &Call,
-        to: Which,
+        to: SessionRef,
         text: String,
         deliver: bool,
     ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SubagentRequest {
     pub task: String,
     /// Short name of the task, if given.
     pub label: Option<String>,
@@ -83,7 +86,7 @@ pub struct Wanted {
     /// Model, if not the agent's own.
     pub model: Option<String>,
     /// Maximum duration of its work.
-    pub wall: Duration,
+    pub timeout: Duration,
     pub max_steps: Option<u32>,
     pub max_tokens: Option<u32>,
     /// Whether to delete its session after its end was announced.
@@ -103,7 +106,7 @@ pub struct Wanted {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct SubagentResult {
     /// Whether it completed its task.
     pub ok: bool,
     /// Answer, or reason of the failure.
@@ -114,7 +117,7 @@ pub struct Ended {
 
 /// Subagent, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SubagentLine {
+pub struct SubagentSummary {
     pub label: String,
     pub session: String,
     /// `running`, `ok`, `error`, `timeout` or `unknown`.
@@ -124,7 +127,7 @@ pub struct SubagentLine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spawned {
+pub struct StartedSubagent {
     pub session: SessionId,
     pub key: String,
     pub label: String,
@@ -202,7 +205,7 @@ enum CleanupInput {
 }
 
 const fn usual() -> u32 {
-    USUAL
+    DEFAULT_TIMEOUT_SECS
 }
 
 #[derive(Debug)]
@@ -211,14 +214,14 @@ pub struct SessionsSpawn<S>(pub Arc<S>);
 impl<S: Subagents> Tool for SessionsSpawn<S> {
     const NAME: &'static str = "sessions_spawn";
     const EFFECT: Effect = Effect::Writes;
-    const TIMEOUT: Option<Duration> = Some(LONGEST_WAIT.saturating_add(Duration::from_secs(15)));
+    const TIMEOUT: Option<Duration> = Some(MAX_WAIT.saturating_add(Duration::from_secs(15)));
     type Input = SessionsSpawnInput;
 
     async fn call(&self, call: Call, input: SessionsSpawnInput) -> Result<String, ToolError> {
-        let task = checked("task", input.task)?;
-        if !(1..=LONGEST).contains(&input.run_timeout_seconds) {
+        let task = checked_text("task", input.task)?;
+        if !(1..=MAX_TIMEOUT_SECS).contains(&input.run_timeout_seconds) {
             return Err(ToolError::Tell(format!(
-                "`run_timeout_seconds` must be from 1 to {LONGEST}"
+                "`run_timeout_seconds` must be from 1 to {MAX_TIMEOUT_SECS}"
             )));
         }
         for (name, limit) in [("max_steps", input.max_steps), ("max_tokens", input.max_tokens)] {
@@ -227,12 +230,12 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             }
         }
         let given = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-        let wanted = Wanted {
+        let wanted = SubagentRequest {
             task,
             label: given(input.label),
             agent: given(input.agent_id),
             model: given(input.model),
-            wall: Duration::from_secs(input.run_timeout_seconds.into()),
+            timeout: Duration::from_secs(input.run_timeout_seconds.into()),
             max_steps: input.max_steps,
             max_tokens: input.max_tokens,
             delete: input.cleanup == CleanupInput::Delete,
@@ -243,8 +246,8 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             patch: input.files == FilesInput::Patch,
             wait: input.wait,
         };
-        let wait = wanted.wait.then(|| wanted.wall.min(LONGEST_WAIT));
-        let Spawned { session, key, label } = match self.0.spawn(&call, wanted).await? {
+        let wait = wanted.wait.then(|| wanted.timeout.min(MAX_WAIT));
+        let StartedSubagent { session, key, label } = match self.0.spawn(&call, wanted).await? {
             Ok(spawned) => spawned,
             Err(reason) => return Err(ToolError::Tell(reason)),
         };
@@ -253,11 +256,11 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             None => None,
         };
         match ended {
-            Some(Ended { ok: true, said, patch }) => {
-                let said = untrusted(&call.key, "a subagent", &said, MOST_SAID);
+            Some(SubagentResult { ok: true, said, patch }) => {
+                let said = untrusted(&call.key, "a subagent", &said, MAX_ANSWER_CHARS);
                 Ok(said + &patch.unwrap_or_default())
             }
-            Some(Ended { ok: false, said, patch }) => {
+            Some(SubagentResult { ok: false, said, patch }) => {
                 let patch = patch.unwrap_or_default();
                 Err(ToolError::Tell(format!("the subagent \"{label}\" failed: {said}{patch}")))
             }
@@ -293,9 +296,10 @@ impl<S: Subagents> Tool for SessionsSend<S> {
     type Input = SessionsSendInput;
 
     async fn call(&self, call: Call, input: SessionsSendInput) -> Result<String, ToolError> {
-        let text = checked("message", input.message)?;
+        let text = checked_text("message", input.message)?;
         let named = input.session.trim();
-        let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+        let which =
+            named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
         match self.0.say(&call, which, text, input.deliver).await? {
             Ok(()) => Ok("It was said there.".to_owned()),
             Err(reason) => Err(ToolError::Tell(reason)),
@@ -348,7 +352,9 @@ impl<S: Subagents> Tool for SubagentsTool<S> {
                 "`session` is missing: say which; `list` shows them".to_owned(),
             )),
             (SubagentsAction::Stop, Some(named)) => {
-                let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+                let which = named
+                    .parse()
+                    .map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
                 match self.0.stop(&call, which).await? {
                     Ok(()) => Ok("It is stopped; you will be told of its end.".to_owned()),
                     Err(reason) => Err(ToolError::Tell(reason)),
@@ -360,18 +366,18 @@ impl<S: Subagents> Tool for SubagentsTool<S> {
 
 /// Normalises paths; an empty list permits none.
 fn paths(given: Vec<String>) -> Result<Vec<String>, ToolError> {
-    if given.len() > MOST_PATHS {
-        return Err(ToolError::Tell(format!("{MOST_PATHS} paths are the most")));
+    if given.len() > MAX_SCOPE_PATHS {
+        return Err(ToolError::Tell(format!("{MAX_SCOPE_PATHS} paths are the most")));
     }
     given.iter().map(|path| file_path(path.trim().trim_end_matches('/'))).collect()
 }
 
-fn checked(name: &str, text: String) -> Result<String, ToolError> {
+fn checked_text(name: &str, text: String) -> Result<String, ToolError> {
     match text.len() {
         _ if text.trim().is_empty() => Err(ToolError::Tell(format!("`{name}` is empty: say it"))),
         _ if text.contains('\0') => Err(ToolError::Tell(format!("`{name}` has a NUL in it"))),
-        got if got > MOST_TEXT => Err(ToolError::Tell(format!(
-            "`{name}` is {got} bytes, and {MOST_TEXT} are the most: put what is long in a file"
+        got if got > MAX_TEXT_LEN => Err(ToolError::Tell(format!(
+            "`{name}` is {got} bytes, and {MAX_TEXT_LEN} are the most: put what is long in a file"
         ))),
         _ => Ok(text),
     }
@@ -385,37 +391,50 @@ mod tests {
     use crate::{Registry, mesh::tests::call};
 
     #[derive(Debug, Default)]
-    struct Fake(Mutex<Vec<Wanted>>);
+    struct Fake(Mutex<Vec<SubagentRequest>>);
 
     impl Subagents for Fake {
         async fn spawn(
             &self,
             call: &Call,
-            wanted: Wanted,
-        ) -> anyhow::Result<Result<Spawned, String>> {
+            wanted: SubagentRequest,
+        ) -> anyhow::Result<Result<StartedSubagent, String>> {
             if wanted.agent.is_some() {
                 return Ok(Err("there is no such agent".into()));
             }
             let label = wanted.label.clone().unwrap_or_default();
             self.0.lock().unwrap().push(wanted);
-            Ok(Ok(Spawned { session: call.session, key: "agent:a:subagent:1".into(), label }))
+            Ok(Ok(StartedSubagent {
+                session: call.session,
+                key: "agent:a:subagent:1".into(),
+                label,
+            }))
         }
 
-        async fn wait(&self, _: &Call, _: SessionId, _: Duration) -> anyhow::Result<Option<Ended>> {
+        async fn wait(
+            &self,
+            _: &Call,
+            _: SessionId,
+            _: Duration,
+        ) -> anyhow::Result<Option<SubagentResult>> {
             let wanted = self.0.lock().unwrap().last().cloned().unwrap();
             Ok(match wanted.task.as_str() {
-                "count" => {
-                    Some(Ended { ok: true, said: "seven".into(), patch: Some("\nchanged".into()) })
-                }
-                "fail" => {
-                    Some(Ended { ok: false, said: "budget exceeded: steps".into(), patch: None })
-                }
+                "count" => Some(SubagentResult {
+                    ok: true,
+                    said: "seven".into(),
+                    patch: Some("\nchanged".into()),
+                }),
+                "fail" => Some(SubagentResult {
+                    ok: false,
+                    said: "budget exceeded: steps".into(),
+                    patch: None,
+                }),
                 _ => None,
             })
         }
 
-        async fn list(&self, _: &Call) -> anyhow::Result<Vec<SubagentLine>> {
-            Ok(vec![SubagentLine {
+        async fn list(&self, _: &Call) -> anyhow::Result<Vec<SubagentSummary>> {
+            Ok(vec![SubagentSummary {
                 label: "stars".into(),
                 session: "agent:a:subagent:1".into(),
                 status: "running".into(),
@@ -423,23 +442,23 @@ mod tests {
             }])
         }
 
-        async fn stop(&self, _: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
+        async fn stop(&self, _: &Call, which: SessionRef) -> anyhow::Result<Result<(), String>> {
             Ok(match which {
-                Which::Id(_) => Ok(()),
-                Which::Key(_) => Err("there is no such subagent".into()),
+                SessionRef::Id(_) => Ok(()),
+                SessionRef::Key(_) => Err("there is no such subagent".into()),
             })
         }
 
         async fn say(
             &self,
             _: &Call,
-            to: Which,
+            to: SessionRef,
             _: String,
             _: bool,
         ) -> anyhow::Result<Result<(), String>> {
             Ok(match to {
-                Which::Id(_) => Ok(()),
-                Which::Key(_) => Err("there is no such session".into()),
+                SessionRef::Id(_) => Ok(()),
+                SessionRef::Key(_) => Err("there is no such session".into()),
             })
         }
     }

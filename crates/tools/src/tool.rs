@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Allowed, Approval};
+use crate::{AllowedTools, Approval};
 
 /// Function that a model can call.
 ///
@@ -53,7 +53,11 @@ pub trait Tool<A: Send = String>: Send + Sync + 'static {
 
     /// Finds the outcome of a call that acts and whose runner crashed. It must only read. `None` if
     /// the outcome is unknown, as it is for most tools.
-    fn recall(&self, call: &Call, input: &Self::Input) -> impl Future<Output = Option<A>> + Send {
+    fn find_outcome(
+        &self,
+        call: &Call,
+        input: &Self::Input,
+    ) -> impl Future<Output = Option<A>> + Send {
         let _: (&Call, &Self::Input) = (call, input);
         std::future::ready(None)
     }
@@ -71,7 +75,7 @@ pub struct Call {
     /// Idempotency key, the same for each repetition of the call: `session:turn:step:call`.
     pub key: String,
     /// Tools that the caller may use.
-    pub allowed: Allowed,
+    pub allowed: AllowedTools,
     /// Cancelled when the result is no longer wanted.
     pub cancelled: CancellationToken,
 }
@@ -100,13 +104,13 @@ pub(crate) fn spec<I: JsonSchema>(name: &str) -> ToolSpec {
         // Some providers refuse an object without `properties`.
         schema.entry("properties").or_insert_with(|| json!({}));
     }
-    lean(&mut input);
+    strip_schema(&mut input);
     ToolSpec { name: name.to_owned(), description, input }
 }
 
 /// Removes parts of a schema that are useless to a model: Rust's integer formats, and empty
 /// defaults. The schema is sent with every request.
-fn lean(schema: &mut Value) {
+fn strip_schema(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.contains("int")) {
         schema.remove("format");
@@ -122,9 +126,13 @@ fn lean(schema: &mut Value) {
     }
     for (key, value) in schema {
         match (key.as_str(), value) {
-            ("properties" | "$defs", Value::Object(named)) => named.values_mut().for_each(lean),
-            ("anyOf" | "oneOf" | "allOf", Value::Array(some)) => some.iter_mut().for_each(lean),
-            ("items" | "additionalProperties", inner) => lean(inner),
+            ("properties" | "$defs", Value::Object(named)) => {
+                named.values_mut().for_each(strip_schema)
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(some)) => {
+                some.iter_mut().for_each(strip_schema)
+            }
+            ("items" | "additionalProperties", inner) => strip_schema(inner),
             _ => {}
         }
     }

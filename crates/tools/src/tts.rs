@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Call, Output, Part, Registry, Speech, Studio, Tool, ToolError};
+use crate::{Call, MediaBackend, Output, Part, Registry, Speech, Tool, ToolError};
 
 /// Maximum length of a spoken text, in characters: the limit of OpenAI
 /// (<https://platform.openai.com/docs/api-reference/audio/createSpeech>).
-const MOST_TEXT: usize = 4_096;
+const MAX_TEXT_CHARS: usize = 4_096;
 
 /// Speak a text, so that it can be heard (`speak`): the sound goes with your answer. `voices` and
 /// `providers` list what there is; `parse` shows what `[[tts:…]]` in a text asks for.
@@ -46,7 +46,7 @@ enum Op {
 #[derive(Debug)]
 pub struct Tts<S>(pub Arc<S>);
 
-impl<S: Studio> Tool<Output> for Tts<S> {
+impl<S: MediaBackend> Tool<Output> for Tts<S> {
     const NAME: &'static str = "tts";
     // Each call costs money.
     const EFFECT: Effect = Effect::Acts;
@@ -59,7 +59,7 @@ impl<S: Studio> Tool<Output> for Tts<S> {
             Op::Voices | Op::Providers => self.list(&call, input.op).await,
             Op::Parse => {
                 let text = input.text.unwrap_or_default();
-                let spoken = spoken(&text);
+                let spoken = extract_speech(&text);
                 let found: Vec<_> = spoken
                     .said
                     .iter()
@@ -72,13 +72,13 @@ impl<S: Studio> Tool<Output> for Tts<S> {
     }
 }
 
-impl<S: Studio> Tts<S> {
+impl<S: MediaBackend> Tts<S> {
     async fn speak(&self, call: &Call, input: TtsInput) -> Result<Output, ToolError> {
         let text = input.text.unwrap_or_default().trim().to_owned();
         let length = text.chars().count();
-        if !(1..=MOST_TEXT).contains(&length) {
+        if !(1..=MAX_TEXT_CHARS).contains(&length) {
             return Err(ToolError::Tell(format!(
-                "`text` has {length} characters: 1 to {MOST_TEXT} can be spoken at once"
+                "`text` has {length} characters: 1 to {MAX_TEXT_CHARS} can be spoken at once"
             )));
         }
         let speech = Speech { text, voice: input.voice, provider: input.provider };
@@ -109,14 +109,14 @@ impl<S: Studio> Tts<S> {
 
 impl Registry {
     #[must_use]
-    pub fn with_speech<S: Studio>(self, studio: Arc<S>) -> Self {
+    pub fn with_speech<S: MediaBackend>(self, studio: Arc<S>) -> Self {
         self.with(Tts(studio))
     }
 }
 
 /// Text with its speech directives extracted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub struct SpeechExtract {
     /// Text that remains without its directives.
     pub text: String,
     /// Texts to speak, in order.
@@ -133,22 +133,22 @@ pub struct Spoken {
 ///
 /// White space inside is allowed. A directive that is not closed, or within code, is plain text.
 #[must_use]
-pub fn spoken(text: &str) -> Spoken {
+pub fn extract_speech(text: &str) -> SpeechExtract {
     let (mut shown, mut said) = (String::with_capacity(text.len()), Vec::new());
     let (mut whole, mut voice, mut rest) = (false, None, text);
     while let Some(at) = rest.find("[[") {
         let (before, from) = rest.split_at(at);
         shown.push_str(before);
         let directive = from[2..].split_once("]]").filter(|_| !in_code(&shown));
-        let asked = directive.and_then(|(inner, after)| Some((asked(inner)?, after)));
+        let asked = directive.and_then(|(inner, after)| Some((parse_directive(inner)?, after)));
         match asked {
             Some((asked, after)) => {
                 match asked {
-                    Asked::Whole(with) => {
+                    SpeechDirective::Whole(with) => {
                         whole = true;
                         voice = with.or(voice);
                     }
-                    Asked::Words(words) => {
+                    SpeechDirective::Words(words) => {
                         said.push(Speech { text: words, voice: None, provider: None });
                     }
                 }
@@ -168,15 +168,15 @@ pub fn spoken(text: &str) -> Spoken {
     if whole && !shown.is_empty() {
         said.insert(0, Speech { text: shown.clone(), voice, provider: None });
     }
-    Spoken { text: shown, said }
+    SpeechExtract { text: shown, said }
 }
 
-enum Asked {
+enum SpeechDirective {
     Whole(Option<String>),
     Words(String),
 }
 
-fn asked(inner: &str) -> Option<Asked> {
+fn parse_directive(inner: &str) -> Option<SpeechDirective> {
     let (name, words) = match inner.split_once(':') {
         Some((name, words)) => (name, words.trim()),
         None => (inner, ""),
@@ -186,10 +186,10 @@ fn asked(inner: &str) -> Option<Asked> {
     }
     Some(match words.strip_prefix("voice=") {
         Some(voice) if !voice.contains(char::is_whitespace) => {
-            Asked::Whole(Some(voice.to_owned()).filter(|voice| !voice.is_empty()))
+            SpeechDirective::Whole(Some(voice.to_owned()).filter(|voice| !voice.is_empty()))
         }
-        _ if words.is_empty() => Asked::Whole(None),
-        _ => Asked::Words(words.to_owned()),
+        _ if words.is_empty() => SpeechDirective::Whole(None),
+        _ => SpeechDirective::Words(words.to_owned()),
     })
 }
 
@@ -207,8 +207,8 @@ mod tests {
     use super::*;
     use crate::{
         files::fake::{ask, refused},
+        media::fake::Fake,
         mesh::tests::call,
-        studio::fake::Fake,
     };
 
     fn tools() -> Registry {
@@ -264,7 +264,7 @@ mod tests {
             ("write `[[tts]]`", "write `[[tts]]`", vec![]),
             ("```\n[[tts]]\n```", "```\n[[tts]]\n```", vec![]),
         ] {
-            assert_eq!(spoken(text), Spoken { text: shown.into(), said }, "{text}");
+            assert_eq!(extract_speech(text), SpeechExtract { text: shown.into(), said }, "{text}");
         }
     }
 
@@ -272,7 +272,7 @@ mod tests {
         #[test]
         fn no_text_is_lost_that_is_no_directive(text in "[a-z\\[\\]` \n]{0,60}") {
             prop_assume!(!text.contains("tts"));
-            prop_assert_eq!(spoken(&text).text, text);
+            prop_assert_eq!(extract_speech(&text).text, text);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{ApprovalId, StoredFile};
 /// The words that belong to an action (a question, a caption, an event) are the delivery's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
-pub enum Act {
+pub enum ChannelAction {
     Delete {
         /// `None` is the last message that was sent there from this session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub enum Act {
     },
 }
 
-impl Act {
+impl ChannelAction {
     /// Name of the action among a channel's capabilities.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -82,16 +82,16 @@ mod tests {
     #[test]
     fn an_act_is_stored_under_its_own_name() {
         for act in [
-            Act::Delete { message: None },
-            Act::React { message: "7".into(), emoji: "👍".into() },
-            Act::Event,
-            Act::Close { approval: ApprovalId::generate(), message: None },
-            Act::Poll { options: vec!["a".into()] },
+            ChannelAction::Delete { message: None },
+            ChannelAction::React { message: "7".into(), emoji: "👍".into() },
+            ChannelAction::Event,
+            ChannelAction::Close { approval: ApprovalId::generate(), message: None },
+            ChannelAction::Poll { options: vec!["a".into()] },
         ] {
             let stored = serde_json::to_value(&act).unwrap();
 
             assert_eq!(stored["act"], act.name());
-            assert_eq!(serde_json::from_value::<Act>(stored).unwrap(), act);
+            assert_eq!(serde_json::from_value::<ChannelAction>(stored).unwrap(), act);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Decision of a person about one tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ApprovalDecision {
     /// Allows this call only.
     Once,
     /// Allows this call, and similar calls from now on without asking.
@@ -12,7 +12,7 @@ pub enum Verdict {
     Deny,
 }
 
-impl Verdict {
+impl ApprovalDecision {
     /// Parses the argument of a command, in any case.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
@@ -60,12 +60,12 @@ impl ApprovalState {
     }
 }
 
-impl From<Verdict> for ApprovalState {
-    fn from(verdict: Verdict) -> Self {
+impl From<ApprovalDecision> for ApprovalState {
+    fn from(verdict: ApprovalDecision) -> Self {
         match verdict {
-            Verdict::Once => Self::AllowedOnce,
-            Verdict::Always => Self::AllowedAlways,
-            Verdict::Deny => Self::Denied,
+            ApprovalDecision::Once => Self::AllowedOnce,
+            ApprovalDecision::Always => Self::AllowedAlways,
+            ApprovalDecision::Deny => Self::Denied,
         }
     }
 }

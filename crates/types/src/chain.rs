@@ -14,13 +14,13 @@
 
 use serde::{Deserialize, Serialize};
 
-pub const MOST_STAGES: usize = 8;
+pub const MAX_STAGES: usize = 8;
 
 /// Maximum number of subagents that run at the same time in a stage.
-pub const MOST_AT_ONCE: usize = 8;
+pub const MAX_STEPS_PER_STAGE: usize = 8;
 
-const LONGEST_PROMPT: usize = 20_000;
-const LONGEST_NAME: usize = 64;
+const MAX_PROMPT_BYTES: usize = 20_000;
+const MAX_STEP_NAME_BYTES: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,17 +68,17 @@ pub struct ChainStep {
 }
 
 /// Name of the chain that is part of the product.
-pub const SHIPPED_CHAIN: &str = "plan-work-review";
+pub const SHIPPED_CHAIN_NAME: &str = "plan-work-review";
 
-const PLAN: &str = "Split what is asked for below into at most five tasks that can be done at the \
+const PLAN_PROMPT: &str = "Split what is asked for below into at most five tasks that can be done at the \
 same time, none of which needs the result of another. Do none of them. Answer with nothing but a \
 JSON list of strings, each of which says all that its worker needs to know, who sees nothing else.\n\n\
 {{input}}";
 
-const WORK: &str = "{{task}}\n\nThis is one part of a larger request, which others work on too; do \
+const WORK_PROMPT: &str = "{{task}}\n\nThis is one part of a larger request, which others work on too; do \
 your part only:\n\n{{input}}";
 
-const REVIEW: &str = "A request was split and worked on in parts. Check the parts against the \
+const REVIEW_PROMPT: &str = "A request was split and worked on in parts. Check the parts against the \
 request, say what is missing or wrong, and put them together into one answer to it.\n\nThe \
 request:\n{{input}}\n\nThe parts:\n{{results}}";
 
@@ -98,9 +98,9 @@ impl Chain {
                           them together."
                 .to_owned(),
             stages: vec![
-                stage(step("plan", Some("read"), PLAN), false),
-                stage(step("work", None, WORK), true),
-                stage(step("review", Some("read"), REVIEW), false),
+                stage(step("plan", Some("read"), PLAN_PROMPT), false),
+                stage(step("work", None, WORK_PROMPT), true),
+                stage(step("review", Some("read"), REVIEW_PROMPT), false),
             ],
         }
     }
@@ -111,17 +111,19 @@ impl Chain {
     ///
     /// A sentence that says what to change.
     pub fn check(&self) -> Result<(), String> {
-        if !(1..=MOST_STAGES).contains(&self.stages.len()) {
+        if !(1..=MAX_STAGES).contains(&self.stages.len()) {
             let got = self.stages.len();
-            return Err(format!("a chain has 1 to {MOST_STAGES} stages, and this one has {got}"));
+            return Err(format!("a chain has 1 to {MAX_STAGES} stages, and this one has {got}"));
         }
         if self.stages[0].each {
             return Err("the first stage has none before it: it cannot be for `each`".to_owned());
         }
         for stage in &self.stages {
-            if !(1..=MOST_AT_ONCE).contains(&stage.steps.len()) {
+            if !(1..=MAX_STEPS_PER_STAGE).contains(&stage.steps.len()) {
                 let got = stage.steps.len();
-                return Err(format!("a stage has 1 to {MOST_AT_ONCE} steps, and one has {got}"));
+                return Err(format!(
+                    "a stage has 1 to {MAX_STEPS_PER_STAGE} steps, and one has {got}"
+                ));
             }
             for (at, step) in stage.steps.iter().enumerate() {
                 step.check()?;
@@ -137,10 +139,11 @@ impl Chain {
 impl ChainStep {
     fn check(&self) -> Result<(), String> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if !(1..=LONGEST_NAME).contains(&self.name.len()) || !self.name.chars().all(is_name) {
+        if !(1..=MAX_STEP_NAME_BYTES).contains(&self.name.len()) || !self.name.chars().all(is_name)
+        {
             let shown: String = self.name.chars().take(80).collect();
             return Err(format!(
-                "`{shown}` is not a step's name: write 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, `_` \
+                "`{shown}` is not a step's name: write 1 to {MAX_STEP_NAME_BYTES} of a-z, A-Z, 0-9, `_` \
                  and `-`"
             ));
         }
@@ -152,8 +155,8 @@ impl ChainStep {
             _ if self.prompt.contains('\0') => {
                 Err(format!("the prompt of `{name}` has a NUL in it"))
             }
-            got if got > LONGEST_PROMPT => Err(format!(
-                "the prompt of `{name}` is {got} bytes, and {LONGEST_PROMPT} are the most"
+            got if got > MAX_PROMPT_BYTES => Err(format!(
+                "the prompt of `{name}` is {got} bytes, and {MAX_PROMPT_BYTES} are the most"
             )),
             _ if self.seconds.is_some_and(|seconds| !(1..=86_400).contains(&seconds)) => {
                 Err(format!("`seconds` of `{name}` must be from 1 to 86400"))

@@ -117,7 +117,7 @@ impl FromStr for Thinking {
 /// Reason why a model stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// The reply is complete.
     #[default]
     End,
@@ -160,7 +160,7 @@ pub struct Reply {
     pub usage: Usage,
     pub model: String,
     #[serde(default)]
-    pub stop: Stop,
+    pub stop: StopReason,
     /// Opaque provider state, such as signed reasoning, to be returned unchanged with the tool
     /// results. It names the model that can read it; other models ignore it. `None` without calls:
     /// a provider wants it within a turn only.
@@ -194,7 +194,7 @@ impl ModelId {
 pub struct InvalidModelId(String);
 
 /// Maximum length of each part of a model id, in bytes.
-const LONGEST: usize = 128;
+const MAX_MODEL_ID_PART_BYTES: usize = 128;
 
 impl FromStr for ModelId {
     type Err = InvalidModelId;
@@ -204,9 +204,10 @@ impl FromStr for ModelId {
         // Split at the first colon only: Ollama's model ids contain colons.
         let (provider, id) = text.trim().split_once(':').ok_or_else(wrong)?;
         let is_name = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-');
-        let named = (1..=LONGEST).contains(&provider.len()) && provider.chars().all(is_name);
+        let named = (1..=MAX_MODEL_ID_PART_BYTES).contains(&provider.len())
+            && provider.chars().all(is_name);
         let is_id = |c: char| !c.is_whitespace() && !c.is_control();
-        if named && (1..=LONGEST).contains(&id.len()) && id.chars().all(is_id) {
+        if named && (1..=MAX_MODEL_ID_PART_BYTES).contains(&id.len()) && id.chars().all(is_id) {
             Ok(Self { provider: provider.to_owned(), id: id.to_owned() })
         } else {
             Err(wrong())
@@ -288,7 +289,7 @@ mod tests {
         let read: ChatMessage = serde_json::from_str(assistant).unwrap();
         assert_eq!(read, ChatMessage::assistant("ho", vec![]));
         assert_eq!(serde_json::to_string(&ChatMessage::user("hi")).unwrap(), user);
-        assert_eq!(serde_json::from_str::<Reply>(reply).unwrap().stop, Stop::End);
+        assert_eq!(serde_json::from_str::<Reply>(reply).unwrap().stop, StopReason::End);
     }
 
     #[test]

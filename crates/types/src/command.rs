@@ -19,7 +19,7 @@
 //! | `/approve [id] [once\|always]`, `/deny [id]` | decides an approval | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | lists what the tenant has | no |
 
-use crate::{Body, Dial, Dials, SessionKind, Verdict};
+use crate::{ApprovalDecision, Body, Directive, Directives, SessionKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -29,12 +29,12 @@ pub enum Command {
     New,
     Pause,
     Resume,
-    Model(ModelWish),
-    TimeZone(ZoneWish),
+    Model(ModelCommand),
+    TimeZone(TimeZoneCommand),
     /// Sets directives for the session.
-    Turn(Dials),
+    SetDirectives(Directives),
     /// Shows the level of one directive.
-    Show(Dial),
+    ShowDirective(Directive),
     /// Compaction, with a text that says what matters; may be empty.
     Compact(String),
     /// Starts a chain, by name and with its input; `None` lists the chains.
@@ -42,22 +42,22 @@ pub enum Command {
     Decide {
         /// Id of the approval as its request shows it; `None` if there is only one.
         id: Option<String>,
-        verdict: Verdict,
+        verdict: ApprovalDecision,
     },
-    List(Listed),
+    List(ListTopic),
     /// Malformed command; holds its usage.
-    Wrong(&'static str),
+    Malformed(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ModelWish {
+pub enum ModelCommand {
     Show,
     Default,
     Use(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ZoneWish {
+pub enum TimeZoneCommand {
     Show,
     Default,
     /// Name of a time zone, not validated.
@@ -65,7 +65,7 @@ pub enum ZoneWish {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListTopic {
     Agents,
     /// The models of the tenant's providers.
     Models,
@@ -85,7 +85,7 @@ impl Command {
         let rest: Vec<&str> = words.collect();
         let plain = |command: Self, usage: &'static str| match rest.as_slice() {
             [] => command,
-            _ => Self::Wrong(usage),
+            _ => Self::Malformed(usage),
         };
         Some(match name.as_str() {
             "help" | "commands" => plain(Self::Help, "/help"),
@@ -96,70 +96,74 @@ impl Command {
             "resume" => plain(Self::Resume, "/resume"),
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
             "timezone" => match rest.as_slice() {
-                [] => Self::TimeZone(ZoneWish::Show),
-                ["default"] => Self::TimeZone(ZoneWish::Default),
-                [zone] => Self::TimeZone(ZoneWish::Use((*zone).to_owned())),
-                _ => Self::Wrong("/timezone, /timezone default, or /timezone Europe/Oslo"),
+                [] => Self::TimeZone(TimeZoneCommand::Show),
+                ["default"] => Self::TimeZone(TimeZoneCommand::Default),
+                [zone] => Self::TimeZone(TimeZoneCommand::Use((*zone).to_owned())),
+                _ => Self::Malformed("/timezone, /timezone default, or /timezone Europe/Oslo"),
             },
             "chain" => Self::chain(said),
-            "compact" => Self::Compact(after_name(said).to_owned()),
+            "compact" => Self::Compact(text_after_name(said).to_owned()),
             "approve" => Self::approve(&rest),
             "deny" => match rest.as_slice() {
-                [] => Self::Decide { id: None, verdict: Verdict::Deny },
-                [id] => Self::Decide { id: Some((*id).to_owned()), verdict: Verdict::Deny },
-                _ => Self::Wrong("/deny, or /deny <id>"),
+                [] => Self::Decide { id: None, verdict: ApprovalDecision::Deny },
+                [id] => {
+                    Self::Decide { id: Some((*id).to_owned()), verdict: ApprovalDecision::Deny }
+                }
+                _ => Self::Malformed("/deny, or /deny <id>"),
             },
             "show" => Self::show(&rest),
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
-                ["model", "to", model @ ..] => Self::model(model, SWITCH),
-                _ => Self::Wrong(SWITCH),
+                ["model", "to", model @ ..] => Self::model(model, SWITCH_USAGE),
+                _ => Self::Malformed(SWITCH_USAGE),
             },
-            other => return Self::dial(other, text, &rest),
+            other => return Self::parse_directive(other, text, &rest),
         })
     }
 
     fn model(words: &[&str], usage: &'static str) -> Self {
         Self::Model(match words {
-            [] => ModelWish::Show,
-            ["default"] => ModelWish::Default,
-            [model] => ModelWish::Use((*model).to_owned()),
-            _ => return Self::Wrong(usage),
+            [] => ModelCommand::Show,
+            ["default"] => ModelCommand::Default,
+            [model] => ModelCommand::Use((*model).to_owned()),
+            _ => return Self::Malformed(usage),
         })
     }
 
     /// Returns a directive to show or to set; `None` if the message has other text too.
-    fn dial(name: &str, text: &str, rest: &[&str]) -> Option<Self> {
-        let dial = Dial::named(name)?;
-        match (Dials::split(text), rest) {
-            (Some((dials, "")), _) => Some(Self::Turn(dials)),
-            (_, []) => Some(Self::Show(dial)),
-            (Some((_, said)), _) if !begins_with(said, dial) => None,
-            _ => Some(Self::Wrong(dial.usage())),
+    fn parse_directive(name: &str, text: &str, rest: &[&str]) -> Option<Self> {
+        let dial = Directive::named(name)?;
+        match (Directives::split(text), rest) {
+            (Some((dials, "")), _) => Some(Self::SetDirectives(dials)),
+            (_, []) => Some(Self::ShowDirective(dial)),
+            (Some((_, said)), _) if !begins_with_directive(said, dial) => None,
+            _ => Some(Self::Malformed(dial.usage())),
         }
     }
 
     fn chain(said: &str) -> Self {
-        let rest = after_name(said);
+        let rest = text_after_name(said);
         match rest.split_once(char::is_whitespace) {
             Some((name, text)) => Self::Chain(Some((name.to_owned(), text.trim().to_owned()))),
             None if rest.is_empty() => Self::Chain(None),
-            None => Self::Wrong("/chain, or /chain <name> <what is asked of it>"),
+            None => Self::Malformed("/chain, or /chain <name> <what is asked of it>"),
         }
     }
 
     fn approve(words: &[&str]) -> Self {
-        let allowing = |word: &str| Verdict::parse(word).filter(|word| *word != Verdict::Deny);
+        let allowing = |word: &str| {
+            ApprovalDecision::parse(word).filter(|word| *word != ApprovalDecision::Deny)
+        };
         let (id, verdict) = match words {
-            [] => (None, Some(Verdict::Once)),
+            [] => (None, Some(ApprovalDecision::Once)),
             [word] => match allowing(word) {
                 Some(verdict) => (None, Some(verdict)),
-                None => (Some(*word), Some(Verdict::Once)),
+                None => (Some(*word), Some(ApprovalDecision::Once)),
             },
             [id, word] => (Some(*id), allowing(word)),
             _ => (None, None),
         };
-        verdict.map_or(Self::Wrong(APPROVE), |verdict| Self::Decide {
+        verdict.map_or(Self::Malformed(APPROVE_USAGE), |verdict| Self::Decide {
             id: id.map(str::to_owned),
             verdict,
         })
@@ -167,20 +171,20 @@ impl Command {
 
     fn show(words: &[&str]) -> Self {
         match words {
-            ["model"] => Self::Model(ModelWish::Show),
+            ["model"] => Self::Model(ModelCommand::Show),
             ["channel"] => Self::Status,
-            ["agents"] => Self::List(Listed::Agents),
-            _ => Self::Wrong("/show model, /show channel, or /show agents"),
+            ["agents"] => Self::List(ListTopic::Agents),
+            _ => Self::Malformed("/show model, /show channel, or /show agents"),
         }
     }
 
     fn list(words: &[&str]) -> Self {
         match words {
-            ["agents"] => Self::List(Listed::Agents),
-            ["models"] => Self::List(Listed::Models),
-            ["channels"] => Self::List(Listed::Channels),
-            ["skills"] => Self::List(Listed::Skills),
-            _ => Self::Wrong("/list agents, /list models, /list channels, or /list skills"),
+            ["agents"] => Self::List(ListTopic::Agents),
+            ["models"] => Self::List(ListTopic::Models),
+            ["channels"] => Self::List(ListTopic::Channels),
+            ["skills"] => Self::List(ListTopic::Skills),
+            _ => Self::Malformed("/list agents, /list models, /list channels, or /list skills"),
         }
     }
 
@@ -189,7 +193,7 @@ impl Command {
     #[must_use]
     pub const fn is_for(&self, kind: SessionKind) -> bool {
         match (self, kind) {
-            (Self::Help | Self::Status | Self::Stop | Self::Wrong(_), _) => true,
+            (Self::Help | Self::Status | Self::Stop | Self::Malformed(_), _) => true,
             // The right to decide in a group is checked when the command is carried out.
             (Self::Decide { .. }, _) => true,
             (_, SessionKind::Group | SessionKind::Topic) => false,
@@ -198,18 +202,18 @@ impl Command {
     }
 }
 
-const APPROVE: &str = "/approve, /approve <id>, or /approve <id> always";
-fn after_name(said: &str) -> &str {
+const APPROVE_USAGE: &str = "/approve, /approve <id>, or /approve <id> always";
+fn text_after_name(said: &str) -> &str {
     said.trim_start_matches(|c: char| !c.is_whitespace()).trim()
 }
 
 /// Whether the rest begins with the same directive, but without a valid level.
-fn begins_with(said: &str, dial: Dial) -> bool {
+fn begins_with_directive(said: &str, dial: Directive) -> bool {
     let first = said.split_whitespace().next().and_then(|word| word.strip_prefix('/'));
-    first.and_then(Dial::named) == Some(dial)
+    first.and_then(Directive::named) == Some(dial)
 }
 
-const SWITCH: &str = "/switch model to <provider>:<model>";
+const SWITCH_USAGE: &str = "/switch model to <provider>:<model>";
 
 impl Body {
     /// Returns the command in this message. Events, silent messages and messages of a seeded
@@ -232,8 +236,8 @@ mod tests {
 
     #[test]
     fn commands_are_read_whatever_their_case_and_whomever_they_name() {
-        let none = Dials::default();
-        let model = |name: &str| Command::Model(ModelWish::Use(name.into()));
+        let none = Directives::default();
+        let model = |name: &str| Command::Model(ModelCommand::Use(name.into()));
         let decide =
             |id: Option<&str>, verdict| Command::Decide { id: id.map(str::to_owned), verdict };
         for (text, command) in [
@@ -241,27 +245,33 @@ mod tests {
             (" /Status@our_bot\n", Command::Status),
             ("/reset", Command::New),
             ("/stop", Command::Stop),
-            ("/model", Command::Model(ModelWish::Show)),
-            ("/model default", Command::Model(ModelWish::Default)),
+            ("/model", Command::Model(ModelCommand::Show)),
+            ("/model default", Command::Model(ModelCommand::Default)),
             ("/model openai:gpt-5", model("openai:gpt-5")),
             ("/switch model to a:b", model("a:b")),
-            ("/timezone", Command::TimeZone(ZoneWish::Show)),
-            ("/timezone default", Command::TimeZone(ZoneWish::Default)),
-            ("/Timezone Europe/Oslo", Command::TimeZone(ZoneWish::Use("Europe/Oslo".into()))),
-            ("/show agents", Command::List(Listed::Agents)),
-            ("/list models", Command::List(Listed::Models)),
-            ("/list skills", Command::List(Listed::Skills)),
+            ("/timezone", Command::TimeZone(TimeZoneCommand::Show)),
+            ("/timezone default", Command::TimeZone(TimeZoneCommand::Default)),
+            (
+                "/Timezone Europe/Oslo",
+                Command::TimeZone(TimeZoneCommand::Use("Europe/Oslo".into())),
+            ),
+            ("/show agents", Command::List(ListTopic::Agents)),
+            ("/list models", Command::List(ListTopic::Models)),
+            ("/list skills", Command::List(ListTopic::Skills)),
             ("/chain", Command::Chain(None)),
             (
                 "/chain build  a house\n\nwith a door",
                 Command::Chain(Some(("build".into(), "a house\n\nwith a door".into()))),
             ),
-            ("/think", Command::Show(Dial::Think)),
-            ("/Verbose@our_bot", Command::Show(Dial::Verbose)),
-            ("/think high", Command::Turn(Dials { thinking: Some(Thinking::High), ..none })),
+            ("/think", Command::ShowDirective(Directive::Think)),
+            ("/Verbose@our_bot", Command::ShowDirective(Directive::Verbose)),
+            (
+                "/think high",
+                Command::SetDirectives(Directives { thinking: Some(Thinking::High), ..none }),
+            ),
             (
                 "/think high /elevated ask",
-                Command::Turn(Dials {
+                Command::SetDirectives(Directives {
                     thinking: Some(Thinking::High),
                     elevated: Some(Elevated::Ask),
                     ..none
@@ -269,12 +279,15 @@ mod tests {
             ),
             ("/compact", Command::Compact(String::new())),
             ("/compact keep  the\nnames", Command::Compact("keep  the\nnames".into())),
-            ("/approve", decide(None, Verdict::Once)),
-            ("/approve Always", decide(None, Verdict::Always)),
-            ("/approve 1a2b3c4d", decide(Some("1a2b3c4d"), Verdict::Once)),
-            ("/Approve@our_bot 1a2b3c4d always", decide(Some("1a2b3c4d"), Verdict::Always)),
-            ("/deny", decide(None, Verdict::Deny)),
-            ("/deny 1a2b3c4d", decide(Some("1a2b3c4d"), Verdict::Deny)),
+            ("/approve", decide(None, ApprovalDecision::Once)),
+            ("/approve Always", decide(None, ApprovalDecision::Always)),
+            ("/approve 1a2b3c4d", decide(Some("1a2b3c4d"), ApprovalDecision::Once)),
+            (
+                "/Approve@our_bot 1a2b3c4d always",
+                decide(Some("1a2b3c4d"), ApprovalDecision::Always),
+            ),
+            ("/deny", decide(None, ApprovalDecision::Deny)),
+            ("/deny 1a2b3c4d", decide(Some("1a2b3c4d"), ApprovalDecision::Deny)),
         ] {
             assert_eq!(Command::parse(text), Some(command), "{text}");
         }
@@ -316,7 +329,7 @@ mod tests {
             "/approve a deny",
             "/deny a b",
         ] {
-            assert!(matches!(Command::parse(text), Some(Command::Wrong(_))), "{text}");
+            assert!(matches!(Command::parse(text), Some(Command::Malformed(_))), "{text}");
         }
     }
 
@@ -333,7 +346,7 @@ mod tests {
     fn a_group_cannot_change_or_list_what_is_not_its_own() {
         for kind in [SessionKind::Group, SessionKind::Topic] {
             assert!(Command::Status.is_for(kind) && Command::Stop.is_for(kind));
-            assert!(!Command::New.is_for(kind) && !Command::List(Listed::Agents).is_for(kind));
+            assert!(!Command::New.is_for(kind) && !Command::List(ListTopic::Agents).is_for(kind));
         }
         assert!(Command::New.is_for(SessionKind::Dm));
     }

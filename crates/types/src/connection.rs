@@ -8,8 +8,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-const LONGEST: usize = 2_000;
-const MOST_RECIPIENTS: usize = 200;
+const MAX_TEXT_BYTES: usize = 2_000;
+const MAX_RECIPIENTS: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -68,7 +68,7 @@ pub struct InvalidConnection(String);
 
 /// Sessions in which a connection is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UsedBy {
+pub enum ConnectionScope {
     /// Sessions with the agent's owner, and those in which the agent works by itself.
     Owner,
     /// Sessions of one person: the end of their session keys, such as `telegram:42` or `api:anna`.
@@ -76,7 +76,7 @@ pub enum UsedBy {
     Everyone,
 }
 
-impl fmt::Display for UsedBy {
+impl fmt::Display for ConnectionScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Owner => "owner",
@@ -86,7 +86,7 @@ impl fmt::Display for UsedBy {
     }
 }
 
-impl FromStr for UsedBy {
+impl FromStr for ConnectionScope {
     type Err = InvalidConnection;
 
     fn from_str(text: &str) -> Result<Self, InvalidConnection> {
@@ -187,19 +187,19 @@ impl Default for Notion {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Connected {
+pub enum ConnectionSettings {
     Caldav(Caldav),
     Smtp(SmtpServer),
     Notion(Notion),
 }
 
-impl Connected {
+impl ConnectionSettings {
     /// Parses and checks the settings of a connection.
     ///
     /// # Errors
     ///
     /// If the settings have the wrong form or could never work.
-    pub fn read(kind: ConnectionKind, settings: Value) -> Result<Self, InvalidConnection> {
+    pub fn from_settings(kind: ConnectionKind, settings: Value) -> Result<Self, InvalidConnection> {
         let read = match kind {
             ConnectionKind::Caldav => Self::Caldav(parse(kind, settings)?),
             ConnectionKind::Smtp => Self::Smtp(parse(kind, settings)?),
@@ -241,7 +241,7 @@ impl Connected {
 
     /// The endpoint that gets the secret: if it changes, the secret must be given again.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn endpoint(&self) -> String {
         match self {
             Self::Caldav(calendar) => calendar.url.clone(),
             Self::Smtp(server) => format!("{}:{}:{:?}", server.host, server.port, server.security),
@@ -280,9 +280,9 @@ fn check_server(server: &SmtpServer) -> Result<(), InvalidConnection> {
     }
     check_text("user", &server.user)?;
     check_text("from", &server.from)?;
-    if server.to.len() > MOST_RECIPIENTS {
+    if server.to.len() > MAX_RECIPIENTS {
         return Err(InvalidConnection(format!(
-            "`to` has {MOST_RECIPIENTS} entries at most, and this one {}",
+            "`to` has {MAX_RECIPIENTS} entries at most, and this one {}",
             server.to.len()
         )));
     }
@@ -298,9 +298,9 @@ fn check_server(server: &SmtpServer) -> Result<(), InvalidConnection> {
 }
 
 fn check_text(name: &str, text: &str) -> Result<(), InvalidConnection> {
-    if text.len() > LONGEST || text.contains(char::is_control) {
+    if text.len() > MAX_TEXT_BYTES || text.contains(char::is_control) {
         return Err(InvalidConnection(format!(
-            "`{name}` has {LONGEST} bytes at most, and no line's end in it"
+            "`{name}` has {MAX_TEXT_BYTES} bytes at most, and no line's end in it"
         )));
     }
     Ok(())
@@ -311,7 +311,7 @@ fn check_url(name: &str, url: &str) -> Result<(), InvalidConnection> {
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     let is_plain = !url.contains(|c: char| c.is_whitespace() || c.is_control());
     // A password in an address ends up in logs.
-    if host.is_empty() || host.contains('@') || !is_plain || url.len() > LONGEST {
+    if host.is_empty() || host.contains('@') || !is_plain || url.len() > MAX_TEXT_BYTES {
         return Err(InvalidConnection(format!(
             "`{name}` begins with https://, as `https://dav.example.com/anna/`, and holds no \
              password"
@@ -342,13 +342,13 @@ mod tests {
                 json!({"url": "https://api.notion.com", "version": "2022-06-28"}),
             ),
         ] {
-            let read = Connected::read(kind, settings.clone()).unwrap();
+            let read = ConnectionSettings::from_settings(kind, settings.clone()).unwrap();
 
             assert_eq!((read.kind(), read.settings()), (kind, settings));
             assert_eq!(ConnectionKind::of_tool(kind.tool()), Some(kind));
             assert_eq!(kind.as_str().parse::<ConnectionKind>(), Ok(kind));
         }
-        assert!(Connected::read(ConnectionKind::Notion, Value::Null).is_ok());
+        assert!(ConnectionSettings::from_settings(ConnectionKind::Notion, Value::Null).is_ok());
     }
 
     #[test]
@@ -365,7 +365,8 @@ mod tests {
             (ConnectionKind::Smtp, json!({"host": "h", "from": "a@b", "to": ["b"]}), "`to` lists"),
             (ConnectionKind::Smtp, json!({"host": "h", "from": "a@b", "port": 0}), "`port` is"),
         ] {
-            let told_is = Connected::read(kind, settings.clone()).unwrap_err().to_string();
+            let told_is =
+                ConnectionSettings::from_settings(kind, settings.clone()).unwrap_err().to_string();
 
             assert!(told_is.contains(told), "{settings}: {told_is}");
         }
@@ -391,11 +392,14 @@ mod tests {
     #[test]
     fn who_uses_a_connection_reads_back() {
         for text in ["owner", "everyone", "telegram:42", "api:anna", "any:a:b"] {
-            assert_eq!(text.parse::<UsedBy>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ConnectionScope>().unwrap().to_string(), text);
         }
-        assert_eq!("Telegram:Ab".parse::<UsedBy>(), Ok(UsedBy::Person("telegram:Ab".to_owned())));
+        assert_eq!(
+            "Telegram:Ab".parse::<ConnectionScope>(),
+            Ok(ConnectionScope::Person("telegram:Ab".to_owned()))
+        );
         for text in ["anna", ":x", "x:", "a:\n"] {
-            assert!(text.parse::<UsedBy>().is_err(), "{text}");
+            assert!(text.parse::<ConnectionScope>().is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Set of sections that a prompt has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Strategy {
+pub enum PromptStrategy {
     /// Identity, bootstrap files, tools, skills, memory, runtime, time and session.
     #[default]
     Full,
@@ -15,7 +15,7 @@ pub enum Strategy {
     Custom,
 }
 
-impl Strategy {
+impl PromptStrategy {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl Strategy {
     }
 
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         [Self::Full, Self::Lite, Self::Custom].into_iter().find(|known| known.as_str() == word)
     }
 }
@@ -39,7 +39,7 @@ impl Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextOptions {
-    pub strategy: Strategy,
+    pub strategy: PromptStrategy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_tools: Option<Vec<String>>,
     /// Tools that are left out even if another option includes them.
@@ -94,16 +94,16 @@ mod tests {
 
         let read: ContextOptions =
             serde_json::from_str(r#"{"strategy":"lite","include_memory":true,"x":1}"#).unwrap();
-        assert_eq!((read.strategy, read.include_memory), (Strategy::Lite, Some(true)));
+        assert_eq!((read.strategy, read.include_memory), (PromptStrategy::Lite, Some(true)));
     }
 
     #[test]
     fn a_strategy_is_known_by_its_word_and_full_is_usual() {
-        for strategy in [Strategy::Full, Strategy::Lite, Strategy::Custom] {
-            assert_eq!(Strategy::named(strategy.as_str()), Some(strategy));
+        for strategy in [PromptStrategy::Full, PromptStrategy::Lite, PromptStrategy::Custom] {
+            assert_eq!(PromptStrategy::parse(strategy.as_str()), Some(strategy));
         }
-        assert_eq!(Strategy::named("Full"), None);
-        assert_eq!(ContextOptions::default().strategy, Strategy::Full);
+        assert_eq!(PromptStrategy::parse("Full"), None);
+        assert_eq!(ContextOptions::default().strategy, PromptStrategy::Full);
     }
 
     #[test]

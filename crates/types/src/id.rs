@@ -18,7 +18,7 @@ pub struct InvalidId {
 }
 
 /// Maximum length of a bad id in an error, in characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $what:literal) => {
@@ -64,7 +64,7 @@ macro_rules! id {
                     .and_then(|uuid| Uuid::try_parse(uuid).ok())
                     .map(Self)
                     .ok_or_else(|| InvalidId {
-                        given: text.chars().take(SHOWN).collect(),
+                        given: text.chars().take(MAX_SHOWN_CHARS).collect(),
                         what: $what,
                         prefix: $prefix,
                     })

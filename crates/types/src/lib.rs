@@ -11,7 +11,7 @@ mod command;
 mod connection;
 mod context;
 mod delivery;
-mod dial;
+mod directive;
 mod effect;
 mod entry;
 mod fault;
@@ -23,26 +23,27 @@ mod name;
 mod node;
 mod queue;
 mod route;
-mod scheduled;
+mod schedule_message;
 mod session_key;
 mod session_settings;
 mod tree_path;
 mod wait;
 
-pub use act::Act;
-pub use approval::{ApprovalState, Verdict};
-pub use chain::{Chain, ChainStep, MOST_AT_ONCE, MOST_STAGES, SHIPPED_CHAIN, Stage};
+pub use act::ChannelAction;
+pub use approval::{ApprovalDecision, ApprovalState};
+pub use chain::{Chain, ChainStep, MAX_STAGES, MAX_STEPS_PER_STAGE, SHIPPED_CHAIN_NAME, Stage};
 pub use chat::{
-    Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
-    Thinking, ToolSpec,
+    Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply,
+    StopReason, Thinking, ToolSpec,
 };
-pub use command::{Command, Listed, ModelWish, ZoneWish};
+pub use command::{Command, ListTopic, ModelCommand, TimeZoneCommand};
 pub use connection::{
-    Caldav, Connected, ConnectionKind, InvalidConnection, Notion, SmtpSecurity, SmtpServer, UsedBy,
+    Caldav, ConnectionKind, ConnectionScope, ConnectionSettings, InvalidConnection, Notion,
+    SmtpSecurity, SmtpServer,
 };
-pub use context::{ContextOptions, RecommendSkills, Strategy};
+pub use context::{ContextOptions, PromptStrategy, RecommendSkills};
 pub use delivery::{DeliveryClass, DeliveryState};
-pub use dial::{Dial, Dials, Elevated, InvalidLevel, Reasoning, Verbose};
+pub use directive::{Directive, Directives, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
@@ -55,12 +56,13 @@ pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};
 pub use node::{
-    MOST_NODE_COMMAND, MOST_NODE_OUTPUT, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish,
+    MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
+    NodeRequest, NodeRequestOutcome,
 };
 pub use queue::QueueMode;
-pub use route::{Choice, ChosenBy, ModelRoute, RouteEach};
-pub use scheduled::{Fired, Post, Posted, SCHEDULE, SystemEvent};
-pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
+pub use route::{AgentChoice, ChoiceOrigin, ModelRoute, RouteScope};
+pub use schedule_message::{JobFiring, MainSessionPost, SCHEDULE_SOURCE, SessionPost, SystemEvent};
+pub use session_key::{DmScope, GroupScope, InvalidSessionKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};
-pub use wait::{APPROVAL_RESOLVED, Filter, State, Wait, wakes};
+pub use wait::{APPROVAL_RESOLVED, MessageFilter, SessionState, Wait, wakes};

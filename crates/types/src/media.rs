@@ -85,12 +85,12 @@ pub fn media_type(name: &str, content: &[u8]) -> &'static str {
     if begins(b"%PDF-") {
         return "application/pdf";
     }
-    by_name(name)
+    media_type_by_name(name)
 }
 
 /// Returns a media type by the file name. Never an image or audio type: those are recognised by
 /// their content only.
-fn by_name(name: &str) -> &'static str {
+fn media_type_by_name(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending.to_ascii_lowercase().as_str() {
         "txt" | "log" => "text/plain",

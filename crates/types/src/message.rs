@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, Fired, Heartbeat, ModelRoute, StoredFile};
+use crate::{AccountId, Heartbeat, JobFiring, ModelRoute, StoredFile};
 
 /// Origin of a message.
 ///
@@ -139,7 +139,7 @@ pub struct Body {
     pub author: Option<Author>,
     /// Set if the message is a job's firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fired: Option<Box<Fired>>,
+    pub fired: Option<Box<JobFiring>>,
     /// Set if the message is a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<Box<Heartbeat>>,

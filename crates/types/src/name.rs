@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// Name of an agent: `[a-z0-9][a-z0-9_-]{0,63}`.
 ///
@@ -60,7 +60,7 @@ pub fn account_name(text: &str) -> String {
 }
 
 fn normalise(text: &str, empty: &str) -> String {
-    let mut name = String::with_capacity(text.len().min(LONGEST));
+    let mut name = String::with_capacity(text.len().min(MAX_NAME_BYTES));
     for c in text.trim().chars().flat_map(char::to_lowercase) {
         match c {
             'a'..='z' | '0'..='9' | '_' => name.push(c),
@@ -71,7 +71,7 @@ fn normalise(text: &str, empty: &str) -> String {
     // The first character must be a letter or a digit, so leading underscores are removed too.
     let trimmed = name.trim_start_matches(['-', '_']);
     // Only ASCII is left, so any cut falls on a character boundary.
-    let cut = &trimmed[..trimmed.len().min(LONGEST)];
+    let cut = &trimmed[..trimmed.len().min(MAX_NAME_BYTES)];
     match cut.trim_end_matches('-') {
         "" => empty.to_owned(),
         name => name.to_owned(),
@@ -97,7 +97,7 @@ mod tests {
         fn any_text_makes_a_name_that_is_its_own_name(text in ".{0,200}") {
             let name = AgentName::new(&text);
 
-            prop_assert!((1..=LONGEST).contains(&name.as_str().len()));
+            prop_assert!((1..=MAX_NAME_BYTES).contains(&name.as_str().len()));
             prop_assert!(name.as_str().starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit()));
             prop_assert!(name.as_str().chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-')));
             prop_assert_eq!(AgentName::new(name.as_str()), name);

@@ -6,15 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 /// Maximum bytes that are sent of each output stream of a command.
-pub const MOST_NODE_OUTPUT: usize = 30_000;
+pub const MAX_NODE_OUTPUT_BYTES: usize = 30_000;
 
 /// Maximum length of a node's command, in bytes.
-pub const MOST_NODE_COMMAND: usize = 16_000;
+pub const MAX_NODE_COMMAND_BYTES: usize = 16_000;
 
 /// Request to a node, or to the gateway that holds its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeWish {
+pub enum NodeRequest {
     /// Whether the node is connected. Answered by its gateway.
     Here,
     /// The node's directory entry has changed: the gateway checks whether the connection is still
@@ -49,20 +49,20 @@ pub struct NodeCommand {
 
 /// Outcome of a request to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeReached {
+pub enum NodeRequestOutcome {
     /// No gateway holds a connection: the request was certainly not delivered.
-    Nobody,
+    NotConnected,
     /// The message bus is unavailable: the request was certainly not delivered.
-    Away,
+    BusUnavailable,
     /// No answer: the request may have been delivered.
-    Silent,
-    Said(NodeSaid),
+    NoAnswer,
+    Answered(NodeReply),
 }
 
 /// Answer of a node, or of the gateway that holds its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeSaid {
+pub enum NodeReply {
     Here {
         /// Start of the connection, as a text.
         since: String,
@@ -71,7 +71,7 @@ pub enum NodeSaid {
         /// Round-trip time in milliseconds.
         millis: u64,
     },
-    Ran(NodeRan),
+    Ran(NodeCommandState),
     /// The node refuses, with a reason; nothing was started.
     Refused(String),
     /// The node does not know the command.
@@ -82,7 +82,7 @@ pub enum NodeSaid {
 
 /// State of a command on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeRan {
+pub struct NodeCommandState {
     /// Text such as `exited with code 0`; `None` while the command runs.
     pub ended: Option<String>,
     /// Newest part of the standard output.
@@ -95,13 +95,13 @@ pub struct NodeRan {
     pub took_ms: u64,
 }
 
-impl NodeRan {
+impl NodeCommandState {
     /// Returns the state with each stream cut to [`MOST_NODE_OUTPUT`] bytes: a node is not trusted
     /// to do so.
     #[must_use]
-    pub fn cut(mut self) -> Self {
+    pub fn truncated(mut self) -> Self {
         for stream in [&mut self.out, &mut self.err] {
-            let excess = stream.len().saturating_sub(MOST_NODE_OUTPUT);
+            let excess = stream.len().saturating_sub(MAX_NODE_OUTPUT_BYTES);
             if excess > 0 {
                 let from = stream.ceil_char_boundary(excess);
                 self.skipped = self.skipped.saturating_add(u64::try_from(from).unwrap_or(u64::MAX));
@@ -119,11 +119,13 @@ mod tests {
 
     #[test]
     fn of_a_long_output_the_end_is_kept_and_the_rest_is_counted() {
-        let out = format!("a{}", "語".repeat(MOST_NODE_OUTPUT / 3));
+        let out = format!("a{}", "語".repeat(MAX_NODE_OUTPUT_BYTES / 3));
 
-        let cut = NodeRan { out, err: "e".into(), skipped: 5, ..NodeRan::default() }.cut();
+        let cut =
+            NodeCommandState { out, err: "e".into(), skipped: 5, ..NodeCommandState::default() }
+                .truncated();
 
-        assert_eq!(cut.out.len(), MOST_NODE_OUTPUT);
+        assert_eq!(cut.out.len(), MAX_NODE_OUTPUT_BYTES);
         assert!(cut.out.starts_with('語') && cut.err == "e");
         assert_eq!(cut.skipped, 6);
     }
@@ -132,12 +134,15 @@ mod tests {
     fn what_is_asked_and_answered_travels() {
         let command =
             NodeCommand { key: "k".into(), script: "ls".into(), workdir: "".into(), timeout_s: 9 };
-        let wish = NodeWish::Run { command, wait_ms: 1 };
-        let said = NodeSaid::Ran(NodeRan { ended: Some("x".into()), ..NodeRan::default() });
+        let wish = NodeRequest::Run { command, wait_ms: 1 };
+        let said = NodeReply::Ran(NodeCommandState {
+            ended: Some("x".into()),
+            ..NodeCommandState::default()
+        });
 
-        let wish_again: NodeWish =
+        let wish_again: NodeRequest =
             serde_json::from_str(&serde_json::to_string(&wish).unwrap()).unwrap();
-        let said_again: NodeSaid =
+        let said_again: NodeReply =
             serde_json::from_str(&serde_json::to_string(&said).unwrap()).unwrap();
 
         assert_eq!((wish_again, said_again), (wish, said));

@@ -9,7 +9,7 @@ use crate::{AgentId, Entry, Note};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RouteEach {
+pub enum RouteScope {
     /// The turn of one message.
     #[default]
     Message,
@@ -17,7 +17,7 @@ pub enum RouteEach {
     Session,
 }
 
-impl RouteEach {
+impl RouteScope {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ pub struct ModelRoute {
     /// Agents that may be chosen besides the session's own; empty allows all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub among: Vec<AgentId>,
-    pub each: RouteEach,
+    pub each: RouteScope,
     /// Model that chooses, as `provider:id`; `None` is the model of the session's agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -43,7 +43,7 @@ pub struct ModelRoute {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChosenBy {
+pub enum ChoiceOrigin {
     Model,
     /// Reused from an earlier message of the conversation.
     Kept,
@@ -51,7 +51,7 @@ pub enum ChosenBy {
     Fallback,
 }
 
-impl ChosenBy {
+impl ChoiceOrigin {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,11 +64,11 @@ impl ChosenBy {
 
 /// Agent chosen for a turn. Stored as JSON in a note: fields are only ever added, with a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct AgentChoice {
     pub agent: AgentId,
     /// Agent's name at the time of the choice.
     pub name: String,
-    pub by: ChosenBy,
+    pub by: ChoiceOrigin,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -84,7 +84,7 @@ pub struct Choice {
     pub tools: Option<Vec<String>>,
 }
 
-impl Choice {
+impl AgentChoice {
     /// Returns the note that stores the choice.
     #[must_use]
     pub fn entry(&self) -> Entry {
@@ -94,7 +94,7 @@ impl Choice {
 
     /// Returns the choice that an entry stores, if any.
     #[must_use]
-    pub fn of(entry: &Entry) -> Option<Self> {
+    pub fn from_entry(entry: &Entry) -> Option<Self> {
         match entry {
             Entry::Noted { note: Note::Routed, text, .. } => serde_json::from_str(text).ok(),
             Entry::Heard { .. }
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn a_choice_is_read_from_its_note_and_from_no_other() {
-        let choice = Choice {
+        let choice = AgentChoice {
             agent: AgentId::generate(),
             name: "coach".into(),
-            by: ChosenBy::Model,
+            by: ChoiceOrigin::Model,
             reason: "an exam".into(),
             task: "study".into(),
             complexity: String::new(),
@@ -125,10 +125,10 @@ mod tests {
 
         let entry = choice.entry();
 
-        assert_eq!(Choice::of(&entry), Some(choice));
+        assert_eq!(AgentChoice::from_entry(&entry), Some(choice));
         let Entry::Noted { text, .. } = entry else { panic!("no note") };
-        assert_eq!(Choice::of(&Entry::noted(Note::Summary, text)), None);
-        assert_eq!(Choice::of(&Entry::noted(Note::Routed, "of tomorrow")), None);
+        assert_eq!(AgentChoice::from_entry(&Entry::noted(Note::Summary, text)), None);
+        assert_eq!(AgentChoice::from_entry(&Entry::noted(Note::Routed, "of tomorrow")), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<ModelRoute>(text).unwrap();
 
         assert_eq!(read("{}"), ModelRoute::default());
-        assert_eq!(read(r#"{"each":"session","of_tomorrow":1}"#).each, RouteEach::Session);
+        assert_eq!(read(r#"{"each":"session","of_tomorrow":1}"#).each, RouteScope::Session);
         let written = serde_json::to_string(&ModelRoute::default()).unwrap();
         assert_eq!(written, r#"{"each":"message"}"#);
     }

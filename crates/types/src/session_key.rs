@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::AgentName;
 
 /// Maximum length of a key, in bytes.
-const LONGEST: usize = 512;
+const MAX_KEY_BYTES: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -99,12 +99,12 @@ pub struct SessionKey {
 
 /// A text that is not a session key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidKey {
+pub enum InvalidSessionKey {
     #[error(
         "`{0}` is not a session key: write `agent:<agent>:main`, or another of the documented forms"
     )]
     Form(String),
-    #[error("a session key of {0} bytes is too long: {LONGEST} is the most")]
+    #[error("a session key of {0} bytes is too long: {MAX_KEY_BYTES} is the most")]
     TooLong(usize),
     #[error("a session key's {0} is empty")]
     Empty(&'static str),
@@ -135,17 +135,17 @@ impl SessionKey {
         channel: &str,
         account: &str,
         peer: &str,
-    ) -> Result<Self, InvalidKey> {
+    ) -> Result<Self, InvalidSessionKey> {
         if peer.is_empty() {
             return Ok(Self::main(agent));
         }
-        let channel = lower(channel);
+        let channel = lower_or_unknown(channel);
         match scope {
             DmScope::Main => Ok(Self::main(agent)),
             DmScope::PerPeer => Self::build(agent, SessionKind::Dm, &["any", peer]),
             DmScope::PerChannelPeer => Self::build(agent, SessionKind::Dm, &[&channel, peer]),
             DmScope::PerAccountChannelPeer => {
-                Self::build(agent, SessionKind::Dm, &[&channel, &lower(account), peer])
+                Self::build(agent, SessionKind::Dm, &[&channel, &lower_or_unknown(account), peer])
             }
         }
     }
@@ -160,8 +160,8 @@ impl SessionKey {
         channel: &str,
         group: &str,
         user: Option<&str>,
-    ) -> Result<Self, InvalidKey> {
-        let channel = lower(channel);
+    ) -> Result<Self, InvalidSessionKey> {
+        let channel = lower_or_unknown(channel);
         match user {
             None => Self::build(agent, SessionKind::Group, &[&channel, group]),
             Some(user) => Self::build(agent, SessionKind::Group, &[&channel, group, "user", user]),
@@ -178,8 +178,8 @@ impl SessionKey {
         channel: &str,
         group: &str,
         thread: &str,
-    ) -> Result<Self, InvalidKey> {
-        Self::build(agent, SessionKind::Topic, &[&lower(channel), group, thread])
+    ) -> Result<Self, InvalidSessionKey> {
+        Self::build(agent, SessionKind::Topic, &[&lower_or_unknown(channel), group, thread])
     }
 
     /// Session that a program names.
@@ -187,7 +187,7 @@ impl SessionKey {
     /// # Errors
     ///
     /// If the name is empty or too long.
-    pub fn api(agent: &AgentName, user: &str) -> Result<Self, InvalidKey> {
+    pub fn api(agent: &AgentName, user: &str) -> Result<Self, InvalidSessionKey> {
         Self::build(agent, SessionKind::Api, &[user])
     }
 
@@ -196,7 +196,7 @@ impl SessionKey {
     /// # Errors
     ///
     /// If the id is empty or too long.
-    pub fn subagent(agent: &AgentName, id: &str) -> Result<Self, InvalidKey> {
+    pub fn subagent(agent: &AgentName, id: &str) -> Result<Self, InvalidSessionKey> {
         Self::build(agent, SessionKind::Subagent, &[id])
     }
 
@@ -205,7 +205,7 @@ impl SessionKey {
     /// # Errors
     ///
     /// If a part is empty or the key too long.
-    pub fn cron(agent: &AgentName, job: &str, run: &str) -> Result<Self, InvalidKey> {
+    pub fn cron(agent: &AgentName, job: &str, run: &str) -> Result<Self, InvalidSessionKey> {
         Self::build(agent, SessionKind::Cron, &[job, run])
     }
 
@@ -231,17 +231,21 @@ impl SessionKey {
         Self { kind, agent: Some(agent.clone()), text }
     }
 
-    fn build(agent: &AgentName, kind: SessionKind, parts: &[&str]) -> Result<Self, InvalidKey> {
+    fn build(
+        agent: &AgentName,
+        kind: SessionKind,
+        parts: &[&str],
+    ) -> Result<Self, InvalidSessionKey> {
         let mut text = format!("agent:{agent}:{}", kind.as_str());
         for part in parts {
             if part.is_empty() {
-                return Err(InvalidKey::Empty(kind.as_str()));
+                return Err(InvalidSessionKey::Empty(kind.as_str()));
             }
             text.push(':');
             escape(part, &mut text);
         }
-        if text.len() > LONGEST {
-            return Err(InvalidKey::TooLong(text.len()));
+        if text.len() > MAX_KEY_BYTES {
+            return Err(InvalidSessionKey::TooLong(text.len()));
         }
         Ok(Self { kind, agent: Some(agent.clone()), text })
     }
@@ -255,13 +259,13 @@ impl fmt::Display for SessionKey {
 
 /// Parses every form in the specification's sources; the result is canonical.
 impl FromStr for SessionKey {
-    type Err = InvalidKey;
+    type Err = InvalidSessionKey;
 
-    fn from_str(given: &str) -> Result<Self, InvalidKey> {
-        if given.len() > LONGEST {
-            return Err(InvalidKey::TooLong(given.len()));
+    fn from_str(given: &str) -> Result<Self, InvalidSessionKey> {
+        if given.len() > MAX_KEY_BYTES {
+            return Err(InvalidSessionKey::TooLong(given.len()));
         }
-        let wrong = || InvalidKey::Form(given.chars().take(80).collect());
+        let wrong = || InvalidSessionKey::Form(given.chars().take(80).collect());
         if given == "global" {
             return Ok(Self { kind: SessionKind::Global, agent: None, text: given.to_owned() });
         }
@@ -270,7 +274,7 @@ impl FromStr for SessionKey {
         let main = AgentName::default();
         match parts.as_slice() {
             ["agent", agent, rest @ ..] if !agent.is_empty() => {
-                Self::of_agent(&AgentName::new(agent), rest).unwrap_or_else(|| Err(wrong()))
+                Self::parse_agent_key(&AgentName::new(agent), rest).unwrap_or_else(|| Err(wrong()))
             }
             // Personal Agent Hub's keys name no agent: use the default one.
             [channel, "group", group, "user", user] => {
@@ -288,15 +292,20 @@ impl FromStr for SessionKey {
 
 impl SessionKey {
     /// Parses the forms that begin with `agent:{agent}:`; `None` for unknown forms.
-    fn of_agent(agent: &AgentName, rest: &[&str]) -> Option<Result<Self, InvalidKey>> {
+    fn parse_agent_key(
+        agent: &AgentName,
+        rest: &[&str],
+    ) -> Option<Result<Self, InvalidSessionKey>> {
         use SessionKind as K;
         Some(match rest {
             ["main"] => Ok(Self::main(agent)),
             ["heartbeat"] => Ok(Self::heartbeat(agent)),
-            ["dm", channel, peer] => Self::build(agent, K::Dm, &[&lower(channel), peer]),
-            ["dm", channel, account, peer] => {
-                Self::build(agent, K::Dm, &[&lower(channel), &lower(account), peer])
-            }
+            ["dm", channel, peer] => Self::build(agent, K::Dm, &[&lower_or_unknown(channel), peer]),
+            ["dm", channel, account, peer] => Self::build(
+                agent,
+                K::Dm,
+                &[&lower_or_unknown(channel), &lower_or_unknown(account), peer],
+            ),
             ["group", channel, group] => Self::group(agent, channel, group, None),
             ["group", channel, group, "user", user] => {
                 Self::group(agent, channel, group, Some(user))
@@ -320,7 +329,7 @@ impl SessionKey {
     }
 }
 
-fn lower(part: &str) -> String {
+fn lower_or_unknown(part: &str) -> String {
     match part.trim().to_lowercase() {
         part if part.is_empty() => "unknown".to_owned(),
         part => part,
@@ -386,7 +395,10 @@ mod tests {
         {
             assert!(given.parse::<SessionKey>().is_err(), "{given}");
         }
-        assert!(matches!("x".repeat(600).parse::<SessionKey>(), Err(InvalidKey::TooLong(600))));
+        assert!(matches!(
+            "x".repeat(600).parse::<SessionKey>(),
+            Err(InvalidSessionKey::TooLong(600))
+        ));
     }
 
     proptest! {

@@ -8,11 +8,11 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Maximum length of a path, in bytes.
-const LONGEST: usize = 512;
+const MAX_PATH_BYTES: usize = 512;
 /// Maximum length between two slashes, in bytes: the limit of file systems.
-const LONGEST_PART: usize = 255;
+const MAX_PART_BYTES: usize = 255;
 /// Maximum length of a bad path in an error, in characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Relative path of a file or folder, separated by `/`, as in `memory/2026-11-22.md`.
 ///
@@ -68,7 +68,7 @@ fn problem(path: &str) -> Option<&'static str> {
     if path.is_empty() {
         return Some("it is empty: write one such as `notes/today.md`");
     }
-    if path.len() > LONGEST {
+    if path.len() > MAX_PATH_BYTES {
         return Some("it has more than 512 bytes: take a shorter one");
     }
     if path.starts_with('/') {
@@ -83,7 +83,7 @@ fn problem(path: &str) -> Option<&'static str> {
     path.split('/').find_map(|part| match part {
         "" => Some("it ends with `/` or has two in a row: write one between two names"),
         "." | ".." => Some("it has `.` or `..` in it: write the whole path from the tree's root"),
-        part if part.len() > LONGEST_PART => {
+        part if part.len() > MAX_PART_BYTES => {
             Some("one of its names has more than 255 bytes: take a shorter one")
         }
         _ => None,
@@ -100,7 +100,7 @@ impl FromStr for TreePath {
             Some(problem) => Err(InvalidPath {
                 given: path
                     .chars()
-                    .take(SHOWN)
+                    .take(MAX_SHOWN_CHARS)
                     .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
                     .collect(),
                 problem,

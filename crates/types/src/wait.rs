@@ -13,7 +13,7 @@ pub const APPROVAL_RESOLVED: &str = "approval.resolved";
 /// State of a session (spec STM-001; `PAUSE` is an overlay and `SLEEP` is derived).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum State {
+pub enum SessionState {
     /// Idle; any message wakes the session.
     Wait,
     /// Idle until a matching message or a deadline.
@@ -25,7 +25,7 @@ pub enum State {
     Running,
 }
 
-impl State {
+impl SessionState {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl State {
 /// | `reply_to` | the platform's id of the message that is answered |
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Filter {
+pub struct MessageFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub enum Wait {
     Anything,
     Message {
         #[serde(default)]
-        filter: Filter,
+        filter: MessageFilter,
         /// Timeout in milliseconds; `None` waits forever.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<u64>,
@@ -87,7 +87,7 @@ pub enum Wait {
     },
     Event {
         #[serde(default)]
-        filter: Filter,
+        filter: MessageFilter,
         /// Timeout in milliseconds; `None` waits forever.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<u64>,
@@ -100,7 +100,8 @@ impl Wait {
     /// Returns the wait for an approval decision.
     #[must_use]
     pub fn for_approval(deadline_ms: u64) -> Self {
-        let filter = Filter { event: Some(APPROVAL_RESOLVED.to_owned()), ..Filter::default() };
+        let filter =
+            MessageFilter { event: Some(APPROVAL_RESOLVED.to_owned()), ..MessageFilter::default() };
         let note = "a person's word on a call".to_owned();
         Self::Event { filter, deadline_ms: Some(deadline_ms), note }
     }
@@ -113,11 +114,11 @@ impl Wait {
 
     /// State of a session with this wait.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> SessionState {
         match self {
-            Self::Anything => State::Wait,
-            Self::Message { .. } => State::WaitForMsg,
-            Self::Event { .. } => State::WaitForEvent,
+            Self::Anything => SessionState::Wait,
+            Self::Message { .. } => SessionState::WaitForMsg,
+            Self::Event { .. } => SessionState::WaitForEvent,
         }
     }
 
@@ -141,7 +142,7 @@ pub fn wakes(wait: &Wait, message: &Body) -> bool {
     if message.silent && !(message.event.is_some() && matches!(wait, Wait::Event { .. })) {
         return false;
     }
-    if ends(wait, message.command().as_ref()) {
+    if command_ends_wait(wait, message.command().as_ref()) {
         return true;
     }
     match wait {
@@ -151,7 +152,7 @@ pub fn wakes(wait: &Wait, message: &Body) -> bool {
     }
 }
 
-fn ends(wait: &Wait, command: Option<&Command>) -> bool {
+fn command_ends_wait(wait: &Wait, command: Option<&Command>) -> bool {
     match command {
         Some(Command::Stop) => true,
         Some(Command::Decide { .. }) => wait.is_for_approval(),
@@ -159,14 +160,14 @@ fn ends(wait: &Wait, command: Option<&Command>) -> bool {
     }
 }
 
-impl Filter {
+impl MessageFilter {
     fn matches(&self, message: &Body) -> bool {
         let sender = message.sender.as_ref().map(|sender| sender.id.as_str());
         let answered = message.reply_to.as_ref().map(|reply| reply.message_id.as_str());
         self.sender.as_deref().is_none_or(|wanted| sender == Some(wanted))
             && self.reply_to.as_deref().is_none_or(|wanted| answered == Some(wanted))
             && self.event.as_deref().is_none_or(|wanted| {
-                message.event.as_deref().is_some_and(|event| named(wanted, event))
+                message.event.as_deref().is_some_and(|event| matches_event_name(wanted, event))
             })
             && self
                 .contains
@@ -175,7 +176,7 @@ impl Filter {
     }
 }
 
-fn named(wanted: &str, event: &str) -> bool {
+fn matches_event_name(wanted: &str, event: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(prefix) => event.starts_with(prefix),
         None => event == wanted,
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
     use crate::Sender;
 
-    fn message(filter: Filter) -> Wait {
+    fn message(filter: MessageFilter) -> Wait {
         Wait::Message { filter, deadline_ms: None, note: String::new() }
     }
 
@@ -206,7 +207,8 @@ mod tests {
     fn a_silent_event_wakes_only_who_waits_for_it() {
         let event =
             |name: &str| Body { event: Some(name.to_owned()), silent: true, ..Body::default() };
-        let filter = Filter { event: Some("timer.*".to_owned()), ..Filter::default() };
+        let filter =
+            MessageFilter { event: Some("timer.*".to_owned()), ..MessageFilter::default() };
         let wait = Wait::Event { filter, deadline_ms: None, note: String::new() };
 
         assert!(wakes(&wait, &event("timer.tea")));
@@ -217,10 +219,10 @@ mod tests {
 
     #[test]
     fn every_given_field_must_match() {
-        let wait = message(Filter {
+        let wait = message(MessageFilter {
             sender: Some("7".into()),
             contains: Some("YES".into()),
-            ..Filter::default()
+            ..MessageFilter::default()
         });
 
         assert!(wakes(&wait, &said("yes, do it", "7")));
@@ -232,20 +234,21 @@ mod tests {
     fn a_message_is_no_event_and_an_event_no_message() {
         let event = Body { event: Some("approval.resolved".into()), ..Body::default() };
         let waits = Wait::Event {
-            filter: Filter { event: Some("approval.*".into()), ..Filter::default() },
+            filter: MessageFilter { event: Some("approval.*".into()), ..MessageFilter::default() },
             deadline_ms: Some(5),
             note: String::new(),
         };
 
         assert!(wakes(&waits, &event));
         assert!(!wakes(&waits, &Body::text("approval.resolved")));
-        assert!(!wakes(&message(Filter::default()), &event));
+        assert!(!wakes(&message(MessageFilter::default()), &event));
     }
 
     #[test]
     fn a_wait_for_a_word_is_ended_by_the_word_and_by_a_stop_and_by_nothing_else_that_is_said() {
         let waits = Wait::for_approval(5);
-        let other = message(Filter { contains: Some("yes".into()), ..Filter::default() });
+        let other =
+            message(MessageFilter { contains: Some("yes".into()), ..MessageFilter::default() });
 
         for (text, wakes_it, wakes_other) in [
             ("/approve 1a2b3c4d", true, false),
@@ -263,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_wait_survives_being_stored() {
-        let wait = message(Filter { reply_to: Some("12".into()), ..Filter::default() });
+        let wait =
+            message(MessageFilter { reply_to: Some("12".into()), ..MessageFilter::default() });
 
         let stored = serde_json::to_string(&wait).unwrap();
 

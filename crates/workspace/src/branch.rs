@@ -25,20 +25,20 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    Base, By, Committed, Diff, Error, FileChange, Revision, Workspaces,
-    commit::{Op, Wanted, current, known},
-    diff::differing,
-    workspaces::{CONTENTS_LOCK, Keeps, head, lock},
+    Base, ChangeAuthor, CommitOutcome, Diff, Error, FileChange, Revision, Workspaces,
+    commit::{FileOp, PreparedEdits, current_contents, repeated_outcome},
+    diff::differing_files,
+    workspaces::{CONTENTS_LOCK_SEED, ClearMode, head, lock_tree},
 };
 
 /// Maximum number of open branches of one agent's tree.
-pub const MOST_BRANCHES: i64 = 64;
+pub const MAX_OPEN_BRANCHES: i64 = 64;
 
 /// Revision of a branch that is the copy of its agent's tree.
-const FIRST: Revision = Revision::from_number(1);
+const BRANCH_BASE_REVISION: Revision = Revision::from_number(1);
 
 /// Maximum number of paths that an error lists.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED_CONFLICTS: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BranchState {
@@ -51,7 +51,7 @@ pub enum BranchState {
 }
 
 impl BranchState {
-    pub(crate) fn stored(word: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn from_stored(word: Option<&str>) -> Result<Self, Error> {
         match word {
             None => Ok(Self::Open),
             Some("merged") => Ok(Self::Merged),
@@ -85,14 +85,15 @@ impl Workspaces {
         tenant: TenantId,
         agent: AgentId,
         branch: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
     ) -> Result<(), Error> {
-        const OPEN: &str = "
+        const COUNT_OPEN: &str = "
             select count(*) filter (where closed is null),
                    coalesce(bool_or(agent_id = $3), false)
             from workspace.trees where tenant_id = $1 and branch_of = $2";
         // The lock keeps `clear` from deleting contents that the new branch refers to.
-        const ALONE: &str = "select pg_advisory_xact_lock_shared(hashtextextended($1::text, $2))";
+        const SHARED_LOCK: &str =
+            "select pg_advisory_xact_lock_shared(hashtextextended($1::text, $2))";
         const SQL: &str = "
             with source as (
                 select head, files, bytes from workspace.trees
@@ -124,8 +125,12 @@ impl Workspaces {
 
         by.check()?;
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
-        let (open, is_there): (i64, bool) = sqlx::query_as(OPEN)
+        sqlx::query(SHARED_LOCK)
+            .bind(tenant.as_uuid())
+            .bind(CONTENTS_LOCK_SEED)
+            .execute(tx.conn())
+            .await?;
+        let (open, is_there): (i64, bool) = sqlx::query_as(COUNT_OPEN)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(branch.as_uuid())
@@ -135,8 +140,8 @@ impl Workspaces {
             tx.finish_reading();
             return Ok(());
         }
-        if open >= MOST_BRANCHES {
-            return Err(Error::TooManyBranches { limit: MOST_BRANCHES });
+        if open >= MAX_OPEN_BRANCHES {
+            return Err(Error::TooManyBranches { limit: MAX_OPEN_BRANCHES });
         }
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
@@ -173,14 +178,14 @@ impl Workspaces {
             .bind(agent.as_uuid())
             .fetch_optional(tx.conn())
             .await?;
-        let (base, closed) = row.ok_or_else(no_branch)?;
+        let (base, closed) = row.ok_or_else(branch_not_found)?;
         let newest = head(&mut tx, branch).await?;
         tx.finish_reading();
-        let (base, state) = (base.into(), BranchState::stored(closed.as_deref())?);
+        let (base, state) = (base.into(), BranchState::from_stored(closed.as_deref())?);
         let diff = match state {
             BranchState::Gone => Diff { files: Vec::new(), more: 0 },
             BranchState::Open | BranchState::Merged | BranchState::Discarded => {
-                self.diff(tenant, branch, FIRST, newest, within).await?
+                self.diff(tenant, branch, BRANCH_BASE_REVISION, newest, within).await?
             }
         };
         Ok(Patch { base, state, diff })
@@ -192,7 +197,7 @@ impl Workspaces {
     ///
     /// [`Error::NotFound`] if the agent's tree has no such branch, [`Error::Closed`] if it is not
     /// open.
-    pub async fn patched(
+    pub async fn patched_files(
         &self,
         tenant: TenantId,
         agent: AgentId,
@@ -200,7 +205,7 @@ impl Workspaces {
     ) -> Result<Vec<FileChange>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let newest = lock_branch(&mut tx, agent, branch).await?;
-        let files = differing(&mut tx, branch, FIRST, newest, None).await?;
+        let files = differing_files(&mut tx, branch, BRANCH_BASE_REVISION, newest, None).await?;
         tx.finish_reading();
         Ok(files)
     }
@@ -222,26 +227,27 @@ impl Workspaces {
         tenant: TenantId,
         agent: AgentId,
         branch: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         except: &[TreePath],
         refuse: impl Fn(&TreePath) -> Option<String> + Send,
-    ) -> Result<Committed, Error> {
+    ) -> Result<CommitOutcome, Error> {
         by.check()?;
         if by.key.is_none() {
             return Err(Error::Invalid("a merge needs a key: give one".to_owned()));
         }
         let except: BTreeSet<&TreePath> = except.iter().collect();
-        let request = request(branch, &except);
+        let request = merge_digest(branch, &except);
 
         let mut tx = self.pools.tenant(tenant).await?;
         // Lock order, to avoid deadlocks: the agent's tree before the branch.
-        let tree = lock(&mut tx, agent).await?;
-        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+        let tree = lock_tree(&mut tx, agent).await?;
+        if let Some(known) = repeated_outcome(&mut tx, agent, by, &request).await? {
             tx.finish_reading();
             return Ok(known);
         }
         let newest = lock_branch(&mut tx, agent, branch).await?;
-        let mut patch = differing(&mut tx, branch, FIRST, newest, None).await?;
+        let mut patch =
+            differing_files(&mut tx, branch, BRANCH_BASE_REVISION, newest, None).await?;
         if let Some(stray) = except.iter().find(|path| !patch.iter().any(|f| f.path == ***path)) {
             return Err(Error::not_found("change in the patch to", stray));
         }
@@ -249,11 +255,11 @@ impl Workspaces {
         if let Some(reason) = patch.iter().find_map(|file| refuse(&file.path)) {
             return Err(Error::Invalid(reason));
         }
-        let ops = merged(&mut tx, agent, patch).await?;
-        close(&mut tx, branch, "merged").await?;
+        let ops = merge_ops(&mut tx, agent, patch).await?;
+        close_branch(&mut tx, branch, "merged").await?;
         // The contents are stored already: the branch refers to them.
-        let wanted = Wanted { ops, contents: std::collections::BTreeMap::new() };
-        self.write(tx, tree, by, request, wanted).await
+        let wanted = PreparedEdits { ops, contents: std::collections::BTreeMap::new() };
+        self.write_commit(tx, tree, by, request, wanted).await
     }
 
     /// Closes a branch without merging it. Discarding it again changes nothing.
@@ -277,7 +283,7 @@ impl Workspaces {
             }
             Err(error) => return Err(error),
         }
-        close(&mut tx, branch, "discarded").await?;
+        close_branch(&mut tx, branch, "discarded").await?;
         tx.commit().await?;
         Ok(())
     }
@@ -286,37 +292,37 @@ impl Workspaces {
     /// rows of branches that are gone for a week, of all tenants. Returns how many branches, at
     /// most 100 per call.
     pub async fn sweep_branches(&self) -> Result<usize, Error> {
-        const OLD: &str = "
+        const EXPIRED: &str = "
             select tenant_id, agent_id, coalesce(closed = 'gone', false) from workspace.trees
             where branch_of is not null and case
                 when closed is null then created_at < clock_timestamp() - interval '8 days'
                 when closed = 'gone' then closed_at < clock_timestamp() - interval '7 days'
                 else closed_at < clock_timestamp() - interval '1 hour' end
             limit 100";
-        let mut once = self.pools.once().await?;
-        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(OLD).fetch_all(once.conn()).await?;
+        let mut once = self.pools.system_connection().await?;
+        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(EXPIRED).fetch_all(once.conn()).await?;
         once.done();
         for (tenant, branch, is_gone) in &old {
-            let keeps = if *is_gone { Keeps::Nothing } else { Keeps::Row };
-            self.clear((*tenant).into(), (*branch).into(), keeps).await?;
+            let keeps = if *is_gone { ClearMode::DeleteAll } else { ClearMode::KeepRow };
+            self.clear_tree((*tenant).into(), (*branch).into(), keeps).await?;
         }
         Ok(old.len())
     }
 }
 
 /// Changes that a patch makes in a tree, or the files in conflict.
-async fn merged(
+async fn merge_ops(
     tx: &mut TenantTx,
     agent: AgentId,
     patch: Vec<FileChange>,
-) -> Result<Vec<Op>, Error> {
+) -> Result<Vec<FileOp>, Error> {
     let mut before = Vec::with_capacity(patch.len());
     let mut ops = Vec::with_capacity(patch.len());
     for file in patch {
         before.push(file.before);
-        ops.push(Op { path: file.path, after: file.after, base: Base::Any });
+        ops.push(FileOp { path: file.path, after: file.after, base: Base::Any });
     }
-    let now = current(tx, agent, &ops).await?;
+    let now = current_contents(tx, agent, &ops).await?;
     let (mut all, mut conflicts) = (Vec::with_capacity(ops.len()), Vec::new());
     for (op, before) in ops.into_iter().zip(before) {
         let now = now.get(&op.path).copied();
@@ -329,8 +335,8 @@ async fn merged(
     if conflicts.is_empty() {
         return Ok(all);
     }
-    let more = conflicts.len().saturating_sub(MOST_NAMED);
-    conflicts.truncate(MOST_NAMED);
+    let more = conflicts.len().saturating_sub(MAX_NAMED_CONFLICTS);
+    conflicts.truncate(MAX_NAMED_CONFLICTS);
     Err(Error::Conflicts { paths: conflicts, more })
 }
 
@@ -351,14 +357,14 @@ async fn lock_branch(
         .bind(agent.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
-    let (head, closed) = row.ok_or_else(no_branch)?;
-    match BranchState::stored(closed.as_deref())? {
+    let (head, closed) = row.ok_or_else(branch_not_found)?;
+    match BranchState::from_stored(closed.as_deref())? {
         BranchState::Open => Ok(head.into()),
         closed => Err(Error::Closed(closed)),
     }
 }
 
-async fn close(tx: &mut TenantTx, branch: AgentId, how: &str) -> Result<(), Error> {
+async fn close_branch(tx: &mut TenantTx, branch: AgentId, how: &str) -> Result<(), Error> {
     const SQL: &str = "
         update workspace.trees set closed = $3, closed_at = clock_timestamp()
         where tenant_id = $1 and agent_id = $2";
@@ -372,11 +378,11 @@ async fn close(tx: &mut TenantTx, branch: AgentId, how: &str) -> Result<(), Erro
     Ok(())
 }
 
-fn no_branch() -> Error {
+fn branch_not_found() -> Error {
     Error::not_found("copy of these files", "the subagent's")
 }
 
-fn request(branch: AgentId, except: &BTreeSet<&TreePath>) -> [u8; 32] {
+fn merge_digest(branch: AgentId, except: &BTreeSet<&TreePath>) -> [u8; 32] {
     let mut hasher = Sha256::new();
     // No path begins with a NUL, so this cannot equal the digest of a commit.
     hasher.update(b"\0merge");

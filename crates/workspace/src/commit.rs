@@ -16,15 +16,16 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Base, By, Clash, Committed, ContentHash, Edit, Error, Revision, Said, Workspaces,
-    model::{stored_path, unsigned},
+    Base, ChangeAuthor, Clash, CommitOutcome, ContentHash, ContentRef, Edit, Error, Revision,
+    Workspaces,
+    model::{bytes_from_db, parse_stored_path},
     read::batches,
-    record::{Step, check_folders, record, size_after, store},
-    workspaces::{Tree, lock},
+    record::{FileStep, check_folders, record_revision, size_after, store_contents},
+    workspaces::{LockedTree, lock_tree},
 };
 
 /// Up to this many bytes are hashed on the calling thread, more on a blocking one.
-const FEW_BYTES: usize = 256 << 10;
+const MAX_INLINE_HASH_BYTES: usize = 256 << 10;
 
 impl Workspaces {
     /// Changes files, all of them or none.
@@ -41,40 +42,40 @@ impl Workspaces {
         &self,
         tenant: TenantId,
         agent: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         edits: Vec<Edit>,
-    ) -> Result<Committed, Error> {
+    ) -> Result<CommitOutcome, Error> {
         by.check()?;
-        let wanted = self.prepare(edits).await?;
-        let request = request(&wanted.ops);
+        let wanted = self.prepare_edits(edits).await?;
+        let request = edits_digest(&wanted.ops);
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let tree = lock(&mut tx, agent).await?;
-        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+        let tree = lock_tree(&mut tx, agent).await?;
+        if let Some(known) = repeated_outcome(&mut tx, agent, by, &request).await? {
             tx.finish_reading();
             return Ok(known);
         }
-        self.write(tx, tree, by, request, wanted).await
+        self.write_commit(tx, tree, by, request, wanted).await
     }
 
     /// Outcome of the change with this key; `None` if there was none.
     ///
     /// A step that is repeated after a crash uses the first outcome, and reads and decides nothing
     /// again.
-    pub async fn committed(
+    pub async fn outcome_by_key(
         &self,
         tenant: TenantId,
         agent: AgentId,
         key: &str,
-    ) -> Result<Option<Committed>, Error> {
+    ) -> Result<Option<CommitOutcome>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let found = by_key(&mut tx, agent, key).await?;
+        let found = find_by_key(&mut tx, agent, key).await?;
         tx.finish_reading();
         Ok(found.map(|(known, _request)| known))
     }
 
     /// Checks the edits' sizes and hashes their contents.
-    pub(crate) async fn prepare(&self, edits: Vec<Edit>) -> Result<Wanted, Error> {
+    pub(crate) async fn prepare_edits(&self, edits: Vec<Edit>) -> Result<PreparedEdits, Error> {
         if edits.is_empty() {
             return Err(Error::Invalid("a change has one edit at least: say which".to_owned()));
         }
@@ -84,36 +85,36 @@ impl Workspaces {
             }
         }
         let bytes: usize = edits.iter().map(content_len).sum();
-        if bytes <= FEW_BYTES {
-            return Wanted::new(edits);
+        if bytes <= MAX_INLINE_HASH_BYTES {
+            return PreparedEdits::new(edits);
         }
-        match tokio::task::spawn_blocking(|| Wanted::new(edits)).await {
+        match tokio::task::spawn_blocking(|| PreparedEdits::new(edits)).await {
             Ok(wanted) => wanted,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         }
     }
 
     /// Compares the edits' bases with the tree, checks the limits, writes, and commits.
-    pub(crate) async fn write(
+    pub(crate) async fn write_commit(
         &self,
         mut tx: TenantTx,
-        tree: Tree,
-        by: &By,
+        tree: LockedTree,
+        by: &ChangeAuthor,
         request: [u8; 32],
-        wanted: Wanted,
-    ) -> Result<Committed, Error> {
-        let now = current(&mut tx, tree.agent, &wanted.ops).await?;
+        wanted: PreparedEdits,
+    ) -> Result<CommitOutcome, Error> {
+        let now = current_contents(&mut tx, tree.agent, &wanted.ops).await?;
         let mut steps = Vec::with_capacity(wanted.ops.len());
         for op in wanted.ops {
             let before = now.get(&op.path).copied();
             check_base(&mut tx, tree.agent, &op, before).await?;
             if before != op.after {
-                steps.push(Step { path: op.path, before, after: op.after });
+                steps.push(FileStep { path: op.path, before, after: op.after });
             }
         }
         if steps.is_empty() && by.key.is_none() {
             tx.finish_reading();
-            return Ok(Committed { revision: tree.head, changed: 0, repeated: false });
+            return Ok(CommitOutcome { revision: tree.head, changed: 0, repeated: false });
         }
         let size = size_after(tree.size, &steps);
         self.limits.check_tree(tree.size, size)?;
@@ -124,14 +125,14 @@ impl Workspaces {
         let new: Vec<(ContentHash, Vec<u8>)> =
             wanted.contents.into_iter().filter(|(hash, _)| needed.contains(hash)).collect();
         for part in batches(&new, |(_, content)| content.len() as u64) {
-            store(&mut tx, part).await?;
+            store_contents(&mut tx, part).await?;
         }
         let revision = tree.head.next();
-        record(&mut tx, &tree, by, &request, &steps, size).await?;
+        record_revision(&mut tx, &tree, by, &request, &steps, size).await?;
         check_folders(&mut tx, tree.agent, &steps).await?;
         tx.commit().await?;
         let changed = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-        Ok(Committed { revision, changed, repeated: false })
+        Ok(CommitOutcome { revision, changed, repeated: false })
     }
 }
 
@@ -143,32 +144,32 @@ fn content_len(edit: &Edit) -> usize {
 }
 
 /// Edits in the order of their paths, with their new contents by hash.
-pub(crate) struct Wanted {
-    pub ops: Vec<Op>,
+pub(crate) struct PreparedEdits {
+    pub ops: Vec<FileOp>,
     /// New contents by hash. Contents that the tenant has already may be left out.
     pub contents: BTreeMap<ContentHash, Vec<u8>>,
 }
 
 /// Change of one file: its new content (`None` deletes the file) and the content that it must have
 /// before.
-pub(crate) struct Op {
+pub(crate) struct FileOp {
     pub path: TreePath,
-    pub after: Option<Said>,
+    pub after: Option<ContentRef>,
     pub base: Base,
 }
 
-impl Wanted {
+impl PreparedEdits {
     fn new(edits: Vec<Edit>) -> Result<Self, Error> {
         let mut ops = Vec::with_capacity(edits.len());
         let mut contents = BTreeMap::new();
         for edit in edits {
             ops.push(match edit {
-                Edit::Delete { path, base } => Op { path, after: None, base },
+                Edit::Delete { path, base } => FileOp { path, after: None, base },
                 Edit::Put { path, content, base } => {
                     let hash = ContentHash::of(&content);
-                    let after = Some(Said { hash, size: content.len() as u64 });
+                    let after = Some(ContentRef { hash, size: content.len() as u64 });
                     contents.insert(hash, content);
-                    Op { path, after, base }
+                    FileOp { path, after, base }
                 }
             });
         }
@@ -187,7 +188,7 @@ impl Wanted {
 /// Digest of the paths and new contents, by which two changes under one key are told apart.
 ///
 /// Bases are left out: a change that is repeated after a crash has read its own first write.
-pub(crate) fn request(ops: &[Op]) -> [u8; 32] {
+pub(crate) fn edits_digest(ops: &[FileOp]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for op in ops {
         hasher.update((op.path.as_str().len() as u64).to_be_bytes());
@@ -201,25 +202,25 @@ pub(crate) fn request(ops: &[Op]) -> [u8; 32] {
 }
 
 /// Returns the first outcome of a change whose key is known.
-pub(crate) async fn known(
+pub(crate) async fn repeated_outcome(
     tx: &mut TenantTx,
     agent: AgentId,
-    by: &By,
+    by: &ChangeAuthor,
     request: &[u8; 32],
-) -> Result<Option<Committed>, Error> {
+) -> Result<Option<CommitOutcome>, Error> {
     let Some(key) = &by.key else { return Ok(None) };
-    match by_key(tx, agent, key).await? {
+    match find_by_key(tx, agent, key).await? {
         Some((known, first)) if first == request => Ok(Some(known)),
         Some(_) => Err(Error::KeyReused(key.clone())),
         None => Ok(None),
     }
 }
 
-async fn by_key(
+async fn find_by_key(
     tx: &mut TenantTx,
     agent: AgentId,
     key: &str,
-) -> Result<Option<(Committed, Vec<u8>)>, Error> {
+) -> Result<Option<(CommitOutcome, Vec<u8>)>, Error> {
     const SQL: &str = "
         select revision, changed, request from workspace.revisions
         where tenant_id = $1 and agent_id = $2 and idem_key = $3";
@@ -232,16 +233,16 @@ async fn by_key(
         .await?;
     Ok(row.map(|(revision, changed, request)| {
         let changed = u32::try_from(changed).unwrap_or(0);
-        (Committed { revision: revision.into(), changed, repeated: true }, request)
+        (CommitOutcome { revision: revision.into(), changed, repeated: true }, request)
     }))
 }
 
 /// Loads the current contents of the files that a change names.
-pub(crate) async fn current(
+pub(crate) async fn current_contents(
     tx: &mut TenantTx,
     agent: AgentId,
-    ops: &[Op],
-) -> Result<BTreeMap<TreePath, Said>, Error> {
+    ops: &[FileOp],
+) -> Result<BTreeMap<TreePath, ContentRef>, Error> {
     const SQL: &str = "
         select path, hash, size from workspace.files
         where tenant_id = $1 and agent_id = $2 and path = any($3)";
@@ -254,8 +255,8 @@ pub(crate) async fn current(
         .await?;
     rows.into_iter()
         .map(|(path, hash, size)| {
-            let said = Said { hash: ContentHash::stored(&hash)?, size: unsigned(size) };
-            Ok((stored_path(&path)?, said))
+            let said = ContentRef { hash: ContentHash::stored(&hash)?, size: bytes_from_db(size) };
+            Ok((parse_stored_path(&path)?, said))
         })
         .collect()
 }
@@ -263,8 +264,8 @@ pub(crate) async fn current(
 async fn check_base(
     tx: &mut TenantTx,
     agent: AgentId,
-    op: &Op,
-    now: Option<Said>,
+    op: &FileOp,
+    now: Option<ContentRef>,
 ) -> Result<(), Error> {
     let clash = match (op.base, now) {
         (Base::Any, None) if op.after.is_none() => {

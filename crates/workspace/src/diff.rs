@@ -7,22 +7,22 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    ContentHash, Error, FileChange, Revision, Said, Workspaces,
-    model::stored_path,
-    read::contents,
+    ContentHash, ContentRef, Error, FileChange, Revision, Workspaces,
+    model::parse_stored_path,
+    read::load_contents,
     workspaces::{check_revision, head},
 };
 
 /// Maximum number of files in a diff; the rest are counted.
-const MOST_FILES: usize = 100;
+const MAX_DIFF_FILES: usize = 100;
 /// Maximum number of diff lines per file; the rest are counted.
-const MOST_LINES: usize = 1_000;
+const MAX_LINES_PER_FILE: usize = 1_000;
 /// Maximum size of either version of a file, in bytes, for its lines to be compared.
-const MOST_BYTES: u64 = 512 << 10;
+const MAX_COMPARED_BYTES: u64 = 512 << 10;
 /// Maximum number of bytes that are loaded for one diff; further files are only named.
-const MOST_BYTES_OF_ALL: u64 = 16 << 20;
+const MAX_LOADED_BYTES: u64 = 16 << 20;
 /// Time to compare one file's lines; after it the diff gets coarser.
-const PATIENCE: Duration = Duration::from_millis(200);
+const COMPARE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Differences between two revisions.
 ///
@@ -95,10 +95,10 @@ impl Workspaces {
         let newest = head(&mut tx, agent).await?;
         check_revision(from, newest)?;
         check_revision(to, newest)?;
-        let mut differing = differing(&mut tx, agent, from, to, within).await?;
-        let more = differing.len().saturating_sub(MOST_FILES);
-        differing.truncate(MOST_FILES);
-        let texts = texts(&mut tx, &differing).await?;
+        let mut differing = differing_files(&mut tx, agent, from, to, within).await?;
+        let more = differing.len().saturating_sub(MAX_DIFF_FILES);
+        differing.truncate(MAX_DIFF_FILES);
+        let texts = load_texts(&mut tx, &differing).await?;
         tx.finish_reading();
 
         let compare = move || differing.into_iter().map(|file| compare(file, &texts)).collect();
@@ -112,7 +112,7 @@ impl Workspaces {
 type SidesRow = (String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
 
 /// Files whose contents differ between two revisions, ordered by path.
-pub(crate) async fn differing(
+pub(crate) async fn differing_files(
     tx: &mut TenantTx,
     agent: AgentId,
     from: Revision,
@@ -150,40 +150,44 @@ pub(crate) async fn differing(
         .await?;
     let mut files = Vec::with_capacity(rows.len());
     for (path, old_hash, old_size, new_hash, new_size) in rows {
-        let path = stored_path(&path)?;
+        let path = parse_stored_path(&path)?;
         if within.is_none_or(|folder| path.is_within(folder)) {
-            let before = Said::stored(old_hash, old_size)?;
-            files.push(FileChange { path, before, after: Said::stored(new_hash, new_size)? });
+            let before = ContentRef::from_stored(old_hash, old_size)?;
+            files.push(FileChange {
+                path,
+                before,
+                after: ContentRef::from_stored(new_hash, new_size)?,
+            });
         }
     }
     Ok(files)
 }
 
 /// Loads the contents of the files that are small enough to be compared.
-async fn texts(
+async fn load_texts(
     tx: &mut TenantTx,
     files: &[FileChange],
 ) -> Result<HashMap<ContentHash, Vec<u8>>, Error> {
-    let mut left = MOST_BYTES_OF_ALL;
+    let mut left = MAX_LOADED_BYTES;
     let mut wanted = Vec::new();
     for file in files {
         let bytes: u64 = sides(file).map(|said| said.size).sum();
-        if sides(file).all(|said| said.size <= MOST_BYTES) && bytes <= left {
+        if sides(file).all(|said| said.size <= MAX_COMPARED_BYTES) && bytes <= left {
             left -= bytes;
             wanted.extend(sides(file).map(|said| said.hash));
         }
     }
     wanted.sort_unstable();
     wanted.dedup();
-    Ok(contents(tx, &wanted).await?.into_iter().collect())
+    Ok(load_contents(tx, &wanted).await?.into_iter().collect())
 }
 
-fn sides(file: &FileChange) -> impl Iterator<Item = Said> {
+fn sides(file: &FileChange) -> impl Iterator<Item = ContentRef> {
     file.before.into_iter().chain(file.after)
 }
 
 fn compare(file: FileChange, texts: &HashMap<ContentHash, Vec<u8>>) -> FileDiff {
-    let side = |said: Option<Said>| match said {
+    let side = |said: Option<ContentRef>| match said {
         None => Some([].as_slice()),
         Some(said) => texts.get(&said.hash).map(Vec::as_slice),
     };
@@ -202,13 +206,13 @@ fn text(content: &[u8]) -> Option<&str> {
 }
 
 fn hunks(before: &str, after: &str) -> DiffBody {
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, after);
+    let diff = TextDiff::configure().timeout(COMPARE_TIMEOUT).diff_lines(before, after);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     let all = diff.unified_diff().context_radius(3).to_string();
-    let hidden = all.lines().count().saturating_sub(MOST_LINES);
+    let hidden = all.lines().count().saturating_sub(MAX_LINES_PER_FILE);
     let hunks = match hidden {
         0 => all,
-        _ => all.split_inclusive('\n').take(MOST_LINES).collect(),
+        _ => all.split_inclusive('\n').take(MAX_LINES_PER_FILE).collect(),
     };
     DiffBody::Text {
         hunks,
@@ -241,7 +245,7 @@ impl fmt::Display for FileDiff {
             Some(_) => writeln!(f, "+++ b/{path}")?,
             None => writeln!(f, "+++ /dev/null")?,
         }
-        let size = |said: Option<Said>| said.map_or(0, |said| said.size);
+        let size = |said: Option<ContentRef>| said.map_or(0, |said| said.size);
         let (before, after) = (size(self.file.before), size(self.file.after));
         match &self.body {
             DiffBody::Text { hunks, hidden, .. } => {

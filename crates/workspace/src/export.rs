@@ -9,8 +9,8 @@ use flate2::{Compression, GzBuilder, write::GzEncoder};
 use holdfast_types::{AgentId, TenantId, TreePath};
 
 use crate::{
-    ContentHash, Error, Listed, Revision, Workspaces,
-    read::{batches, contents, list_at},
+    ContentHash, Error, FileEntry, Revision, Workspaces,
+    read::{batches, list_at, load_contents},
     workspaces::head,
 };
 
@@ -42,12 +42,13 @@ impl Workspaces {
         let mut archive = tar::Builder::new(gz.write(Vec::new(), Compression::default()));
         for part in batches(&files, |file| file.size) {
             let hashes: Vec<ContentHash> = part.iter().map(|file| file.hash).collect();
-            let contents: HashMap<_, _> = contents(&mut tx, &hashes).await?.into_iter().collect();
+            let contents: HashMap<_, _> =
+                load_contents(&mut tx, &hashes).await?.into_iter().collect();
             let part = part.to_vec();
-            archive = blocking(move || add(archive, &part, &contents)).await?;
+            archive = run_blocking(move || add_files(archive, &part, &contents)).await?;
         }
         tx.finish_reading();
-        let bytes = blocking(move || {
+        let bytes = run_blocking(move || {
             let gz = archive.into_inner().map_err(Error::disk("write an archive"))?;
             gz.finish().map_err(Error::disk("write an archive"))
         })
@@ -56,9 +57,9 @@ impl Workspaces {
     }
 }
 
-fn add(
+fn add_files(
     mut archive: Archive,
-    files: &[Listed],
+    files: &[FileEntry],
     contents: &HashMap<ContentHash, Vec<u8>>,
 ) -> Result<Archive, Error> {
     for file in files {
@@ -80,7 +81,7 @@ fn add_file(archive: &mut Archive, path: &TreePath, content: &[u8]) -> std::io::
 }
 
 /// Runs blocking work on a thread of the blocking pool.
-pub(crate) async fn blocking<T, F>(work: F) -> Result<T, Error>
+pub(crate) async fn run_blocking<T, F>(work: F) -> Result<T, Error>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Error> + Send + 'static,

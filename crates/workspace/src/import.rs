@@ -15,23 +15,23 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Base, By, Committed, Edit, Error, Limits, Workspaces,
-    commit::{Op, known, request},
-    export::blocking,
+    Base, ChangeAuthor, CommitOutcome, Edit, Error, Limits, Workspaces,
+    commit::{FileOp, edits_digest, repeated_outcome},
+    export::run_blocking,
     read::list_now,
-    workspaces::lock,
+    workspaces::lock_tree,
 };
 
 /// Treatment of existing files that are not in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Import {
+pub enum ImportMode {
     Merge,
     Replace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Imported {
-    pub committed: Committed,
+pub struct ImportOutcome {
+    pub committed: CommitOutcome,
     /// Number of files in the archive.
     pub files: usize,
     /// Total size of those files.
@@ -39,11 +39,11 @@ pub struct Imported {
 }
 
 /// Bytes of an entry beside its content: its header, another one for a long name, padding.
-const ENTRY_OVERHEAD: u64 = 4 << 10;
+const MAX_ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
 /// Bytes of a stream beside its entries: comments, end marker.
-const STREAM_OVERHEAD: u64 = 1 << 20;
+const MAX_STREAM_OVERHEAD_BYTES: u64 = 1 << 20;
 /// Maximum number of characters of a refused entry's path in an error.
-const SHOWN: usize = 80;
+const MAX_SHOWN_PATH_CHARS: usize = 80;
 
 impl Workspaces {
     /// Imports the files of a `.tar` or `.tar.gz` into a tree as one change, all or none.
@@ -59,13 +59,13 @@ impl Workspaces {
         &self,
         tenant: TenantId,
         agent: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         archive: impl Read + Send + 'static,
-        mode: Import,
-    ) -> Result<Imported, Error> {
+        mode: ImportMode,
+    ) -> Result<ImportOutcome, Error> {
         by.check()?;
         let limits = self.limits;
-        let found = blocking(move || read(archive, &limits)).await?;
+        let found = run_blocking(move || read_archive(archive, &limits)).await?;
         let files = found.len();
         let bytes = found.values().map(|content| content.len() as u64).sum();
         if found.is_empty() {
@@ -77,33 +77,33 @@ impl Workspaces {
             .into_iter()
             .map(|(path, content)| Edit::Put { path, content, base: Base::Any })
             .collect();
-        let mut wanted = self.prepare(edits).await?;
-        let request = request_of(mode, request(&wanted.ops));
+        let mut wanted = self.prepare_edits(edits).await?;
+        let request = import_digest(mode, edits_digest(&wanted.ops));
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let tree = lock(&mut tx, agent).await?;
-        if let Some(committed) = known(&mut tx, agent, by, &request).await? {
+        let tree = lock_tree(&mut tx, agent).await?;
+        if let Some(committed) = repeated_outcome(&mut tx, agent, by, &request).await? {
             tx.finish_reading();
-            return Ok(Imported { committed, files, bytes });
+            return Ok(ImportOutcome { committed, files, bytes });
         }
-        if mode == Import::Replace {
+        if mode == ImportMode::Replace {
             let mut gone = Vec::new();
             for file in list_now(&mut tx, agent, None).await? {
                 if wanted.ops.binary_search_by(|op| op.path.cmp(&file.path)).is_err() {
-                    gone.push(Op { path: file.path, after: None, base: Base::Any });
+                    gone.push(FileOp { path: file.path, after: None, base: Base::Any });
                 }
             }
             wanted.ops.extend(gone);
         }
-        let committed = self.write(tx, tree, by, request, wanted).await?;
-        Ok(Imported { committed, files, bytes })
+        let committed = self.write_commit(tx, tree, by, request, wanted).await?;
+        Ok(ImportOutcome { committed, files, bytes })
     }
 }
 
-fn request_of(mode: Import, files: [u8; 32]) -> [u8; 32] {
+fn import_digest(mode: ImportMode, files: [u8; 32]) -> [u8; 32] {
     let mode: &[u8] = match mode {
-        Import::Merge => b"\0merge",
-        Import::Replace => b"\0replace",
+        ImportMode::Merge => b"\0merge",
+        ImportMode::Replace => b"\0replace",
     };
     let mut hasher = Sha256::new();
     hasher.update(mode);
@@ -112,7 +112,7 @@ fn request_of(mode: Import, files: [u8; 32]) -> [u8; 32] {
 }
 
 /// Reads an archive, compressed or not.
-fn read(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
+fn read_archive(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
     let mut archive = BufReader::new(archive);
     let is_gzip =
         io::BufRead::fill_buf(&mut archive).map_err(Error::Unreadable)?.starts_with(&[0x1f, 0x8b]);
@@ -121,14 +121,16 @@ fn read(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8
 
 fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
     // Bounds the uncompressed size, whatever the compressed size is.
-    let most = limits.tree + u64::from(limits.files) * ENTRY_OVERHEAD + STREAM_OVERHEAD;
-    let mut archive = tar::Archive::new(Capped { stream, left: most });
+    let most = limits.tree
+        + u64::from(limits.files) * MAX_ENTRY_OVERHEAD_BYTES
+        + MAX_STREAM_OVERHEAD_BYTES;
+    let mut archive = tar::Archive::new(LimitedReader { stream, left: most });
     let mut found = BTreeMap::new();
     let mut total = 0_u64;
-    for entry in archive.entries().map_err(unreadable)? {
-        let mut entry = entry.map_err(unreadable)?;
+    for entry in archive.entries().map_err(archive_error)? {
+        let mut entry = entry.map_err(archive_error)?;
         let named = entry.path_bytes().into_owned();
-        let refuse = |problem: String| Error::Archive { entry: shown(&named), problem };
+        let refuse = |problem: String| Error::Archive { entry: shown_path(&named), problem };
         match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => {}
             // Comments on the whole archive, as written by `git archive`.
@@ -166,7 +168,7 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
         }
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         // Read the actual content: its size may differ from the declared one.
-        entry.by_ref().take(limits.file + 1).read_to_end(&mut content).map_err(unreadable)?;
+        entry.by_ref().take(limits.file + 1).read_to_end(&mut content).map_err(archive_error)?;
         if content.len() as u64 != size {
             return Err(refuse(format!(
                 "says that it has {size} bytes and has {}: pack it again",
@@ -178,7 +180,7 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
         }
     }
     // Read to the end: only there a gzip stream shows whether it is complete.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(unreadable)?;
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(archive_error)?;
     Ok(found)
 }
 
@@ -206,19 +208,19 @@ fn tree_path(named: &[u8], is_folder: bool) -> Result<Option<TreePath>, String> 
     }
 }
 
-fn shown(named: &[u8]) -> String {
+fn shown_path(named: &[u8]) -> String {
     String::from_utf8_lossy(named)
         .chars()
-        .take(SHOWN)
+        .take(MAX_SHOWN_PATH_CHARS)
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
 }
 
-fn unreadable(error: io::Error) -> Error {
+fn archive_error(error: io::Error) -> Error {
     // `tar` wraps the errors of the stream.
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(inner) = cause {
-        if inner.downcast_ref::<TooMuch>().is_some() {
+        if inner.downcast_ref::<StreamTooLong>().is_some() {
             return Error::Invalid(
                 "the archive unpacks to more than a tree may hold: leave something out".to_owned(),
             );
@@ -233,19 +235,20 @@ fn unreadable(error: io::Error) -> Error {
 }
 
 /// Reader that fails after a number of bytes.
-struct Capped<R> {
+struct LimitedReader<R> {
     stream: R,
     left: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("the stream is longer than it may be")]
-struct TooMuch;
+struct StreamTooLong;
 
-impl<R: Read> Read for Capped<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let got = self.stream.read(into)?;
-        self.left = self.left.checked_sub(got as u64).ok_or_else(|| io::Error::other(TooMuch))?;
+        self.left =
+            self.left.checked_sub(got as u64).ok_or_else(|| io::Error::other(StreamTooLong))?;
         Ok(got)
     }
 }

@@ -16,7 +16,7 @@
 //! | branch, patch, merge | a copy to work on, and its changes | `branch.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | media files that were received or generated | `media.rs` |
-//! | to_index, claim_index, indexed | notes to index for search | `noted.rs` |
+//! | to_index, claim_index, indexed | notes to index for search | `note_index.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
 //! | briefing, change_skill, skill_used | skills, their changes and uses | `skills.rs` |
 //!
@@ -47,7 +47,7 @@ mod limits;
 mod log;
 mod media;
 mod model;
-mod noted;
+mod note_index;
 mod read;
 mod record;
 mod restore;
@@ -56,17 +56,21 @@ mod skills;
 mod templates;
 mod workspaces;
 
-pub use branch::{BranchState, MOST_BRANCHES, Patch};
+pub use branch::{BranchState, MAX_OPEN_BRANCHES, Patch};
 pub use diff::{Diff, DiffBody, FileDiff};
 pub use error::{Clash, Error};
 pub use hash::ContentHash;
-pub use import::{Import, Imported};
+pub use import::{ImportMode, ImportOutcome};
 pub use limits::Limits;
-pub use log::{LogFilter, Logged};
-pub use media::{MOST_MEDIA, NewMedia};
-pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
-pub use noted::{LONG_TERM, NOTES, is_note, is_template};
-pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
-pub use skills::{Briefing, SkillAction, SkillChange, SkillChanged, SkillHead, SkillUse};
+pub use log::{LogEntry, LogFilter};
+pub use media::{MAX_MEDIA_BYTES, NewMedia};
+pub use model::{
+    Base, ChangeAuthor, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry, Revision,
+};
+pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
+pub use scratch::{
+    BringOutcome, ContentCache, Scratch, ScratchChanges, UnstorableEntry, UnstorableReason,
+};
+pub use skills::{SkillAction, SkillChange, SkillChangeRecord, SkillHead, SkillUse, TurnFiles};
 pub use templates::TEMPLATES;
 pub use workspaces::Workspaces;

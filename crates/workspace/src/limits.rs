@@ -34,7 +34,7 @@ impl Limits {
     }
 
     /// Refuses a tree that grows beyond a limit. A tree that shrinks is never refused.
-    pub(crate) fn check_tree(&self, before: Size, after: Size) -> Result<(), Error> {
+    pub(crate) fn check_tree(&self, before: TreeSize, after: TreeSize) -> Result<(), Error> {
         if after.files > before.files && after.files > i64::from(self.files) {
             return Err(Error::TooManyFiles { files: after.files, limit: self.files });
         }
@@ -48,7 +48,7 @@ impl Limits {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct TreeSize {
     pub files: i64,
     pub bytes: i64,
 }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_tree_that_is_too_large_already_may_still_shrink() {
         let limits = Limits { file: 1, tree: 10, files: 2 };
-        let size = |files, bytes| Size { files, bytes };
+        let size = |files, bytes| TreeSize { files, bytes };
 
         assert!(limits.check_tree(size(1, 1), size(2, 10)).is_ok());
         assert!(limits.check_tree(size(5, 50), size(4, 40)).is_ok());

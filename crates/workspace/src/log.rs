@@ -7,12 +7,12 @@ use holdfast_types::{AgentId, RunId, TenantId, TreePath};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::{Error, FileChange, Revision, Said, Workspaces, model::stored_path};
+use crate::{ContentRef, Error, FileChange, Revision, Workspaces, model::parse_stored_path};
 
 /// Maximum number of revisions per query.
-const MOST: i64 = 500;
+const MAX_LOG_REVISIONS: i64 = 500;
 /// Maximum number of files that are listed per revision; the rest are counted.
-const MOST_FILES: i64 = 50;
+const MAX_FILES_PER_REVISION: i64 = 50;
 
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
@@ -26,7 +26,7 @@ pub struct LogFilter {
 
 /// Entry of a tree's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logged {
+pub struct LogEntry {
     pub revision: Revision,
     pub author: String,
     /// Run of the turn that made it; `None` outside of turns.
@@ -55,15 +55,15 @@ impl Workspaces {
         tenant: TenantId,
         agent: AgentId,
         filter: &LogFilter,
-    ) -> Result<Vec<Logged>, Error> {
+    ) -> Result<Vec<LogEntry>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows = revisions(&mut tx, agent, filter).await?;
+        let rows = load_revisions(&mut tx, agent, filter).await?;
         let numbers: Vec<i64> = rows.iter().map(|row| row.revision).collect();
-        let mut files = changes(&mut tx, agent, &numbers, filter.path.as_ref()).await?;
+        let mut files = load_changes(&mut tx, agent, &numbers, filter.path.as_ref()).await?;
         tx.finish_reading();
         Ok(rows
             .into_iter()
-            .map(|row| Logged {
+            .map(|row| LogEntry {
                 files: files.remove(&row.revision).unwrap_or_default(),
                 revision: row.revision.into(),
                 author: row.author,
@@ -76,7 +76,7 @@ impl Workspaces {
     }
 }
 
-async fn revisions(
+async fn load_revisions(
     tx: &mut TenantTx,
     agent: AgentId,
     filter: &LogFilter,
@@ -100,7 +100,7 @@ async fn revisions(
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(filter.before.map_or(i64::MAX, Revision::number))
-        .bind(filter.limit.clamp(0, MOST));
+        .bind(filter.limit.clamp(0, MAX_LOG_REVISIONS));
     let query = match &filter.path {
         Some(path) => query.bind(path.as_str()),
         None => query,
@@ -110,7 +110,7 @@ async fn revisions(
 
 type ChangeRow = (i64, String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
 
-async fn changes(
+async fn load_changes(
     tx: &mut TenantTx,
     agent: AgentId,
     revisions: &[i64],
@@ -130,15 +130,15 @@ async fn changes(
         .bind(agent.as_uuid())
         .bind(revisions)
         .bind(path.map(TreePath::as_str))
-        .bind(MOST_FILES)
+        .bind(MAX_FILES_PER_REVISION)
         .fetch_all(tx.conn())
         .await?;
     let mut files: BTreeMap<i64, Vec<FileChange>> = BTreeMap::new();
     for (revision, path, old_hash, old_size, new_hash, new_size) in rows {
         files.entry(revision).or_default().push(FileChange {
-            path: stored_path(&path)?,
-            before: Said::stored(old_hash, old_size)?,
-            after: Said::stored(new_hash, new_size)?,
+            path: parse_stored_path(&path)?,
+            before: ContentRef::from_stored(old_hash, old_size)?,
+            after: ContentRef::from_stored(new_hash, new_size)?,
         });
     }
     Ok(files)

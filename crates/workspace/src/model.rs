@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::{ContentHash, Error};
 
 /// In bytes.
-const LONGEST_KEY: usize = 256;
-const LONGEST_AUTHOR: usize = 200;
-const LONGEST_REASON: usize = 2_000;
+const MAX_KEY_BYTES: usize = 256;
+const MAX_AUTHOR_CHARS: usize = 200;
+const MAX_REASON_CHARS: usize = 2_000;
 
 /// Number of a state of a tree. Each change makes the next one, from 1 up; 0 is the empty tree
 /// before the first.
@@ -52,7 +52,7 @@ impl fmt::Display for Revision {
 
 /// Entry of a file list, without the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct FileEntry {
     pub path: TreePath,
     /// Size of the content, in bytes.
     pub size: u64,
@@ -88,7 +88,7 @@ impl fmt::Debug for File {
 
 /// Author, reason and idempotency key of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct By {
+pub struct ChangeAuthor {
     /// A person's id, an agent's name, or `holdfast`. 1 to 200 characters.
     pub author: String,
     /// Run of the turn, if an agent makes the change.
@@ -100,10 +100,10 @@ pub struct By {
     pub key: Option<String>,
 }
 
-impl By {
+impl ChangeAuthor {
     /// Author of a change outside of a turn, without a key.
     #[must_use]
-    pub fn author(author: &str, reason: &str) -> Self {
+    pub fn new(author: &str, reason: &str) -> Self {
         Self { author: author.to_owned(), run: None, reason: reason.to_owned(), key: None }
     }
 
@@ -114,22 +114,22 @@ impl By {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         let author = self.author.chars().count();
-        if !(1..=LONGEST_AUTHOR).contains(&author) || self.author.contains(char::is_control) {
+        if !(1..=MAX_AUTHOR_CHARS).contains(&author) || self.author.contains(char::is_control) {
             return Err(Error::Invalid(format!(
-                "an author's name has 1 to {LONGEST_AUTHOR} characters and no control character, \
+                "an author's name has 1 to {MAX_AUTHOR_CHARS} characters and no control character, \
                  and this one {author}"
             )));
         }
         let reason = self.reason.chars().count();
-        if reason > LONGEST_REASON || self.reason.contains('\0') {
+        if reason > MAX_REASON_CHARS || self.reason.contains('\0') {
             return Err(Error::Invalid(format!(
-                "a reason has {LONGEST_REASON} characters at most and no NUL, and this one {reason}"
+                "a reason has {MAX_REASON_CHARS} characters at most and no NUL, and this one {reason}"
             )));
         }
         match self.key.as_deref() {
-            Some(key) if !(1..=LONGEST_KEY).contains(&key.len()) || key.contains('\0') => {
+            Some(key) if !(1..=MAX_KEY_BYTES).contains(&key.len()) || key.contains('\0') => {
                 Err(Error::Invalid(format!(
-                    "an idempotency key has 1 to {LONGEST_KEY} bytes and no NUL, and this one {}",
+                    "an idempotency key has 1 to {MAX_KEY_BYTES} bytes and no NUL, and this one {}",
                     key.len()
                 )))
             }
@@ -183,7 +183,7 @@ impl fmt::Debug for Edit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitOutcome {
     /// Revision that the change made; the newest one if there was nothing to change.
     pub revision: Revision,
     pub changed: u32,
@@ -199,36 +199,39 @@ pub struct Committed {
 pub struct FileChange {
     pub path: TreePath,
     /// `None` if the revision created the file.
-    pub before: Option<Said>,
+    pub before: Option<ContentRef>,
     /// `None` if the revision deleted the file.
-    pub after: Option<Said>,
+    pub after: Option<ContentRef>,
 }
 
 /// Hash and size of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said {
+pub struct ContentRef {
     pub hash: ContentHash,
     /// Size of the content, in bytes.
     pub size: u64,
 }
 
-impl Said {
-    pub(crate) fn stored(hash: Option<Vec<u8>>, size: Option<i64>) -> Result<Option<Self>, Error> {
+impl ContentRef {
+    pub(crate) fn from_stored(
+        hash: Option<Vec<u8>>,
+        size: Option<i64>,
+    ) -> Result<Option<Self>, Error> {
         let Some((hash, size)) = hash.zip(size) else { return Ok(None) };
-        Ok(Some(Self { hash: ContentHash::stored(&hash)?, size: unsigned(size) }))
+        Ok(Some(Self { hash: ContentHash::stored(&hash)?, size: bytes_from_db(size) }))
     }
 }
 
 /// Converts a byte count from the database, where a check constraint excludes negative values.
-pub(crate) fn unsigned(stored: i64) -> u64 {
+pub(crate) fn bytes_from_db(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or(0)
 }
 
 /// Converts a byte count for the database; contents in memory always fit.
-pub(crate) fn signed(bytes: u64) -> i64 {
+pub(crate) fn bytes_to_db(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn stored_path(path: &str) -> Result<TreePath, Error> {
+pub(crate) fn parse_stored_path(path: &str) -> Result<TreePath, Error> {
     path.parse().map_err(|_invalid| Error::Corrupt { what: "path" })
 }

@@ -6,8 +6,8 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TenantId, TreePath};
 
 use crate::{
-    ContentHash, Error, File, Listed, Revision, Workspaces,
-    model::{stored_path, unsigned},
+    ContentHash, Error, File, FileEntry, Revision, Workspaces,
+    model::{bytes_from_db, parse_stored_path},
     workspaces::{check_revision, head},
 };
 
@@ -27,7 +27,7 @@ impl Workspaces {
         agent: AgentId,
         at: Option<Revision>,
         within: Option<&TreePath>,
-    ) -> Result<Vec<Listed>, Error> {
+    ) -> Result<Vec<FileEntry>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let listed = match at {
             None => list_now(&mut tx, agent, within).await?,
@@ -49,7 +49,7 @@ impl Workspaces {
         path: &TreePath,
         at: Option<Revision>,
     ) -> Result<Option<File>, Error> {
-        const THEN: &str = "
+        const AT_REVISION: &str = "
             select c.content, h.new_hash, h.revision
             from (select new_hash, revision from workspace.changes
                   where tenant_id = $1 and agent_id = $2 and path = $3 and revision <= $4
@@ -62,7 +62,7 @@ impl Workspaces {
         };
         let mut tx = self.pools.tenant(tenant).await?;
         check_revision(at, head(&mut tx, agent).await?)?;
-        let row: Option<(Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(THEN)
+        let row: Option<(Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(AT_REVISION)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(path.as_str())
@@ -70,7 +70,7 @@ impl Workspaces {
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        row.map(|(content, hash, revision)| file(content, &hash, revision)).transpose()
+        row.map(|(content, hash, revision)| file_from_row(content, &hash, revision)).transpose()
     }
 
     /// Reads the newest version of several files in one statement, so that all are of one revision.
@@ -98,20 +98,20 @@ impl Workspaces {
         tx.finish_reading();
         rows.into_iter()
             .map(|(path, content, hash, revision)| {
-                Ok((stored_path(&path)?, file(content, &hash, revision)?))
+                Ok((parse_stored_path(&path)?, file_from_row(content, &hash, revision)?))
             })
             .collect()
     }
 }
 
-pub(crate) fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
+pub(crate) fn file_from_row(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
     Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into() })
 }
 
 /// Lower (inclusive) and upper (exclusive) bound of the paths within a folder. The range also holds
 /// a few others, whose names continue the folder's, such as `a-b` after `a`: filter them. `0` is
 /// the character after `/`.
-fn bounds(within: Option<&TreePath>) -> (String, String) {
+fn path_bounds(within: Option<&TreePath>) -> (String, String) {
     match within {
         Some(folder) => (folder.to_string(), format!("{folder}0")),
         // Greater than any path: the greatest character, more bytes than a path can have.
@@ -119,16 +119,19 @@ fn bounds(within: Option<&TreePath>) -> (String, String) {
     }
 }
 
-type ListedRow = (String, i64, Vec<u8>, i64, jiff_sqlx::Timestamp);
+type FileEntryRow = (String, i64, Vec<u8>, i64, jiff_sqlx::Timestamp);
 
-fn listed(rows: Vec<ListedRow>, within: Option<&TreePath>) -> Result<Vec<Listed>, Error> {
+fn entries_from_rows(
+    rows: Vec<FileEntryRow>,
+    within: Option<&TreePath>,
+) -> Result<Vec<FileEntry>, Error> {
     let mut listed = Vec::with_capacity(rows.len());
     for (path, size, hash, revision, changed_at) in rows {
-        let path = stored_path(&path)?;
+        let path = parse_stored_path(&path)?;
         if within.is_none_or(|folder| path.is_within(folder)) {
-            listed.push(Listed {
+            listed.push(FileEntry {
                 path,
-                size: unsigned(size),
+                size: bytes_from_db(size),
                 hash: ContentHash::stored(&hash)?,
                 revision: revision.into(),
                 changed_at: changed_at.to_jiff(),
@@ -142,12 +145,12 @@ pub(crate) async fn list_now(
     tx: &mut TenantTx,
     agent: AgentId,
     within: Option<&TreePath>,
-) -> Result<Vec<Listed>, Error> {
+) -> Result<Vec<FileEntry>, Error> {
     const SQL: &str = "
         select path, size, hash, revision, changed_at from workspace.files
         where tenant_id = $1 and agent_id = $2 and path >= $3 and path < $4
         order by path";
-    let (from, until) = bounds(within);
+    let (from, until) = path_bounds(within);
     let tenant = tx.tenant();
     let rows = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
@@ -156,7 +159,7 @@ pub(crate) async fn list_now(
         .bind(until)
         .fetch_all(tx.conn())
         .await?;
-    listed(rows, within)
+    entries_from_rows(rows, within)
 }
 
 pub(crate) async fn list_at(
@@ -164,7 +167,7 @@ pub(crate) async fn list_at(
     agent: AgentId,
     at: Revision,
     within: Option<&TreePath>,
-) -> Result<Vec<Listed>, Error> {
+) -> Result<Vec<FileEntry>, Error> {
     // `lateral … limit` rather than a join, here and elsewhere: the planner may execute a join by
     // reading all of the agent's revisions for each row.
     const SQL: &str = "
@@ -180,7 +183,7 @@ pub(crate) async fn list_at(
         where h.new_hash is not null
         order by h.path";
     check_revision(at, head(tx, agent).await?)?;
-    let (from, until) = bounds(within);
+    let (from, until) = path_bounds(within);
     let tenant = tx.tenant();
     let rows = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
@@ -190,11 +193,11 @@ pub(crate) async fn list_at(
         .bind(at.number())
         .fetch_all(tx.conn())
         .await?;
-    listed(rows, within)
+    entries_from_rows(rows, within)
 }
 
 /// Loads contents by hash, in no order. The hashes must come from a tree of this tenant.
-pub(crate) async fn contents(
+pub(crate) async fn load_contents(
     tx: &mut TenantTx,
     hashes: &[ContentHash],
 ) -> Result<Vec<(ContentHash, Vec<u8>)>, Error> {
@@ -210,12 +213,12 @@ pub(crate) async fn contents(
 /// Splits a list of contents into batches of at most 1,000 items and 8 MiB; a larger item gets a
 /// batch of its own.
 pub(crate) fn batches<T>(items: &[T], size: impl Fn(&T) -> u64) -> Vec<&[T]> {
-    const BYTES: u64 = 8 << 20;
-    const MOST: usize = 1_000;
+    const MAX_BATCH_BYTES: u64 = 8 << 20;
+    const MAX_BATCH_ITEMS: usize = 1_000;
     let mut parts = Vec::new();
     let (mut from, mut bytes) = (0, 0);
     for (at, item) in items.iter().enumerate() {
-        if at > from && (bytes + size(item) > BYTES || at - from == MOST) {
+        if at > from && (bytes + size(item) > MAX_BATCH_BYTES || at - from == MAX_BATCH_ITEMS) {
             parts.push(&items[from..at]);
             (from, bytes) = (at, 0);
         }
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_bounds_of_all_paths_are_outside_of_every_path() {
-        let (from, until) = bounds(None);
+        let (from, until) = path_bounds(None);
 
         let greatest = char::MAX.to_string().repeat(63);
         let path: TreePath = [greatest.as_str(), &greatest, "x"].join("/").parse().unwrap();

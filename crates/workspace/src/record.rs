@@ -6,20 +6,21 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TreePath};
 
 use crate::{
-    By, ContentHash, Error, Said, limits::Size, model::signed, noted::marks, workspaces::Tree,
+    ChangeAuthor, ContentHash, ContentRef, Error, limits::TreeSize, model::bytes_to_db,
+    note_index::needs_indexing, workspaces::LockedTree,
 };
 
 /// Change of one file; `None` means that there is no file.
-pub(crate) struct Step {
+pub(crate) struct FileStep {
     pub path: TreePath,
-    pub before: Option<Said>,
-    pub after: Option<Said>,
+    pub before: Option<ContentRef>,
+    pub after: Option<ContentRef>,
 }
 
-pub(crate) fn size_after(size: Size, steps: &[Step]) -> Size {
-    let files = |said: Option<Said>| i64::from(said.is_some());
-    let bytes = |said: Option<Said>| said.map_or(0, |said| signed(said.size));
-    steps.iter().fold(size, |size, step| Size {
+pub(crate) fn size_after(size: TreeSize, steps: &[FileStep]) -> TreeSize {
+    let files = |said: Option<ContentRef>| i64::from(said.is_some());
+    let bytes = |said: Option<ContentRef>| said.map_or(0, |said| bytes_to_db(said.size));
+    steps.iter().fold(size, |size, step| TreeSize {
         files: size.files - files(step.before) + files(step.after),
         bytes: size.bytes - bytes(step.before) + bytes(step.after),
     })
@@ -27,7 +28,7 @@ pub(crate) fn size_after(size: Size, steps: &[Step]) -> Size {
 
 /// Stores contents that the tenant does not have yet. The caller orders them by hash, to avoid
 /// deadlocks.
-pub(crate) async fn store(
+pub(crate) async fn store_contents(
     tx: &mut TenantTx,
     contents: &[(ContentHash, Vec<u8>)],
 ) -> Result<(), Error> {
@@ -48,13 +49,13 @@ pub(crate) async fn store(
 }
 
 /// Writes a revision, its changes, the current files and the tree's size, in one statement.
-pub(crate) async fn record(
+pub(crate) async fn record_revision(
     tx: &mut TenantTx,
-    tree: &Tree,
-    by: &By,
+    tree: &LockedTree,
+    by: &ChangeAuthor,
     request: &[u8; 32],
-    steps: &[Step],
-    size: Size,
+    steps: &[FileStep],
+    size: TreeSize,
 ) -> Result<(), Error> {
     const SQL: &str = "
         with revision as (
@@ -85,8 +86,8 @@ pub(crate) async fn record(
             noted = case when $17 and branch_of is null then $3 else noted end
         where tenant_id = $1 and agent_id = $2";
 
-    let hash = |said: &Option<Said>| said.map(|said| said.hash.as_bytes().to_vec());
-    let bytes = |said: &Option<Said>| said.map(|said| signed(said.size));
+    let hash = |said: &Option<ContentRef>| said.map(|said| said.hash.as_bytes().to_vec());
+    let bytes = |said: &Option<ContentRef>| said.map(|said| bytes_to_db(said.size));
     let gone = steps.iter().filter(|step| step.after.is_none());
     let tenant = tx.tenant();
     sqlx::query(SQL)
@@ -106,7 +107,7 @@ pub(crate) async fn record(
         .bind(gone.map(|step| step.path.as_str()).collect::<Vec<_>>())
         .bind(i32::try_from(size.files).unwrap_or(i32::MAX))
         .bind(size.bytes)
-        .bind(marks(steps))
+        .bind(needs_indexing(steps))
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -116,12 +117,12 @@ pub(crate) async fn record(
 pub(crate) async fn check_folders(
     tx: &mut TenantTx,
     agent: AgentId,
-    steps: &[Step],
+    steps: &[FileStep],
 ) -> Result<(), Error> {
-    const ABOVE: &str = "
+    const FILE_AS_FOLDER: &str = "
         select path from workspace.files
         where tenant_id = $1 and agent_id = $2 and path = any($3) limit 1";
-    const BELOW: &str = "
+    const FOLDER_AS_FILE: &str = "
         select n.path, f.path
         from unnest($3::text[], $4::text[], $5::text[]) as n (path, first, last)
         cross join lateral (
@@ -141,7 +142,7 @@ pub(crate) async fn check_folders(
     let folders: BTreeSet<&str> = new.iter().flat_map(|path| path.folders()).collect();
     let tenant = tx.tenant();
     if !folders.is_empty() {
-        let above: Option<String> = sqlx::query_scalar(ABOVE)
+        let above: Option<String> = sqlx::query_scalar(FILE_AS_FOLDER)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(folders.into_iter().collect::<Vec<_>>())
@@ -153,7 +154,7 @@ pub(crate) async fn check_folders(
             return Err(Error::Folder { folder, file });
         }
     }
-    let below: Option<(String, String)> = sqlx::query_as(BELOW)
+    let below: Option<(String, String)> = sqlx::query_as(FOLDER_AS_FILE)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(new.iter().map(|path| path.as_str()).collect::<Vec<_>>())

@@ -6,10 +6,10 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Base, By, Committed, Error, Listed, Revision, Said, Workspaces,
-    commit::{Op, Wanted, known},
+    Base, ChangeAuthor, CommitOutcome, ContentRef, Error, FileEntry, Revision, Workspaces,
+    commit::{FileOp, PreparedEdits, repeated_outcome},
     read::{list_at, list_now},
-    workspaces::lock,
+    workspaces::lock_tree,
 };
 
 impl Workspaces {
@@ -26,21 +26,21 @@ impl Workspaces {
         &self,
         tenant: TenantId,
         agent: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         within: Option<&TreePath>,
         to: Revision,
-    ) -> Result<Committed, Error> {
+    ) -> Result<CommitOutcome, Error> {
         by.check()?;
-        let request = request(within, to);
+        let request = restore_digest(within, to);
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let tree = lock(&mut tx, agent).await?;
-        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+        let tree = lock_tree(&mut tx, agent).await?;
+        if let Some(known) = repeated_outcome(&mut tx, agent, by, &request).await? {
             tx.finish_reading();
             return Ok(known);
         }
-        let then = said(list_at(&mut tx, agent, to, within).await?);
-        let now = said(list_now(&mut tx, agent, within).await?);
+        let then = content_refs(list_at(&mut tx, agent, to, within).await?);
+        let now = content_refs(list_now(&mut tx, agent, within).await?);
         if let Some(within) = within
             && then.is_empty()
             && now.is_empty()
@@ -51,18 +51,26 @@ impl Workspaces {
         let ops = paths
             .into_iter()
             .filter(|path| then.get(path) != now.get(path))
-            .map(|path| Op { path: path.clone(), after: then.get(path).copied(), base: Base::Any })
+            .map(|path| FileOp {
+                path: path.clone(),
+                after: then.get(path).copied(),
+                base: Base::Any,
+            })
             .collect();
         // The contents are stored already: history keeps them.
-        self.write(tx, tree, by, request, Wanted { ops, contents: BTreeMap::new() }).await
+        self.write_commit(tx, tree, by, request, PreparedEdits { ops, contents: BTreeMap::new() })
+            .await
     }
 }
 
-fn said(files: Vec<Listed>) -> BTreeMap<TreePath, Said> {
-    files.into_iter().map(|file| (file.path, Said { hash: file.hash, size: file.size })).collect()
+fn content_refs(files: Vec<FileEntry>) -> BTreeMap<TreePath, ContentRef> {
+    files
+        .into_iter()
+        .map(|file| (file.path, ContentRef { hash: file.hash, size: file.size }))
+        .collect()
 }
 
-fn request(within: Option<&TreePath>, to: Revision) -> [u8; 32] {
+fn restore_digest(within: Option<&TreePath>, to: Revision) -> [u8; 32] {
     let mut hasher = Sha256::new();
     // No path begins with a NUL, so this cannot equal the digest of a commit.
     hasher.update(b"\0restore");

@@ -16,12 +16,12 @@
 //! It cannot lead them out of `tree` (see `folder`).
 
 mod cache;
+mod change_scan;
 mod changes;
+mod file_filter;
 mod folder;
-mod hidden;
-mod look;
 mod manifest;
-mod place;
+mod scratch_dir;
 mod walk;
 
 use std::{
@@ -33,38 +33,38 @@ use std::{
 use holdfast_types::{AgentId, TenantId, TreePath};
 
 pub use self::{
-    cache::Cache,
-    changes::{Changes, Stray, StrayKind},
+    cache::ContentCache,
+    changes::{ScratchChanges, UnstorableEntry, UnstorableReason},
 };
 use self::{
-    hidden::Hidden,
-    manifest::{Held, Manifest},
-    place::{Cleaned, Missing, Place},
+    file_filter::FileFilter,
+    manifest::{Manifest, ManifestEntry},
+    scratch_dir::{CleanOutcome, MissingFile, ScratchDir},
 };
 use crate::{
-    By, Committed, ContentHash, Edit, Error, Listed, Revision, Workspaces,
-    export::blocking,
-    read::{batches, contents, list_at},
+    ChangeAuthor, CommitOutcome, ContentHash, Edit, Error, FileEntry, Revision, Workspaces,
+    export::run_blocking,
+    read::{batches, list_at, load_contents},
     workspaces::head,
 };
 
 /// Scratch folder of one tree. Used by one turn at a time.
 #[derive(Debug)]
 pub struct Scratch {
-    place: Arc<Place>,
+    dir: Arc<ScratchDir>,
     workspaces: Workspaces,
-    cache: Cache,
+    cache: ContentCache,
     tenant: TenantId,
     agent: AgentId,
     manifest: Manifest,
     /// Files that are not copied.
-    hidden: Hidden,
+    hidden: FileFilter,
     /// Changes found by the last [`Scratch::changes`] and not committed yet; `None` is a deletion.
-    found: BTreeMap<TreePath, Option<Held>>,
+    pending: BTreeMap<TreePath, Option<ManifestEntry>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Brought {
+pub struct BringOutcome {
     pub revision: Revision,
     pub written: usize,
     /// Number of removed files, links and special files.
@@ -84,31 +84,31 @@ impl Scratch {
     /// [`Error::Disk`] if the folders cannot be made or read.
     pub async fn open(
         workspaces: Workspaces,
-        cache: Cache,
+        cache: ContentCache,
         root: impl Into<PathBuf>,
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Self, Error> {
         let (root, limits) = (root.into(), workspaces.limits);
-        let (place, manifest) = blocking(move || {
+        let (place, manifest) = run_blocking(move || {
             let open = Error::disk("make a scratch folder");
-            Place::open(&root, limits).map_err(open).map(|place| {
+            ScratchDir::open(&root, limits).map_err(open).map(|place| {
                 let manifest = Manifest::load(&place.manifest, tenant, agent);
                 (place, manifest)
             })
         })
         .await?;
-        let (found, hidden) = (BTreeMap::new(), Hidden::default());
+        let (found, hidden) = (BTreeMap::new(), FileFilter::default());
         let place = Arc::new(place);
-        Ok(Self { place, workspaces, cache, tenant, agent, manifest, hidden, found })
+        Ok(Self { dir: place, workspaces, cache, tenant, agent, manifest, hidden, pending: found })
     }
 
     /// Hides the files for which `rule` is true: they are not copied, and commands do not see them.
     ///
     /// Use another folder for another rule: files that are already there are not checked again.
     #[must_use]
-    pub fn hiding(self, rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
-        Self { hidden: Hidden::by(rule), ..self }
+    pub fn with_hidden(self, rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
+        Self { hidden: FileFilter::new(rule), ..self }
     }
 
     /// Deletes a scratch folder with all its files. It must not be open.
@@ -118,14 +118,16 @@ impl Scratch {
     /// [`Error::Disk`].
     pub async fn discard(root: impl Into<PathBuf>) -> Result<(), Error> {
         let root = root.into();
-        blocking(move || place::discard(&root).map_err(Error::disk("remove a scratch folder")))
-            .await
+        run_blocking(move || {
+            scratch_dir::discard(&root).map_err(Error::disk("remove a scratch folder"))
+        })
+        .await
     }
 
     /// Folder in which commands run.
     #[must_use]
     pub fn tree(&self) -> &Path {
-        &self.place.tree
+        &self.dir.tree
     }
 
     /// Brings the folder to a revision, by default the newest. Uncommitted changes of commands are
@@ -135,28 +137,28 @@ impl Scratch {
     ///
     /// [`Error::NoRevision`] if there is no such revision; [`Error::Disk`] or [`Error::Store`],
     /// after which the call can be repeated.
-    pub async fn bring(&mut self, at: Option<Revision>) -> Result<Brought, Error> {
-        let (revision, listed) = self.wanted(at).await?;
+    pub async fn bring(&mut self, at: Option<Revision>) -> Result<BringOutcome, Error> {
+        let (revision, listed) = self.target_files(at).await?;
         let was_here = listed.is_none();
-        self.found.clear();
-        let place = Arc::clone(&self.place);
+        self.pending.clear();
+        let place = Arc::clone(&self.dir);
         let held = std::mem::take(&mut self.manifest.files);
         // If this fails half-way, the next call compares every file.
         self.manifest.revision = None;
-        let cleaned = blocking(move || place.clean(held, listed)).await?;
-        let Cleaned { kept, missing, removed } = cleaned;
+        let cleaned = run_blocking(move || place.clean(held, listed)).await?;
+        let CleanOutcome { kept, missing, removed } = cleaned;
 
         self.manifest.files = kept;
         let written = missing.len();
         let mut fetched = 0;
         for part in batches(&missing, |file| file.size) {
-            fetched += self.fill(part).await?;
+            fetched += self.write_missing(part).await?;
         }
         self.manifest.revision = Some(revision);
         if !was_here || written > 0 {
-            self.save().await?;
+            self.save_manifest().await?;
         }
-        Ok(Brought { revision, written, removed, fetched })
+        Ok(BringOutcome { revision, written, removed, fetched })
     }
 
     /// Changes since the last [`bring`](Self::bring), without those that were
@@ -165,22 +167,22 @@ impl Scratch {
     /// # Errors
     ///
     /// [`Error::Invalid`] if the command left too many files, [`Error::Disk`].
-    pub async fn changes(&mut self) -> Result<Changes, Error> {
-        let place = Arc::clone(&self.place);
+    pub async fn changes(&mut self) -> Result<ScratchChanges, Error> {
+        let place = Arc::clone(&self.dir);
         let held = std::mem::take(&mut self.manifest.files);
-        let (held, looked) = blocking(move || {
-            let looked = place.look(&held);
+        let (held, looked) = run_blocking(move || {
+            let looked = place.scan_changes(&held);
             Ok((held, looked))
         })
         .await?;
         self.manifest.files = held;
         let looked = looked?;
-        for (path, stamp) in looked.touched {
+        for (path, stamp) in looked.restamped {
             if let Some(held) = self.manifest.files.get_mut(&path) {
                 held.stamp = stamp;
             }
         }
-        self.found = looked.found;
+        self.pending = looked.found;
         Ok(looked.changes)
     }
 
@@ -191,12 +193,16 @@ impl Scratch {
     ///
     /// Those of [`Workspaces::commit`]. After a clash the folder is unchanged. To get the others'
     /// changes, and lose the command's, call [`bring`](Self::bring).
-    pub async fn commit(&mut self, by: &By, edits: Vec<Edit>) -> Result<Committed, Error> {
+    pub async fn commit(
+        &mut self,
+        by: &ChangeAuthor,
+        edits: Vec<Edit>,
+    ) -> Result<CommitOutcome, Error> {
         let paths: Vec<TreePath> = edits.iter().map(|edit| edit.path().clone()).collect();
         let committed = self.workspaces.commit(self.tenant, self.agent, by, edits).await?;
         let mut all_known = true;
         for path in paths {
-            match self.found.remove(&path) {
+            match self.pending.remove(&path) {
                 Some(Some(held)) => drop(self.manifest.files.insert(path, held)),
                 Some(None) => drop(self.manifest.files.remove(&path)),
                 None => all_known = false,
@@ -209,12 +215,15 @@ impl Scratch {
             }
             _ => None,
         };
-        self.save().await?;
+        self.save_manifest().await?;
         Ok(committed)
     }
 
     /// Revision to bring, and its files; `None` for the files if the folder is at that revision.
-    async fn wanted(&self, at: Option<Revision>) -> Result<(Revision, Option<Vec<Listed>>), Error> {
+    async fn target_files(
+        &self,
+        at: Option<Revision>,
+    ) -> Result<(Revision, Option<Vec<FileEntry>>), Error> {
         let mut tx = self.workspaces.pools.tenant(self.tenant).await?;
         let at = match at {
             Some(at) => at,
@@ -222,7 +231,7 @@ impl Scratch {
         };
         let listed = match self.manifest.revision {
             Some(here) if here == at => None,
-            _ => Some(self.hidden.without(list_at(&mut tx, self.agent, at, None).await?)),
+            _ => Some(self.hidden.visible(list_at(&mut tx, self.agent, at, None).await?)),
         };
         tx.finish_reading();
         Ok((at, listed))
@@ -230,10 +239,10 @@ impl Scratch {
 
     /// Writes files from the cache or the database. Returns how many contents were not in the
     /// cache.
-    async fn fill(&mut self, files: &[Missing]) -> Result<usize, Error> {
+    async fn write_missing(&mut self, files: &[MissingFile]) -> Result<usize, Error> {
         let (cache, tenant) = (self.cache.clone(), self.tenant);
         let hashes: BTreeSet<ContentHash> = files.iter().map(|file| file.hash).collect();
-        let (mut known, unknown) = blocking(move || {
+        let (mut known, unknown) = run_blocking(move || {
             let mut known = BTreeMap::new();
             let mut unknown = Vec::new();
             for hash in hashes {
@@ -249,12 +258,12 @@ impl Scratch {
         let mut fetched = Vec::new();
         if !unknown.is_empty() {
             let mut tx = self.workspaces.pools.tenant(tenant).await?;
-            fetched = contents(&mut tx, &unknown).await?;
+            fetched = load_contents(&mut tx, &unknown).await?;
             tx.finish_reading();
         }
         let count = fetched.len();
-        let (place, cache, files) = (Arc::clone(&self.place), self.cache.clone(), files.to_vec());
-        let held = blocking(move || {
+        let (place, cache, files) = (Arc::clone(&self.dir), self.cache.clone(), files.to_vec());
+        let held = run_blocking(move || {
             for (hash, content) in &fetched {
                 cache.put(tenant, *hash, content);
             }
@@ -266,9 +275,9 @@ impl Scratch {
         Ok(count)
     }
 
-    async fn save(&self) -> Result<(), Error> {
-        let (place, manifest) = (Arc::clone(&self.place), self.manifest.clone());
+    async fn save_manifest(&self) -> Result<(), Error> {
+        let (place, manifest) = (Arc::clone(&self.dir), self.manifest.clone());
         let save = Error::disk("keep a scratch folder's manifest");
-        blocking(move || manifest.save(&place.manifest).map_err(save)).await
+        run_blocking(move || manifest.save(&place.manifest).map_err(save)).await
     }
 }

@@ -11,25 +11,25 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::{
-    By, Committed, ContentHash, Edit, Error, File, Workspaces,
-    commit::{known, request},
-    model::stored_path,
-    read::file,
-    workspaces::lock,
+    ChangeAuthor, CommitOutcome, ContentHash, Edit, Error, File, Workspaces,
+    commit::{edits_digest, repeated_outcome},
+    model::parse_stored_path,
+    read::file_from_row,
+    workspaces::lock_tree,
 };
 
 /// Maximum number of skills that are listed per tree.
-const MOST_SKILLS: i64 = 200;
+const MAX_SKILLS_PER_TREE: i64 = 200;
 
 /// Bytes of a `SKILL.md` that are loaded to read its front matter. A runner holds some hundred of
 /// these in memory.
-const LONGEST_HEAD: i32 = 16 << 10;
+const MAX_SKILL_HEAD_BYTES: i32 = 16 << 10;
 
-const MOST_USES: i64 = 500;
+const MAX_SKILL_USES: i64 = 500;
 
 /// Files and skills that a turn needs, read in one statement.
 #[derive(Debug)]
-pub struct Briefing {
+pub struct TurnFiles {
     /// Those of the requested files that exist.
     pub files: BTreeMap<TreePath, File>,
     /// The agent's skills, then its tenant's, each ordered by path.
@@ -62,7 +62,7 @@ impl SkillAction {
         }
     }
 
-    fn stored(word: &str) -> Self {
+    fn from_stored(word: &str) -> Self {
         match word {
             "install" => Self::Install,
             "remove" => Self::Remove,
@@ -88,7 +88,7 @@ pub struct SkillChange {
 
 /// Row of the audit of skill changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SkillChanged {
+pub struct SkillChangeRecord {
     /// Id of the change (UUIDv7, sorts by time).
     pub id: Uuid,
     /// The changed tree: an agent's or the [shared](Workspaces::shared) one.
@@ -110,34 +110,34 @@ pub struct SkillUse {
     pub uses: i64,
 }
 
-type ChangedRow =
+type SkillChangeRow =
     (Uuid, Uuid, String, String, i64, String, String, String, String, String, jiff_sqlx::Timestamp);
 
-const CHANGED: &str = "change_id, agent_id, action, skill, revision, actor, registry, version, \
+const SKILL_CHANGE_COLUMNS: &str = "change_id, agent_id, action, skill, revision, actor, registry, version, \
      sha256, warning, created_at";
 
-fn changed(row: ChangedRow) -> SkillChanged {
+fn skill_change_record(row: SkillChangeRow) -> SkillChangeRecord {
     let (id, tree, action, skill, revision, actor, registry, version, sha256, warning, at) = row;
-    let action = SkillAction::stored(&action);
+    let action = SkillAction::from_stored(&action);
     let change = SkillChange { action, skill, registry, version, sha256, warning };
-    SkillChanged { id, tree: tree.into(), change, actor, revision, at: at.to_jiff() }
+    SkillChangeRecord { id, tree: tree.into(), change, actor, revision, at: at.to_jiff() }
 }
 
 impl Workspaces {
     /// Id of the tree that a tenant shares among its agents.
     #[must_use]
-    pub fn shared(tenant: TenantId) -> AgentId {
+    pub fn shared_tree(tenant: TenantId) -> AgentId {
         tenant.as_uuid().into()
     }
 
     /// Reads several files of an agent and lists the skills of the agent and its tenant, in one
     /// statement.
-    pub async fn briefing(
+    pub async fn turn_files(
         &self,
         tenant: TenantId,
         agent: AgentId,
         paths: &[TreePath],
-    ) -> Result<Briefing, Error> {
+    ) -> Result<TurnFiles, Error> {
         const SQL: &str = "
             (select false, f.path, c.content, f.hash, f.revision
              from workspace.files f
@@ -161,17 +161,17 @@ impl Workspaces {
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(paths)
-            .bind(Self::shared(tenant).as_uuid())
-            .bind(MOST_SKILLS)
+            .bind(Self::shared_tree(tenant).as_uuid())
+            .bind(MAX_SKILLS_PER_TREE)
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
-        let mut briefing = Briefing { files: BTreeMap::new(), skills: Vec::new() };
+        let mut briefing = TurnFiles { files: BTreeMap::new(), skills: Vec::new() };
         for (is_shared, path, content, hash, revision) in rows {
-            let path = stored_path(&path)?;
+            let path = parse_stored_path(&path)?;
             match content {
                 Some(content) => {
-                    briefing.files.insert(path, file(content, &hash, revision)?);
+                    briefing.files.insert(path, file_from_row(content, &hash, revision)?);
                 }
                 None => {
                     let hash = ContentHash::stored(&hash)?;
@@ -184,7 +184,7 @@ impl Workspaces {
     }
 
     /// Loads the first 16 KiB of each of this tenant's contents. Unknown hashes are left out.
-    pub async fn beginnings(
+    pub async fn content_heads(
         &self,
         tenant: TenantId,
         hashes: &[ContentHash],
@@ -197,7 +197,7 @@ impl Workspaces {
         let rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(wanted)
-            .bind(LONGEST_HEAD)
+            .bind(MAX_SKILL_HEAD_BYTES)
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
@@ -214,10 +214,10 @@ impl Workspaces {
         &self,
         tenant: TenantId,
         tree: AgentId,
-        by: &By,
+        by: &ChangeAuthor,
         edits: Vec<Edit>,
         change: &SkillChange,
-    ) -> Result<Committed, Error> {
+    ) -> Result<CommitOutcome, Error> {
         const SQL: &str = "
             insert into workspace.skill_changes
                 (tenant_id, change_id, agent_id, action, skill, revision, actor, registry, version,
@@ -228,12 +228,12 @@ impl Workspaces {
         let Some(key) = &by.key else {
             return Err(Error::Invalid("a change of a skill has a key: give it one".to_owned()));
         };
-        let wanted = self.prepare(edits).await?;
-        let request = request(&wanted.ops);
+        let wanted = self.prepare_edits(edits).await?;
+        let request = edits_digest(&wanted.ops);
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let locked = lock(&mut tx, tree).await?;
-        if let Some(known) = known(&mut tx, tree, by, &request).await? {
+        let locked = lock_tree(&mut tx, tree).await?;
+        if let Some(known) = repeated_outcome(&mut tx, tree, by, &request).await? {
             tx.finish_reading();
             return Ok(known);
         }
@@ -252,29 +252,29 @@ impl Workspaces {
             .bind(key)
             .execute(tx.conn())
             .await?;
-        self.write(tx, locked, by, request, wanted).await
+        self.write_commit(tx, locked, by, request, wanted).await
     }
 
     /// Outcome of the skill change with this key; `None` if there was none.
-    pub async fn skill_changed(
+    pub async fn skill_change_by_key(
         &self,
         tenant: TenantId,
         tree: AgentId,
         key: &str,
-    ) -> Result<Option<SkillChanged>, Error> {
+    ) -> Result<Option<SkillChangeRecord>, Error> {
         let sql = format!(
-            "select {CHANGED} from workspace.skill_changes
+            "select {SKILL_CHANGE_COLUMNS} from workspace.skill_changes
              where tenant_id = $1 and agent_id = $2 and idem_key = $3"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<ChangedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let row: Option<SkillChangeRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(tenant.as_uuid())
             .bind(tree.as_uuid())
             .bind(key)
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        Ok(row.map(changed))
+        Ok(row.map(skill_change_record))
     }
 
     /// Changes of a tenant's skills, newest first, at most `most`; only those before the change
@@ -284,21 +284,21 @@ impl Workspaces {
         tenant: TenantId,
         before: Option<Uuid>,
         most: u32,
-    ) -> Result<Vec<SkillChanged>, Error> {
+    ) -> Result<Vec<SkillChangeRecord>, Error> {
         let sql = format!(
-            "select {CHANGED} from workspace.skill_changes
+            "select {SKILL_CHANGE_COLUMNS} from workspace.skill_changes
              where tenant_id = $1 and skill <> '' and ($2::uuid is null or change_id < $2)
              order by change_id desc limit $3"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<ChangedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<SkillChangeRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(tenant.as_uuid())
             .bind(before)
             .bind(i64::from(most))
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
-        Ok(rows.into_iter().map(changed).collect())
+        Ok(rows.into_iter().map(skill_change_record).collect())
     }
 
     /// A tenant's stored policy for installations; `None` if none was stored.
@@ -335,7 +335,7 @@ impl Workspaces {
     }
 
     /// Counts a use of a skill by a tool call; a repeated call with the same key counts once.
-    pub async fn skill_used(
+    pub async fn record_skill_use(
         &self,
         tenant: TenantId,
         agent: AgentId,
@@ -377,7 +377,7 @@ impl Workspaces {
         let rows: Vec<(String, i64, f64)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
-            .bind(MOST_USES)
+            .bind(MAX_SKILL_USES)
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();

@@ -4,7 +4,7 @@ use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, TenantId};
 use uuid::Uuid;
 
-use crate::{BranchState, Error, Limits, Revision, limits::Size};
+use crate::{BranchState, Error, Limits, Revision, limits::TreeSize};
 
 /// Trees of all agents. Cheap to clone: clones share the pools.
 ///
@@ -46,20 +46,20 @@ impl Workspaces {
     /// # Errors
     ///
     /// If the database fails; nothing was deleted then.
-    pub async fn forget(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
-        self.clear(tenant, agent, Keeps::Nothing).await
+    pub async fn delete_tree(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+        self.clear_tree(tenant, agent, ClearMode::DeleteAll).await
     }
 
     /// Deletes the files and the history of a tree and of its branches.
-    pub(crate) async fn clear(
+    pub(crate) async fn clear_tree(
         &self,
         tenant: TenantId,
         agent: AgentId,
-        keeps: Keeps,
+        keeps: ClearMode,
     ) -> Result<(), Error> {
         // Waits for the tenant's running changes and blocks new ones: a change may refer to a
         // content that is deleted here.
-        const ALONE: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
+        const EXCLUSIVE_LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
         const TREES: &str = "
             select agent_id from workspace.trees
             where tenant_id = $1 and (agent_id = $2 or branch_of = $2)";
@@ -68,14 +68,18 @@ impl Workspaces {
                 delete from workspace.changes where tenant_id = $1 and agent_id = any($2)
                 returning new_hash)
             select distinct new_hash from gone where new_hash is not null";
-        const UNUSED: &str = "
+        const DELETE_UNUSED_CONTENTS: &str = "
             delete from workspace.contents c
             where c.tenant_id = $1 and c.hash = any($2) and not exists (
                 select from workspace.changes h
                 where h.tenant_id = $1 and h.new_hash = c.hash)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
+        sqlx::query(EXCLUSIVE_LOCK)
+            .bind(tenant.as_uuid())
+            .bind(CONTENTS_LOCK_SEED)
+            .execute(tx.conn())
+            .await?;
         let mut trees: Vec<Uuid> = sqlx::query_scalar(TREES)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
@@ -95,10 +99,10 @@ impl Workspaces {
             "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
             "delete from workspace.skill_uses where tenant_id = $1 and agent_id = any($2)",
             match keeps {
-                Keeps::Nothing => {
+                ClearMode::DeleteAll => {
                     "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"
                 }
-                Keeps::Row => {
+                ClearMode::KeepRow => {
                     "update workspace.trees
                      set closed = 'gone', closed_at = clock_timestamp(), files = 0, bytes = 0
                      where tenant_id = $1 and agent_id = any($2)"
@@ -108,7 +112,11 @@ impl Workspaces {
             sqlx::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
         }
         // A separate statement, so that it sees the deletions of the first.
-        sqlx::query(UNUSED).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
+        sqlx::query(DELETE_UNUSED_CONTENTS)
+            .bind(tenant.as_uuid())
+            .bind(hashes)
+            .execute(tx.conn())
+            .await?;
         tx.commit().await?;
         Ok(())
     }
@@ -116,14 +124,14 @@ impl Workspaces {
 
 /// Extent of a tree's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    Nothing,
+pub(crate) enum ClearMode {
+    DeleteAll,
     /// The row stays, so that the same branch cannot be made again.
-    Row,
+    KeepRow,
 }
 
 /// Seed of the advisory lock on a tenant's contents; unique among the locks of this database.
-pub(crate) const CONTENTS_LOCK: i64 = 0x776f_726b_0001;
+pub(crate) const CONTENTS_LOCK_SEED: i64 = 0x776f_726b_0001;
 
 pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revision> {
     const SQL: &str = "select head from workspace.trees where tenant_id = $1 and agent_id = $2";
@@ -145,14 +153,14 @@ pub(crate) fn check_revision(revision: Revision, head: Revision) -> Result<(), E
 }
 
 /// Tree whose row is locked until the transaction ends.
-pub(crate) struct Tree {
+pub(crate) struct LockedTree {
     pub agent: AgentId,
     pub head: Revision,
-    pub size: Size,
+    pub size: TreeSize,
 }
 
 /// Locks a tree's row; inserts it if there is none. [`Error::Closed`] for a closed branch.
-pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> Result<Tree, Error> {
+pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<LockedTree, Error> {
     // Lock order, to avoid deadlocks: contents, then trees. `clear` takes the contents' lock
     // exclusively.
     const SQL: &str = "
@@ -169,15 +177,15 @@ pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> Result<Tree, Erro
         let row: Option<(i64, i64, i64, Option<String>)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
-            .bind(CONTENTS_LOCK)
+            .bind(CONTENTS_LOCK_SEED)
             .fetch_optional(tx.conn())
             .await?;
         if let Some((head, files, bytes, closed)) = row {
-            match BranchState::stored(closed.as_deref())? {
+            match BranchState::from_stored(closed.as_deref())? {
                 BranchState::Open => {}
                 closed => return Err(Error::Closed(closed)),
             }
-            return Ok(Tree { agent, head: head.into(), size: Size { files, bytes } });
+            return Ok(LockedTree { agent, head: head.into(), size: TreeSize { files, bytes } });
         }
         // If another transaction inserts the row at the same time, this waits for it.
         sqlx::query(CREATE).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;

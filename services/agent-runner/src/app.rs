@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use holdfast_bus::{Bus, RunnerAbout};
+use holdfast_bus::{Bus, RunnerReport};
 use holdfast_directory::{Directory, Seal};
 use holdfast_doors as doors;
 use holdfast_grpc::Signer;
@@ -11,12 +11,13 @@ use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
-use holdfast_pg::{Pools, wait_for};
+use holdfast_pg::{Pools, wait_until_ready};
 use holdfast_session::Sessions;
-use holdfast_skills::{Finder, Library, Registries, SkillTools as _};
+use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
-    Canvas, ChainRun, Cron, DIRECT, Gateway, Output, Registry, SchedulerAdd, SchedulerCancel,
-    SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
+    Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
+    SchedulerCancel, SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool,
+    Tool,
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
@@ -26,29 +27,29 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
 
 use crate::{
-    about,
     agents::Agents,
     config::Config,
-    connections::Vault,
-    extraction::{self, Hints},
-    files::Store,
-    heartbeat,
-    held::Held,
-    indexing,
+    connections::SessionConnections,
+    extraction::{self, ExtractionQueue},
+    files::WorkspaceFiles,
+    indexing, lease_renewal,
+    leases::Leases,
+    maintenance,
     mcp::{self, Mcp},
+    media_providers::MediaProviders,
     memory::Memory,
-    mesh::Inside,
-    nodes::Nodes,
+    mesh::SessionTools,
+    nodes::SessionNodes,
     policies::{self, Policies},
     pool::{self, Pool},
-    prompts::Prompts,
-    schedules::Schedules,
+    prompts::PromptCache,
+    runner_report,
+    schedules::ScheduleTools,
     shell::{self, Shell},
-    skills::{self, Home, Shelves},
-    studio::Providers,
-    subagents, summaries, upkeep,
-    worker::{Toolbox, Worker},
-    zone::Zones,
+    skills::{self, SessionSkills, SkillLoader},
+    subagents, summaries,
+    time_zone::UserZones,
+    worker::{ToolSet, Worker},
 };
 
 #[derive(Debug)]
@@ -62,14 +63,14 @@ pub struct App {
     bus: Bus,
     locks: Locks,
     models: Models,
-    held: Arc<Held>,
+    leases: Arc<Leases>,
     tools: Registry,
     workspaces: Workspaces,
-    library: Library,
+    library: SkillLibrary,
     shell: Option<Shell>,
-    about: RunnerAbout,
+    about: RunnerReport,
     mcp: Mcp,
-    studio: Arc<Providers>,
+    media_providers: Arc<MediaProviders>,
     memory: Option<Arc<Memory>>,
 }
 
@@ -88,16 +89,16 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
-        let held = Arc::new(Held::default());
+        let held = Arc::new(Leases::default());
         let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
-        let registries = Registries::of(&config.skills.registries)?;
-        let library = Library::new(workspaces.clone(), Arc::new(Finder::new(registries)));
-        let files = Arc::new(Store::new(library.clone(), Arc::clone(&held)));
-        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
+        let registries = Registries::from_configs(&config.skills.registries)?;
+        let library = SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries)));
+        let files = Arc::new(WorkspaceFiles::new(library.clone(), Arc::clone(&held)));
+        let mesh = SessionTools::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
             .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
-        let parts = shell::Parts {
+        let parts = shell::ShellBackends {
             workspaces: workspaces.clone(),
             held: Arc::clone(&held),
             sessions: sessions.clone(),
@@ -105,17 +106,18 @@ impl App {
         };
         let (shell, about) = match Shell::open(&config.runner, parts).await? {
             Ok(shell) => {
-                let about = RunnerAbout { sandbox: shell.backend(), ..RunnerAbout::default() };
+                let about = RunnerReport { sandbox: shell.backend(), ..RunnerReport::default() };
                 (Some(shell), about)
             }
-            Err(no_commands) => (None, RunnerAbout { no_commands, ..RunnerAbout::default() }),
+            Err(no_commands) => (None, RunnerReport { no_commands, ..RunnerReport::default() }),
         };
         let media = config.runner.media.clone();
-        let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
+        let studio = Arc::new(MediaProviders::new(directory.clone(), Arc::clone(&held), media)?);
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
             .with_limits(config.schedules.limits());
-        let schedules = Arc::new(Schedules::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
-        let memory = memory(&config, &held)?;
+        let schedules =
+            Arc::new(ScheduleTools::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
+        let memory = memory_client(&config, &held)?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -134,16 +136,20 @@ impl App {
             .with_web(&config.runner.web)?
             .with_browser(&config.runner.browser, &config.runner.web)?
             .with_connections(
-                Arc::new(Vault::new(directory.clone(), Arc::clone(&held))),
+                Arc::new(SessionConnections::new(directory.clone(), Arc::clone(&held))),
                 &config.runner.web,
             )?
-            .with_nodes(Arc::new(Nodes::new(directory.clone(), bus.clone(), Arc::clone(&held))))
+            .with_nodes(Arc::new(SessionNodes::new(
+                directory.clone(),
+                bus.clone(),
+                Arc::clone(&held),
+            )))
             .with_skills(
-                Arc::new(Home::new(library.clone(), Arc::clone(&held))),
+                Arc::new(SessionSkills::new(library.clone(), Arc::clone(&held))),
                 Arc::clone(library.finder()),
                 *library.limits(),
             )
-            .disclosing(DIRECT.iter().copied());
+            .with_direct_tools(DEFAULT_DIRECT_TOOLS.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
         }
@@ -164,14 +170,14 @@ impl App {
             bus,
             locks,
             models,
-            held,
+            leases: held,
             tools,
             workspaces,
             library,
             shell,
             about,
             mcp,
-            studio,
+            media_providers: studio,
             memory,
         })
     }
@@ -217,14 +223,14 @@ impl App {
             bus,
             locks,
             models,
-            held,
+            leases: held,
             tools,
             workspaces,
             library,
             shell,
             about,
             mcp,
-            studio,
+            media_providers: studio,
             memory,
         } = self;
         let readiness = Readiness::new();
@@ -232,15 +238,15 @@ impl App {
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);
         let approval_timeout = config.runner.approval_timeout;
         let bins = match shell {
-            Some(_) => tokio::task::spawn_blocking(skills::commands).await?,
+            Some(_) => tokio::task::spawn_blocking(skills::sandbox_commands).await?,
             None => BTreeSet::new(),
         };
-        let shelves = Shelves::new(library, directory.clone(), bins);
+        let shelves = SkillLoader::new(library, directory.clone(), bins);
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
             sessions,
-            zones: Zones::default(),
+            user_zones: UserZones::default(),
             agents: Agents::new(
                 directory.clone(),
                 workspaces.clone(),
@@ -251,18 +257,18 @@ impl App {
             .with_approval_timeout(approval_timeout),
             workspaces,
             policies: Policies::new(directory.clone()),
-            studio,
+            media_providers: studio,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            leases: locks,
-            summaries: summaries::Queue::default(),
-            prompts: Prompts::default(),
+            redis_locks: locks,
+            summaries: summaries::SummaryQueue::default(),
+            prompts: PromptCache::default(),
             memory,
-            extract: Hints::default(),
-            tools: Arc::new(Toolbox::new(tools)?),
+            extractions: ExtractionQueue::default(),
+            tools: Arc::new(ToolSet::new(tools)?),
             mcp,
-            held,
+            leases: held,
             wake: Notify::new(),
             events: Notify::new(),
             ended: Notify::new(),
@@ -276,7 +282,7 @@ impl App {
         let mut tasks = Tasks::new(stop.clone());
         tasks
             .spawn("http", doors::serve(listener, doors::health(readiness.clone()), ended.clone()));
-        let answering = about::answer(bus.clone(), about, stop.clone());
+        let answering = runner_report::serve_runner_report(bus.clone(), about, stop.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
@@ -295,14 +301,14 @@ impl App {
 }
 
 /// Client of the memory service; `None` if no mesh secret is set.
-fn memory(config: &Config, held: &Arc<Held>) -> anyhow::Result<Option<Arc<Memory>>> {
+fn memory_client(config: &Config, held: &Arc<Leases>) -> anyhow::Result<Option<Arc<Memory>>> {
     if config.mesh.secret.expose_secret().is_empty() {
         warn!("`mesh.secret` is not set: agents remember nothing");
         return Ok(None);
     }
     let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
     let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
-    let client = holdfast_grpc::Memory::new(&config.mesh.memory_url, mesh)
+    let client = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh)
         .context("`mesh.memory_url` cannot be used")?;
     Ok(Some(Arc::new(Memory::new(client, Arc::clone(held)))))
 }
@@ -315,34 +321,34 @@ async fn run(
     database: holdfast_kit::Check,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    if let Err(error) = wait_for(pools, stop.cancelled()).await {
+    if let Err(error) = wait_until_ready(pools, stop.cancelled()).await {
         return if stop.is_cancelled() { Ok(()) } else { Err(error) };
     }
     database.pass();
     let leases = CancellationToken::new();
     let mut loops = tokio::task::JoinSet::new();
-    loops.spawn(heartbeat::beat(Arc::clone(worker), leases.clone()));
-    loops.spawn(heartbeat::listen(Arc::clone(worker), leases.clone()));
-    loops.spawn(pool::listen(Arc::clone(worker), stop.clone()));
-    loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
-    loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
-    loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
+    loops.spawn(lease_renewal::renew_leases(Arc::clone(worker), leases.clone()));
+    loops.spawn(lease_renewal::receive_controls(Arc::clone(worker), leases.clone()));
+    loops.spawn(pool::receive_wakeups(Arc::clone(worker), stop.clone()));
+    loops.spawn(maintenance::sweep(Arc::clone(worker), stop.clone()));
+    loops.spawn(subagents::run_announcements(Arc::clone(worker), stop.clone()));
+    loops.spawn(summaries::run_summaries(Arc::clone(worker), stop.clone()));
     loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
-    loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
-    loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
-    loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));
-    loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
+    loops.spawn(maintenance::relay(Arc::clone(worker), leases.clone()));
+    loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
+    loops.spawn(policies::announce_tools(Arc::clone(worker), stop.clone()));
+    loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
-        loops.spawn(shell.clone().tidy(stop.clone()));
+        loops.spawn(shell.clone().run_cleanup(stop.clone()));
         let stop = stop.clone();
         loops.spawn(async move {
             stop.cancelled().await;
-            shell.drain().await;
+            shell.stop_all().await;
         });
     }
-    loops.spawn(mcp::answer(Arc::clone(worker), stop.clone()));
-    loops.spawn(mcp::tidy(Arc::clone(worker), leases.clone()));
+    loops.spawn(mcp::answer_probes(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::close_idle_loop(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -366,9 +372,9 @@ async fn run(
     }
     if let Some(shell) = shell {
         // Commands that the last steps started.
-        shell.drain().await;
+        shell.stop_all().await;
     }
-    worker.mcp.end().await;
+    worker.mcp.close_all().await;
     leases.cancel();
     while loops.join_next().await.is_some() {}
     Ok(())

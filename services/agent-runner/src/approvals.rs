@@ -20,66 +20,70 @@
 //! | `request.rs` | texts for people and models; pure |
 //! | `words.rs` | decisions: who may make them, and their execution |
 
+mod allow_rules;
+mod decisions;
 mod judge;
-mod remembered;
 mod request;
-mod words;
 
-use holdfast_agent::{unheard, untouched};
+use holdfast_agent::{calls_awaiting_approval, new_calls};
 use holdfast_bus::DeltaBody;
-use holdfast_session::{Completed, NewApproval, NewDelivery, Settled, Word};
+use holdfast_session::{CompletionResult, DecidedCall, NewApproval, NewDelivery, SettleResult};
 use holdfast_types::{ApprovalId, ApprovalState, DeliveryId, Entry, Note, Target, ToolCall};
 
-use self::judge::{Judged, Wanted};
-use crate::{agents::Brief, error::Error, turn::Turn, turn::thoughts};
+use self::judge::{ApprovalNeed, CallDecision};
+use crate::{agents::AgentSnapshot, error::Error, turn::Turn, turn::count_thoughts};
 
-pub(crate) enum Cleared {
+pub(crate) enum ApprovalCheck {
     /// Calls that may be made. The results of the others are in the journal.
     Make(Vec<ToolCall>),
     /// A person was asked. The session is released.
-    Asked(Completed),
+    Pending(CompletionResult),
 }
 
 impl Turn<'_> {
     /// Checks whether calls may be made. If one needs an approval, none is made: the person is
     /// asked about all calls of the step that need one.
-    pub(crate) async fn clear(
+    pub(crate) async fn check_approvals(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         calls: &[ToolCall],
-    ) -> Result<Cleared, Error> {
+    ) -> Result<ApprovalCheck, Error> {
         let (mut make, mut refused, mut wants) = (Vec::new(), Vec::new(), false);
         for call in calls {
-            match self.judged(brief, call).await? {
-                Judged::Free => make.push(call.clone()),
-                Judged::Refused(output) => refused.push(returned(call, output)),
-                Judged::Wanted(_) => wants = true,
+            match self.decide_call(brief, call).await? {
+                CallDecision::Allowed => make.push(call.clone()),
+                CallDecision::Refused(output) => refused.push(refusal(call, output)),
+                CallDecision::NeedsApproval(_) => wants = true,
             }
         }
         if wants {
-            return self.ask_a_person(brief).await.map(Cleared::Asked);
+            return self.request_approvals(brief).await.map(ApprovalCheck::Pending);
         }
         if !refused.is_empty() {
             self.append(refused).await?;
         }
-        Ok(Cleared::Make(make))
+        Ok(ApprovalCheck::Make(make))
     }
 
     /// Requests an approval for every call of the step that needs one.
-    async fn ask_a_person(&mut self, brief: &Brief) -> Result<Completed, Error> {
+    async fn request_approvals(
+        &mut self,
+        brief: &AgentSnapshot,
+    ) -> Result<CompletionResult, Error> {
         let limits = self.worker.config.limits();
-        let new = untouched(self.journal.entries(), limits);
+        let new = new_calls(self.journal.entries(), limits);
         let new: Vec<ToolCall> = new.into_iter().cloned().collect();
-        let place = self.person().await?;
+        let place = self.approval_target().await?;
         let mut approvals = Vec::new();
         for call in &new {
-            if let Judged::Wanted(wanted) = self.judged(brief, call).await? {
-                approvals.push(self.approval_of(brief, call, wanted, place.as_ref()));
+            if let CallDecision::NeedsApproval(wanted) = self.decide_call(brief, call).await? {
+                approvals.push(self.new_approval(brief, call, wanted, place.as_ref()));
             }
         }
         let asked = |new: &NewApproval| Entry::noted(Note::Asked, new.call.as_str());
         let entries = approvals.iter().map(asked).collect();
-        let completed = self.journal.ask(self.run, entries, approvals.clone()).await?;
+        let completed =
+            self.journal.request_approvals(self.run, entries, approvals.clone()).await?;
         if let Some(place) = place {
             self.worker.bus.wake_deliver(&place.channel);
         }
@@ -93,16 +97,16 @@ impl Turn<'_> {
         Ok(completed)
     }
 
-    fn approval_of(
+    fn new_approval(
         &self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         call: &ToolCall,
-        wanted: Wanted,
+        wanted: ApprovalNeed,
         place: Option<&Target>,
     ) -> NewApproval {
-        let Wanted { tool, subject, summary, pattern } = wanted;
+        let ApprovalNeed { tool, subject, summary, pattern } = wanted;
         let (id, timeout) = (ApprovalId::generate(), brief.approval_timeout);
-        let asked = request::Request {
+        let asked = request::ApprovalRequest {
             slug: &id.slug(),
             agent: brief.name.as_str(),
             tool: &tool,
@@ -118,7 +122,7 @@ impl Turn<'_> {
         });
         NewApproval {
             id,
-            step: self.step(),
+            step: self.current_step(),
             call: call.id.clone(),
             tool,
             subject,
@@ -131,8 +135,8 @@ impl Turn<'_> {
 
     /// Where a person can be asked: this turn's target, else the last target of the session that
     /// requested the task.
-    async fn person(&self) -> Result<Option<Target>, Error> {
-        let own = self.target().or_else(|| self.last_target.clone());
+    async fn approval_target(&self) -> Result<Option<Target>, Error> {
+        let own = self.reply_target().or_else(|| self.last_target.clone());
         if own.is_some() {
             return Ok(own);
         }
@@ -146,19 +150,22 @@ impl Turn<'_> {
     }
 
     /// Continues with the approval decisions, or waits until there is one.
-    pub(crate) async fn wait_for_words(
+    pub(crate) async fn settle_approvals(
         &mut self,
         calls: &[ToolCall],
-    ) -> Result<Option<Completed>, Error> {
+    ) -> Result<Option<CompletionResult>, Error> {
         let claim = &self.hold.claim;
         let ids: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
-        crate::fail::point("runner.before_settle").await;
-        let settled =
-            self.worker.sessions.settle_approvals(claim, self.run, self.step(), &ids).await?;
-        crate::fail::point("runner.after_settle").await;
+        crate::failpoints::point("runner.before_settle").await;
+        let settled = self
+            .worker
+            .sessions
+            .settle_approvals(claim, self.run, self.current_step(), &ids)
+            .await?;
+        crate::failpoints::point("runner.after_settle").await;
         let words = match settled {
-            Settled::Waits(completed) => return Ok(Some(completed)),
-            Settled::Heard(words) => words,
+            SettleResult::Waiting(completed) => return Ok(Some(completed)),
+            SettleResult::Decided(words) => words,
         };
         for word in &words {
             metrics::counter!(
@@ -166,37 +173,37 @@ impl Turn<'_> {
             )
             .increment(1);
         }
-        self.append(words.into_iter().map(entry).collect()).await?;
+        self.append(words.into_iter().map(decision_entry).collect()).await?;
         Ok(None)
     }
 
     /// Withdraws the pending approvals of a turn that ends.
-    pub(crate) async fn withdraw(&self) -> Result<(), Error> {
-        if unheard(self.journal.entries()).is_empty() {
+    pub(crate) async fn withdraw_approvals(&self) -> Result<(), Error> {
+        if calls_awaiting_approval(self.journal.entries()).is_empty() {
             return Ok(());
         }
         Ok(self.worker.sessions.withdraw_approvals(&self.hold.claim, self.run).await?)
     }
 
     /// Index of the current step in the turn, from 0.
-    pub(crate) fn step(&self) -> i32 {
-        let step = thoughts(self.journal.turn()).saturating_sub(1);
+    pub(crate) fn current_step(&self) -> i32 {
+        let step = count_thoughts(self.journal.turn()).saturating_sub(1);
         i32::try_from(step).unwrap_or(i32::MAX)
     }
 }
 
 /// Journal entry for an approval decision.
-fn entry(word: Word) -> Entry {
+fn decision_entry(word: DecidedCall) -> Entry {
     let told = match word.state {
         ApprovalState::AllowedOnce | ApprovalState::AllowedAlways => {
             return Entry::noted(Note::Allowed, word.call);
         }
-        ApprovalState::Denied => request::DENIED,
-        ApprovalState::Expired | ApprovalState::Pending => request::EXPIRED,
+        ApprovalState::Denied => request::DENIED_RESULT,
+        ApprovalState::Expired | ApprovalState::Pending => request::EXPIRED_RESULT,
     };
     Entry::returned(word.call, told, true)
 }
 
-fn returned(call: &ToolCall, output: String) -> Entry {
+fn refusal(call: &ToolCall, output: String) -> Entry {
     Entry::returned(&call.id, output, true)
 }

@@ -11,37 +11,37 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
-use holdfast_directory::{Budget, Known};
-use holdfast_llm::{Card, Request};
+use holdfast_directory::{Budget, TenantCatalogue};
+use holdfast_llm::{ModelCard, Request};
 use holdfast_lock::Amount;
 use holdfast_session::{Charge, Spending};
 use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, Usage};
 
-use crate::{agents::Brief, error::Error, turn::Turn, worker::Worker};
+use crate::{agents::AgentSnapshot, error::Error, turn::Turn, worker::Worker};
 
 /// Shortest answer worth starting, in tokens.
-const SHORTEST: u64 = 256;
+const MIN_ANSWER_TOKENS: u64 = 256;
 
 /// Estimated tokens of an image.
-const PICTURE: usize = 1_600;
+const IMAGE_TOKENS: usize = 1_600;
 
 /// Time by which a reservation outlives the request's timeout.
-const GRACE: Duration = Duration::from_secs(30);
+const RESERVATION_GRACE: Duration = Duration::from_secs(30);
 
 /// Prices of models and budgets of an agent.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    pub(crate) catalogue: Known,
+    pub(crate) catalogue: TenantCatalogue,
     pub(crate) budgets: Vec<Budget>,
 }
 
 /// A reservation for one answer.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct Reservation {
     names: Vec<String>,
     id: String,
     /// Charge for the input, if the answer never comes.
-    read: Charge,
+    input_charge: Charge,
 }
 
 impl Ledger {
@@ -57,24 +57,27 @@ impl Ledger {
     }
 }
 
-fn micros(card: &Card, usage: &Usage) -> u64 {
+fn micros(card: &ModelCard, usage: &Usage) -> u64 {
     card.prices.map_or(0, |prices| prices.cost(usage).div_ceil(1_000))
 }
 
 impl Turn<'_> {
     /// Returns a message for the user if a budget is exhausted.
-    pub(crate) async fn is_spent(&self, brief: &Brief) -> Result<Option<String>, Error> {
+    pub(crate) async fn spent_budget(
+        &self,
+        brief: &AgentSnapshot,
+    ) -> Result<Option<String>, Error> {
         let ledger = &brief.ledger;
         if ledger.budgets.is_empty() {
             return Ok(None);
         }
         let tenant = self.hold.claim.tenant;
         let spending = self.worker.sessions.spending(tenant, &ledger.owners()).await?;
-        let asks = Asks { card: &brief.card, input: 1, output: 0 };
+        let asks = RequestCost { card: &brief.card, input: 1, output: 0 };
         let none = vec![Amount::default(); ledger.budgets.len()];
-        Ok(match asks.room(&ledger.budgets, &spending, &none) {
-            Room::For(_) => None,
-            Room::Spent(text) | Room::Taken(text) => Some(text),
+        Ok(match asks.check_budgets(&ledger.budgets, &spending, &none) {
+            BudgetCheck::Fits(_) => None,
+            BudgetCheck::Spent(text) | BudgetCheck::Reserved(text) => Some(text),
         })
     }
 
@@ -82,7 +85,7 @@ impl Turn<'_> {
     /// left.
     pub(crate) async fn reserve(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         request: &mut Request,
     ) -> Result<Option<String>, Error> {
         let ledger = Arc::clone(&brief.ledger);
@@ -90,12 +93,18 @@ impl Turn<'_> {
             return Ok(None);
         }
         let id = format!("{}:{}", self.hold.claim.session, self.run);
-        let lasts = self.worker.config.model_timeout + GRACE;
+        let lasts = self.worker.config.model_timeout + RESERVATION_GRACE;
         let tenant = self.hold.claim.tenant;
-        let aside = Asking { tenant, id, lasts, card: &brief.card, ledger: &ledger };
-        match self.worker.set_aside(aside, request).await? {
+        let aside = ReservationRequest {
+            tenant,
+            id,
+            expires_after: lasts,
+            card: &brief.card,
+            ledger: &ledger,
+        };
+        match self.worker.reserve_budget(aside, request).await? {
             Ok(reserved) => {
-                self.reserved = Some(reserved);
+                self.reservation = Some(reserved);
                 Ok(None)
             }
             Err(why) => Ok(Some(why)),
@@ -103,80 +112,80 @@ impl Turn<'_> {
     }
 
     /// Releases the reservation: the usage is stored by now, or there was none.
-    pub(crate) async fn give_back(&mut self) {
-        if let Some(reserved) = self.reserved.take() {
-            self.worker.give_back(reserved).await;
+    pub(crate) async fn release_reservation(&mut self) {
+        if let Some(reserved) = self.reservation.take() {
+            self.worker.release_reservation(reserved).await;
         }
     }
 
     /// Charges the input of an answer that was abandoned.
     pub(crate) fn charge_read(&self) {
-        if let Some(reserved) = &self.reserved {
-            self.journal.charge(reserved.read);
+        if let Some(reserved) = &self.reservation {
+            self.journal.charge(reserved.input_charge);
         }
     }
 }
 
-pub(crate) struct Asking<'a> {
+pub(crate) struct ReservationRequest<'a> {
     pub(crate) tenant: TenantId,
     /// Identifies the reservation in Redis.
     pub(crate) id: String,
     /// Time after which an unreleased reservation expires.
-    pub(crate) lasts: Duration,
-    pub(crate) card: &'a Card,
+    pub(crate) expires_after: Duration,
+    pub(crate) card: &'a ModelCard,
     pub(crate) ledger: &'a Ledger,
 }
 
 impl Worker {
     /// Reserves the cost of an answer, or returns why not enough is left. May lower `max_output`.
-    pub(crate) async fn set_aside(
+    pub(crate) async fn reserve_budget(
         &self,
-        asking: Asking<'_>,
+        asking: ReservationRequest<'_>,
         request: &mut Request,
-    ) -> Result<Result<Reserved, String>, Error> {
-        let Asking { tenant, id, lasts, card, ledger } = asking;
+    ) -> Result<Result<Reservation, String>, Error> {
+        let ReservationRequest { tenant, id, expires_after: lasts, card, ledger } = asking;
         let output = request.max_output.unwrap_or(card.max_output).into();
-        let asks = Asks { card, input: read(&request.chat), output };
+        let asks = RequestCost { card, input: count_input_tokens(&request.chat), output };
         let names: Vec<String> =
-            ledger.budgets.iter().map(|budget| name(tenant, budget.agent)).collect();
+            ledger.budgets.iter().map(|budget| budget_name(tenant, budget.agent)).collect();
         let locks = self.agents.locks();
         // Reservations before usage: an answer charged between the two reads counts twice rather
         // than not at all.
         let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
         let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
         let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
-        let reserved = Reserved { names, id, read };
+        let reserved = Reservation { names, id, input_charge: read };
         let spending = match self.sessions.spending(tenant, &ledger.owners()).await {
             Ok(spending) => spending,
             Err(error) => {
-                self.give_back(reserved).await;
+                self.release_reservation(reserved).await;
                 return Err(error.into());
             }
         };
-        match asks.room(&ledger.budgets, &spending, &others) {
-            Room::For(output) if output >= asks.output => Ok(Ok(reserved)),
-            Room::For(output) => {
+        match asks.check_budgets(&ledger.budgets, &spending, &others) {
+            BudgetCheck::Fits(output) if output >= asks.output => Ok(Ok(reserved)),
+            BudgetCheck::Fits(output) => {
                 request.max_output = u32::try_from(output).ok();
-                let Reserved { names, id, .. } = &reserved;
+                let Reservation { names, id, .. } = &reserved;
                 // On failure too much stays reserved for a moment.
                 let _ = locks.reserve(names, id, asks.amount(output), lasts).await;
                 Ok(Ok(reserved))
             }
-            Room::Spent(text) | Room::Taken(text) => {
-                self.give_back(reserved).await;
+            BudgetCheck::Spent(text) | BudgetCheck::Reserved(text) => {
+                self.release_reservation(reserved).await;
                 Ok(Err(text))
             }
         }
     }
 
-    pub(crate) async fn give_back(&self, reserved: Reserved) {
+    pub(crate) async fn release_reservation(&self, reserved: Reservation) {
         // On failure the reservation expires.
         let _ = self.agents.locks().unreserve(&reserved.names, &reserved.id).await;
     }
 }
 
 /// Redis name of a budget, the same on all runners.
-fn name(tenant: TenantId, agent: Option<AgentId>) -> String {
+fn budget_name(tenant: TenantId, agent: Option<AgentId>) -> String {
     let tenant = tenant.as_uuid();
     match agent {
         Some(agent) => format!("{}:{}", tenant.simple(), agent.as_uuid().simple()),
@@ -185,12 +194,12 @@ fn name(tenant: TenantId, agent: Option<AgentId>) -> String {
 }
 
 /// Estimated input tokens of a chat.
-fn read(chat: &Chat) -> u64 {
+fn count_input_tokens(chat: &Chat) -> u64 {
     let pictures: usize = chat
         .messages
         .iter()
         .map(|message| match message {
-            ChatMessage::User { images, .. } => images.len() * PICTURE,
+            ChatMessage::User { images, .. } => images.len() * IMAGE_TOKENS,
             ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => 0,
         })
         .sum();
@@ -212,29 +221,34 @@ fn read(chat: &Chat) -> u64 {
 }
 
 /// Tokens of a request and the price of its model.
-struct Asks<'a> {
-    card: &'a Card,
+struct RequestCost<'a> {
+    card: &'a ModelCard,
     input: u64,
     output: u64,
 }
 
-enum Room {
+enum BudgetCheck {
     /// Longest answer that fits, in tokens.
-    For(u64),
+    Fits(u64),
     /// The budget is used up.
     Spent(String),
     /// The rest of the budget is reserved for other answers.
-    Taken(String),
+    Reserved(String),
 }
 
-impl Asks<'_> {
+impl RequestCost<'_> {
     /// Amount of the request with an answer of this length.
     fn amount(&self, output: u64) -> Amount {
         let usage = Usage { input: self.input, cached: 0, output };
         Amount { tokens: self.input.saturating_add(output), micros: micros(self.card, &usage) }
     }
 
-    fn room(&self, budgets: &[Budget], spending: &Spending, others: &[Amount]) -> Room {
+    fn check_budgets(
+        &self,
+        budgets: &[Budget],
+        spending: &Spending,
+        others: &[Amount],
+    ) -> BudgetCheck {
         let mut most = self.output;
         for (budget, held) in budgets.iter().zip(others) {
             let used = spending.used.iter().find(|(agent, _)| *agent == budget.agent);
@@ -247,18 +261,18 @@ impl Asks<'_> {
                 tokens: unused.tokens.saturating_sub(held.tokens),
                 micros: unused.micros.saturating_sub(held.micros),
             };
-            match (self.longest(left), self.longest(unused)) {
+            match (self.longest_answer(left), self.longest_answer(unused)) {
                 (Some(length), _) => most = most.min(length),
-                (None, Some(_)) => return Room::Taken(taken(budget)),
-                (None, None) => return Room::Spent(spent(budget, spending.renews_in)),
+                (None, Some(_)) => return BudgetCheck::Reserved(reserved_text(budget)),
+                (None, None) => return BudgetCheck::Spent(spent_text(budget, spending.renews_in)),
             }
         }
-        Room::For(most)
+        BudgetCheck::Fits(most)
     }
 
     /// Longest answer that fits an amount; `None` if it would be too short to be useful.
-    fn longest(&self, left: Amount) -> Option<u64> {
-        let shortest = self.output.min(SHORTEST);
+    fn longest_answer(&self, left: Amount) -> Option<u64> {
+        let shortest = self.output.min(MIN_ANSWER_TOKENS);
         let needs = self.amount(shortest);
         if left.tokens < needs.tokens || left.micros < needs.micros {
             return None;
@@ -278,7 +292,7 @@ impl Asks<'_> {
 }
 
 /// Describes a budget's limits.
-fn limit(budget: &Budget) -> String {
+fn limit_text(budget: &Budget) -> String {
     let mut words = String::new();
     if let Some(tokens) = budget.tokens {
         let _ = write!(words, "{tokens} tokens");
@@ -297,14 +311,14 @@ fn limit(budget: &Budget) -> String {
     words
 }
 
-fn whose(budget: &Budget) -> &'static str {
+fn owner_text(budget: &Budget) -> &'static str {
     match budget.agent {
         Some(_) => "this assistant's budget",
         None => "the budget that all assistants here share",
     }
 }
 
-fn spent(budget: &Budget, renews_in: Duration) -> String {
+fn spent_text(budget: &Budget, renews_in: Duration) -> String {
     let minutes = renews_in.as_secs().div_ceil(60);
     let when = match (minutes / 60, minutes % 60) {
         (0, minutes) => format!("{minutes} min"),
@@ -314,17 +328,17 @@ fn spent(budget: &Budget, renews_in: Duration) -> String {
     format!(
         "{}, {} a day, is spent. It renews at midnight UTC, in {when}; whoever set this assistant \
          up can raise it.",
-        whose(budget),
-        limit(budget)
+        owner_text(budget),
+        limit_text(budget)
     )
 }
 
-fn taken(budget: &Budget) -> String {
+fn reserved_text(budget: &Budget) -> String {
     format!(
         "what is left today of {}, {} a day, is set aside for answers that are being written. \
          Please try again in a moment.",
-        whose(budget),
-        limit(budget)
+        owner_text(budget),
+        limit_text(budget)
     )
 }
 
@@ -347,19 +361,19 @@ mod tests {
     }
 
     /// $1 for a million tokens read and $10 for a million written.
-    fn card() -> Card {
+    fn card() -> ModelCard {
         let prices =
             Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
-        Card { max_output: 1_000, prices: Some(prices), ..Card::default() }
+        ModelCard { max_output: 1_000, prices: Some(prices), ..ModelCard::default() }
     }
 
     fn room(budget: &Budget, spending: &Spending, others: Amount) -> Result<u64, String> {
         let card = card();
-        let asks = Asks { card: &card, input: 100, output: 1_000 };
-        match asks.room(std::slice::from_ref(budget), spending, &[others]) {
-            Room::For(output) => Ok(output),
-            Room::Spent(text) => Err(format!("spent: {text}")),
-            Room::Taken(text) => Err(format!("taken: {text}")),
+        let asks = RequestCost { card: &card, input: 100, output: 1_000 };
+        match asks.check_budgets(std::slice::from_ref(budget), spending, &[others]) {
+            BudgetCheck::Fits(output) => Ok(output),
+            BudgetCheck::Spent(text) => Err(format!("spent: {text}")),
+            BudgetCheck::Reserved(text) => Err(format!("taken: {text}")),
         }
     }
 
@@ -389,15 +403,15 @@ mod tests {
         assert_eq!(room(&money, &used(0, 5_000), Amount::default()), Ok(500));
         let spent = room(&money, &used(0, 10_000), Amount::default()).unwrap_err();
         assert!(spent.contains("$0.0101 a day"), "{spent}");
-        assert!(limit(&budget(Some(5), Some(1_500_000))).ends_with("5 tokens and $1.50"));
-        assert_eq!(limit(&budget(None, Some(2_000_000))), "$2");
+        assert!(limit_text(&budget(Some(5), Some(1_500_000))).ends_with("5 tokens and $1.50"));
+        assert_eq!(limit_text(&budget(None, Some(2_000_000))), "$2");
     }
 
     #[test]
     fn a_part_of_a_millionth_counts_as_a_whole_one() {
         let usage = Usage { input: 1, cached: 0, output: 0 };
         let cheap = Prices { input: 1, cached: None, output: 1, long: None, picture: None };
-        assert_eq!(micros(&Card { prices: Some(cheap), ..Card::default() }, &usage), 1);
-        assert_eq!(micros(&Card::default(), &usage), 0);
+        assert_eq!(micros(&ModelCard { prices: Some(cheap), ..ModelCard::default() }, &usage), 1);
+        assert_eq!(micros(&ModelCard::default(), &usage), 0);
     }
 }

@@ -11,35 +11,35 @@ use std::{sync::Arc, time::Duration};
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
-use holdfast_session::Completed;
-use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{ConnectionKind, Dials, Effect, Entry, Media, ToolCall};
+use holdfast_session::CompletionResult;
+use holdfast_tools::{AllowedTools, Call, Output, ToolError};
+use holdfast_types::{ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{
-    agents::Brief, approvals::Cleared, canvas, connections, error::Error, fail, skills::Secrets,
-    turn::Turn, turn::thoughts,
+    agents::AgentSnapshot, approvals::ApprovalCheck, canvas, connections, error::Error, failpoints,
+    skills::Secrets, turn::Turn, turn::count_thoughts,
 };
 
 /// Read-only calls that took this long are stored before the model is asked. After a crash, quicker
 /// ones are simply repeated (decision 0004).
-const WORTH_STORING: Duration = Duration::from_millis(500);
+const MIN_STORED_READ_TIME: Duration = Duration::from_millis(500);
 
 impl Turn<'_> {
     /// Makes these calls in parallel and stores their results.
-    pub(crate) async fn call(
+    pub(crate) async fn run_calls(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         calls: &[ToolCall],
-    ) -> Result<Option<Completed>, Error> {
-        self.before_effect().await?;
-        self.sit_down(brief);
-        let calls = match self.clear(brief, calls).await? {
-            Cleared::Asked(completed) => return Ok(Some(completed)),
-            Cleared::Make(calls) if calls.is_empty() => return Ok(None),
-            Cleared::Make(calls) => calls,
+    ) -> Result<Option<CompletionResult>, Error> {
+        self.ensure_owned().await?;
+        self.update_tool_context(brief);
+        let calls = match self.check_approvals(brief, calls).await? {
+            ApprovalCheck::Pending(completed) => return Ok(Some(completed)),
+            ApprovalCheck::Make(calls) if calls.is_empty() => return Ok(None),
+            ApprovalCheck::Make(calls) => calls,
         };
         let acts: Vec<Entry> = calls
             .iter()
@@ -47,29 +47,29 @@ impl Turn<'_> {
             .filter(|(_, effect)| *effect == Effect::Acts)
             .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
             .collect();
-        let told = self.tell_calls(&calls);
+        let told = self.announce_calls(&calls);
         if told || !acts.is_empty() {
             self.append(acts).await?;
-            self.before_effect().await?;
+            self.ensure_owned().await?;
         }
-        fail::point("runner.before_call").await;
+        failpoints::point("runner.before_call").await;
         let began = Instant::now();
-        let made = join_all(calls.iter().map(|call| self.make(brief, call)));
+        let made = join_all(calls.iter().map(|call| self.run_call(brief, call)));
         let results = tokio::select! {
             results = made => results,
             () = self.hold.lost.cancelled() => return Err(Error::Lost),
-            () = self.worker.giving_up.cancelled() => return Err(Error::AskedBack),
+            () = self.worker.giving_up.cancelled() => return Err(Error::ReleaseRequested),
         };
-        self.clock.tools += began.elapsed();
-        fail::point("runner.after_call").await;
-        let bill = std::mem::take(&mut self.hold.desk().bill);
+        self.timing.tools += began.elapsed();
+        failpoints::point("runner.after_call").await;
+        let bill = std::mem::take(&mut self.hold.tool_context().tool_usage);
         bill.iter().for_each(|used| self.journal.charge_used(used));
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
         let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
         // A message for the user is stored at once, so that it is sent now.
-        let told = !self.hold.desk().outbox.is_empty();
-        if reads && !told && began.elapsed() < WORTH_STORING {
-            returned.into_iter().for_each(|entry| self.journal.hear(entry));
+        let told = !self.hold.tool_context().outbox.is_empty();
+        if reads && !told && began.elapsed() < MIN_STORED_READ_TIME {
+            returned.into_iter().for_each(|entry| self.journal.add_unstored(entry));
             return Ok(None);
         }
         self.append(returned).await?;
@@ -77,33 +77,33 @@ impl Turn<'_> {
     }
 
     /// Gives the tools of this step the state of the turn.
-    pub(crate) fn sit_down(&self, brief: &Brief) {
+    pub(crate) fn update_tool_context(&self, brief: &AgentSnapshot) {
         let audience = self.audience(brief);
-        let judge = self.judge(brief);
-        let dials = Dials { elevated: Some(self.elevated()), ..self.dials() };
-        let connections = self.connections(brief);
-        let asked = self.asked(brief);
-        let person = self.speaks_with(brief);
-        let mut desk = self.hold.desk();
-        desk.judge = Some(judge);
-        desk.dials = dials;
+        let judge = self.command_policy(brief);
+        let dials = Directives { elevated: Some(self.effective_elevated()), ..self.dials() };
+        let connections = self.usable_connections(brief);
+        let asked = self.requester(brief);
+        let person = self.memory_subject(brief);
+        let mut desk = self.hold.tool_context();
+        desk.command_policy = Some(judge);
+        desk.reply_settings = dials;
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
         desk.key.clone_from(&self.key);
         desk.connections = connections;
-        desk.person = person;
-        desk.scope = self.scope();
+        desk.memory_subject = person;
+        desk.scope = self.file_scope();
         desk.skills = Some(Arc::clone(&brief.skills.shelf));
         desk.secrets = Arc::clone(&brief.skills.secrets);
-        desk.branch = self.branch();
-        desk.narrowed = self.journal.narrowed();
-        desk.asked = asked;
+        desk.workspace_branch = self.workspace_branch();
+        desk.narrowed = self.journal.tool_limits();
+        desk.requester = asked;
     }
 
-    async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
+    async fn run_call(&self, brief: &AgentSnapshot, call: &ToolCall) -> Result<Entry, Error> {
         // Unknown tool names come from the model and may contain anything: they never become
         // labels.
-        let tool = self.tools.known(&call.tool).unwrap_or("unknown");
+        let tool = self.tools.canonical_name(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         let is_silent = self.is_flushing();
         if !is_silent {
@@ -112,18 +112,18 @@ impl Turn<'_> {
         }
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
-        let made = unsaid(&brief.skills.secrets, made);
+        let made = redact_secrets(&brief.skills.secrets, made);
         let made = match made {
             Ok(mut output) => {
-                let kept = self.keep_parts(brief, tool, &mut output).await;
+                let kept = self.store_files(brief, tool, &mut output).await;
                 kept.map(|media| (output, media))
             }
             Err(error) => Err(error),
         };
         let (output, failed, media) = match made {
             Ok((output, media)) => {
-                self.note_skill(brief, call).await;
-                self.tell_user(&self.key_of(call), &output);
+                self.record_skill_read(brief, call).await;
+                self.enqueue_user_text(&self.call_key(call), &output);
                 (output.for_llm, false, media)
             }
             Err(ToolError::Tell(text)) => (text, true, Media::default()),
@@ -134,13 +134,13 @@ impl Turn<'_> {
         span.record("failed", failed);
         metrics::histogram!(
             "holdfast_runner_tool_duration_seconds",
-            "tool" => self.tools.label(&call.tool),
+            "tool" => self.tools.metric_label(&call.tool),
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
-        self.tell_result(call, &output, failed);
+        self.report_result(call, &output, failed);
         if !is_silent {
-            let surfaces = std::mem::take(&mut self.hold.desk().redrawn);
+            let surfaces = std::mem::take(&mut self.hold.tool_context().changed_surfaces);
             if !surfaces.is_empty() {
                 self.stream.send(DeltaBody::Canvas { surfaces });
             }
@@ -149,16 +149,16 @@ impl Turn<'_> {
         Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
     }
 
-    async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
-        self.check(brief, call).await?;
+    async fn dispatch(&self, brief: &AgentSnapshot, call: &ToolCall) -> Result<Output, ToolError> {
+        self.check_policy(brief, call).await?;
         let registry = self.tools.registry();
-        let context = self.context(brief, call);
+        let context = self.call_context(brief, call);
         let cancelled = context.cancelled.clone();
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
         // The tool is polled first, so that a crash injected here happens during the call.
-        let made = async { tokio::join!(made, fail::point("runner.in_call")).0 };
+        let made = async { tokio::join!(made, failpoints::point("runner.in_call")).0 };
         if let Ok(result) = timeout_at(until, made).await {
             return result;
         }
@@ -172,12 +172,12 @@ impl Turn<'_> {
     }
 
     /// Idempotency key of a call, the same on any runner: `session:turn:step:call`.
-    pub(crate) fn key_of(&self, call: &ToolCall) -> String {
-        let step = thoughts(self.journal.turn()).saturating_sub(1);
+    pub(crate) fn call_key(&self, call: &ToolCall) -> String {
+        let step = count_thoughts(self.journal.turn()).saturating_sub(1);
         format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
     }
 
-    pub(crate) fn context(&self, brief: &Brief, call: &ToolCall) -> Call {
+    pub(crate) fn call_context(&self, brief: &AgentSnapshot, call: &ToolCall) -> Call {
         let claim = &self.hold.claim;
         Call {
             tenant: claim.tenant,
@@ -185,32 +185,39 @@ impl Turn<'_> {
             agent_name: brief.name.clone(),
             session: claim.session,
             run: self.run,
-            key: self.key_of(call),
+            key: self.call_key(call),
             // Checked again here: the model may name a tool that it was not offered.
-            allowed: self.allowed(brief),
+            allowed: self.allowed_tools(brief),
             cancelled: CancellationToken::new(),
         }
     }
 
     /// Tools that the participants of this turn may use.
-    pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        let offered = Allowed::only(self.policy.view(&self.subject(brief)).offered());
+    pub(crate) fn allowed_tools(&self, brief: &AgentSnapshot) -> AllowedTools {
+        let offered = AllowedTools::only(self.policy.view(&self.policy_subject(brief)).offered());
         // Without a provider for speech, `tts` is not offered.
         let speaks = brief.speaks;
-        let offered = Allowed::by(move |name| offered.allows(name) && (speaks || name != "tts"));
-        let offered = connections::narrowed(offered, &self.connections(brief));
-        canvas::narrowed(offered, self.kind, self.target().as_ref())
+        let offered =
+            AllowedTools::matching(move |name| offered.allows(name) && (speaks || name != "tts"));
+        let offered =
+            connections::without_unconnected_tools(offered, &self.usable_connections(brief));
+        canvas::without_unseen_canvas(offered, self.kind, self.reply_target().as_ref())
     }
 
     /// Connections that are meant for this conversation.
-    fn connections(&self, brief: &Brief) -> Vec<(String, ConnectionKind)> {
-        connections::usable(&brief.connections, self.kind, self.audience(brief), &self.key)
+    fn usable_connections(&self, brief: &AgentSnapshot) -> Vec<(String, ConnectionKind)> {
+        connections::usable_connections(
+            &brief.connections,
+            self.kind,
+            self.audience(brief),
+            &self.key,
+        )
     }
 }
 
 /// Removes the secrets of the agent's commands from a result.
-fn unsaid(secrets: &Secrets, made: Result<Output, ToolError>) -> Result<Output, ToolError> {
-    let without = |text| secrets.without(text);
+fn redact_secrets(secrets: &Secrets, made: Result<Output, ToolError>) -> Result<Output, ToolError> {
+    let without = |text| secrets.redact(text);
     match made {
         Ok(output) => Ok(Output {
             for_llm: without(output.for_llm),

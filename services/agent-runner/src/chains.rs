@@ -12,13 +12,13 @@
 use std::time::Duration;
 
 use holdfast_agent::{
-    chain::{Next, StepResult, next_in_chain, tasks},
+    chain::{NextAction, StepResult, next_in_chain, tasks},
     subagent::{SubagentOutcome as Told, stats_line, trigger_message},
 };
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::Directory;
 use holdfast_session::{
-    ChainPlace, ChainRun, Cleanup, Given, NewChainRun, NewSubagent, Sessions, Subagent,
+    ChainPosition, ChainRun, Cleanup, NewChainRun, NewSubagent, Sessions, Subagent, SubagentAccess,
     SubagentOutcome,
 };
 use holdfast_tools::{Call, Chains};
@@ -26,64 +26,69 @@ use holdfast_types::{AgentId, Fault as _, Kind, ModelId, RunId, SessionId, Sessi
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    mesh::Inside,
-    subagents::{USUAL_STEPS, USUAL_TOKENS, bundle_of},
+    mesh::SessionTools,
+    subagents::{DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, bundle_tools},
 };
 
 /// Subagents of one session that may run at once when a chain starts more.
-const MOST_CHILDREN: i64 = 24;
+const MAX_RUNNING_SUBAGENTS: i64 = 24;
 
 /// Time limit of a step that sets none, in seconds (spec SUB-010).
-const USUAL_WALL: u32 = 3_600;
+const DEFAULT_STEP_SECONDS: u32 = 3_600;
 
 /// Limit on a chain's input, in characters.
-const LONGEST_INPUT: usize = 20_000;
+const MAX_INPUT_CHARS: usize = 20_000;
 
 /// Limit on a step's task, in characters.
-const LONGEST_TASK: usize = 90_000;
+const MAX_TASK_CHARS: usize = 90_000;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mesh<'m> {
+pub(crate) struct ChainRunner<'m> {
     pub(crate) sessions: &'m Sessions,
     pub(crate) directory: &'m Directory,
     pub(crate) bus: &'m Bus,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct ChainRequester<'a> {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) agent: AgentId,
     /// Idempotency key of the request.
-    pub(crate) key: &'a str,
+    pub(crate) idempotency_key: &'a str,
 }
 
 /// Outcome of starting a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Begun {
-    Yes,
+enum StageStart {
+    Started,
     /// Too many subagents run; try again later.
     Later,
     /// The stage cannot start; the reason.
-    Never(String),
+    Impossible(String),
 }
 
-impl Chains for Inside {
+impl Chains for SessionTools {
     async fn chain(
         &self,
         call: &Call,
         name: Option<String>,
         input: String,
     ) -> anyhow::Result<Result<String, String>> {
-        let mesh = Mesh { sessions: &self.sessions, directory: &self.directory, bus: &self.bus };
+        let mesh =
+            ChainRunner { sessions: &self.sessions, directory: &self.directory, bus: &self.bus };
         let Some(name) = name else { return Ok(Ok(mesh.list(call.tenant).await?)) };
-        let asker =
-            Asker { tenant: call.tenant, session: call.session, agent: call.agent, key: &call.key };
+        let asker = ChainRequester {
+            tenant: call.tenant,
+            session: call.session,
+            agent: call.agent,
+            idempotency_key: &call.key,
+        };
         mesh.start(asker, name.trim(), &input).await
     }
 }
 
-impl Mesh<'_> {
+impl ChainRunner<'_> {
     /// Lists the chains, one per line.
     pub(crate) async fn list(&self, tenant: TenantId) -> anyhow::Result<String> {
         let chains = self.directory.chains(tenant).await?;
@@ -95,16 +100,16 @@ impl Mesh<'_> {
     /// Starts a chain. Returns a text for the model: a confirmation or the reason why not.
     pub(crate) async fn start(
         &self,
-        asker: Asker<'_>,
+        asker: ChainRequester<'_>,
         name: &str,
         input: &str,
     ) -> anyhow::Result<Result<String, String>> {
         let input = input.trim();
         match input.chars().count() {
             0 => return Ok(Err("`input` is empty: say what is asked of the chain".to_owned())),
-            got if got > LONGEST_INPUT => {
+            got if got > MAX_INPUT_CHARS => {
                 return Ok(Err(format!(
-                    "what is asked of a chain has {LONGEST_INPUT} characters at most, and this \
+                    "what is asked of a chain has {MAX_INPUT_CHARS} characters at most, and this \
                      {got}: put what is long in a file"
                 )));
             }
@@ -124,7 +129,7 @@ impl Mesh<'_> {
             Err(error) => return Err(error.into()),
         };
         let new = NewChainRun {
-            run: run_of(asker.key),
+            run: run_id(asker.idempotency_key),
             session: asker.session,
             name: name.to_owned(),
             chain,
@@ -137,15 +142,15 @@ impl Mesh<'_> {
         // Also if some of its subagents exist: the runner that started them may have crashed
         // between two of them, or before one got its task.
         if run.outcome.is_none() && run.stage == 0 {
-            match self.begin(asker.tenant, asker.agent, &run, 0).await? {
-                Begun::Yes => {}
-                Begun::Later => {
+            match self.start_stage(asker.tenant, asker.agent, &run, 0).await? {
+                StageStart::Started => {}
+                StageStart::Later => {
                     return Ok(Err(format!(
-                        "{MOST_CHILDREN} subagents of this conversation run already: wait for one \
+                        "{MAX_RUNNING_SUBAGENTS} subagents of this conversation run already: wait for one \
                          to end"
                     )));
                 }
-                Begun::Never(reason) => return Ok(Err(reason)),
+                StageStart::Impossible(reason) => return Ok(Err(reason)),
             }
         }
         Ok(Ok(format!(
@@ -157,11 +162,11 @@ impl Mesh<'_> {
 
     /// Continues a chain after one of its subagents has ended. Returns `false` if that must be
     /// retried.
-    pub(crate) async fn go_on(
+    pub(crate) async fn continue_chain(
         &self,
         tenant: TenantId,
         session: SessionId,
-        place: &ChainPlace,
+        place: &ChainPosition,
     ) -> anyhow::Result<bool> {
         let Some((_, running)) = self.sessions.settle_subagent(tenant, session).await? else {
             return Ok(true);
@@ -170,53 +175,53 @@ impl Mesh<'_> {
             let control = Control { session, kind: ControlKind::Cancel, epoch: running.epoch };
             self.bus.control(running.owner, &control);
         }
-        if !self.step(tenant, place).await? {
+        if !self.advance(tenant, place).await? {
             return Ok(false);
         }
-        self.sessions.announced(tenant, session).await?;
+        self.sessions.mark_announced(tenant, session).await?;
         Ok(true)
     }
 
-    async fn step(&self, tenant: TenantId, place: &ChainPlace) -> anyhow::Result<bool> {
+    async fn advance(&self, tenant: TenantId, place: &ChainPosition) -> anyhow::Result<bool> {
         let Some(run) = self.sessions.chain_run(tenant, place.run).await? else { return Ok(true) };
         if run.outcome.is_some() {
             return Ok(true);
         }
-        let results: Vec<StepResult> = run.steps.iter().map(result).collect();
+        let results: Vec<StepResult> = run.steps.iter().map(step_result).collect();
         let stage = usize::try_from(place.stage).unwrap_or(0);
         let ended = match next_in_chain(&run.chain, &run.input, stage, &results) {
-            Next::Wait => return Ok(true),
-            Next::Begin(stage, tasks) if tasks.is_empty() => {
+            NextAction::Wait => return Ok(true),
+            NextAction::Begin(stage, tasks) if tasks.is_empty() => {
                 Err(format!("stage {} had nothing to do", stage + 1))
             }
-            Next::Begin(stage, _) => {
+            NextAction::Begin(stage, _) => {
                 let agent = match self.sessions.session(tenant, run.session).await {
                     Ok(view) => view.agent,
                     // The requester is gone: nobody to tell.
                     Err(error) if error.kind() == Kind::NotFound => return Ok(true),
                     Err(error) => return Err(error.into()),
                 };
-                match self.begin(tenant, agent, &run, stage).await? {
-                    Begun::Yes => return Ok(true),
-                    Begun::Later => return Ok(false),
-                    Begun::Never(reason) => Err(reason),
+                match self.start_stage(tenant, agent, &run, stage).await? {
+                    StageStart::Started => return Ok(true),
+                    StageStart::Later => return Ok(false),
+                    StageStart::Impossible(reason) => Err(reason),
                 }
             }
-            Next::Done(text) => Ok(text),
-            Next::Failed(reason) => Err(reason),
+            NextAction::Done(text) => Ok(text),
+            NextAction::Failed(reason) => Err(reason),
         };
-        self.end(tenant, &run, ended).await
+        self.finish_chain(tenant, &run, ended).await
     }
 
     /// Starts a subagent for each task of a stage. Idempotent.
-    async fn begin(
+    async fn start_stage(
         &self,
         tenant: TenantId,
         agent: AgentId,
         run: &ChainRun,
         stage: usize,
-    ) -> anyhow::Result<Begun> {
-        let results: Vec<StepResult> = run.steps.iter().map(result).collect();
+    ) -> anyhow::Result<StageStart> {
+        let results: Vec<StepResult> = run.steps.iter().map(step_result).collect();
         let at = i32::try_from(stage)?;
         for (number, task) in tasks(&run.chain, &run.input, stage, &results).iter().enumerate() {
             let step = task.step;
@@ -227,55 +232,59 @@ impl Mesh<'_> {
             let agent = match agent {
                 Ok(agent) => agent,
                 Err(error) if error.kind() == Kind::NotFound => {
-                    return Ok(Begun::Never(format!("{}: {error}", step.name)));
+                    return Ok(StageStart::Impossible(format!("{}: {error}", step.name)));
                 }
                 Err(error) => return Err(error.into()),
             };
             let bundle = step.bundle.as_deref();
-            let tools = match bundle.map(|name| bundle_of(&agent.settings, name)).transpose() {
+            let tools = match bundle.map(|name| bundle_tools(&agent.settings, name)).transpose() {
                 Ok(tools) => tools,
-                Err(reason) => return Ok(Begun::Never(format!("{}: {reason}", step.name))),
+                Err(reason) => {
+                    return Ok(StageStart::Impossible(format!("{}: {reason}", step.name)));
+                }
             };
             if let Some(Err(error)) = step.model.as_deref().map(str::parse::<ModelId>) {
-                return Ok(Begun::Never(format!("{}: {error}", step.name)));
+                return Ok(StageStart::Impossible(format!("{}: {error}", step.name)));
             }
             let new = NewSubagent {
                 parent: run.session,
-                key: SessionKey::subagent(&agent.name, &key(run.run, stage, number))?,
+                key: SessionKey::subagent(&agent.name, &subagent_key(run.run, stage, number))?,
                 agent: agent.id,
                 label: format!("{} {}/{}", run.name, step.name, number + 1),
-                task: task.text.chars().take(LONGEST_TASK).collect(),
+                task: task.text.chars().take(MAX_TASK_CHARS).collect(),
                 model: step.model.clone(),
                 cleanup: Cleanup::Keep,
-                wall: Duration::from_secs(step.seconds.unwrap_or(USUAL_WALL).into()),
-                max_steps: Some(USUAL_STEPS),
-                max_tokens: Some(USUAL_TOKENS),
-                most: MOST_CHILDREN,
-                given: Given {
+                max_duration: Duration::from_secs(
+                    step.seconds.unwrap_or(DEFAULT_STEP_SECONDS).into(),
+                ),
+                max_steps: Some(DEFAULT_MAX_STEPS),
+                max_tokens: Some(DEFAULT_MAX_TOKENS),
+                most: MAX_RUNNING_SUBAGENTS,
+                given: SubagentAccess {
                     bundle: step.bundle.clone().unwrap_or_default(),
                     tools,
                     fs_read: step.read.clone(),
                     fs_write: step.write.clone(),
                     branch: None,
                 },
-                awaited: None,
-                place: Some(ChainPlace { run: run.run, stage: at, step: step.name.clone() }),
+                await_timeout: None,
+                place: Some(ChainPosition { run: run.run, stage: at, step: step.name.clone() }),
                 trace: holdfast_kit::trace::current(),
             };
             match self.sessions.spawn(tenant, new).await {
                 Ok((_, accepted)) if accepted.wake.is_some() => self.bus.wake_run(0),
                 Ok(_) => {}
-                Err(holdfast_session::Error::Conflict(_)) => return Ok(Begun::Later),
-                Err(error) if error.kind() == Kind::Exhausted => return Ok(Begun::Later),
+                Err(holdfast_session::Error::Conflict(_)) => return Ok(StageStart::Later),
+                Err(error) if error.kind() == Kind::Exhausted => return Ok(StageStart::Later),
                 Err(error) => return Err(error.into()),
             }
         }
-        self.sessions.chain_at(tenant, run.run, at).await?;
-        Ok(Begun::Yes)
+        self.sessions.set_chain_stage(tenant, run.run, at).await?;
+        Ok(StageStart::Started)
     }
 
     /// Tells the requester the outcome. Returns `false` if its inbox is full for now.
-    async fn end(
+    async fn finish_chain(
         &self,
         tenant: TenantId,
         run: &ChainRun,
@@ -307,7 +316,7 @@ impl Mesh<'_> {
     }
 }
 
-fn result(step: &Subagent) -> StepResult {
+fn step_result(step: &Subagent) -> StepResult {
     let place = step.place.as_ref();
     let text = if step.result.is_empty() { &step.error } else { &step.result };
     StepResult {
@@ -322,7 +331,7 @@ fn result(step: &Subagent) -> StepResult {
 }
 
 /// Derives the run's id from the request's key, so that a retry yields the same run.
-fn run_of(key: &str) -> RunId {
+fn run_id(key: &str) -> RunId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
@@ -330,7 +339,7 @@ fn run_of(key: &str) -> RunId {
 }
 
 /// Last part of a subagent's session key.
-fn key(run: RunId, stage: usize, number: usize) -> String {
+fn subagent_key(run: RunId, stage: usize, number: usize) -> String {
     let digest = Sha256::digest(format!("{run}:{stage}:{number}").as_bytes());
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -341,12 +350,13 @@ mod tests {
 
     #[test]
     fn a_request_has_one_run_and_each_of_its_steps_a_key_of_its_own() {
-        let run = run_of("ses:run:0:a");
+        let run = run_id("ses:run:0:a");
 
-        assert_eq!(run, run_of("ses:run:0:a"));
-        assert_ne!(run, run_of("ses:run:1:a"));
-        let keys: Vec<String> =
-            [(0, 0), (0, 1), (1, 0)].map(|(stage, number)| key(run, stage, number)).to_vec();
+        assert_eq!(run, run_id("ses:run:0:a"));
+        assert_ne!(run, run_id("ses:run:1:a"));
+        let keys: Vec<String> = [(0, 0), (0, 1), (1, 0)]
+            .map(|(stage, number)| subagent_key(run, stage, number))
+            .to_vec();
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
     }
 }

@@ -14,8 +14,8 @@ use futures::future::try_join_all;
 use holdfast_agent::{
     Conversation,
     compact::{
-        Budget, Overflow, Plan, Progress, RESERVE_TOKENS, Reason, Remedy, SUMMARY_TIMEOUT_SECS,
-        Summary, SummaryRequest, drop_oldest, remedy,
+        Budget, OverflowMeasures, Plan, Progress, RESERVE_TOKENS, Reason, Remedy,
+        SUMMARY_TIMEOUT_SECS, Summary, SummaryRequest, drop_oldest, remedy,
     },
     tokens::{CjkAware, Tokenizer as _},
 };
@@ -24,20 +24,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use crate::{agents::Brief, error::Error, turn::Turn};
+use crate::{agents::AgentSnapshot, error::Error, turn::Turn};
 
 impl Turn<'_> {
     /// Compacts the conversation before a request if it does not fit.
-    pub(crate) async fn make_room(&mut self, brief: &Brief) -> Result<(), Error> {
+    pub(crate) async fn compact_if_needed(&mut self, brief: &AgentSnapshot) -> Result<(), Error> {
         self.compact(brief, Reason::Proactive, "").await.map(drop)
     }
 
     /// Compacts the conversation after a request was refused as too long. Returns `false` if
     /// nothing more can be removed.
-    pub(crate) async fn remedy(
+    pub(crate) async fn recover_from_overflow(
         &mut self,
-        brief: &Brief,
-        tried: &mut Overflow,
+        brief: &AgentSnapshot,
+        tried: &mut OverflowMeasures,
     ) -> Result<bool, Error> {
         loop {
             match remedy(*tried) {
@@ -51,7 +51,9 @@ impl Turn<'_> {
                     tried.drops += 1;
                     let dropped = drop_oldest(&self.conversation());
                     return match dropped {
-                        Some(summary) => self.keep(summary, "dropped").await.map(|()| true),
+                        Some(summary) => {
+                            self.store_summary(summary, "dropped").await.map(|()| true)
+                        }
                         None => Ok(false),
                     };
                 }
@@ -68,7 +70,7 @@ impl Turn<'_> {
     /// was made.
     pub(crate) async fn compact(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         reason: Reason,
         wish: &str,
     ) -> Result<bool, Error> {
@@ -76,7 +78,7 @@ impl Turn<'_> {
         let Some(plan) = Plan::compact(&self.conversation(), reason, budget, &CjkAware) else {
             return Ok(false);
         };
-        let mut plan = plan.with_regard_to(wish);
+        let mut plan = plan.with_wish(wish);
         loop {
             let asked = plan.requests().iter().map(|request| self.summarise(brief, request));
             let answers = match try_join_all(asked).await {
@@ -84,10 +86,10 @@ impl Turn<'_> {
                 Err(Some(error)) => return Err(error),
                 Err(None) => return Ok(false),
             };
-            plan = match plan.answered(answers) {
+            plan = match plan.take_answers(answers) {
                 Ok(Progress::Ask(further)) => further,
                 Ok(Progress::Done(summary)) => {
-                    return self.keep(summary, "summarised").await.map(|()| true);
+                    return self.store_summary(summary, "summarised").await.map(|()| true);
                 }
                 Err(error) => {
                     debug!(%error, "a conversation was not summarised");
@@ -98,13 +100,13 @@ impl Turn<'_> {
     }
 
     /// Whether there is anything to summarise on the user's request.
-    pub(crate) fn can_shorten(&self, brief: &Brief) -> bool {
+    pub(crate) fn can_compact(&self, brief: &AgentSnapshot) -> bool {
         let budget = self.budget(brief);
         Plan::compact(&self.conversation(), Reason::Asked, budget, &CjkAware).is_some()
     }
 
     /// Context window, and the part of it that is not for the conversation.
-    pub(crate) fn budget(&self, brief: &Brief) -> Budget {
+    pub(crate) fn budget(&self, brief: &AgentSnapshot) -> Budget {
         let documents: usize = brief
             .files
             .iter()
@@ -122,10 +124,10 @@ impl Turn<'_> {
     /// without it.
     async fn summarise(
         &self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         wanted: &SummaryRequest,
     ) -> Result<String, Option<Error>> {
-        self.before_effect().await.map_err(Some)?;
+        self.ensure_owned().await.map_err(Some)?;
         let timeout = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
         let request = Request {
             max_output: Some(wanted.max_output),
@@ -137,7 +139,7 @@ impl Turn<'_> {
         let replied = tokio::select! {
             replied = brief.model.reply(&request, &mut pass_over, &cancelled) => replied,
             () = self.hold.lost.cancelled() => return Err(Some(Error::Lost)),
-            () = self.worker.giving_up.cancelled() => return Err(Some(Error::AskedBack)),
+            () = self.worker.giving_up.cancelled() => return Err(Some(Error::ReleaseRequested)),
         };
         match replied {
             Ok(reply) => {
@@ -152,7 +154,7 @@ impl Turn<'_> {
     }
 
     /// Stores a summary, with which the conversation begins from now on.
-    async fn keep(&mut self, summary: Summary, how: &'static str) -> Result<(), Error> {
+    async fn store_summary(&mut self, summary: Summary, how: &'static str) -> Result<(), Error> {
         metrics::counter!("holdfast_runner_compactions_total", "how" => how).increment(1);
         self.append(vec![summary.entry(0)]).await.map(drop)
     }

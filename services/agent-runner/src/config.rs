@@ -8,11 +8,11 @@ use holdfast_kit::{
     config::{Mesh, Secrets},
     telemetry,
 };
-use holdfast_session::LEASE;
+use holdfast_session::CLAIM_LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
-use crate::studio::Media;
+use crate::media_providers::MediaConfig;
 
 /// Settings of a runner process: the shared tables and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -29,13 +29,13 @@ pub struct Config {
     /// Trust and addresses between the platform's own services.
     pub mesh: Mesh,
     pub skills: holdfast_skills::Config,
-    pub runner: Runner,
+    pub runner: RunnerConfig,
 }
 
 /// The table `[runner]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Runner {
+pub struct RunnerConfig {
     /// Address of health and metrics.
     pub listen: SocketAddr,
 
@@ -113,11 +113,11 @@ pub struct Runner {
     pub sandbox: holdfast_sandbox::Config,
 
     /// Folders of files that commands work on.
-    pub scratch: Scratch,
+    pub scratch: ScratchConfig,
     pub mcp: crate::mcp::Config,
     /// Models for images and speech.
-    pub media: Media,
-    pub memory: Remembering,
+    pub media: MediaConfig,
+    pub memory: MemoryConfig,
     /// Browser of the agents; none by default.
     pub browser: holdfast_browser::Config,
 
@@ -134,7 +134,7 @@ pub struct Runner {
 /// database as soon as it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Scratch {
+pub struct ScratchConfig {
     /// Directory, owned by the runner and invisible to commands.
     pub dir: PathBuf,
 
@@ -153,7 +153,7 @@ pub struct Scratch {
 /// Table `[runner.memory]`. Without `mesh.secret` there is no memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Remembering {
+pub struct MemoryConfig {
     /// Memories that are added to the prompt for a message; 0 is none.
     pub recall: u32,
 
@@ -169,7 +169,7 @@ pub struct Remembering {
     pub extractions: u32,
 }
 
-impl Default for Remembering {
+impl Default for MemoryConfig {
     fn default() -> Self {
         Self {
             recall: 5,
@@ -180,7 +180,7 @@ impl Default for Remembering {
     }
 }
 
-impl Default for Scratch {
+impl Default for ScratchConfig {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("/var/lib/holdfast/scratch"),
@@ -191,7 +191,7 @@ impl Default for Scratch {
     }
 }
 
-impl Default for Runner {
+impl Default for RunnerConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 18_791)),
@@ -199,7 +199,7 @@ impl Default for Runner {
             history_entries: 200,
             context_tokens: holdfast_agent::CONTEXT_LIMIT,
             summaries: 2,
-            lease: LEASE,
+            lease: CLAIM_LEASE,
             turn_deadline: Duration::from_secs(600),
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
@@ -213,17 +213,17 @@ impl Default for Runner {
             prune: Duration::from_secs(3600),
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
-            scratch: Scratch::default(),
+            scratch: ScratchConfig::default(),
             mcp: crate::mcp::Config::default(),
-            media: Media::default(),
-            memory: Remembering::default(),
+            media: MediaConfig::default(),
+            memory: MemoryConfig::default(),
             browser: holdfast_browser::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }
 }
 
-impl Runner {
+impl RunnerConfig {
     pub(crate) const fn limits(&self) -> Limits {
         Limits { calls: self.tool_calls_per_turn, at_once: self.tool_calls_at_once }
     }
@@ -295,9 +295,10 @@ mod tests {
 
     #[test]
     fn the_defaults_are_usable_and_what_contradicts_itself_is_refused() {
-        assert!(Runner::default().check().is_ok());
+        assert!(RunnerConfig::default().check().is_ok());
 
-        let config = Runner { model_timeout: Duration::from_secs(601), ..Runner::default() };
+        let config =
+            RunnerConfig { model_timeout: Duration::from_secs(601), ..RunnerConfig::default() };
 
         assert!(config.check().unwrap_err().to_string().starts_with("`runner.model_timeout`"));
     }

@@ -9,45 +9,45 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use holdfast_agent::{bootstrap::Audience, person::of_account};
 use holdfast_directory::{Connection, Directory};
-use holdfast_tools::{Allowed, Call, Connections, Opened};
-use holdfast_types::{ConnectionKind, Fault as _, Kind, SessionKind, UsedBy};
+use holdfast_tools::{AllowedTools, Call, Connections, OpenConnection};
+use holdfast_types::{ConnectionKind, ConnectionScope, Fault as _, Kind, SessionKind};
 
-use crate::held::Held;
+use crate::leases::Leases;
 
 /// Access to connections for the sessions that run here.
 #[derive(Debug)]
-pub(crate) struct Vault {
+pub(crate) struct SessionConnections {
     directory: Directory,
-    held: Arc<Held>,
+    held: Arc<Leases>,
 }
 
-impl Vault {
-    pub(crate) const fn new(directory: Directory, held: Arc<Held>) -> Self {
+impl SessionConnections {
+    pub(crate) const fn new(directory: Directory, held: Arc<Leases>) -> Self {
         Self { directory, held }
     }
 
     /// Usable connections of the call's turn.
-    fn desk(&self, call: &Call) -> anyhow::Result<Vec<(String, ConnectionKind)>> {
+    fn usable_in_call(&self, call: &Call) -> anyhow::Result<Vec<(String, ConnectionKind)>> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
-        let usable = hold.desk().connections.clone();
+        let usable = hold.tool_context().connections.clone();
         Ok(usable)
     }
 }
 
-impl Connections for Vault {
+impl Connections for SessionConnections {
     async fn usable(&self, call: &Call, kind: ConnectionKind) -> anyhow::Result<Vec<String>> {
-        let usable = self.desk(call)?.into_iter().filter(|(_, of)| *of == kind);
+        let usable = self.usable_in_call(call)?.into_iter().filter(|(_, of)| *of == kind);
         Ok(usable.map(|(name, _)| name).collect())
     }
 
-    async fn open(&self, call: &Call, name: &str) -> anyhow::Result<Option<Opened>> {
-        if !self.desk(call)?.iter().any(|(usable, _)| usable == name) {
+    async fn open(&self, call: &Call, name: &str) -> anyhow::Result<Option<OpenConnection>> {
+        if !self.usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {
             return Ok(None);
         }
         match self.directory.open_connection(call.tenant, name).await {
             // The connection may have been given to another agent since the step began.
             Ok((open, _)) if open.agent.is_some_and(|agent| agent != call.agent) => Ok(None),
-            Ok((open, secret)) => Ok(Some(Opened { name: open.name, to: open.to, secret })),
+            Ok((open, secret)) => Ok(Some(OpenConnection { name: open.name, to: open.to, secret })),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -55,7 +55,7 @@ impl Connections for Vault {
 }
 
 /// Connections of an agent that are meant for this conversation.
-pub(crate) fn usable(
+pub(crate) fn usable_connections(
     connections: &[Connection],
     kind: SessionKind,
     audience: Audience,
@@ -67,25 +67,33 @@ pub(crate) fn usable(
 }
 
 /// Whether a connection is meant for this conversation.
-pub(crate) fn is_for(used_by: &UsedBy, kind: SessionKind, audience: Audience, key: &str) -> bool {
+pub(crate) fn is_for(
+    used_by: &ConnectionScope,
+    kind: SessionKind,
+    audience: Audience,
+    key: &str,
+) -> bool {
     match used_by {
-        UsedBy::Everyone => true,
-        UsedBy::Owner => is_owners(kind, audience),
-        UsedBy::Person(person) => is_of(kind, key, person),
+        ConnectionScope::Everyone => true,
+        ConnectionScope::Owner => is_owner_session(kind, audience),
+        ConnectionScope::Person(person) => is_session_of(kind, key, person),
     }
 }
 
 /// Removes tools that need a connection if there is no usable one.
-pub(crate) fn narrowed(allowed: Allowed, usable: &[(String, ConnectionKind)]) -> Allowed {
+pub(crate) fn without_unconnected_tools(
+    allowed: AllowedTools,
+    usable: &[(String, ConnectionKind)],
+) -> AllowedTools {
     let kinds: Vec<ConnectionKind> = usable.iter().map(|(_, kind)| *kind).collect();
-    Allowed::by(move |tool| {
+    AllowedTools::matching(move |tool| {
         let is_there = ConnectionKind::of_tool(tool).is_none_or(|kind| kinds.contains(&kind));
         is_there && allowed.allows(tool)
     })
 }
 
 /// Whether the owner is the only person in the conversation, or the agent works alone.
-fn is_owners(kind: SessionKind, audience: Audience) -> bool {
+fn is_owner_session(kind: SessionKind, audience: Audience) -> bool {
     match kind {
         SessionKind::Main | SessionKind::Dm => audience == Audience::Owner,
         SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work | SessionKind::Global => {
@@ -96,7 +104,7 @@ fn is_owners(kind: SessionKind, audience: Audience) -> bool {
 }
 
 /// Whether the session belongs to this person: its key ends with their identity.
-fn is_of(kind: SessionKind, key: &str, person: &str) -> bool {
+fn is_session_of(kind: SessionKind, key: &str, person: &str) -> bool {
     let parts: Vec<String> =
         key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -112,7 +120,7 @@ fn is_of(kind: SessionKind, key: &str, person: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{Connected, Notion};
+    use holdfast_types::{ConnectionSettings, Notion};
     use jiff::Timestamp;
 
     use super::*;
@@ -120,7 +128,7 @@ mod tests {
     fn connection(name: &str, used_by: &str) -> Connection {
         Connection {
             name: name.to_owned(),
-            to: Connected::Notion(Notion::default()),
+            to: ConnectionSettings::Notion(Notion::default()),
             agent: None,
             used_by: used_by.parse().unwrap(),
             has_secret: true,
@@ -133,7 +141,7 @@ mod tests {
         let all = ["owner", "everyone", "telegram:42", "api:anna", "any:a:b", "shop:one:1"];
         let all = all.map(|used_by| connection(used_by.split(':').next().unwrap(), used_by));
         let names = |kind, audience, key: &str| {
-            let usable = usable(&all, kind, audience, key).into_iter();
+            let usable = usable_connections(&all, kind, audience, key).into_iter();
             usable.map(|(name, _)| name).collect::<Vec<String>>().join(" ")
         };
         let (owner, others) = (Audience::Owner, Audience::Others);
@@ -164,7 +172,8 @@ mod tests {
     fn a_tool_without_a_connection_is_not_there() {
         let usable = vec![("notes".to_owned(), ConnectionKind::Notion)];
 
-        let allowed = narrowed(Allowed::only(["notion", "calendar", "read"]), &usable);
+        let allowed =
+            without_unconnected_tools(AllowedTools::only(["notion", "calendar", "read"]), &usable);
 
         let tools = ["notion", "calendar", "email", "read", "write"];
         let there: Vec<&str> = tools.into_iter().filter(|tool| allowed.allows(tool)).collect();

@@ -18,43 +18,43 @@ use tokio::{
 };
 
 /// Minimum time between two text deltas.
-const PACE: Duration = Duration::from_millis(33);
+const MIN_DELTA_INTERVAL: Duration = Duration::from_millis(33);
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct DeltaStream {
     bus: Bus,
     claim: Claim,
-    state: Mutex<State>,
-    gathered: Notify,
+    state: Mutex<StreamState>,
+    text_pending: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct StreamState {
     run: RunId,
     step: u32,
     n: u32,
-    text: String,
+    pending_text: String,
     /// Reasoning that is not sent yet.
-    thought: String,
-    shows: Reasoning,
+    pending_reasoning: String,
+    shown_reasoning: Reasoning,
     sent_at: Option<Instant>,
 }
 
-impl Stream {
+impl DeltaStream {
     pub(crate) fn new(bus: Bus, claim: Claim, run: RunId) -> Self {
-        let state = State {
+        let state = StreamState {
             run,
             step: 0,
             n: 0,
-            text: String::new(),
-            thought: String::new(),
-            shows: Reasoning::Off,
+            pending_text: String::new(),
+            pending_reasoning: String::new(),
+            shown_reasoning: Reasoning::Off,
             sent_at: None,
         };
-        Self { bus, claim, state: Mutex::new(state), gathered: Notify::new() }
+        Self { bus, claim, state: Mutex::new(state), text_pending: Notify::new() }
     }
 
-    pub(crate) fn step(&self, step: usize) {
+    pub(crate) fn begin_step(&self, step: usize) {
         self.flush();
         let mut state = self.lock();
         state.step = u32::try_from(step).unwrap_or(u32::MAX);
@@ -68,17 +68,17 @@ impl Stream {
     }
 
     /// Processes a delta of the model.
-    pub(crate) fn take(&self, delta: holdfast_llm::Delta) {
+    pub(crate) fn on_model_delta(&self, delta: holdfast_llm::Delta) {
         match delta {
-            holdfast_llm::Delta::Text(text) => self.text(&text),
-            holdfast_llm::Delta::Thought(text) => self.thought(&text),
+            holdfast_llm::Delta::Text(text) => self.push_text(&text),
+            holdfast_llm::Delta::Thought(text) => self.push_reasoning(&text),
             // Sent when the call is made: the model may still change its mind.
             holdfast_llm::Delta::ToolCallStarted { .. } => {}
             holdfast_llm::Delta::Restarted => {
                 {
                     let mut state = self.lock();
-                    state.text.clear();
-                    state.thought.clear();
+                    state.pending_text.clear();
+                    state.pending_reasoning.clear();
                 }
                 self.send(DeltaBody::StepRestarted);
             }
@@ -86,10 +86,10 @@ impl Stream {
     }
 
     /// Sends pending text when it is due. Never returns.
-    pub(crate) async fn pump(&self) -> Infallible {
+    pub(crate) async fn send_pending(&self) -> Infallible {
         loop {
-            self.gathered.notified().await;
-            let due = self.lock().sent_at.map(|sent_at| sent_at + PACE);
+            self.text_pending.notified().await;
+            let due = self.lock().sent_at.map(|sent_at| sent_at + MIN_DELTA_INTERVAL);
             if let Some(due) = due {
                 sleep_until(due).await;
             }
@@ -98,19 +98,19 @@ impl Stream {
     }
 
     /// Sets how much of the model's reasoning is sent.
-    pub(crate) fn show(&self, shows: Reasoning) {
-        self.lock().shows = shows;
+    pub(crate) fn set_reasoning(&self, shows: Reasoning) {
+        self.lock().shown_reasoning = shows;
     }
 
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
-        let thought = std::mem::take(&mut state.thought);
+        let thought = std::mem::take(&mut state.pending_reasoning);
         if !thought.is_empty() {
             state.sent_at = Some(Instant::now());
             self.publish(&mut state, DeltaBody::Thought { text: thought });
         }
-        if !state.text.is_empty() {
-            let text = std::mem::take(&mut state.text);
+        if !state.pending_text.is_empty() {
+            let text = std::mem::take(&mut state.pending_text);
             state.sent_at = Some(Instant::now());
             self.publish(&mut state, DeltaBody::Text { text });
         }
@@ -118,55 +118,55 @@ impl Stream {
 
     /// Sends reasoning as it arrives or, with [`Reasoning::On`], when text or another delta
     /// follows.
-    fn thought(&self, text: &str) {
-        let shows = self.lock().shows;
+    fn push_reasoning(&self, text: &str) {
+        let shows = self.lock().shown_reasoning;
         if text.is_empty() || shows == Reasoning::Off {
             return;
         }
         // Keeps the order of text and reasoning.
-        if !self.lock().text.is_empty() {
+        if !self.lock().pending_text.is_empty() {
             self.flush();
         }
         let due = {
             let mut state = self.lock();
-            state.thought.push_str(text);
-            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= PACE)
+            state.pending_reasoning.push_str(text);
+            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= MIN_DELTA_INTERVAL)
         };
         match shows {
             Reasoning::Off | Reasoning::On => {}
             Reasoning::Stream if due => self.flush(),
-            Reasoning::Stream => self.gathered.notify_one(),
+            Reasoning::Stream => self.text_pending.notify_one(),
         }
     }
 
-    fn text(&self, text: &str) {
+    fn push_text(&self, text: &str) {
         if text.is_empty() {
             return;
         }
         let due = {
             let mut state = self.lock();
-            if !state.thought.is_empty() {
-                let thought = std::mem::take(&mut state.thought);
+            if !state.pending_reasoning.is_empty() {
+                let thought = std::mem::take(&mut state.pending_reasoning);
                 self.publish(&mut state, DeltaBody::Thought { text: thought });
             }
-            state.text.push_str(text);
-            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= PACE)
+            state.pending_text.push_str(text);
+            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= MIN_DELTA_INTERVAL)
         };
         if due {
             self.flush();
         } else {
-            self.gathered.notify_one();
+            self.text_pending.notify_one();
         }
     }
 
-    fn publish(&self, state: &mut State, body: DeltaBody) {
+    fn publish(&self, state: &mut StreamState, body: DeltaBody) {
         let (run, step, n) = (state.run, state.step, state.n);
         state.n = n.saturating_add(1);
         let delta = Delta { run, epoch: self.claim.epoch, step, n, body };
         self.bus.publish_delta(self.claim.tenant, self.claim.session, &delta);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,14 +11,14 @@ pub(crate) enum Error {
 
     /// The session must be released: it was paused, or this process stops.
     #[error("the session was asked back")]
-    AskedBack,
+    ReleaseRequested,
 
     #[error("the session store failed")]
     Store(#[source] holdfast_session::Error),
 
     /// Reading the agent, its policy or its files failed.
     #[error("the agent could not be read")]
-    Agents(#[source] anyhow::Error, Kind),
+    AgentUnavailable(#[source] anyhow::Error, Kind),
 
     /// A tool failed without fault of the model.
     #[error("the tool `{name}` failed")]
@@ -32,20 +32,20 @@ pub(crate) enum Error {
 impl Error {
     pub(crate) fn directory(error: holdfast_directory::Error) -> Self {
         let kind = error.kind();
-        Self::Agents(error.into(), kind)
+        Self::AgentUnavailable(error.into(), kind)
     }
 }
 
 impl Error {
     pub(crate) fn policy(error: holdfast_agent::policy::Error) -> Self {
-        Self::Agents(error.into(), Kind::Internal)
+        Self::AgentUnavailable(error.into(), Kind::Internal)
     }
 }
 
 impl From<holdfast_workspace::Error> for Error {
     fn from(error: holdfast_workspace::Error) -> Self {
         let kind = error.kind();
-        Self::Agents(error.into(), kind)
+        Self::AgentUnavailable(error.into(), kind)
     }
 }
 
@@ -61,9 +61,9 @@ impl From<holdfast_session::Error> for Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Lost | Self::AskedBack => Kind::Conflict,
+            Self::Lost | Self::ReleaseRequested => Kind::Conflict,
             Self::Store(error) => error.kind(),
-            Self::Agents(_, kind) => *kind,
+            Self::AgentUnavailable(_, kind) => *kind,
             Self::Tool { source, .. } => kind_of(source),
         }
     }

@@ -20,12 +20,14 @@ use std::{
 };
 
 use holdfast_agent::{
-    memory::{EXTRACTION_OUTPUT_TOKENS, Extracted, extracted, extraction, transcript},
+    memory::{
+        EXTRACTION_OUTPUT_TOKENS, ExtractedMemory, extraction_chat, parse_memories, transcript,
+    },
     policy,
 };
 use holdfast_llm::{Delta, Request};
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::{Charge, MOST_TRIES, Spent, Stretch};
+use holdfast_session::{Charge, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
 use holdfast_types::{Entry, Fault, Kind, Note, Reply, SessionId, SessionKey, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -37,88 +39,88 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::{
-    agents::{Brief, Found},
-    budget::Asking,
+    agents::{AgentLookup, AgentSnapshot},
+    budget::ReservationRequest,
     error::Error,
-    fail,
-    memory::{ALIKE, Memory},
-    person::Person,
-    remembering::has_memory,
-    standing::speakers,
-    trouble::Trouble,
+    failpoints,
+    failure_log::FailureLog,
+    maintenance::jittered,
+    memory::{MIN_DUPLICATE_SIMILARITY, Memory},
+    memory_prefetch::has_memory,
+    memory_subject::MemorySubject,
+    participants::authors,
     turn::Turn,
-    upkeep::jittered,
     worker::Worker,
 };
 
 /// Interval of searching for idle conversations.
-const LOOK: Duration = Duration::from_secs(15);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Time limit of the model's answer.
-const MODEL: Duration = Duration::from_secs(60);
+const MODEL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for which a range is claimed: longer than an extraction takes.
-const CLAIM: Duration = Duration::from_secs(150);
+const CLAIM_DURATION: Duration = Duration::from_secs(150);
 
 /// Retry delay if a service is unavailable.
-const AWAY: Duration = Duration::from_mins(15);
+const UNAVAILABLE_RETRY_DELAY: Duration = Duration::from_mins(15);
 
 /// Retry delay if a budget is spent or the agent has no model.
-const HINDERED: Duration = Duration::from_hours(1);
+const BLOCKED_RETRY_DELAY: Duration = Duration::from_hours(1);
 
 /// Time after which a waiting range is skipped.
-const WAITS: SignedDuration = SignedDuration::from_hours(31 * 24);
+const MAX_RANGE_AGE: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// How far back the first search after the start reaches.
-const BACK: Duration = Duration::from_hours(24);
+const INITIAL_LOOKBACK: Duration = Duration::from_hours(24);
 
 /// Conversations per search.
-const BATCH: i64 = 32;
+const SEARCH_BATCH_SIZE: i64 = 32;
 
 /// Limit on the queue; further conversations are found by a later search.
-const MOST_WAITING: usize = 256;
+const MAX_QUEUED: usize = 256;
 
 /// Lower estimate of the characters in a token.
-const CHARACTERS: usize = 2;
+const MIN_CHARS_PER_TOKEN: usize = 2;
 
-type Which = (TenantId, SessionId);
+type TenantSession = (TenantId, SessionId);
 
 /// Queue of conversations to extract from, without waiting until they are idle.
 #[derive(Default)]
-pub(crate) struct Hints {
-    jobs: Mutex<VecDeque<Which>>,
-    came: Notify,
+pub(crate) struct ExtractionQueue {
+    sessions: Mutex<VecDeque<TenantSession>>,
+    added: Notify,
 }
 
-impl fmt::Debug for Hints {
+impl fmt::Debug for ExtractionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hints").finish_non_exhaustive()
     }
 }
 
-impl Hints {
-    fn push(&self, which: Which) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.len() < MOST_WAITING && !jobs.contains(&which) {
+impl ExtractionQueue {
+    fn push(&self, which: TenantSession) {
+        let mut jobs = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.len() < MAX_QUEUED && !jobs.contains(&which) {
             jobs.push_back(which);
             drop(jobs);
-            self.came.notify_one();
+            self.added.notify_one();
         }
     }
 
-    fn pop(&self) -> Option<Which> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    fn pop(&self) -> Option<TenantSession> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
 impl Turn<'_> {
     /// Queues the conversation if this turn reset or compacted it: the older entries are no longer
     /// in the prompt.
-    pub(crate) fn extract_soon(&self) {
+    pub(crate) fn queue_extraction(&self) {
         let is_cut =
             |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset | Note::Summary, .. });
         if self.worker.memory.is_some() && self.journal.turn().iter().any(is_cut) {
-            self.worker.extract.push((self.hold.claim.tenant, self.hold.claim.session));
+            self.worker.extractions.push((self.hold.claim.tenant, self.hold.claim.session));
         }
     }
 }
@@ -131,14 +133,14 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         stop.cancelled().await;
         return;
     };
-    let trouble = Trouble::new("conversations are not looked through for what to remember");
-    let mut since = Timestamp::now() - BACK;
+    let trouble = FailureLog::new("conversations are not looked through for what to remember");
+    let mut since = Timestamp::now() - INITIAL_LOOKBACK;
     let mut tasks: JoinSet<()> = JoinSet::new();
-    let look = LOOK.min(settings.extract_after.max(Duration::from_millis(100)));
+    let look = SEARCH_INTERVAL.min(settings.extract_after.max(Duration::from_millis(100)));
     let mut next = Box::pin(sleep(jittered(look)));
     loop {
         while tasks.len() < most
-            && let Some(which) = worker.extract.pop()
+            && let Some(which) = worker.extractions.pop()
         {
             let span = info_span!("extraction", tenant.id = %which.0, session.id = %which.1);
             let made = extract(Arc::clone(&worker), Arc::clone(&memory), which);
@@ -146,22 +148,22 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = worker.extract.came.notified(), if tasks.len() < most => {}
+            () = worker.extractions.added.notified(), if tasks.len() < most => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
             () = &mut next => {
                 // Conversations that went idle before this moment are searched for the last time.
                 let now = Timestamp::now();
-                match worker.sessions.to_extract(since, settings.extract_after, BATCH).await {
+                match worker.sessions.due_extractions(since, settings.extract_after, SEARCH_BATCH_SIZE).await {
                     Ok(due) => {
-                        trouble.ends();
-                        let all = i64::try_from(due.len()).is_ok_and(|found| found < BATCH);
+                        trouble.on_success();
+                        let all = i64::try_from(due.len()).is_ok_and(|found| found < SEARCH_BATCH_SIZE);
                         if all {
                             // One minute of overlap for differing clocks.
                             since = now - settings.extract_after - Duration::from_mins(1);
                         }
-                        due.into_iter().for_each(|which| worker.extract.push(which));
+                        due.into_iter().for_each(|which| worker.extractions.push(which));
                     }
-                    Err(error) => trouble.begins(&error),
+                    Err(error) => trouble.on_failure(&error),
                 }
                 next = Box::pin(sleep(jittered(look)));
             }
@@ -169,11 +171,11 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Which) {
-    let how = match stretch(&worker, &memory, tenant, session).await {
+async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): TenantSession) {
+    let how = match extract_next_range(&worker, &memory, tenant, session).await {
         Ok(Some((how, more))) => {
             if more {
-                worker.extract.push((tenant, session));
+                worker.extractions.push((tenant, session));
             }
             how
         }
@@ -191,64 +193,66 @@ async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Wh
 
 /// Processes the next range of a conversation. Returns the outcome for the metric and whether there
 /// is more; `None` if there was nothing to claim.
-async fn stretch(
+async fn extract_next_range(
     worker: &Worker,
     memory: &Memory,
     tenant: TenantId,
     session: SessionId,
 ) -> anyhow::Result<Option<(&'static str, bool)>> {
     let which = (tenant, session);
-    let Some(mut stretch) = worker.sessions.claim_extraction(tenant, session, CLAIM).await? else {
+    let Some(mut stretch) =
+        worker.sessions.claim_extraction(tenant, session, CLAIM_DURATION).await?
+    else {
         return Ok(None);
     };
     let (tries, at) = (stretch.tries, stretch.at);
-    let is_too_old = Timestamp::now().duration_since(at) > WAITS;
-    let looked = match tries > MOST_TRIES {
-        true => Ok(Looked::Never),
-        false => look_through(worker, memory, which, &mut stretch).await,
+    let is_too_old = Timestamp::now().duration_since(at) > MAX_RANGE_AGE;
+    let looked = match tries > MAX_EXTRACTION_TRIES {
+        true => Ok(ExtractionOutcome::TooManyTries),
+        false => extract_range(worker, memory, which, &mut stretch).await,
     };
     let upto = stretch.upto;
     let later = async |pause, charged| {
-        worker.sessions.extract_later(tenant, session, upto, pause, charged).await
+        worker.sessions.postpone_extraction(tenant, session, upto, pause, charged).await
     };
     let how = match looked {
-        Ok(Looked::Through(0)) => "nothing",
-        Ok(Looked::Through(_)) => "kept",
-        Ok(Looked::Never) => {
+        Ok(ExtractionOutcome::Stored(0)) => "nothing",
+        Ok(ExtractionOutcome::Stored(_)) => "kept",
+        Ok(ExtractionOutcome::TooManyTries) => {
             warn!("a conversation is passed over: nothing could be taken from it");
             "passed_over"
         }
-        Ok(Looked::NotNow(_)) | Err(_) if is_too_old => {
+        Ok(ExtractionOutcome::Blocked(_)) | Err(_) if is_too_old => {
             warn!("a conversation is passed over: nothing could be taken from it for a month");
             "passed_over"
         }
-        Ok(Looked::NotNow(why)) => {
+        Ok(ExtractionOutcome::Blocked(why)) => {
             debug!(why, "nothing is remembered of it yet");
-            later(HINDERED, false).await?;
+            later(BLOCKED_RETRY_DELAY, false).await?;
             return Ok(Some(("put_off", false)));
         }
-        Err(error) if is_elsewhere(&error) => {
-            later(AWAY, false).await?;
+        Err(error) if is_unrelated_to_range(&error) => {
+            later(UNAVAILABLE_RETRY_DELAY, false).await?;
             return Err(error);
         }
         Err(error) => {
-            later(again(tries), true).await?;
+            later(retry_delay(tries), true).await?;
             return Err(error);
         }
     };
-    fail::point("runner.before_extracted").await;
-    let more = worker.sessions.extracted(tenant, session, upto).await?;
+    failpoints::point("runner.before_extracted").await;
+    let more = worker.sessions.complete_extraction(tenant, session, upto).await?;
     Ok(Some((how, more)))
 }
 
 /// Retry delay after a failure that the range itself may cause; more than a day in total.
-fn again(tries: i32) -> Duration {
-    Duration::from_mins(5) * 4_u32.pow(tries.clamp(0, MOST_TRIES - 1).unsigned_abs())
+fn retry_delay(tries: i32) -> Duration {
+    Duration::from_mins(5) * 4_u32.pow(tries.clamp(0, MAX_EXTRACTION_TRIES - 1).unsigned_abs())
 }
 
 /// Whether a failure is unrelated to the range: the memory service, the model or a store is
 /// unavailable or misconfigured.
-fn is_elsewhere(error: &anyhow::Error) -> bool {
+fn is_unrelated_to_range(error: &anyhow::Error) -> bool {
     use holdfast_llm::Error as Llm;
     if let Some(model) = error.downcast_ref::<Llm>() {
         return match model {
@@ -258,7 +262,7 @@ fn is_elsewhere(error: &anyhow::Error) -> bool {
             other => other.kind() != Kind::Invalid,
         };
     }
-    let kind = error.downcast_ref::<holdfast_grpc::Refused>().map(Fault::kind);
+    let kind = error.downcast_ref::<holdfast_grpc::MemoryCallError>().map(Fault::kind);
     let kind = kind.or_else(|| error.downcast_ref::<Error>().map(Fault::kind));
     kind.is_some_and(|kind| {
         kind.is_transient() || matches!(kind, Kind::Unauthenticated | Kind::Forbidden)
@@ -269,62 +273,62 @@ fn is_elsewhere(error: &anyhow::Error) -> bool {
 /// request.
 #[derive(Debug, thiserror::Error)]
 #[error("what was found could not be kept")]
-struct Unkept(#[source] holdfast_grpc::Refused);
+struct StoreFailed(#[source] holdfast_grpc::MemoryCallError);
 
 /// Outcome of an extraction.
-enum Looked {
+enum ExtractionOutcome {
     /// Number of stored memories.
-    Through(usize),
+    Stored(usize),
     /// Must wait, for this reason.
-    NotNow(&'static str),
+    Blocked(&'static str),
     /// Failed too often.
-    Never,
+    TooManyTries,
 }
 
 /// Asks the model what to remember, and stores it.
-async fn look_through(
+async fn extract_range(
     worker: &Worker,
     memory: &Memory,
-    (tenant, session): Which,
-    stretch: &mut Stretch,
-) -> anyhow::Result<Looked> {
-    let nothing = Ok(Looked::Through(0));
+    (tenant, session): TenantSession,
+    stretch: &mut JournalRange,
+) -> anyhow::Result<ExtractionOutcome> {
+    let nothing = Ok(ExtractionOutcome::Stored(0));
     let Ok(key) = stretch.key.parse::<SessionKey>() else { return nothing };
     let brief = match worker.agents.find(tenant, stretch.agent, None).await? {
-        Found::Ready(brief) => brief,
-        Found::NoAgent => return nothing,
-        Found::NoModel => return Ok(Looked::NotNow("the agent has no model")),
+        AgentLookup::Ready(brief) => brief,
+        AgentLookup::NoAgent => return nothing,
+        AgentLookup::NoModel => return Ok(ExtractionOutcome::Blocked("the agent has no model")),
     };
     let policy = worker.policies.find(&worker.tools, tenant, stretch.agent).await?;
-    let who = policy.who(speakers(&stretch.entries));
+    let who = policy.turn_authors(authors(&stretch.entries));
     let audience = policy::audience(key.kind(), brief.dm_scope, &who, &who);
-    let person = Person::of(key.kind(), key.as_str(), audience, &who);
+    let person = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
     let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return nothing };
     if !has_memory(&brief, key.kind()) {
         return nothing;
     }
     // Checks that the memory service answers before paying for a model request.
-    let forgotten = forgotten(memory, tenant, [user, &session.to_string()]).await?;
+    let forgotten = last_erasure(memory, tenant, [user, &session.to_string()]).await?;
     stretch.forget(forgotten);
     let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
     let window = window.min(worker.config.context_tokens);
-    let (said, read) = transcript(&stretch.entries, window / 2 * CHARACTERS);
+    let (said, read) = transcript(&stretch.entries, window / 2 * MIN_CHARS_PER_TOKEN);
     if read < stretch.entries.len()
         && !worker.sessions.cut_extraction(tenant, session, stretch, read).await?
     {
-        return Ok(Looked::NotNow("somebody else is at it"));
+        return Ok(ExtractionOutcome::Blocked("somebody else is at it"));
     }
     if said.is_empty() {
         return nothing;
     }
-    let Some(answer) = ask(worker, (tenant, session), &brief, stretch, &said).await? else {
-        return Ok(Looked::NotNow("a budget is spent"));
+    let Some(answer) = ask_model(worker, (tenant, session), &brief, stretch, &said).await? else {
+        return Ok(ExtractionOutcome::Blocked("a budget is spent"));
     };
-    let found = extracted(&answer);
+    let found = parse_memories(&answer);
     if found.is_empty() {
         return nothing;
     }
-    fail::point("runner.before_kept").await;
+    failpoints::point("runner.before_kept").await;
     let provenance = pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
         name: brief.name.to_string(),
@@ -336,12 +340,12 @@ async fn look_through(
         nanos: stretch.at.subsec_nanosecond(),
     };
     let items =
-        found.into_iter().map(|one| item(one, session, &provenance, at)).collect::<Vec<_>>();
+        found.into_iter().map(|one| to_new_item(one, session, &provenance, at)).collect::<Vec<_>>();
     let count = items.len();
     let request = pb::PutItemsRequest {
-        who: Some(person.asking(stretch.agent)),
+        who: Some(person.to_proto(stretch.agent)),
         items,
-        unless_like: ALIKE,
+        unless_like: MIN_DUPLICATE_SIMILARITY,
         request_id: format!("extract:{session}:{}", stretch.upto),
     };
     match memory.client.put_items(tenant, request).await {
@@ -351,14 +355,14 @@ async fn look_through(
             warn!(error = &refused as &dyn std::error::Error, "what was found is not kept");
             return nothing;
         }
-        Err(refused) => return Err(Unkept(refused).into()),
+        Err(refused) => return Err(StoreFailed(refused).into()),
     }
-    memory.learnt(tenant, stretch.agent, user);
-    Ok(Looked::Through(count))
+    memory.on_memory_added(tenant, stretch.agent, user);
+    Ok(ExtractionOutcome::Stored(count))
 }
 
 /// Time of the newest erasure request for any of the subjects.
-async fn forgotten(
+async fn last_erasure(
     memory: &Memory,
     tenant: TenantId,
     subjects: [&str; 2],
@@ -378,15 +382,15 @@ async fn forgotten(
     Ok(until)
 }
 
-fn item(
-    one: Extracted,
+fn to_new_item(
+    one: ExtractedMemory,
     session: SessionId,
     provenance: &pb::Provenance,
     at: prost_types::Timestamp,
 ) -> pb::NewItem {
     let new = pb::NewItem {
         kind: pb::Kind::Memory.into(),
-        r#type: one.what.to_owned(),
+        r#type: one.kind.to_owned(),
         content: one.content,
         session: session.to_string(),
         at: Some(at),
@@ -402,25 +406,29 @@ fn item(
 }
 
 /// Asks the model; `None` if a budget is spent.
-async fn ask(
+async fn ask_model(
     worker: &Worker,
-    (tenant, session): Which,
-    brief: &Brief,
-    stretch: &Stretch,
+    (tenant, session): TenantSession,
+    brief: &AgentSnapshot,
+    stretch: &JournalRange,
     said: &str,
 ) -> anyhow::Result<Option<String>> {
     let today = stretch.at.to_zoned(brief.zone.clone()).strftime("%A, %Y-%m-%d").to_string();
     let mut request = Request {
         max_output: Some(EXTRACTION_OUTPUT_TOKENS),
         card: Some(Arc::clone(&brief.card)),
-        ..Request::new(brief.model_id.clone(), extraction(said, &today), Instant::now() + MODEL)
+        ..Request::new(
+            brief.model_id.clone(),
+            extraction_chat(said, &today),
+            Instant::now() + MODEL_TIMEOUT,
+        )
     };
-    let Brief { card, ledger, .. } = brief;
+    let AgentSnapshot { card, ledger, .. } = brief;
     let mut reserved = None;
     if !ledger.budgets.is_empty() {
         let id = format!("{session}:extraction:{}", stretch.upto);
-        let asking = Asking { tenant, id, lasts: MODEL, card, ledger };
-        match worker.set_aside(asking, &mut request).await? {
+        let asking = ReservationRequest { tenant, id, expires_after: MODEL_TIMEOUT, card, ledger };
+        match worker.reserve_budget(asking, &mut request).await? {
             Ok(kept) => reserved = Some(kept),
             Err(_) => return Ok(None),
         }
@@ -429,28 +437,31 @@ async fn ask(
     let mut pass_over = |_: Delta| {};
     let replied = brief.model.reply(&request, &mut pass_over, &cancelled).await;
     if let Ok(reply) = &replied {
-        charge(worker, tenant, brief, stretch, reply).await;
+        charge_reply(worker, tenant, brief, stretch, reply).await;
     }
     if let Some(reserved) = reserved {
         // Only after the usage is stored.
-        worker.give_back(reserved).await;
+        worker.release_reservation(reserved).await;
     }
     Ok(Some(replied?.text))
 }
 
 /// Adds the cost to the run with which the range ends.
-async fn charge(
+async fn charge_reply(
     worker: &Worker,
     tenant: TenantId,
-    brief: &Brief,
-    stretch: &Stretch,
+    brief: &AgentSnapshot,
+    stretch: &JournalRange,
     reply: &Reply,
 ) {
     let ledger = &brief.ledger;
     let micros = ledger.micros(&reply.model, &reply.usage);
     let tokens = reply.usage.input.saturating_add(reply.usage.output);
-    let spent =
-        Spent { run_micros: micros, charge: Charge { tokens, micros }, budgets: ledger.owners() };
+    let spent = WriteCost {
+        run_micros: micros,
+        charge: Charge { tokens, micros },
+        budgets: ledger.owners(),
+    };
     let charged = worker.sessions.charge(tenant, stretch.run, &reply.usage, &spent).await;
     if let Err(error) = charged {
         warn!(error = &error as &dyn std::error::Error, "an extraction is not charged");

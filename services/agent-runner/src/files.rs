@@ -7,25 +7,27 @@
 use std::sync::Arc;
 
 use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
-use holdfast_skills::{FOLDER, Library, Scope as Owner, Skill};
-use holdfast_tools::{Call, Change, Committed, File, FileEdit, FileLine, Files, FilesError};
+use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
+use holdfast_tools::{
+    Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,
+};
 use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
-use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspaces};
+use holdfast_workspace::{Base, ChangeAuthor, ContentHash, Edit, Error, Revision, Workspaces};
 
-use crate::held::Held;
+use crate::leases::Leases;
 
 /// Folder of the agent's notes about its owner.
-pub(crate) const NOTES: &str = "memory/";
+pub(crate) const NOTES_FOLDER: &str = "memory/";
 
 /// Files and folders that file tools may access; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Scope {
+pub(crate) struct FileScope {
     pub(crate) read: Option<Vec<String>>,
     pub(crate) write: Option<Vec<String>>,
 }
 
-impl Scope {
-    pub(crate) const fn is_bounded(&self) -> bool {
+impl FileScope {
+    pub(crate) const fn is_restricted(&self) -> bool {
         self.read.is_some() || self.write.is_some()
     }
 
@@ -57,40 +59,40 @@ fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError
 
 /// File access for the sessions that run here.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct WorkspaceFiles {
     pub(crate) workspaces: Workspaces,
-    held: Arc<Held>,
-    library: Library,
+    held: Arc<Leases>,
+    library: SkillLibrary,
 }
 
-impl Store {
-    pub(crate) fn new(library: Library, held: Arc<Held>) -> Self {
+impl WorkspaceFiles {
+    pub(crate) fn new(library: SkillLibrary, held: Arc<Leases>) -> Self {
         Self { workspaces: library.trees().clone(), held, library }
     }
 
     /// The skill outside the agent's workspace that a path belongs to.
-    fn lent(&self, call: &Call, path: &TreePath) -> Option<Skill> {
+    fn library_skill(&self, call: &Call, path: &TreePath) -> Option<Skill> {
         let mut parts = path.parts();
-        let folder = (parts.next() == Some(FOLDER)).then(|| parts.next()).flatten()?;
-        let shelf = self.held.get(call.session)?.desk().skills.clone()?;
+        let folder = (parts.next() == Some(SKILLS_FOLDER)).then(|| parts.next()).flatten()?;
+        let shelf = self.held.get(call.session)?.tool_context().skills.clone()?;
         let skill = shelf.find(folder).filter(|skill| skill.name() == folder)?;
         (skill.scope != Owner::Workspace).then(|| skill.clone())
     }
 
     /// Files of skills outside the agent's workspace that are in a directory.
-    async fn list_lent(
+    async fn list_library_skills(
         &self,
         call: &Call,
         directory: &TreePath,
-    ) -> Result<Vec<FileLine>, FilesError> {
+    ) -> Result<Vec<FileSummary>, FilesError> {
         let Some(hold) = self.held.get(call.session) else { return Ok(Vec::new()) };
-        let Some(shelf) = hold.desk().skills.clone() else { return Ok(Vec::new()) };
+        let Some(shelf) = hold.tool_context().skills.clone() else { return Ok(Vec::new()) };
         let mut lines = Vec::new();
         for skill in shelf.skills().filter(|skill| skill.scope != Owner::Workspace) {
             let files = self.library.files(call.tenant, call.agent, skill).await;
             let files = files.map_err(|error| FilesError::Broken(error.into()))?;
             for file in files.into_iter().filter(|file| file.path.is_within(directory)) {
-                lines.push(FileLine {
+                lines.push(FileSummary {
                     path: file.path.to_string(),
                     size: file.size,
                     changed: format!("of the {}", skill.scope),
@@ -100,26 +102,26 @@ impl Store {
         Ok(lines)
     }
 
-    fn place(&self, call: &Call) -> Result<(SessionKind, Audience), FilesError> {
+    fn kind_and_audience(&self, call: &Call) -> Result<(SessionKind, Audience), FilesError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.desk();
+        let desk = hold.tool_context();
         Ok((desk.kind.unwrap_or(SessionKind::Global), desk.audience))
     }
 
     /// Whether the file is visible to the audience of the call.
     pub(crate) fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
-        let (kind, audience) = self.place(call)?;
-        Ok(is_seen(kind, audience, path))
+        let (kind, audience) = self.kind_and_audience(call)?;
+        Ok(is_visible(kind, audience, path))
     }
 
-    fn scope(&self, call: &Call) -> Result<Scope, FilesError> {
+    fn scope(&self, call: &Call) -> Result<FileScope, FilesError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        Ok(hold.desk().scope.clone())
+        Ok(hold.tool_context().scope.clone())
     }
 
-    fn check_look(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+    fn check_read(&self, call: &Call, path: &str) -> Result<(), FilesError> {
         let scope = self.scope(call)?;
         match scope.may_read(path) {
             true => Ok(()),
@@ -127,12 +129,12 @@ impl Store {
         }
     }
 
-    pub(crate) fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+    pub(crate) fn check_write(&self, call: &Call, path: &str) -> Result<(), FilesError> {
         let scope = self.scope(call)?;
         if !scope.may_write(path) {
             return Err(out_of_bounds("write", path, scope.write.as_deref()));
         }
-        let (kind, audience) = self.place(call)?;
+        let (kind, audience) = self.kind_and_audience(call)?;
         if !may_change(kind, audience, path) {
             return Err(FilesError::Invalid(format!(
                 "`{path}` is changed in a conversation with your owner only, and this is none"
@@ -142,50 +144,52 @@ impl Store {
     }
 
     /// The workspace that the call works on: its agent's own, or a copy.
-    fn tree(&self, call: &Call) -> Result<AgentId, FilesError> {
+    fn workspace_of(&self, call: &Call) -> Result<AgentId, FilesError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let branch = hold.desk().branch;
+        let branch = hold.tool_context().workspace_branch;
         Ok(branch.unwrap_or(call.agent))
     }
 
     /// Marks the agent's snapshot as outdated, after a change of a file that is part of the prompt.
-    pub(crate) fn brief_is_outdated(&self, call: &Call) {
+    pub(crate) fn mark_snapshot_outdated(&self, call: &Call) {
         if let Some(hold) = self.held.get(call.session) {
-            hold.desk().is_brief_outdated = true;
+            hold.tool_context().is_snapshot_outdated = true;
         }
     }
 
     pub(crate) async fn diff(
         &self,
         call: &Call,
-        committed: &holdfast_workspace::Committed,
-    ) -> Result<Committed, FilesError> {
+        committed: &holdfast_workspace::CommitOutcome,
+    ) -> Result<StoredChange, FilesError> {
         let to = committed.revision;
         let from = Revision::from((to.number() - 1).max(0));
         let diff = match committed.changed {
             0 => String::new(),
             _ => {
-                let diff =
-                    self.workspaces.diff(call.tenant, self.tree(call)?, from, to, None).await;
-                diff.map_err(told)?.to_string()
+                let diff = self
+                    .workspaces
+                    .diff(call.tenant, self.workspace_of(call)?, from, to, None)
+                    .await;
+                diff.map_err(to_files_error)?.to_string()
             }
         };
-        Ok(Committed { revision: to.to_string(), diff })
+        Ok(StoredChange { revision: to.to_string(), diff })
     }
 }
 
-impl Files for Store {
+impl Files for WorkspaceFiles {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
-        self.check_look(call, path)?;
+        self.check_read(call, path)?;
         if !self.may_see(call, path)? {
             return Ok(None);
         }
         let path = tree_path(path)?;
-        let found = self.workspaces.read(call.tenant, self.tree(call)?, &path, None).await;
-        let mut found = found.map_err(told)?;
+        let found = self.workspaces.read(call.tenant, self.workspace_of(call)?, &path, None).await;
+        let mut found = found.map_err(to_files_error)?;
         if found.is_none()
-            && let Some(skill) = self.lent(call, &path)
+            && let Some(skill) = self.library_skill(call, &path)
         {
             let lent = self.library.read(call.tenant, &skill, &path).await;
             found = lent.map_err(|error| FilesError::Broken(error.into()))?;
@@ -193,63 +197,70 @@ impl Files for Store {
         Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
     }
 
-    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileLine>, FilesError> {
+    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileSummary>, FilesError> {
         let within = match directory {
             "" => None,
             directory => Some(tree_path(directory)?),
         };
-        let (kind, audience) = self.place(call)?;
+        let (kind, audience) = self.kind_and_audience(call)?;
         let scope = self.scope(call)?;
-        let listed =
-            self.workspaces.list(call.tenant, self.tree(call)?, None, within.as_ref()).await;
-        let seen = listed.map_err(told)?.into_iter();
+        let listed = self
+            .workspaces
+            .list(call.tenant, self.workspace_of(call)?, None, within.as_ref())
+            .await;
+        let seen = listed.map_err(to_files_error)?.into_iter();
         let seen = seen.filter(|file| {
-            is_seen(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
+            is_visible(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
         });
-        let mut lines: Vec<FileLine> = seen
-            .map(|file| FileLine {
+        let mut lines: Vec<FileSummary> = seen
+            .map(|file| FileSummary {
                 path: file.path.to_string(),
                 size: file.size,
                 changed: file.changed_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
             })
             .collect();
         if let Some(directory) = within.filter(is_of_skills) {
-            let lent = self.list_lent(call, &directory).await?.into_iter();
+            let lent = self.list_library_skills(call, &directory).await?.into_iter();
             lines.extend(lent.filter(|line| scope.may_read(&line.path)));
             lines.sort_by(|a, b| a.path.cmp(&b.path));
         }
         Ok(lines)
     }
 
-    async fn committed(&self, call: &Call) -> Result<Option<Committed>, FilesError> {
-        let found = self.workspaces.committed(call.tenant, self.tree(call)?, &call.key).await;
-        match found.map_err(told)? {
+    async fn committed(&self, call: &Call) -> Result<Option<StoredChange>, FilesError> {
+        let found =
+            self.workspaces.outcome_by_key(call.tenant, self.workspace_of(call)?, &call.key).await;
+        match found.map_err(to_files_error)? {
             Some(committed) => Ok(Some(self.diff(call, &committed).await?)),
             None => Ok(None),
         }
     }
 
-    async fn commit(&self, call: &Call, change: Change) -> Result<Committed, FilesError> {
-        let Change { edits, reason } = change;
+    async fn commit(&self, call: &Call, change: FileChanges) -> Result<StoredChange, FilesError> {
+        let FileChanges { edits, reason } = change;
         for edit in &edits {
-            self.check_change(call, &edit.path)?;
+            self.check_write(call, &edit.path)?;
         }
         let is_brief =
             |edit: &FileEdit| BootstrapName::of(&edit.path).is_some() || is_skill(&edit.path);
         if edits.iter().any(is_brief) {
-            self.brief_is_outdated(call);
+            self.mark_snapshot_outdated(call);
         }
         let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
-        let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
+        let by = ChangeAuthor {
+            run: Some(call.run),
+            ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
+        };
         let by = by.with_key(&call.key);
-        let committed = self.workspaces.commit(call.tenant, self.tree(call)?, &by, edits).await;
-        self.diff(call, &committed.map_err(told)?).await
+        let committed =
+            self.workspaces.commit(call.tenant, self.workspace_of(call)?, &by, edits).await;
+        self.diff(call, &committed.map_err(to_files_error)?).await
     }
 }
 
 /// Whether a path is in the folder of skills, whose headers are in every prompt.
 fn is_skill(path: &str) -> bool {
-    path.strip_prefix(FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(SKILLS_FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn is_of_skills(path: &TreePath) -> bool {
@@ -257,18 +268,18 @@ fn is_of_skills(path: &TreePath) -> bool {
 }
 
 fn is_note(path: &str) -> bool {
-    path.starts_with(NOTES) || path == NOTES.trim_end_matches('/')
+    path.starts_with(NOTES_FOLDER) || path == NOTES_FOLDER.trim_end_matches('/')
 }
 
 /// Whether the audience may change a file.
 pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
     // The header of a skill is in the prompts of all conversations.
     let is_own = BootstrapName::of(path).is_some() || is_note(path) || is_skill(path);
-    !is_own || (audience == Audience::Owner && is_seen(kind, audience, path))
+    !is_own || (audience == Audience::Owner && is_visible(kind, audience, path))
 }
 
 /// Whether the audience may see a file.
-pub(crate) fn is_seen(kind: SessionKind, audience: Audience, path: &str) -> bool {
+pub(crate) fn is_visible(kind: SessionKind, audience: Audience, path: &str) -> bool {
     match BootstrapName::of(path) {
         Some(name) => may_load(kind, audience, name),
         None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),
@@ -280,7 +291,7 @@ fn edit(edit: FileEdit) -> Result<Edit, FilesError> {
     let FileEdit { path, base, content } = edit;
     let path = tree_path(&path)?;
     let base = match base {
-        Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(told)?),
+        Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(to_files_error)?),
         None => Base::Absent,
     };
     Ok(match content {
@@ -294,7 +305,7 @@ fn tree_path(path: &str) -> Result<TreePath, FilesError> {
         .map_err(|error: holdfast_types::InvalidPath| FilesError::Invalid(error.to_string()))
 }
 
-pub(crate) fn told(error: Error) -> FilesError {
+pub(crate) fn to_files_error(error: Error) -> FilesError {
     match &error {
         Error::Clash { path, .. } => FilesError::Conflict(path.to_string()),
         _ => match error.kind() {
@@ -315,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_scope_holds_folders_and_what_is_in_them_and_nothing_that_begins_alike() {
-        let scope = Scope {
+        let scope = FileScope {
             read: Some(vec!["docs".into(), "notes/a.txt".into()]),
             write: Some(vec!["out/".into()]),
         };
@@ -330,8 +341,8 @@ mod tests {
         ] {
             assert_eq!((scope.may_read(path), scope.may_write(path)), (read, write), "{path}");
         }
-        assert!(!scope.may_write("x") && Scope::default().may_write("x"));
-        assert!(!Scope { write: Some(Vec::new()), ..Scope::default() }.may_write("x"));
+        assert!(!scope.may_write("x") && FileScope::default().may_write("x"));
+        assert!(!FileScope { write: Some(Vec::new()), ..FileScope::default() }.may_write("x"));
         assert!(is_within(&[String::new()], "x"));
     }
 
@@ -342,18 +353,18 @@ mod tests {
         {
             assert!(may_change(SessionKind::Main, Audience::Owner, path), "{path}");
             assert_eq!(may_change(SessionKind::Group, Audience::Others, path), others, "{path}");
-            assert!(is_seen(SessionKind::Group, Audience::Others, path), "{path}");
+            assert!(is_visible(SessionKind::Group, Audience::Others, path), "{path}");
         }
     }
 
     #[test]
     fn what_was_noted_for_the_owner_is_not_there_for_others() {
         for path in ["MEMORY.md", "memory/2026-12-01.md", "memory"] {
-            assert!(is_seen(SessionKind::Main, Audience::Owner, path), "{path}");
-            assert!(!is_seen(SessionKind::Group, Audience::Others, path), "{path}");
-            assert!(!is_seen(SessionKind::Dm, Audience::Others, path), "{path}");
+            assert!(is_visible(SessionKind::Main, Audience::Owner, path), "{path}");
+            assert!(!is_visible(SessionKind::Group, Audience::Others, path), "{path}");
+            assert!(!is_visible(SessionKind::Dm, Audience::Others, path), "{path}");
         }
-        assert!(is_seen(SessionKind::Group, Audience::Others, "notes/memory.txt"));
-        assert!(is_seen(SessionKind::Dm, Audience::Others, "SOUL.md"));
+        assert!(is_visible(SessionKind::Group, Audience::Others, "notes/memory.txt"));
+        assert!(is_visible(SessionKind::Dm, Audience::Others, "SOUL.md"));
     }
 }

@@ -9,8 +9,8 @@
 use holdfast_agent::{
     bootstrap::Audience,
     compact::{
-        FLUSH_TOOLS, Flush, Plan, Reason, flush_begins, flush_instruction, flush_messages,
-        flush_rounds, flushes, is_flushing, needs_memory_flush,
+        FLUSH_TOOLS, FlushConditions, Plan, Reason, flush_counts, flush_entry, flush_instruction,
+        flush_messages, flush_rounds, is_flushing, needs_memory_flush,
     },
     tokens::{CjkAware, Tokenizer as _, messages_tokens},
 };
@@ -19,10 +19,13 @@ use holdfast_types::{Entry, Note, Reply, ToolSpec};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{agents::Brief, error::Error, fail, files::NOTES, files::Scope, notes, turn::Turn};
+use crate::{
+    agents::AgentSnapshot, error::Error, failpoints, files::FileScope, files::NOTES_FOLDER, notes,
+    turn::Turn,
+};
 
 /// Model requests per flush.
-const MOST_ROUNDS: usize = 6;
+const MAX_FLUSH_ROUNDS: usize = 6;
 
 impl Turn<'_> {
     pub(crate) fn is_flushing(&self) -> bool {
@@ -30,8 +33,8 @@ impl Turn<'_> {
     }
 
     /// Files that the tools may access during a flush.
-    pub(crate) fn flush_scope() -> Scope {
-        Scope { read: None, write: Some(vec![NOTES.trim_end_matches('/').to_owned()]) }
+    pub(crate) fn flush_scope() -> FileScope {
+        FileScope { read: None, write: Some(vec![NOTES_FOLDER.trim_end_matches('/').to_owned()]) }
     }
 
     pub(crate) fn flush_tools() -> Vec<String> {
@@ -41,10 +44,10 @@ impl Turn<'_> {
     /// Starts a flush if a compaction is near and had none yet.
     pub(crate) async fn begin_flush(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         reason: Reason,
     ) -> Result<bool, Error> {
-        let (compactions, flushed_at) = flushes(self.journal.entries());
+        let (compactions, flushed_at) = flush_counts(self.journal.entries());
         let is_owner = self.audience(brief) == Audience::Owner;
         if !is_owner || flushed_at == Some(compactions) {
             return Ok(false);
@@ -52,12 +55,12 @@ impl Turn<'_> {
         let budget = self.budget(brief);
         let conversation = self.conversation();
         let before = conversation.summary().map_or(0, |summary| CjkAware.count(summary));
-        let wanted = needs_memory_flush(&Flush {
+        let wanted = needs_memory_flush(&FlushConditions {
             reason,
             tokens: before + messages_tokens(&CjkAware, conversation.messages()),
             budget,
             kind: self.kind,
-            may_write: self.allowed(brief).allows("write"),
+            may_write: self.allowed_tools(brief).allows("write"),
             compactions,
             flushed_at,
         });
@@ -72,19 +75,19 @@ impl Turn<'_> {
             return Ok(false);
         }
         let today = jiff::Timestamp::now().to_zoned(brief.zone.clone());
-        let today = notes::path_of(today.date());
+        let today = notes::note_path(today.date());
         metrics::counter!("holdfast_runner_flushes_total").increment(1);
-        self.append(vec![flush_begins(flush_instruction(&today), keeps)]).await?;
+        self.append(vec![flush_entry(flush_instruction(&today), keeps)]).await?;
         Ok(true)
     }
 
     /// Asks the model what to write down. The flush ends when the model makes no more calls.
-    pub(crate) async fn flush(&mut self, brief: &Brief) -> Result<(), Error> {
-        if flush_rounds(self.journal.entries()) >= MOST_ROUNDS {
+    pub(crate) async fn run_flush(&mut self, brief: &AgentSnapshot) -> Result<(), Error> {
+        if flush_rounds(self.journal.entries()) >= MAX_FLUSH_ROUNDS {
             return self.end_flush("asked often enough").await;
         }
-        self.before_effect().await?;
-        fail::point("runner.before_flush").await;
+        self.ensure_owned().await?;
+        failpoints::point("runner.before_flush").await;
         // The provider may count more tokens than we do: retry with half and a quarter of the room.
         for part in [1, 2, 4] {
             let mut request = self.flush_request(brief, part);
@@ -95,14 +98,14 @@ impl Turn<'_> {
             let mut pass_over = |_: Delta| {};
             let replied = tokio::select! {
                 replied = brief.model.reply(&request, &mut pass_over, &cancelled) => replied,
-                unwanted = self.until_unwanted() => {
+                unwanted = self.until_interrupted() => {
                     unwanted?;
                     self.charge_read();
-                    return self.refresh().await;
+                    return self.reload_inbox().await;
                 }
             };
             match replied {
-                Ok(reply) => return self.flushed(reply).await,
+                Ok(reply) => return self.on_flush_reply(reply).await,
                 Err(holdfast_llm::Error::ContextOverflow) => {}
                 Err(error) => {
                     info!(error = &error as &dyn std::error::Error, "memory was not written down");
@@ -113,7 +116,7 @@ impl Turn<'_> {
         self.end_flush("too much to read").await
     }
 
-    async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
+    async fn on_flush_reply(&mut self, reply: Reply) -> Result<(), Error> {
         let Reply { text, calls, usage, model, carry, .. } = reply;
         if calls.is_empty() {
             // No thought is stored for this reply, so it is charged here.
@@ -129,14 +132,14 @@ impl Turn<'_> {
 
     /// The usual request, but with the part of the conversation that will be removed, and only the
     /// file tools. `part` divides the available room.
-    fn flush_request(&self, brief: &Brief, part: usize) -> Request {
-        let mut request = self.request(brief, true);
+    fn flush_request(&self, brief: &AgentSnapshot, part: usize) -> Request {
+        let mut request = self.model_request(brief, true);
         let budget = self.budget(brief);
         let room = budget.window.saturating_sub(budget.reserve + budget.instructions) / part;
         if let Some(messages) = flush_messages(self.journal.entries(), self.kind, room) {
             request.chat.messages = messages;
         }
-        let allowed = self.allowed(brief);
+        let allowed = self.allowed_tools(brief);
         let is_one = |spec: &ToolSpec| {
             FLUSH_TOOLS.contains(&spec.name.as_str()) && allowed.allows(&spec.name)
         };

@@ -16,25 +16,25 @@ use anyhow::Context as _;
 use holdfast_agent::person::OWNER;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
-use holdfast_workspace::{LONG_TERM, Listed, NOTES, is_template};
+use holdfast_workspace::{FileEntry, LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_unchanged_template};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
-use crate::{memory::Memory, trouble::Trouble, upkeep::jittered, worker::Worker};
+use crate::{failure_log::FailureLog, maintenance::jittered, memory::Memory, worker::Worker};
 
 /// Workspaces per search.
-const BATCH: i64 = 16;
+const SEARCH_BATCH_SIZE: i64 = 16;
 
 /// Time for which a workspace is claimed: longer than indexing usually takes. After it, another
 /// runner continues.
-const CLAIM: Duration = Duration::from_secs(120);
+const CLAIM_DURATION: Duration = Duration::from_secs(120);
 
 /// In bytes.
-const LARGEST: u64 = 4 * 1024 * 1024;
+const MAX_NOTE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Documents per page of a list.
-const LISTED: u32 = 500;
+const DOCUMENTS_PER_PAGE: u32 = 500;
 
 /// Indexes marked workspaces until `stop`.
 pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
@@ -42,21 +42,21 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         stop.cancelled().await;
         return;
     };
-    let trouble = Trouble::new("notes are not indexed");
+    let trouble = FailureLog::new("notes are not indexed");
     while stop.run_until_cancelled(sleep(jittered(worker.config.relay))).await.is_some() {
-        let marked = match worker.workspaces.to_index(BATCH).await {
+        let marked = match worker.workspaces.agents_to_index(SEARCH_BATCH_SIZE).await {
             Ok(marked) => {
-                trouble.ends();
+                trouble.on_success();
                 marked
             }
             Err(error) => {
-                trouble.begins(&error);
+                trouble.on_failure(&error);
                 continue;
             }
         };
         for (tenant, agent) in marked {
             let span = info_span!("indexing", tenant.id = %tenant, agent.id = %agent);
-            let done = index(&worker, &memory, tenant, agent).instrument(span);
+            let done = index_workspace(&worker, &memory, tenant, agent).instrument(span);
             match stop.run_until_cancelled(done).await {
                 None => return,
                 Some(Ok(())) => {}
@@ -71,27 +71,27 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-async fn index(
+async fn index_workspace(
     worker: &Worker,
     memory: &Memory,
     tenant: TenantId,
     agent: AgentId,
 ) -> anyhow::Result<()> {
-    let Some(upto) = worker.workspaces.claim_index(tenant, agent, CLAIM).await? else {
+    let Some(upto) = worker.workspaces.claim_index(tenant, agent, CLAIM_DURATION).await? else {
         return Ok(());
     };
-    let mut files: Vec<Listed> = Vec::new();
-    for within in [LONG_TERM, NOTES] {
+    let mut files: Vec<FileEntry> = Vec::new();
+    for within in [LONG_TERM_NOTES_FILE, NOTES_FOLDER] {
         let within: TreePath = within.parse()?;
         files.extend(worker.workspaces.list(tenant, agent, None, Some(&within)).await?);
     }
-    files.retain(|file| !is_template(&file.path, file.hash));
-    let there = documents(memory, tenant, agent).await?;
+    files.retain(|file| !is_unchanged_template(&file.path, file.hash));
+    let there = indexed_notes(memory, tenant, agent).await?;
     let (mut indexed, mut removed) = (0_u32, 0_u32);
     // Removals first: a later failure must not leave deleted notes in the search.
     let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for path in there.keys().filter(|path| !paths.contains(path.as_str())) {
-        remove(memory, tenant, agent, path).await?;
+        remove_note(memory, tenant, agent, path).await?;
         removed += 1;
     }
     drop(paths);
@@ -102,33 +102,34 @@ async fn index(
             continue;
         }
         let path = file.path.to_string();
-        if put(worker, memory, (tenant, agent), file, hash).await? {
+        if index_note(worker, memory, (tenant, agent), file, hash).await? {
             indexed += 1;
         } else if known.is_some() {
             // The old contents are gone: the file may be encrypted by now.
-            remove(memory, tenant, agent, &path).await?;
+            remove_note(memory, tenant, agent, &path).await?;
             removed += 1;
         }
     }
-    memory.learnt(tenant, agent, OWNER);
-    worker.workspaces.indexed(tenant, agent, upto).await?;
+    memory.on_memory_added(tenant, agent, OWNER);
+    worker.workspaces.finish_index(tenant, agent, upto).await?;
     debug!(indexed, removed, "notes are indexed");
     Ok(())
 }
 
-async fn remove(
+async fn remove_note(
     memory: &Memory,
     tenant: TenantId,
     agent: AgentId,
     path: &str,
 ) -> anyhow::Result<()> {
-    let request = pb::RemoveDocumentRequest { who: Some(who(agent)), path: path.to_owned() };
+    let request =
+        pb::RemoveDocumentRequest { who: Some(notes_subject(agent)), path: path.to_owned() };
     memory.client.remove_document(tenant, request).await?;
     Ok(())
 }
 
 /// The agent's notes in the memory service: hashes by path.
-async fn documents(
+async fn indexed_notes(
     memory: &Memory,
     tenant: TenantId,
     agent: AgentId,
@@ -137,9 +138,9 @@ async fn documents(
     let mut after = String::new();
     loop {
         let request = pb::ListDocumentsRequest {
-            who: Some(who(agent)),
+            who: Some(notes_subject(agent)),
             path_prefix: String::new(),
-            limit: LISTED,
+            limit: DOCUMENTS_PER_PAGE,
             after: std::mem::take(&mut after),
         };
         let answer = memory.client.list_documents(tenant, request).await?;
@@ -156,15 +157,19 @@ async fn documents(
 
 /// Indexes a note. Returns `false` if it is not text, too large or rejected, so that it does not
 /// block the others.
-async fn put(
+async fn index_note(
     worker: &Worker,
     memory: &Memory,
     (tenant, agent): (TenantId, AgentId),
-    listed: Listed,
+    listed: FileEntry,
     hash: String,
 ) -> anyhow::Result<bool> {
-    if listed.size > LARGEST {
-        warn!(size = listed.size, limit = LARGEST, "a note is too large to be found by a search");
+    if listed.size > MAX_NOTE_BYTES {
+        warn!(
+            size = listed.size,
+            limit = MAX_NOTE_BYTES,
+            "a note is too large to be found by a search"
+        );
         return Ok(false);
     }
     // If the note was changed since it was listed, the workspace is marked again.
@@ -175,7 +180,7 @@ async fn put(
         return Ok(false);
     };
     let request = pb::IndexDocumentRequest {
-        who: Some(who(agent)),
+        who: Some(notes_subject(agent)),
         path: listed.path.to_string(),
         text: text.to_owned(),
         hash,
@@ -200,6 +205,6 @@ async fn put(
 }
 
 /// Owner of the notes.
-fn who(agent: AgentId) -> pb::Who {
+fn notes_subject(agent: AgentId) -> pb::Who {
     pb::Who { agent: agent.to_string(), user: OWNER.to_owned(), ..pb::Who::default() }
 }

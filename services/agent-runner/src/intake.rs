@@ -9,7 +9,7 @@
 //! together with the next message. The order never changes: a message of another mode blocks those
 //! behind it. A message of mode interrupt ends the turn before it.
 
-use holdfast_session::Waiting;
+use holdfast_session::InboxMessage;
 use holdfast_types::{Command, QueueMode};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,12 @@ pub(crate) enum Intake {
 
 /// Decides about the inbox of a turn that has heard `heard` so far. `open` is whether the turn has
 /// begun.
-pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto: i64) -> Intake {
+pub(crate) fn decide_intake(
+    waiting: &[InboxMessage],
+    heard: &[i64],
+    open: bool,
+    cancel_upto: i64,
+) -> Intake {
     let stop = waiting.iter().rev().find(|row| row.body.command() == Some(Command::Stop));
     let cancel_upto = stop.map_or(cancel_upto, |stop| cancel_upto.max(stop.seq - 1));
     let unwanted: Vec<i64> =
@@ -32,15 +37,15 @@ pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto
     if !unwanted.is_empty() {
         return Intake::Cancelled(unwanted);
     }
-    let head = match head(waiting, heard) {
+    let head = match first_message(waiting, heard) {
         None if !open => waiting.iter().find(|row| !row.body.silent),
         found => found,
     };
     if head.is_none() && !open {
         return Intake::Hear(Vec::new());
     }
-    let new = taken(waiting, heard, head);
-    let ends = |row: &Waiting| {
+    let new = messages_to_hear(waiting, heard, head);
+    let ends = |row: &InboxMessage| {
         row.mode == QueueMode::Interrupt
             && !row.body.silent
             && row.body.command().is_none()
@@ -51,17 +56,24 @@ pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto
 }
 
 /// The message that began the turn, if it is not finished.
-pub(crate) fn head<'w>(waiting: &'w [Waiting], heard: &[i64]) -> Option<&'w Waiting> {
+pub(crate) fn first_message<'w>(
+    waiting: &'w [InboxMessage],
+    heard: &[i64],
+) -> Option<&'w InboxMessage> {
     waiting.iter().find(|row| !row.body.silent && heard.contains(&row.seq))
 }
 
-fn taken(waiting: &[Waiting], heard: &[i64], head: Option<&Waiting>) -> Vec<i64> {
-    let gathers = head.is_none_or(gathers_with);
+fn messages_to_hear(
+    waiting: &[InboxMessage],
+    heard: &[i64],
+    head: Option<&InboxMessage>,
+) -> Vec<i64> {
+    let gathers = head.is_none_or(can_be_combined);
     let mut new = Vec::new();
     for row in waiting.iter().filter(|row| !heard.contains(&row.seq)) {
         let is_head = head.is_some_and(|head| head.seq == row.seq);
         let before_head = head.is_some_and(|head| row.seq < head.seq);
-        let fits = is_head || (row.body.silent && before_head) || (gathers && gathers_with(row));
+        let fits = is_head || (row.body.silent && before_head) || (gathers && can_be_combined(row));
         if !fits {
             break;
         }
@@ -70,11 +82,11 @@ fn taken(waiting: &[Waiting], heard: &[i64], head: Option<&Waiting>) -> Vec<i64>
     new
 }
 
-fn gathers_with(row: &Waiting) -> bool {
-    row.body.silent || (gathers(row.mode) && row.body.command().is_none())
+fn can_be_combined(row: &InboxMessage) -> bool {
+    row.body.silent || (combines(row.mode) && row.body.command().is_none())
 }
 
-const fn gathers(mode: QueueMode) -> bool {
+const fn combines(mode: QueueMode) -> bool {
     match mode {
         QueueMode::Steer | QueueMode::Collect => true,
         QueueMode::Followup | QueueMode::Interrupt => false,
@@ -90,8 +102,8 @@ mod tests {
     use super::*;
     use QueueMode::{Collect, Followup, Interrupt, Steer};
 
-    fn row(seq: i64, mode: QueueMode) -> Waiting {
-        Waiting {
+    fn row(seq: i64, mode: QueueMode) -> InboxMessage {
+        InboxMessage {
             seq,
             message: MessageId::generate(),
             body: Body::text("hi"),
@@ -104,42 +116,42 @@ mod tests {
         }
     }
 
-    fn rows(modes: &[QueueMode]) -> Vec<Waiting> {
+    fn rows(modes: &[QueueMode]) -> Vec<InboxMessage> {
         (1..).zip(modes).map(|(seq, mode)| row(seq, *mode)).collect()
     }
 
-    fn silent(seq: i64) -> Waiting {
+    fn silent(seq: i64) -> InboxMessage {
         let body = Body { silent: true, ..Body::text("psst") };
-        Waiting { body, ..row(seq, Steer) }
+        InboxMessage { body, ..row(seq, Steer) }
     }
 
     #[test]
     fn steered_and_collected_messages_are_one_turn() {
         let waiting = rows(&[Steer, Collect, Steer]);
 
-        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2, 3]));
-        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![2, 3]));
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2, 3]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Hear(vec![2, 3]));
     }
 
     #[test]
     fn a_followup_has_a_turn_of_its_own_and_keeps_its_place() {
         let waiting = rows(&[Steer, Followup, Steer]);
 
-        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
-        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
-        assert_eq!(intake(&waiting[1..], &[2], true, 0), Intake::Hear(vec![]));
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
+        assert_eq!(decide_intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
+        assert_eq!(decide_intake(&waiting[1..], &[2], true, 0), Intake::Hear(vec![]));
     }
 
     #[test]
     fn newer_input_ends_a_turn_only_if_it_says_so() {
         let waiting = rows(&[Interrupt, Interrupt, Interrupt]);
 
-        assert_eq!(intake(&waiting, &[], false, 0), Intake::Interrupted(vec![1]));
-        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Interrupted(vec![2]));
-        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
-        assert_eq!(intake(&waiting[2..], &[3], true, 0), Intake::Hear(vec![]));
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Interrupted(vec![1]));
+        assert_eq!(decide_intake(&waiting[1..], &[], false, 0), Intake::Interrupted(vec![2]));
+        assert_eq!(decide_intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
+        assert_eq!(decide_intake(&waiting[2..], &[3], true, 0), Intake::Hear(vec![]));
         assert_eq!(
-            intake(&rows(&[Steer, Steer, Interrupt]), &[1], true, 0),
+            decide_intake(&rows(&[Steer, Steer, Interrupt]), &[1], true, 0),
             Intake::Interrupted(vec![2])
         );
     }
@@ -148,45 +160,45 @@ mod tests {
     fn what_is_silent_is_taken_along_and_begins_nothing() {
         let waiting = [silent(1), row(2, Followup), silent(3), row(4, Steer)];
 
-        assert_eq!(intake(&waiting[..1], &[], false, 0), Intake::Hear(vec![]));
-        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2]));
-        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3, 4]));
+        assert_eq!(decide_intake(&waiting[..1], &[], false, 0), Intake::Hear(vec![]));
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2]));
+        assert_eq!(decide_intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3, 4]));
     }
 
-    fn says(seq: i64, mode: QueueMode, text: &str) -> Waiting {
-        Waiting { body: Body::text(text), ..row(seq, mode) }
+    fn says(seq: i64, mode: QueueMode, text: &str) -> InboxMessage {
+        InboxMessage { body: Body::text(text), ..row(seq, mode) }
     }
 
     #[test]
     fn a_command_is_a_turn_of_its_own_and_ends_none() {
         let waiting = [row(1, Steer), says(2, Steer, "/status"), row(3, Steer)];
-        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
-        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
-        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
+        assert_eq!(decide_intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
 
         let waiting = [row(1, Interrupt), says(2, Interrupt, "/status")];
-        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
     }
 
     #[test]
     fn a_stop_cancels_what_is_before_it_and_nothing_else() {
         let waiting = [row(1, Steer), row(2, Followup), says(3, Steer, "/stop"), row(4, Steer)];
 
-        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Cancelled(vec![1, 2]));
-        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Cancelled(vec![1, 2]));
+        assert_eq!(decide_intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
     }
 
     #[test]
     fn what_is_cancelled_goes_before_anything_else() {
         let waiting = rows(&[Steer, Steer, Interrupt]);
 
-        assert_eq!(intake(&waiting, &[1], true, 2), Intake::Cancelled(vec![1, 2]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 2), Intake::Cancelled(vec![1, 2]));
     }
 
     proptest! {
         #[test]
         fn nothing_is_skipped(modes in prop::collection::vec(0..5_u8, 0..12)) {
-            let waiting: Vec<Waiting> = (1..)
+            let waiting: Vec<InboxMessage> = (1..)
                 .zip(&modes)
                 .map(|(seq, mode)| match mode {
                     0 => row(seq, Steer),
@@ -198,7 +210,7 @@ mod tests {
                 .collect();
 
             let (Intake::Hear(new) | Intake::Interrupted(new) | Intake::Cancelled(new)) =
-                intake(&waiting, &[], false, 0);
+                decide_intake(&waiting, &[], false, 0);
 
             let prefix: Vec<i64> = waiting.iter().map(|row| row.seq).take(new.len()).collect();
             prop_assert_eq!(new.is_empty(), waiting.iter().all(|row| row.body.silent));

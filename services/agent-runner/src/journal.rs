@@ -12,22 +12,23 @@ use std::{
 
 use holdfast_kit::Backoff;
 use holdfast_session::{
-    Append, Appended, Ask, Charge, Completed, Completion, Loaded, NewApproval, Sessions, Spent,
+    ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, Sessions,
+    StepSignals, StepWrite, WriteCost,
 };
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
-use crate::{bill::Used, budget::Ledger, error::Error, fail, held::Hold};
+use crate::{budget::Ledger, error::Error, failpoints, leases::Lease, tool_usage::ToolUsage};
 
-const NOTHING: Charge = Charge { tokens: 0, micros: 0 };
+const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0 };
 
 /// Delay between attempts of a write.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+const WRITE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 #[derive(Debug)]
 pub(crate) struct Journal {
     sessions: Sessions,
-    hold: Arc<Hold>,
+    hold: Arc<Lease>,
     entries: Vec<Entry>,
     /// Number of stored entries.
     stored: usize,
@@ -37,7 +38,7 @@ pub(crate) struct Journal {
     /// Prices and budgets; without them nothing is priced.
     ledger: Option<Arc<Ledger>>,
     /// Charges for usage that is in no thought: those not stored yet, and the total of the turn.
-    besides: Mutex<(Charge, Charge)>,
+    other_charges: Mutex<(Charge, Charge)>,
 }
 
 impl Journal {
@@ -45,24 +46,33 @@ impl Journal {
     /// open.
     pub(crate) const fn new(
         sessions: Sessions,
-        hold: Arc<Hold>,
+        hold: Arc<Lease>,
         entries: Vec<Entry>,
         turn: usize,
         next_entry: i64,
     ) -> Self {
         let stored = entries.len();
-        let besides = Mutex::new((NOTHING, NOTHING));
-        Self { sessions, hold, entries, stored, turn, next_entry, ledger: None, besides }
+        let besides = Mutex::new((NO_CHARGE, NO_CHARGE));
+        Self {
+            sessions,
+            hold,
+            entries,
+            stored,
+            turn,
+            next_entry,
+            ledger: None,
+            other_charges: besides,
+        }
     }
 
     /// Sets the prices and budgets of the turn.
-    pub(crate) fn price(&mut self, ledger: Arc<Ledger>) {
+    pub(crate) fn set_budgets(&mut self, ledger: Arc<Ledger>) {
         self.ledger = Some(ledger);
     }
 
     /// Adds a charge that is in no thought. Stored with the next write.
     pub(crate) fn charge(&self, charge: Charge) {
-        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
         let (due, all) = &mut *besides;
         for sum in [due, all] {
             sum.tokens = sum.tokens.saturating_add(charge.tokens);
@@ -77,15 +87,15 @@ impl Journal {
         self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
     }
 
-    pub(crate) fn charge_used(&self, used: &Used) {
+    pub(crate) fn charge_used(&self, used: &ToolUsage) {
         let Some(ledger) = &self.ledger else { return };
         let tokens = used.usage.input.saturating_add(used.usage.output);
-        self.charge(Charge { tokens, micros: used.micros(ledger) });
+        self.charge(Charge { tokens, micros: used.cost_micros(ledger) });
     }
 
     /// Cost of the turn so far, and the charges that the next write stores.
-    fn spent(&self) -> Spent {
-        let Some(ledger) = &self.ledger else { return Spent::default() };
+    fn take_spent(&self) -> WriteCost {
+        let Some(ledger) = &self.ledger else { return WriteCost::default() };
         let sum = |entries: &[Entry]| {
             let thoughts = entries.iter().filter_map(|entry| match entry {
                 Entry::Thought { usage, model, .. } => Some((usage, ledger.micros(model, usage))),
@@ -94,12 +104,12 @@ impl Journal {
                 | Entry::Returned { .. }
                 | Entry::Noted { .. } => None,
             });
-            thoughts.fold(NOTHING, |sum, (usage, micros)| Charge {
+            thoughts.fold(NO_CHARGE, |sum, (usage, micros)| Charge {
                 tokens: sum.tokens.saturating_add(usage.input.saturating_add(usage.output)),
                 micros: sum.micros.saturating_add(micros),
             })
         };
-        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
         let (due, all) = (std::mem::take(&mut besides.0), besides.1);
         let stored = sum(&self.entries[self.stored..]);
         let charge = Charge {
@@ -107,7 +117,7 @@ impl Journal {
             micros: stored.micros.saturating_add(due.micros),
         };
         let run_micros = sum(self.turn()).micros.saturating_add(all.micros);
-        Spent { run_micros, charge, budgets: ledger.owners() }
+        WriteCost { run_micros, charge, budgets: ledger.owners() }
     }
 
     /// All entries, oldest first; the newest may not be stored yet.
@@ -130,11 +140,11 @@ impl Journal {
 
     /// Model of the last thought of this turn; empty if there is none.
     pub(crate) fn model(&self) -> String {
-        cost(self.turn()).2
+        turn_cost(self.turn()).2
     }
 
     /// Tool lists of this turn's messages; each narrows the tools.
-    pub(crate) fn narrowed(&self) -> Vec<Vec<String>> {
+    pub(crate) fn tool_limits(&self) -> Vec<Vec<String>> {
         let named = self.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } => body.tools.clone(),
             Entry::Thought { .. }
@@ -147,12 +157,12 @@ impl Journal {
 
     /// Usage of the turn so far.
     pub(crate) fn usage(&self) -> Usage {
-        cost(self.turn()).1
+        turn_cost(self.turn()).1
     }
 
     /// Adds an entry that a successor could obtain again. Stored with the next write, without a
     /// commit of its own.
-    pub(crate) fn hear(&mut self, entry: Entry) {
+    pub(crate) fn add_unstored(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
@@ -161,26 +171,29 @@ impl Journal {
         &mut self,
         run: RunId,
         entries: Vec<Entry>,
-    ) -> Result<Appended, Error> {
+    ) -> Result<StepSignals, Error> {
         self.entries.extend(entries);
-        let append = Append {
+        let append = StepWrite {
             run: Some(run),
             at: Some(self.next_entry),
             entries: self.entries[self.stored..].to_vec(),
-            seen: heard(&self.entries[self.stored..]),
-            deliveries: std::mem::take(&mut self.hold.desk().outbox),
+            seen: heard_seqs(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.hold.tool_context().outbox),
         };
-        let spent = self.spent();
-        fail::point("runner.before_append").await;
+        let spent = self.take_spent();
+        failpoints::point("runner.before_append").await;
         let mut tried = 0;
         let appended = loop {
-            let error =
-                match self.sessions.append_spent(&self.hold.claim, append.clone(), &spent).await {
-                    Ok(appended) => break appended,
-                    Err(error) => error,
-                };
-            if let Some(loaded) = self.was_made(error, &mut tried).await? {
-                break Appended {
+            let error = match self
+                .sessions
+                .append_with_cost(&self.hold.claim, append.clone(), &spent)
+                .await
+            {
+                Ok(appended) => break appended,
+                Err(error) => error,
+            };
+            if let Some(loaded) = self.resolve_failed_write(error, &mut tried).await? {
+                break StepSignals {
                     pause: loaded.paused,
                     cancel_upto: loaded.cancel_upto,
                     next_in: loaded.next_in,
@@ -188,7 +201,7 @@ impl Journal {
                 };
             }
         };
-        fail::point("runner.after_append").await;
+        failpoints::point("runner.after_append").await;
         self.stored = self.entries.len();
         self.next_entry = appended.next_entry;
         Ok(appended)
@@ -201,79 +214,80 @@ impl Journal {
     pub(crate) async fn complete(
         &mut self,
         last: Entry,
-        is_reply: Replies,
+        is_reply: ReplyKind,
         mut completion: Completion,
-    ) -> Result<Completed, Error> {
+    ) -> Result<CompletionResult, Error> {
         self.entries.push(last);
         completion.at = Some(self.next_entry);
         completion.entries = self.entries[self.stored..].to_vec();
         completion.reply = match is_reply {
-            Replies::Yes => completion.entries.len().checked_sub(1),
-            Replies::No => None,
+            ReplyKind::Yes => completion.entries.len().checked_sub(1),
+            ReplyKind::No => None,
         };
-        (completion.steps, completion.usage, completion.model) = cost(self.turn());
-        let tools = std::mem::take(&mut self.hold.desk().outbox);
+        (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
+        let tools = std::mem::take(&mut self.hold.tool_context().outbox);
         completion.deliveries.splice(0..0, tools);
-        let spent = self.spent();
-        fail::point("runner.before_complete").await;
+        let spent = self.take_spent();
+        failpoints::point("runner.before_complete").await;
         let mut tried = 0;
         let completed = loop {
-            let ended = self.sessions.complete_spent(&self.hold.claim, completion.clone(), &spent);
+            let ended =
+                self.sessions.complete_with_cost(&self.hold.claim, completion.clone(), &spent);
             let error = match ended.await {
                 Ok(completed) => break completed,
                 Err(error) => error,
             };
-            if self.was_made(error, &mut tried).await?.is_some() {
+            if self.resolve_failed_write(error, &mut tried).await?.is_some() {
                 // The result is unknown; checking the session again is cheap.
-                break Completed { wake: true, again: true };
+                break CompletionResult { wake: true, again: true };
             }
         };
-        fail::point("runner.after_complete").await;
+        failpoints::point("runner.after_complete").await;
         self.next_entry += i64::try_from(completion.entries.len()).unwrap_or(i64::MAX);
         self.stored = self.entries.len();
         Ok(completed)
     }
 
     /// Requests approvals and releases the session until one is decided.
-    pub(crate) async fn ask(
+    pub(crate) async fn request_approvals(
         &mut self,
         run: RunId,
         entries: Vec<Entry>,
         approvals: Vec<NewApproval>,
-    ) -> Result<Completed, Error> {
+    ) -> Result<CompletionResult, Error> {
         self.entries.extend(entries);
-        let ask = Ask {
+        let ask = ApprovalBatch {
             run,
             at: self.next_entry,
             entries: self.entries[self.stored..].to_vec(),
-            seen: heard(&self.entries[self.stored..]),
-            deliveries: std::mem::take(&mut self.hold.desk().outbox),
+            seen: heard_seqs(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.hold.tool_context().outbox),
             approvals,
         };
-        fail::point("runner.before_ask").await;
+        failpoints::point("runner.before_ask").await;
         let mut tried = 0;
         let completed = loop {
             let error = match self.sessions.ask(&self.hold.claim, ask.clone()).await {
                 Ok(completed) => break completed,
                 Err(error) => error,
             };
-            if self.was_made(error, &mut tried).await?.is_some() {
+            if self.resolve_failed_write(error, &mut tried).await?.is_some() {
                 // The result is unknown; checking the session again is cheap.
-                break Completed { wake: true, again: true };
+                break CompletionResult { wake: true, again: true };
             }
         };
-        fail::point("runner.after_ask").await;
+        failpoints::point("runner.after_ask").await;
         self.stored = self.entries.len();
         Ok(completed)
     }
 
     /// Waits after a failed write. Returns the session if the write was made after all, or `None`
     /// to try again.
-    async fn was_made(
+    async fn resolve_failed_write(
         &self,
         error: holdfast_session::Error,
         tried: &mut u32,
-    ) -> Result<Option<Loaded>, Error> {
+    ) -> Result<Option<LoadedSession>, Error> {
         if error.is_fenced() {
             metrics::counter!("holdfast_runner_fenced_writes_total").increment(1);
         }
@@ -289,7 +303,7 @@ impl Journal {
             );
             tokio::select! {
                 () = self.hold.lost.cancelled() => return Err(Error::Lost),
-                () = tokio::time::sleep(BACKOFF.delay(*tried)) => {}
+                () = tokio::time::sleep(WRITE_BACKOFF.delay(*tried)) => {}
             }
             *tried += 1;
             match self.sessions.load(&self.hold.claim, 0).await {
@@ -303,12 +317,12 @@ impl Journal {
 
 /// Whether the last entry of a turn is its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Replies {
+pub(crate) enum ReplyKind {
     Yes,
     No,
 }
 
-fn heard(entries: &[Entry]) -> Vec<i64> {
+fn heard_seqs(entries: &[Entry]) -> Vec<i64> {
     let place = |entry: &Entry| match entry {
         Entry::Heard { seq, .. } => Some(*seq),
         Entry::Thought { .. }
@@ -320,7 +334,7 @@ fn heard(entries: &[Entry]) -> Vec<i64> {
 }
 
 /// Steps, usage and last model of a turn. A thought with calls counts as two steps.
-fn cost(turn: &[Entry]) -> (i32, Usage, String) {
+fn turn_cost(turn: &[Entry]) -> (i32, Usage, String) {
     let (mut steps, mut total, mut last) = (0, Usage::default(), String::new());
     for entry in turn {
         if let Entry::Thought { calls, usage, model, .. } = entry {

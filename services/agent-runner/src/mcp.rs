@@ -34,62 +34,62 @@ use std::{
 };
 
 use futures::future::join_all;
-use holdfast_bus::{McpProbe, McpProbed, McpProbedTool};
+use holdfast_bus::{McpProbe, McpProbeResult, McpProbeTool};
 use holdfast_directory::{Directory, OpenMcpServer};
 use holdfast_mcp::Tool;
-use holdfast_tools::{Away, Brought, Dynamic, Guard};
+use holdfast_tools::{DynamicTool, DynamicTools, Guard, UnavailableSource};
 use holdfast_types::{AgentId, Fault as _, TenantId};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-pub use self::config::Mcp as Config;
+pub use self::config::McpConfig as Config;
 use self::{
-    link::{Link, Stamp, Ways},
-    process::Walls,
+    link::{Link, LinkShared, ToolListVersion},
+    process::ServerSandbox,
     tool::McpTool,
 };
 use crate::{
     error::Error,
-    worker::{Toolbox, Worker},
+    worker::{ToolSet, Worker},
 };
 
 /// Time for which a tenant's list of servers is cached.
-const KEPT: Duration = Duration::from_secs(5);
+const SERVERS_TTL: Duration = Duration::from_secs(5);
 
 /// Tenants whose lists are cached. When full, all are cleared.
-const MOST_KEPT: usize = 10_000;
+const MAX_CACHED_TENANTS: usize = 10_000;
 
 /// Agents whose toolboxes are cached. When full, all are cleared.
-const MOST_TOOLBOXES: usize = 1_000;
+const MAX_CACHED_TOOLBOXES: usize = 1_000;
 
 /// Time for which an unused server's list of tools is kept.
-const REMEMBERED: Duration = Duration::from_hours(1);
+const UNUSED_LINK_TTL: Duration = Duration::from_hours(1);
 
 /// Time limit of a probe.
-const PROBE: Duration = Duration::from_secs(25);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Tenant, agent and server name.
-type Which = (TenantId, AgentId, String);
+type LinkKey = (TenantId, AgentId, String);
 
 type Servers = Arc<Vec<OpenMcpServer>>;
 
 /// Toolbox of an agent, and the versions of the tool lists it was made from.
-type Joined = (Vec<Stamp>, Arc<Toolbox>);
+type CachedToolbox = (Vec<ToolListVersion>, Arc<ToolSet>);
 
 /// MCP servers of all tenants.
 pub(crate) struct Mcp {
     directory: Directory,
-    ways: Arc<Ways>,
+    shared: Arc<LinkShared>,
     servers: Mutex<HashMap<TenantId, (Instant, Servers)>>,
-    links: Mutex<HashMap<Which, Arc<Link>>>,
-    toolboxes: Mutex<HashMap<(TenantId, AgentId), Joined>>,
+    links: Mutex<HashMap<LinkKey, Arc<Link>>>,
+    toolboxes: Mutex<HashMap<(TenantId, AgentId), CachedToolbox>>,
 }
 
 /// Whether tool lists are refreshed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    No,
-    First,
+pub(crate) enum ToolRefresh {
+    UseCached,
+    Refresh,
 }
 
 impl Mcp {
@@ -98,11 +98,11 @@ impl Mcp {
         config: &Config,
         sandbox: holdfast_sandbox::Config,
     ) -> anyhow::Result<Self> {
-        let guard = Guard::of_system(config.allow.clone())?;
-        let ways = Ways::new(config.clone(), guard, Walls::new(sandbox));
+        let guard = Guard::with_system_resolver(config.allow.clone())?;
+        let ways = LinkShared::new(config.clone(), guard, ServerSandbox::new(sandbox));
         Ok(Self {
             directory,
-            ways: Arc::new(ways),
+            shared: Arc::new(ways),
             servers: Mutex::default(),
             links: Mutex::default(),
             toolboxes: Mutex::default(),
@@ -112,11 +112,11 @@ impl Mcp {
     /// Toolbox of an agent: the tools of every agent, and those of its servers.
     pub(crate) async fn toolbox(
         &self,
-        own: &Arc<Toolbox>,
+        own: &Arc<ToolSet>,
         tenant: TenantId,
         agent: AgentId,
-        look: Look,
-    ) -> Result<Arc<Toolbox>, Error> {
+        look: ToolRefresh,
+    ) -> Result<Arc<ToolSet>, Error> {
         let servers = self.servers(tenant).await?;
         let links: Vec<Arc<Link>> = servers
             .iter()
@@ -126,20 +126,20 @@ impl Mcp {
         if links.is_empty() {
             return Ok(Arc::clone(own));
         }
-        if look == Look::First {
-            join_all(links.iter().map(|link| link.look())).await;
+        if look == ToolRefresh::Refresh {
+            join_all(links.iter().map(|link| link.refresh_tools())).await;
         }
-        let stamps: Vec<Stamp> = links.iter().map(|link| link.stamp()).collect();
+        let stamps: Vec<ToolListVersion> = links.iter().map(|link| link.version_stamp()).collect();
         let which = (tenant, agent);
         if let Some((of, toolbox)) = lock(&self.toolboxes).get(&which)
             && *of == stamps
         {
             return Ok(Arc::clone(toolbox));
         }
-        let (brought, origins) = brought(&links);
-        let toolbox = Arc::new(own.joined_by(brought, &origins).map_err(Error::policy)?);
+        let (brought, origins) = server_tools(&links);
+        let toolbox = Arc::new(own.with_server_tools(brought, &origins).map_err(Error::policy)?);
         let mut toolboxes = lock(&self.toolboxes);
-        if toolboxes.len() >= MOST_TOOLBOXES {
+        if toolboxes.len() >= MAX_CACHED_TOOLBOXES {
             toolboxes.clear();
         }
         toolboxes.insert(which, (stamps, Arc::clone(&toolbox)));
@@ -148,13 +148,13 @@ impl Mcp {
 
     /// Servers of a tenant, cached for a moment.
     async fn servers(&self, tenant: TenantId) -> Result<Servers, Error> {
-        if !self.ways.config.enabled {
+        if !self.shared.config.enabled {
             return Ok(Servers::default());
         }
         let now = Instant::now();
         let kept = lock(&self.servers).get(&tenant).cloned();
         let stale = match kept {
-            Some((at, servers)) if now.duration_since(at) < KEPT => return Ok(servers),
+            Some((at, servers)) if now.duration_since(at) < SERVERS_TTL => return Ok(servers),
             kept => kept.map(|(_, servers)| servers),
         };
         let found = self.directory.open_mcp_servers(tenant).await;
@@ -165,7 +165,7 @@ impl Mcp {
             (Err(error), _) => return Err(Error::directory(error)),
         };
         let mut kept = lock(&self.servers);
-        if kept.len() >= MOST_KEPT {
+        if kept.len() >= MAX_CACHED_TENANTS {
             kept.clear();
         }
         kept.insert(tenant, (now, Arc::clone(&servers)));
@@ -173,12 +173,12 @@ impl Mcp {
     }
 
     /// Link to a server. A server that was changed gets a new link.
-    fn link(&self, which: Which, open: &OpenMcpServer) -> Arc<Link> {
+    fn link(&self, which: LinkKey, open: &OpenMcpServer) -> Arc<Link> {
         let mut links = lock(&self.links);
         match links.get(&which) {
             Some(link) if link.version() == open.server.version => Arc::clone(link),
             Some(_) | None => {
-                let link = Arc::new(Link::new(Arc::clone(&self.ways), which.0, open.clone()));
+                let link = Arc::new(Link::new(Arc::clone(&self.shared), which.0, open.clone()));
                 links.insert(which, Arc::clone(&link));
                 link
             }
@@ -186,8 +186,8 @@ impl Mcp {
     }
 
     /// Connects to a server once, as an agent would, and lists its tools.
-    pub(crate) async fn probe(&self, tenant: TenantId, server: &str) -> McpProbed {
-        let failed = |why: String| McpProbed { error: Some(why), ..McpProbed::default() };
+    pub(crate) async fn probe(&self, tenant: TenantId, server: &str) -> McpProbeResult {
+        let failed = |why: String| McpProbeResult { error: Some(why), ..McpProbeResult::default() };
         // Read again: it was probably changed a moment ago.
         lock(&self.servers).remove(&tenant);
         let servers = match self.servers(tenant).await {
@@ -198,38 +198,38 @@ impl Mcp {
             }
         };
         let Some(open) = servers.iter().find(|open| open.server.name == server) else {
-            let why = match self.ways.config.enabled {
+            let why = match self.shared.config.enabled {
                 true => "it is not enabled, or was deleted",
                 false => "`runner.mcp.enabled` is off: no server is used on this platform",
             };
             return failed(why.to_owned());
         };
-        let link = Link::new(Arc::clone(&self.ways), tenant, open.clone());
-        let looked = tokio::time::timeout(PROBE, link.tools()).await;
-        link.end().await;
+        let link = Link::new(Arc::clone(&self.shared), tenant, open.clone());
+        let looked = tokio::time::timeout(PROBE_TIMEOUT, link.list_tools_now()).await;
+        link.close().await;
         match looked {
-            Ok(Ok(tools)) => McpProbed { tools: probed(server, &tools), error: None },
-            Ok(Err(trouble)) => failed(trouble.in_full()),
-            Err(_) => failed(format!("it did not answer within {} s", PROBE.as_secs())),
+            Ok(Ok(tools)) => McpProbeResult { tools: probed_tools(server, &tools), error: None },
+            Ok(Err(trouble)) => failed(trouble.with_output()),
+            Err(_) => failed(format!("it did not answer within {} s", PROBE_TIMEOUT.as_secs())),
         }
     }
 
     /// Closes connections that are idle, and drops links that nobody uses.
-    pub(crate) async fn tidy(&self) {
+    pub(crate) async fn close_idle(&self) {
         let links: Vec<Arc<Link>> = {
             let mut links = lock(&self.links);
-            links.retain(|_, link| link.is_busy() || link.idle() < REMEMBERED);
+            links.retain(|_, link| link.is_busy() || link.idle() < UNUSED_LINK_TTL);
             links.values().cloned().collect()
         };
-        let idle = self.ways.config.idle;
+        let idle = self.shared.config.idle;
         let over = links.iter().filter(|link| !link.is_busy() && link.idle() >= idle);
-        join_all(over.map(|link| link.end())).await;
+        join_all(over.map(|link| link.close())).await;
     }
 
     /// Closes all connections and ends all processes.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn close_all(&self) {
         let links: Vec<Arc<Link>> = lock(&self.links).drain().map(|(_, link)| link).collect();
-        join_all(links.iter().map(|link| link.end())).await;
+        join_all(links.iter().map(|link| link.close())).await;
     }
 }
 
@@ -240,14 +240,14 @@ impl fmt::Debug for Mcp {
 }
 
 /// Tools of the servers, and the server of each tool.
-fn brought(links: &[Arc<Link>]) -> (Brought, Vec<(String, String)>) {
+fn server_tools(links: &[Arc<Link>]) -> (DynamicTools, Vec<(String, String)>) {
     let seen: Vec<(&Arc<Link>, Arc<Vec<Tool>>)> =
-        links.iter().map(|link| (link, link.seen())).collect();
+        links.iter().map(|link| (link, link.tools_listed())).collect();
     let all = seen
         .iter()
         .flat_map(|(link, tools)| tools.iter().map(|tool| (link.name(), tool.name.as_str())));
-    let names = holdfast_mcp::names(all);
-    let (mut tools, mut origins) = (Vec::<Arc<dyn Dynamic>>::new(), Vec::new());
+    let names = holdfast_mcp::assign_tool_names(all);
+    let (mut tools, mut origins) = (Vec::<Arc<dyn DynamicTool>>::new(), Vec::new());
     for (name, (server, tool)) in names {
         let of = seen.iter().find(|(link, _)| link.name() == server);
         let Some((link, tool)) = of.and_then(|(link, tools)| {
@@ -259,35 +259,39 @@ fn brought(links: &[Arc<Link>]) -> (Brought, Vec<(String, String)>) {
         tools.push(Arc::new(McpTool::new(name, Arc::clone(link), tool.clone())));
     }
     let away = links.iter().filter_map(|link| {
-        let why = link.trouble()?;
+        let why = link.failure_reason()?;
         let prefix = format!("mcp_{}_", link.name());
-        Some(Away { prefix, why: format!("the MCP server `{}`: {why}", link.name()) })
+        Some(UnavailableSource {
+            prefix,
+            reason: format!("the MCP server `{}`: {why}", link.name()),
+        })
     });
-    let unseen = links.iter().any(|link| link.is_unseen());
-    (Brought { tools, away: away.collect(), unseen }, origins)
+    let unseen = links.iter().any(|link| link.is_never_listed());
+    (DynamicTools { tools, unavailable: away.collect(), is_incomplete: unseen }, origins)
 }
 
-fn probed(server: &str, tools: &[Tool]) -> Vec<McpProbedTool> {
-    let names = holdfast_mcp::names(tools.iter().map(|tool| (server, tool.name.as_str())));
+fn probed_tools(server: &str, tools: &[Tool]) -> Vec<McpProbeTool> {
+    let names =
+        holdfast_mcp::assign_tool_names(tools.iter().map(|tool| (server, tool.name.as_str())));
     let one = |(name, (_, own)): (String, (&str, &str))| {
         let tool = tools.iter().find(|tool| tool.name == own)?;
         let description = holdfast_tools::clean(&tool.description);
-        Some(McpProbedTool { name, description, reads: tool.reads })
+        Some(McpProbeTool { name, description, reads: tool.reads })
     };
     names.into_iter().filter_map(one).collect()
 }
 
 /// Whether a call of this name may need tools of servers.
-pub(crate) fn is_asked_for_by(tool: &str) -> bool {
+pub(crate) fn may_need_servers(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe") || tool.starts_with("mcp_")
 }
 
 /// Whether a list of tools names tools of servers.
-pub(crate) fn is_named_in(tools: &[String]) -> bool {
+pub(crate) fn names_server_tools(tools: &[String]) -> bool {
     tools.iter().any(|entry| entry.starts_with("mcp_") || entry.starts_with("group:mcp"))
 }
 
-pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
+pub(crate) async fn answer_probes(worker: Arc<Worker>, stop: CancellationToken) {
     let probes = tokio::select! {
         probes = worker.bus.mcp_probes() => probes,
         () = stop.cancelled() => return,
@@ -314,12 +318,12 @@ pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
 }
 
 /// Closes idle connections until `stop`.
-pub(crate) async fn tidy(worker: Arc<Worker>, stop: CancellationToken) {
+pub(crate) async fn close_idle_loop(worker: Arc<Worker>, stop: CancellationToken) {
     let every =
         (worker.config.mcp.idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(30));
     loop {
         tokio::select! {
-            () = tokio::time::sleep(every) => worker.mcp.tidy().await,
+            () = tokio::time::sleep(every) => worker.mcp.close_idle().await,
             () = stop.cancelled() => return,
         }
     }

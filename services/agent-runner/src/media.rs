@@ -6,34 +6,36 @@
 use holdfast_agent::Picture;
 use holdfast_directory::channel;
 use holdfast_session::NewDelivery;
-use holdfast_tools::{Output, Part, Speech, Spoken, ToolError, spoken};
-use holdfast_types::{Act, Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
-use holdfast_workspace::{By, ContentHash, NewMedia};
+use holdfast_tools::{Output, Part, Speech, SpeechExtract, ToolError, extract_speech};
+use holdfast_types::{
+    ChannelAction, Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target,
+};
+use holdfast_workspace::{ChangeAuthor, ContentHash, NewMedia};
 
-use crate::{agents::Brief, error::Error, mesh, turn::Turn};
+use crate::{agents::AgentSnapshot, error::Error, mesh, turn::Turn};
 
 /// Images of a conversation that a model is shown: the newest.
-const MOST_PICTURES: usize = 8;
+const MAX_IMAGES: usize = 8;
 
 /// Limit on an image, in bytes: in base64 it is Anthropic's 5 MB
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>); others accept more.
-const MOST_PICTURE: u64 = 3_750_000;
+const MAX_IMAGE_BYTES: u64 = 3_750_000;
 
 /// Limit on all shown images together, in bytes.
-const MOST_SHOWN: u64 = 12_000_000;
+const MAX_TOTAL_IMAGE_BYTES: u64 = 12_000_000;
 
 /// Files that one call can return.
-const MOST_BROUGHT: usize = 8;
+const MAX_FILES_PER_CALL: usize = 8;
 
 /// Limit on a text that is sent to the user at once, in bytes.
-const MOST_TOLD: usize = 32 * 1024;
+const MAX_USER_TEXT_BYTES: usize = 32 * 1024;
 
 /// Passages of an answer that are spoken.
-const MOST_SPOKEN: usize = 3;
+const MAX_SPOKEN_PARTS: usize = 3;
 
 /// An answer of which parts are spoken.
 #[derive(Debug)]
-pub(crate) struct Aloud {
+pub(crate) struct SpokenAnswer {
     /// Text that remains to be read.
     pub(crate) text: String,
     /// Spoken parts.
@@ -43,21 +45,25 @@ pub(crate) struct Aloud {
 impl Turn<'_> {
     /// Synthesises the parts of the answer that are marked for speech, if it goes to a channel
     /// (spec TOL-024). A part that cannot be spoken remains text.
-    pub(crate) async fn read_aloud(&mut self, brief: &Brief, thought: &Entry) -> Result<(), Error> {
-        self.aloud = None;
+    pub(crate) async fn synthesize_answer(
+        &mut self,
+        brief: &AgentSnapshot,
+        thought: &Entry,
+    ) -> Result<(), Error> {
+        self.spoken = None;
         let Entry::Thought { text, .. } = thought else { return Ok(()) };
-        if !text.contains("[[") || self.target().is_none() {
+        if !text.contains("[[") || self.reply_target().is_none() {
             return Ok(());
         }
-        let Spoken { text, said } = spoken(text);
+        let SpeechExtract { text, said } = extract_speech(text);
         if said.is_empty() {
             return Ok(());
         }
-        let mut aloud = Aloud { text, files: Vec::new() };
-        let may = self.allowed(brief).allows("tts") && self.takes_files().await?;
+        let mut aloud = SpokenAnswer { text, files: Vec::new() };
+        let may = self.allowed_tools(brief).allows("tts") && self.can_send_files().await?;
         for (at, speech) in said.into_iter().enumerate() {
-            let file = match may && at < MOST_SPOKEN {
-                true => self.speak(brief, &speech).await?,
+            let file = match may && at < MAX_SPOKEN_PARTS {
+                true => self.synthesize(brief, &speech).await?,
                 false => None,
             };
             match file {
@@ -69,15 +75,19 @@ impl Turn<'_> {
                 }
             }
         }
-        self.aloud = Some(aloud);
+        self.spoken = Some(aloud);
         Ok(())
     }
 
-    async fn speak(&self, brief: &Brief, speech: &Speech) -> Result<Option<StoredFile>, Error> {
-        self.before_effect().await?;
+    async fn synthesize(
+        &self,
+        brief: &AgentSnapshot,
+        speech: &Speech,
+    ) -> Result<Option<StoredFile>, Error> {
+        self.ensure_owned().await?;
         let tenant = self.hold.claim.tenant;
         let broken = |source| Error::Tool { name: "tts".to_owned(), source };
-        let spoken = self.worker.studio.read_aloud(tenant, brief.agent, speech).await;
+        let spoken = self.worker.media_providers.synthesize(tenant, brief.agent, speech).await;
         let content = match spoken.map_err(broken)? {
             Ok((made, used)) => {
                 self.journal.charge_used(&used);
@@ -85,10 +95,13 @@ impl Turn<'_> {
             }
             Err(_) => return Ok(None),
         };
-        let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), "spoken") };
+        let by = ChangeAuthor {
+            run: Some(self.run),
+            ..ChangeAuthor::new(brief.name.as_str(), "spoken")
+        };
         let new = vec![NewMedia { name: "speech.mp3".to_owned(), content }];
-        let tree = self.branch().unwrap_or(brief.agent);
-        match self.worker.workspaces.keep_media(tenant, tree, &by, new).await {
+        let tree = self.workspace_branch().unwrap_or(brief.agent);
+        match self.worker.workspaces.store_media(tenant, tree, &by, new).await {
             Ok(mut kept) => Ok(kept.pop()),
             Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => Ok(None),
             Err(error) => Err(error.into()),
@@ -96,8 +109,8 @@ impl Turn<'_> {
     }
 
     /// Whether the conversation is on a channel that can send files.
-    async fn takes_files(&self) -> Result<bool, Error> {
-        let Some(place) = self.target().or_else(|| self.last_target.clone()) else {
+    async fn can_send_files(&self) -> Result<bool, Error> {
+        let Some(place) = self.reply_target().or_else(|| self.last_target.clone()) else {
             return Ok(false);
         };
         let tenant = self.hold.claim.tenant;
@@ -105,26 +118,26 @@ impl Turn<'_> {
         let accounts = accounts.map_err(Error::directory)?;
         let account = accounts.iter().find(|account| account.id == place.account);
         Ok(account.is_some_and(|account| {
-            channel::acts(&account.channel, &account.settings).contains(&"media")
+            channel::supported_actions(&account.channel, &account.settings).contains(&"media")
         }))
     }
 
     /// Enqueues a tool's message to the user. Sent once: the message is stored with the call's
     /// result, and its id is made from the call's key.
-    pub(crate) fn tell_user(&self, key: &str, output: &Output) {
+    pub(crate) fn enqueue_user_text(&self, key: &str, output: &Output) {
         let Some(text) = output.shown().filter(|text| !text.trim().is_empty()) else { return };
-        let mut desk = self.hold.desk();
-        let Some(place) = desk.place.clone() else { return };
-        let text = text[..text.floor_char_boundary(MOST_TOLD)].to_owned();
+        let mut desk = self.hold.tool_context();
+        let Some(place) = desk.target.clone() else { return };
+        let text = text[..text.floor_char_boundary(MAX_USER_TEXT_BYTES)].to_owned();
         let target = Target { reply_to: None, ..place };
-        let id = mesh::id(&format!("{key}:user"));
+        let id = mesh::delivery_id(&format!("{key}:user"));
         desk.outbox.push(NewDelivery { target, text, act: None, id });
     }
 
     /// Stores the files of a call's result and names their paths in its text.
-    pub(crate) async fn keep_parts(
+    pub(crate) async fn store_files(
         &self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         tool: &str,
         output: &mut Output,
     ) -> Result<Media, ToolError> {
@@ -150,27 +163,28 @@ impl Turn<'_> {
             }
         }
         let goes = !media.attached.is_empty() || !enclosed.is_empty();
-        if goes && !self.takes_files().await.map_err(|error| ToolError::Broken(error.into()))? {
+        if goes && !self.can_send_files().await.map_err(|error| ToolError::Broken(error.into()))? {
             return Err(ToolError::Tell(
                 "this conversation is held on no channel that files could be sent on: name the \
                  file's path in your answer instead"
                     .to_owned(),
             ));
         }
-        if new.len() > MOST_BROUGHT {
-            let left = new.len() - MOST_BROUGHT;
+        if new.len() > MAX_FILES_PER_CALL {
+            let left = new.len() - MAX_FILES_PER_CALL;
             output.for_llm.push_str(&format!("\n[{left} more files were not kept]"));
-            new.truncate(MOST_BROUGHT);
-            pictures = pictures.min(MOST_BROUGHT);
+            new.truncate(MAX_FILES_PER_CALL);
+            pictures = pictures.min(MAX_FILES_PER_CALL);
         }
         if new.is_empty() {
             return Ok(media);
         }
         let reason = format!("brought by {tool}");
-        let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), &reason) };
+        let by =
+            ChangeAuthor { run: Some(self.run), ..ChangeAuthor::new(brief.name.as_str(), &reason) };
         let tenant = self.hold.claim.tenant;
-        let tree = self.branch().unwrap_or(brief.agent);
-        match self.worker.workspaces.keep_media(tenant, tree, &by, new).await {
+        let tree = self.workspace_branch().unwrap_or(brief.agent);
+        match self.worker.workspaces.store_media(tenant, tree, &by, new).await {
             Ok(kept) => {
                 for file in &kept {
                     output.for_llm.push_str(&format!("\n[kept as `{}`]", file.path));
@@ -188,15 +202,15 @@ impl Turn<'_> {
     }
 
     /// Loads the images that the model is shown. Those of the previous step are not loaded again.
-    pub(crate) async fn load_pictures(&mut self) -> Result<(), Error> {
-        let mut left = MOST_SHOWN;
+    pub(crate) async fn load_images(&mut self) -> Result<(), Error> {
+        let mut left = MAX_TOTAL_IMAGE_BYTES;
         let mut wanted: Vec<StoredFile> = Vec::new();
-        for file in self.journal.entries().iter().rev().flat_map(pictures) {
-            if wanted.len() == MOST_PICTURES {
+        for file in self.journal.entries().iter().rev().flat_map(images_of) {
+            if wanted.len() == MAX_IMAGES {
                 break;
             }
             let is_known = wanted.iter().any(|known| known.hash == file.hash);
-            if !is_known && file.size <= MOST_PICTURE.min(left) {
+            if !is_known && file.size <= MAX_IMAGE_BYTES.min(left) {
                 left -= file.size;
                 wanted.push(file.clone());
             }
@@ -208,9 +222,10 @@ impl Turn<'_> {
                 continue;
             }
             let Ok(hash) = file.hash.parse::<ContentHash>() else { continue };
-            let content = self.worker.workspaces.content(self.hold.claim.tenant, &hash).await;
+            let content =
+                self.worker.workspaces.content_by_hash(self.hold.claim.tenant, &hash).await;
             if let Some(content) = content? {
-                loaded.push(picture(&file, &content));
+                loaded.push(to_picture(&file, &content));
             }
         }
         self.pictures = loaded;
@@ -228,7 +243,7 @@ impl Turn<'_> {
             | Entry::Called { .. }
             | Entry::Noted { .. } => None,
         });
-        let spoken = self.aloud.iter().flat_map(|aloud| &aloud.files);
+        let spoken = self.spoken.iter().flat_map(|aloud| &aloud.files);
         let mut files: Vec<&StoredFile> = Vec::new();
         for file in brought.flatten().chain(spoken) {
             if !files.contains(&file) {
@@ -239,27 +254,27 @@ impl Turn<'_> {
             target: Target { reply_to: None, ..target.clone() },
             text: String::new(),
             act: Some(media_act(file.clone())),
-            id: mesh::id(&format!("{}:file:{at}", self.run)),
+            id: mesh::delivery_id(&format!("{}:file:{at}", self.run)),
         };
         files.into_iter().enumerate().map(send).collect()
     }
 }
 
 /// Files in `media/` that are audio are sent as voice messages.
-pub(crate) fn media_act(file: StoredFile) -> Act {
+pub(crate) fn media_act(file: StoredFile) -> ChannelAction {
     let sounds = matches!(file.media_type.as_str(), "audio/ogg" | "audio/mpeg" | "audio/mp4");
     let voice = sounds && file.path.starts_with("media/");
-    Act::Media { file, voice }
+    ChannelAction::Media { file, voice }
 }
 
-fn picture(file: &StoredFile, content: &[u8]) -> Picture {
+fn to_picture(file: &StoredFile, content: &[u8]) -> Picture {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let data = ImageData::Base64(STANDARD.encode(content));
     Picture { hash: file.hash.clone(), image: Image { media_type: file.media_type.clone(), data } }
 }
 
 /// Images that an entry refers to, the last first.
-fn pictures(entry: &Entry) -> Vec<&StoredFile> {
+fn images_of(entry: &Entry) -> Vec<&StoredFile> {
     let mut found: Vec<&StoredFile> = match entry {
         Entry::Heard { body, .. } => {
             body.attachments.iter().filter_map(|attachment| attachment.file.as_ref()).collect()
@@ -303,7 +318,7 @@ mod tests {
         ];
         let heard = Entry::Heard { seq: 1, body: Body { attachments, ..Body::text("") } };
 
-        let paths: Vec<&str> = pictures(&heard).iter().map(|file| file.path.as_str()).collect();
+        let paths: Vec<&str> = images_of(&heard).iter().map(|file| file.path.as_str()).collect();
 
         assert_eq!(paths, ["d", "a"]);
     }
@@ -311,7 +326,7 @@ mod tests {
     #[test]
     fn music_of_the_agents_own_is_no_speech() {
         let is_voice = |path: &str, media_type: &str| {
-            matches!(media_act(file(path, media_type)), Act::Media { voice: true, .. })
+            matches!(media_act(file(path, media_type)), ChannelAction::Media { voice: true, .. })
         };
 
         assert!(is_voice("media/a.ogg", "audio/ogg"));

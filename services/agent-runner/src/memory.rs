@@ -9,85 +9,89 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_grpc::Refused as MemoryRefused;
+use holdfast_grpc::MemoryCallError as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
-    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, Sought,
-    ToKeep, Updated,
+    Article, ArticleChange, ArticleUpdate, Call, KeptMemory, Memories, MemoryError, MemoryHit,
+    MemoryQuery, NewArticle, NewMemory,
 };
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId};
 use serde_json::json;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::{files::is_seen, held::Held, person::Person};
+use crate::{files::is_visible, leases::Leases, memory_subject::MemorySubject};
 
 /// Time limits of reads and of writes.
-const SEARCH: Duration = Duration::from_secs(5);
-const KEEP: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Similarity from which two memories are the same.
-pub(crate) const ALIKE: f64 = 0.92;
+pub(crate) const MIN_DUPLICATE_SIMILARITY: f64 = 0.92;
 
 /// Type of the event that holds a proposed change of the knowledge base.
-pub(crate) const PROPOSAL: &str = "kb_proposal";
+pub(crate) const PROPOSAL_EVENT: &str = "kb_proposal";
 
 /// Tenant, agent and user.
-type Whose = (TenantId, AgentId, String);
+type UserKey = (TenantId, AgentId, String);
 
 /// Client of the memory service, with what is known about its availability.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pub(crate) client: holdfast_grpc::Memory,
-    held: Arc<Held>,
+    pub(crate) client: holdfast_grpc::MemoryClient,
+    held: Arc<Leases>,
     /// Users without memories, and when that was found.
-    pub(crate) nothing: Mutex<HashMap<Whose, Instant>>,
+    pub(crate) users_without_memories: Mutex<HashMap<UserKey, Instant>>,
     /// Until this time the prefetch skips the service, which is unavailable.
-    pub(crate) away_until: Mutex<Option<Instant>>,
+    pub(crate) unavailable_until: Mutex<Option<Instant>>,
     /// Until this time the prefetch skips the service for a tenant, for which it was slow or
     /// failed.
     pub(crate) slow_until: Mutex<HashMap<TenantId, Instant>>,
 }
 
 impl Memory {
-    pub(crate) fn new(client: holdfast_grpc::Memory, held: Arc<Held>) -> Self {
+    pub(crate) fn new(client: holdfast_grpc::MemoryClient, held: Arc<Leases>) -> Self {
         Self {
             client,
             held,
-            nothing: Mutex::default(),
-            away_until: Mutex::default(),
+            users_without_memories: Mutex::default(),
+            unavailable_until: Mutex::default(),
             slow_until: Mutex::default(),
         }
     }
 
-    fn person(&self, call: &Call) -> Result<Person, MemoryError> {
+    fn subject_of(&self, call: &Call) -> Result<MemorySubject, MemoryError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        Ok(hold.desk().person.clone())
+        Ok(hold.tool_context().memory_subject.clone())
     }
 
     /// Whether the call's conversation may see notes made for the owner.
-    fn sees_notes(&self, call: &Call) -> Result<bool, MemoryError> {
+    fn can_see_notes(&self, call: &Call) -> Result<bool, MemoryError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.desk();
-        Ok(desk.kind.is_some_and(|kind| is_seen(kind, desk.audience, "MEMORY.md")))
+        let desk = hold.tool_context();
+        Ok(desk.kind.is_some_and(|kind| is_visible(kind, desk.audience, "MEMORY.md")))
     }
 
     /// Records that a user has memories from now on.
-    pub(crate) fn learnt(&self, tenant: TenantId, agent: AgentId, user: &str) {
-        lock(&self.nothing).remove(&(tenant, agent, user.to_owned()));
+    pub(crate) fn on_memory_added(&self, tenant: TenantId, agent: AgentId, user: &str) {
+        lock(&self.users_without_memories).remove(&(tenant, agent, user.to_owned()));
     }
 }
 
 impl Memories for Memory {
-    async fn search(&self, call: &Call, sought: Sought) -> Result<Vec<Found>, MemoryError> {
-        let person = self.person(call)?;
-        let Sought { query, most, only, knowledge, tags } = sought;
+    async fn search(
+        &self,
+        call: &Call,
+        sought: MemoryQuery,
+    ) -> Result<Vec<MemoryHit>, MemoryError> {
+        let person = self.subject_of(call)?;
+        let MemoryQuery { query, most, only, knowledge, tags } = sought;
         let kinds = match (knowledge, only) {
             (true, _) => vec![pb::Kind::Knowledge],
             (false, Some(_)) => vec![pb::Kind::Memory],
-            (false, None) if self.sees_notes(call)? => {
+            (false, None) if self.can_see_notes(call)? => {
                 vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value, pb::Kind::Document]
             }
             (false, None) => vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value],
@@ -99,26 +103,26 @@ impl Memories for Memory {
             ..pb::Filter::default()
         };
         let request = pb::SearchRequest {
-            who: Some(person.asking(call.agent)),
+            who: Some(person.to_proto(call.agent)),
             query,
             k: most,
             filter: Some(filter),
             ..pb::SearchRequest::default()
         };
-        let answer = within(SEARCH, self.client.search(call.tenant, request)).await?;
-        Ok(answer.hits.into_iter().map(found).collect())
+        let answer = with_timeout(READ_TIMEOUT, self.client.search(call.tenant, request)).await?;
+        Ok(answer.hits.into_iter().map(to_found).collect())
     }
 
-    async fn save(&self, call: &Call, what: ToKeep) -> Result<KeptMemory, MemoryError> {
-        let person = self.person(call)?;
+    async fn save(&self, call: &Call, what: NewMemory) -> Result<KeptMemory, MemoryError> {
+        let person = self.subject_of(call)?;
         let Some(user) = &person.user else {
             return Err(MemoryError::Refused(
                 "this conversation is nobody's own: there is no one to remember it for".to_owned(),
             ));
         };
-        let ToKeep { text, what, about, replaces } = what;
+        let NewMemory { text, what, about, replaces } = what;
         if let Some(id) = &replaces {
-            self.check_own(call, &person, id).await?;
+            self.check_owner(call, &person, id).await?;
         }
         let kind = if about.is_some() { pb::Kind::Fact } else { pb::Kind::Memory };
         let (subject, predicate) = about.unwrap_or_default();
@@ -132,38 +136,39 @@ impl Memories for Memory {
             // A group's memory is shown in the group only.
             group_safe: person.is_group,
             supersedes: replaces.unwrap_or_default(),
-            provenance: Some(by_agent(call, &call.session.to_string())),
+            provenance: Some(agent_provenance(call, &call.session.to_string())),
             ..pb::NewItem::default()
         };
         let request = pb::PutItemsRequest {
-            who: Some(person.asking(call.agent)),
+            who: Some(person.to_proto(call.agent)),
             items: vec![item],
-            unless_like: ALIKE,
+            unless_like: MIN_DUPLICATE_SIMILARITY,
             request_id: call.key.clone(),
         };
-        let answer = within(KEEP, self.client.put_items(call.tenant, request)).await?;
-        self.learnt(call.tenant, call.agent, user);
+        let answer =
+            with_timeout(WRITE_TIMEOUT, self.client.put_items(call.tenant, request)).await?;
+        self.on_memory_added(call.tenant, call.agent, user);
         let put = answer.items.into_iter().next().unwrap_or_default();
-        Ok(KeptMemory { id: put.id, was_there: put.duplicate })
+        Ok(KeptMemory { id: put.id, is_duplicate: put.duplicate })
     }
 
     async fn forget(&self, call: &Call, id: &str) -> Result<(), MemoryError> {
-        let person = self.person(call)?;
-        self.check_own(call, &person, id).await?;
-        let who = Some(person.asking(call.agent));
+        let person = self.subject_of(call)?;
+        self.check_owner(call, &person, id).await?;
+        let who = Some(person.to_proto(call.agent));
         let set = pb::SetItemActiveRequest { who, id: id.to_owned(), active: false };
-        within(KEEP, self.client.set_item_active(call.tenant, set)).await?;
+        with_timeout(WRITE_TIMEOUT, self.client.set_item_active(call.tenant, set)).await?;
         Ok(())
     }
 
     async fn article(&self, call: &Call, id: &str, version: u32) -> Result<Article, MemoryError> {
-        let who = Some(self.person(call)?.asking(call.agent));
+        let who = Some(self.subject_of(call)?.to_proto(call.agent));
         let request = pb::GetRequest { who, id: id.to_owned(), version };
-        Ok(article(within(SEARCH, self.client.kb_get(call.tenant, request)).await?))
+        Ok(to_article(with_timeout(READ_TIMEOUT, self.client.kb_get(call.tenant, request)).await?))
     }
 
     async fn ingest(&self, call: &Call, new: NewArticle) -> Result<Article, MemoryError> {
-        let person = self.person(call)?;
+        let person = self.subject_of(call)?;
         if person.is_group || person.is_guest {
             return Err(MemoryError::Refused(
                 "whoever speaks here adds nothing to the knowledge base: a member can, in a \
@@ -173,52 +178,64 @@ impl Memories for Memory {
         }
         let scope = if new.for_all { pb::Scope::Tenant } else { pb::Scope::Workspace };
         let request = pb::IngestRequest {
-            who: Some(person.asking(call.agent)),
+            who: Some(person.to_proto(call.agent)),
             scope: scope.into(),
             title: new.title,
             content: new.text.into_bytes(),
             media_type: "text/markdown".to_owned(),
             tags: new.tags,
-            provenance: Some(source(call, &new.source)),
+            provenance: Some(source_provenance(call, &new.source)),
             author: call.agent_name.to_string(),
             confidence: None,
             request_id: call.key.clone(),
             session: call.session.to_string(),
         };
-        Ok(article(within(KEEP, self.client.kb_ingest(call.tenant, request)).await?))
+        Ok(to_article(
+            with_timeout(WRITE_TIMEOUT, self.client.kb_ingest(call.tenant, request)).await?,
+        ))
     }
 
-    async fn update(&self, call: &Call, change: ArticleChange) -> Result<Updated, MemoryError> {
-        let person = self.person(call)?;
+    async fn update(
+        &self,
+        call: &Call,
+        change: ArticleChange,
+    ) -> Result<ArticleUpdate, MemoryError> {
+        let person = self.subject_of(call)?;
         if !person.is_maintainer {
             return self.propose(call, &person, change).await;
         }
         let request = pb::UpdateRequest {
-            who: Some(person.asking(call.agent)),
+            who: Some(person.to_proto(call.agent)),
             id: change.id,
             content: change.text.into_bytes(),
             media_type: "text/markdown".to_owned(),
             title: change.title,
-            provenance: Some(source(call, &change.source)),
+            provenance: Some(source_provenance(call, &change.source)),
             author: call.agent_name.to_string(),
             version: change.version,
             session: call.session.to_string(),
             ..pb::UpdateRequest::default()
         };
-        let updated = within(KEEP, self.client.kb_update(call.tenant, request)).await?;
-        Ok(Updated::Done(article(updated)))
+        let updated =
+            with_timeout(WRITE_TIMEOUT, self.client.kb_update(call.tenant, request)).await?;
+        Ok(ArticleUpdate::Done(to_article(updated)))
     }
 }
 
 impl Memory {
     /// Rejects items of other users, which affect other conversations.
-    async fn check_own(&self, call: &Call, person: &Person, id: &str) -> Result<(), MemoryError> {
+    async fn check_owner(
+        &self,
+        call: &Call,
+        person: &MemorySubject,
+        id: &str,
+    ) -> Result<(), MemoryError> {
         let get = pb::GetItemRequest {
-            who: Some(person.asking(call.agent)),
+            who: Some(person.to_proto(call.agent)),
             id: id.to_owned(),
             ..pb::GetItemRequest::default()
         };
-        let item = within(SEARCH, self.client.get_item(call.tenant, get)).await?;
+        let item = with_timeout(READ_TIMEOUT, self.client.get_item(call.tenant, get)).await?;
         match &person.user {
             Some(user) if *user == item.user => Ok(()),
             Some(_) | None => Err(MemoryError::Refused(format!(
@@ -231,17 +248,17 @@ impl Memory {
     async fn propose(
         &self,
         call: &Call,
-        person: &Person,
+        person: &MemorySubject,
         change: ArticleChange,
-    ) -> Result<Updated, MemoryError> {
-        let who = person.asking(call.agent);
+    ) -> Result<ArticleUpdate, MemoryError> {
+        let who = person.to_proto(call.agent);
         // Users cannot change what they cannot read.
         let read = pb::GetRequest {
             who: Some(who.clone()),
             id: change.id.clone(),
             version: change.version,
         };
-        let there = within(SEARCH, self.client.kb_get(call.tenant, read)).await?;
+        let there = with_timeout(READ_TIMEOUT, self.client.kb_get(call.tenant, read)).await?;
         let payload = json!({
             "article": change.id,
             // The change applies to the version that was read.
@@ -253,10 +270,10 @@ impl Memory {
         });
         let item = pb::NewItem {
             kind: pb::Kind::Event.into(),
-            r#type: PROPOSAL.to_owned(),
+            r#type: PROPOSAL_EVENT.to_owned(),
             content: payload.to_string(),
             session: call.session.to_string(),
-            provenance: Some(source(call, &change.source)),
+            provenance: Some(source_provenance(call, &change.source)),
             ..pb::NewItem::default()
         };
         let request = pb::PutItemsRequest {
@@ -265,15 +282,16 @@ impl Memory {
             unless_like: 0.0,
             request_id: call.key.clone(),
         };
-        let answer = within(KEEP, self.client.put_items(call.tenant, request)).await?;
+        let answer =
+            with_timeout(WRITE_TIMEOUT, self.client.put_items(call.tenant, request)).await?;
         let id = answer.items.into_iter().next().unwrap_or_default().id;
         info!(proposal = %id, "a change of the knowledge base was proposed");
-        Ok(Updated::Proposed(id))
+        Ok(ArticleUpdate::Proposed(id))
     }
 }
 
 /// Applies a time limit and converts the error.
-async fn within<T>(
+async fn with_timeout<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, MemoryRefused>>,
 ) -> Result<T, MemoryError> {
@@ -282,7 +300,7 @@ async fn within<T>(
         Ok(Err(refused)) => refused,
         Err(_) => {
             warn!(limit_s = limit.as_secs(), "the memory service has not answered in time");
-            return Err(MemoryError::Away);
+            return Err(MemoryError::Unavailable);
         }
     };
     Err(match refused.kind() {
@@ -291,7 +309,7 @@ async fn within<T>(
                 error = &refused as &dyn std::error::Error,
                 "the memory service has not answered"
             );
-            MemoryError::Away
+            MemoryError::Unavailable
         }
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
             MemoryError::Refused(refused.message)
@@ -300,7 +318,7 @@ async fn within<T>(
 }
 
 /// Provenance of a text that the agent wrote itself.
-fn by_agent(call: &Call, locator: &str) -> pb::Provenance {
+fn agent_provenance(call: &Call, locator: &str) -> pb::Provenance {
     pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
         name: call.agent_name.to_string(),
@@ -310,7 +328,7 @@ fn by_agent(call: &Call, locator: &str) -> pb::Provenance {
 }
 
 /// Provenance of a text whose source the agent names.
-fn source(call: &Call, source: &str) -> pb::Provenance {
+fn source_provenance(call: &Call, source: &str) -> pb::Provenance {
     let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
     match host.filter(|host| !host.is_empty()) {
@@ -320,18 +338,18 @@ fn source(call: &Call, source: &str) -> pb::Provenance {
             locator: source.to_owned(),
             retrieved_at: None,
         },
-        None => by_agent(call, source),
+        None => agent_provenance(call, source),
     }
 }
 
-fn found(hit: pb::Hit) -> Found {
+fn to_found(hit: pb::Hit) -> MemoryHit {
     let kind = hit.kind();
     let why = hit.why.unwrap_or_default();
     let at = (kind == pb::Kind::Document).then_some((hit.start, hit.end));
-    Found {
-        what: word(kind, &hit.r#type),
-        when: day(hit.at.as_ref()),
-        from: hit.provenance.map(|from| from_of(&from)).unwrap_or_default(),
+    MemoryHit {
+        what: kind_name(kind, &hit.r#type),
+        when: format_day(hit.at.as_ref()),
+        from: hit.provenance.map(|from| format_provenance(&from)).unwrap_or_default(),
         why: format!(
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw
@@ -346,7 +364,7 @@ fn found(hit: pb::Hit) -> Found {
 }
 
 /// Name of an item's kind, for the model.
-pub(crate) fn word(kind: pb::Kind, of: &str) -> String {
+pub(crate) fn kind_name(kind: pb::Kind, of: &str) -> String {
     match kind {
         pb::Kind::Memory if !of.is_empty() => of,
         pb::Kind::Memory => "memory",
@@ -362,13 +380,13 @@ pub(crate) fn word(kind: pb::Kind, of: &str) -> String {
 }
 
 /// Formats a day; empty if there is none.
-pub(crate) fn day(at: Option<&prost_types::Timestamp>) -> String {
+pub(crate) fn format_day(at: Option<&prost_types::Timestamp>) -> String {
     let at = at.and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok());
     at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }
 
 /// Formats a provenance.
-fn from_of(provenance: &pb::Provenance) -> String {
+fn format_provenance(provenance: &pb::Provenance) -> String {
     let kind = match provenance.kind() {
         pb::SourceKind::User => "user",
         pb::SourceKind::Tool => "tool",
@@ -382,11 +400,11 @@ fn from_of(provenance: &pb::Provenance) -> String {
     format!("from {kind} {}{gap}{}", provenance.name, provenance.locator)
 }
 
-fn article(article: pb::Article) -> Article {
+fn to_article(article: pb::Article) -> Article {
     let masked = article.masked.iter().map(|count| format!("{}: {}", count.what, count.rows));
     Article {
         masked: masked.collect(),
-        from: article.provenance.map(|from| from_of(&from)).unwrap_or_default(),
+        from: article.provenance.map(|from| format_provenance(&from)).unwrap_or_default(),
         id: article.id,
         version: article.version,
         title: article.title,

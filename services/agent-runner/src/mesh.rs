@@ -11,8 +11,8 @@ use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, SessionView, Sessions};
 use holdfast_tools::{
-    AgentLine, Call, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine, Status,
-    To, Which,
+    AgentLine, Call, HistoryLine, Mesh, MessageTarget, Outgoing, SendOutcome, SessionFilter,
+    SessionLine, SessionRef, Status,
 };
 use holdfast_types::{
     DeliveryId, Entry, Fault as _, Kind, SessionId, SessionKey, SessionKind, Target,
@@ -21,57 +21,64 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    files::Store,
-    held::{Desk, Held, Hold},
-    outgoing::What,
+    channel_messages::MessageContent,
+    files::WorkspaceFiles,
+    leases::{Lease, Leases, ToolContext},
 };
 
 /// Sessions that are read for a list, which is ordered by activity and not by creation.
-const MOST_LISTED: i64 = 500;
+const MAX_SESSIONS_READ: i64 = 500;
 
 /// Entries that are read per line of a history, as some entries yield no line.
 const ENTRIES_PER_LINE: u32 = 4;
 
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct SessionTools {
     pub(crate) sessions: Sessions,
     pub(crate) directory: Directory,
     pub(crate) bus: Bus,
-    held: Arc<Held>,
-    pub(crate) files: Option<Arc<Store>>,
+    held: Arc<Leases>,
+    pub(crate) files: Option<Arc<WorkspaceFiles>>,
 }
 
-impl Inside {
+impl SessionTools {
     pub(crate) const fn new(
         sessions: Sessions,
         directory: Directory,
         bus: Bus,
-        held: Arc<Held>,
+        held: Arc<Leases>,
     ) -> Self {
         Self { sessions, directory, bus, held, files: None }
     }
 
     /// Adds the files that messages may carry.
-    pub(crate) fn with_files(self, files: Arc<Store>) -> Self {
+    pub(crate) fn with_files(self, files: Arc<WorkspaceFiles>) -> Self {
         Self { files: Some(files), ..self }
     }
 
     /// Lease of the session that makes a call.
-    pub(crate) fn hold(&self, call: &Call) -> anyhow::Result<Arc<Hold>> {
+    pub(crate) fn lease(&self, call: &Call) -> anyhow::Result<Arc<Lease>> {
         self.held.get(call.session).context("the session is not held here")
     }
 
-    pub(crate) fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
+    pub(crate) fn tool_context(&self, call: &Call) -> anyhow::Result<ToolContext> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
-        let desk = hold.desk();
-        let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
-        let (about, audience) = (desk.about.clone(), desk.audience);
-        Ok(Desk { kind, audience, place, about, model, ..Desk::default() })
+        let desk = hold.tool_context();
+        let (kind, place, model) = (desk.kind, desk.target.clone(), desk.model.clone());
+        let (about, audience) = (desk.platform_message.clone(), desk.audience);
+        Ok(ToolContext {
+            kind,
+            audience,
+            target: place,
+            platform_message: about,
+            model,
+            ..ToolContext::default()
+        })
     }
 
     /// Whether the call comes from the owner's conversation or from the agent itself.
-    pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
-        let desk = self.desk(call)?;
+    pub(crate) fn is_owner_or_agent(&self, call: &Call) -> anyhow::Result<bool> {
+        let desk = self.tool_context(call)?;
         Ok(match desk.kind {
             // Direct messages of others may be routed to the main session.
             Some(SessionKind::Main | SessionKind::Dm) => desk.audience == Audience::Owner,
@@ -89,21 +96,25 @@ impl Inside {
     }
 
     /// Lists that narrow the tools of the turn.
-    pub(crate) fn narrowed(&self, call: &Call) -> anyhow::Result<Vec<Vec<String>>> {
+    pub(crate) fn tool_limits(&self, call: &Call) -> anyhow::Result<Vec<Vec<String>>> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
-        Ok(hold.desk().narrowed.clone())
+        Ok(hold.tool_context().narrowed.clone())
     }
 
     /// Resolves the target of a message, or returns why it is not permitted.
-    async fn target(&self, call: &Call, to: To) -> anyhow::Result<Result<Target, String>> {
-        let place = self.desk(call)?.place;
+    async fn target(
+        &self,
+        call: &Call,
+        to: MessageTarget,
+    ) -> anyhow::Result<Result<Target, String>> {
+        let place = self.tool_context(call)?.target;
         let is_here = |place: &&Target| {
             place.channel == to.channel && place.chat == to.chat && place.thread == to.thread
         };
         if let Some(place) = place.as_ref().filter(is_here) {
             return Ok(Ok(Target { reply_to: None, ..place.clone() }));
         }
-        if !self.is_trusted(call)? {
+        if !self.is_owner_or_agent(call)? {
             return Ok(Err("from this conversation you may write to itself only".to_owned()));
         }
         let accounts = self.directory.accounts(call.tenant, Some(&to.channel)).await?;
@@ -113,36 +124,36 @@ impl Inside {
             (Some(here), _, _) if accounts.iter().any(|account| account.id == here) => here,
             (_, Some(only), None) => only.id,
             (_, None, _) => {
-                return Ok(Err(format!("there is no account on `{}`", cut(&to.channel))));
+                return Ok(Err(format!("there is no account on `{}`", truncate(&to.channel))));
             }
             (_, Some(_), Some(_)) => {
                 return Ok(Err(format!(
                     "there are several accounts on `{}`, and it is not clear which is meant",
-                    cut(&to.channel)
+                    truncate(&to.channel)
                 )));
             }
         };
-        let To { channel, chat, thread } = to;
+        let MessageTarget { channel, chat, thread } = to;
         Ok(Ok(Target { channel, account, chat, thread, reply_to: None }))
     }
 }
 
-impl Mesh for Inside {
+impl Mesh for SessionTools {
     async fn status(&self, call: &Call) -> anyhow::Result<Status> {
         let view = self.sessions.session(call.tenant, call.session).await?;
-        let desk = self.desk(call)?;
-        let queued = count(view.waiting);
+        let desk = self.tool_context(call)?;
+        let queued = to_count(view.waiting);
         Ok(Status {
-            kind: kind(&view),
+            kind: session_kind(&view),
             model: desk.model,
-            dials: desk.dials,
-            messages: count(view.turns) + queued,
+            dials: desk.reply_settings,
+            messages: to_count(view.turns) + queued,
             queued,
             input_tokens: view.usage.input,
             output_tokens: view.usage.output,
-            began: time(view.created_at),
-            now: time(Timestamp::now()),
-            channel: desk.place.map(|place| place.channel),
+            began: format_time(view.created_at),
+            now: format_time(Timestamp::now()),
+            channel: desk.target.map(|place| place.channel),
             key: view.key,
         })
     }
@@ -164,10 +175,10 @@ impl Mesh for Inside {
         call: &Call,
         filter: SessionFilter,
     ) -> anyhow::Result<Vec<SessionLine>> {
-        let mut views = if self.is_trusted(call)? {
+        let mut views = if self.is_owner_or_agent(call)? {
             let wanted = holdfast_session::SessionFilter {
                 kind: filter.kind,
-                limit: MOST_LISTED,
+                limit: MAX_SESSIONS_READ,
                 ..Default::default()
             };
             self.sessions.sessions(call.tenant, wanted).await?
@@ -175,7 +186,7 @@ impl Mesh for Inside {
             let own = self.sessions.session(call.tenant, call.session).await?;
             vec![own]
                 .into_iter()
-                .filter(|view| filter.kind.is_none_or(|is| is == kind(view)))
+                .filter(|view| filter.kind.is_none_or(|is| is == session_kind(view)))
                 .collect()
         };
         views.sort_by_key(|view| std::cmp::Reverse(view.updated_at));
@@ -184,9 +195,9 @@ impl Mesh for Inside {
             .into_iter()
             .map(|view| SessionLine {
                 id: view.id,
-                kind: kind(&view),
+                kind: session_kind(&view),
                 state: view.state,
-                last_active: time(view.updated_at),
+                last_active: format_time(view.updated_at),
                 key: view.key,
             })
             .collect())
@@ -195,27 +206,27 @@ impl Mesh for Inside {
     async fn history(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         limit: u32,
     ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
         let found = match which {
-            Which::Id(id) => Some(id),
-            Which::Key(key) => match key.parse::<SessionKey>() {
+            SessionRef::Id(id) => Some(id),
+            SessionRef::Key(key) => match key.parse::<SessionKey>() {
                 Ok(key) => self.sessions.find(call.tenant, &key).await?,
                 Err(_) => None,
             },
         };
         let Some(session) = found else { return Ok(None) };
         // A session that may not be seen counts as missing.
-        if session != call.session && !self.is_trusted(call)? {
+        if session != call.session && !self.is_owner_or_agent(call)? {
             return Ok(None);
         }
-        self.lines(call, session, limit).await
+        self.history_lines(call, session, limit).await
     }
 
     async fn send(&self, call: &Call, outgoing: Outgoing) -> anyhow::Result<SendOutcome> {
         let target = match outgoing.to.clone() {
-            None => match self.desk(call)?.place {
+            None => match self.tool_context(call)?.target {
                 Some(place) => Target { reply_to: None, ..place },
                 None => return Ok(SendOutcome::NoChannel),
             },
@@ -226,12 +237,12 @@ impl Mesh for Inside {
         };
         let Outgoing { text, act, attachments, reply_to, .. } = outgoing;
         let target = Target { reply_to, ..target };
-        let what = What { text, act, attachments };
+        let what = MessageContent { text, act, attachments };
         match self.deliveries(call, target, what).await? {
             Ok(deliveries) => {
                 let hold = self.held.get(call.session).context("the session is not held here")?;
                 // Stored with the call's result, in one transaction.
-                hold.desk().outbox.extend(deliveries);
+                hold.tool_context().outbox.extend(deliveries);
                 Ok(SendOutcome::Queued)
             }
             Err(reason) => Ok(SendOutcome::Refused(reason)),
@@ -239,8 +250,8 @@ impl Mesh for Inside {
     }
 }
 
-impl Inside {
-    async fn lines(
+impl SessionTools {
+    async fn history_lines(
         &self,
         call: &Call,
         session: SessionId,
@@ -254,7 +265,7 @@ impl Inside {
         };
         let mut tools = HashMap::new();
         let mut lines: Vec<HistoryLine> =
-            entries.into_iter().filter_map(|entry| line(entry, &mut tools)).collect();
+            entries.into_iter().filter_map(|entry| history_line(entry, &mut tools)).collect();
         let surplus = lines.len().saturating_sub(limit as usize);
         lines.drain(..surplus);
         Ok(Some(lines))
@@ -262,7 +273,7 @@ impl Inside {
 }
 
 /// Line of a history; `None` for entries that people do not see either.
-fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryLine> {
+fn history_line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryLine> {
     let (who, text) = match view.entry {
         Entry::Heard { body, .. } => {
             let name = |sender: holdfast_types::Sender| match sender.name {
@@ -281,12 +292,12 @@ fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryL
         Entry::Called { .. } | Entry::Noted { .. } => return None,
     };
     let shown = !text.trim().is_empty();
-    shown.then(|| HistoryLine { at: time(view.created_at), who, text })
+    shown.then(|| HistoryLine { at: format_time(view.created_at), who, text })
 }
 
 /// Id of a message that a call sends, derived from the call's key so that a retry gives the same
 /// id.
-pub(crate) fn id(key: &str) -> DeliveryId {
+pub(crate) fn delivery_id(key: &str) -> DeliveryId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
@@ -295,19 +306,19 @@ pub(crate) fn id(key: &str) -> DeliveryId {
     )
 }
 
-fn kind(view: &SessionView) -> SessionKind {
+fn session_kind(view: &SessionView) -> SessionKind {
     view.key.parse().map_or(SessionKind::Main, |key: SessionKey| key.kind())
 }
 
-fn count(number: i64) -> u64 {
+fn to_count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-fn time(at: Timestamp) -> String {
+fn format_time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-fn cut(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(64)]
 }
 
@@ -317,12 +328,12 @@ mod tests {
 
     #[test]
     fn what_a_call_sends_has_the_same_id_whenever_it_is_made() {
-        assert_eq!(id("ses:run:0:a"), id("ses:run:0:a"));
-        assert_ne!(id("ses:run:0:a"), id("ses:run:1:a"));
+        assert_eq!(delivery_id("ses:run:0:a"), delivery_id("ses:run:0:a"));
+        assert_ne!(delivery_id("ses:run:0:a"), delivery_id("ses:run:1:a"));
     }
 
     #[test]
     fn times_are_read_by_people() {
-        assert_eq!(time(Timestamp::UNIX_EPOCH), "1970-01-01 00:00 UTC");
+        assert_eq!(format_time(Timestamp::UNIX_EPOCH), "1970-01-01 00:00 UTC");
     }
 }

@@ -6,19 +6,19 @@
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 
 /// Days whose notes are in the prompt.
-const DAYS: usize = 3;
+const DAYS_IN_PROMPT: usize = 3;
 
 /// Path of a day's note.
-pub(crate) fn path_of(day: Date) -> String {
+pub(crate) fn note_path(day: Date) -> String {
     format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d"))
 }
 
 /// Possible paths of the last days' notes, newest first.
-pub(crate) fn recent(now: Timestamp, zone: &TimeZone) -> Vec<String> {
+pub(crate) fn recent_paths(now: Timestamp, zone: &TimeZone) -> Vec<String> {
     let mut day = now.to_zoned(zone.clone()).date();
-    let mut paths = Vec::with_capacity(2 * DAYS);
-    for _ in 0..DAYS {
-        paths.push(path_of(day));
+    let mut paths = Vec::with_capacity(2 * DAYS_IN_PROMPT);
+    for _ in 0..DAYS_IN_PROMPT {
+        paths.push(note_path(day));
         paths.push(format!("memory/{}.md", day.strftime("%Y-%m-%d")));
         let Ok(before) = day.checked_sub(1.day()) else { break };
         day = before;
@@ -35,7 +35,7 @@ mod tests {
         let now: Timestamp = "2026-03-01T23:30:00Z".parse().unwrap();
         let oslo = TimeZone::get("Europe/Oslo").unwrap();
 
-        let there = recent(now, &oslo);
+        let there = recent_paths(now, &oslo);
 
         assert_eq!(
             there,
@@ -48,6 +48,6 @@ mod tests {
                 "memory/2026-02-28.md",
             ]
         );
-        assert_eq!(recent(now, &TimeZone::UTC)[0], "memory/202603/20260301.md");
+        assert_eq!(recent_paths(now, &TimeZone::UTC)[0], "memory/202603/20260301.md");
     }
 }

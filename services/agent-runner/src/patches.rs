@@ -6,35 +6,35 @@
 
 use holdfast_agent::{policy::Decision, subagent::patch_note};
 use holdfast_session::Subagent;
-use holdfast_tools::{Approval, Call, Committed, Patches, Which};
+use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges};
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
-use holdfast_workspace::{BranchState, By, Error, FileChange, Patch, Workspaces};
+use holdfast_workspace::{BranchState, ChangeAuthor, Error, FileChange, Patch, Workspaces};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    files::{Store, told},
-    mesh::Inside,
-    shell::Judge,
+    files::{WorkspaceFiles, to_files_error},
+    mesh::SessionTools,
+    shell::CommandPolicy,
 };
 
 /// Files that an approval request for a merge names.
-const MOST_ASKED: usize = 5;
+const MAX_FILES_IN_REQUEST: usize = 5;
 
 /// A subagent of the conversation and its copy of the workspace.
-struct Copy {
-    of: Subagent,
+struct SubagentCopy {
+    subagent: Subagent,
     branch: AgentId,
 }
 
-impl Patches for Inside {
+impl SubagentChanges for SessionTools {
     async fn show(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         within: Option<String>,
     ) -> anyhow::Result<Result<String, String>> {
-        let (store, copy) = match self.copy(call, which).await? {
+        let (store, copy) = match self.find_copy(call, which).await? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -44,7 +44,7 @@ impl Patches for Inside {
         };
         let within = within.as_ref();
         let patch = store.workspaces.patch(call.tenant, call.agent, copy.branch, within).await;
-        let mut patch = match sorted(patch)? {
+        let mut patch = match split_errors(patch)? {
             Ok(patch) => patch,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -57,7 +57,7 @@ impl Patches for Inside {
         }
         let hidden = all - seen.len();
         patch.diff.files = seen;
-        let mut said = standing(&patch, copy.of.outcome.is_none());
+        let mut said = patch_summary(&patch, copy.subagent.outcome.is_none());
         if hidden > 0 {
             said.push_str(&format!("; {hidden} more are not for this conversation"));
         }
@@ -67,10 +67,10 @@ impl Patches for Inside {
     async fn read(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         path: String,
     ) -> anyhow::Result<Result<String, String>> {
-        let (store, copy) = match self.copy(call, which).await? {
+        let (store, copy) = match self.find_copy(call, which).await? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -93,29 +93,31 @@ impl Patches for Inside {
     async fn approval(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         except: Vec<String>,
     ) -> anyhow::Result<Approval> {
         // The call itself reports why it cannot be merged.
-        let Ok((store, copy)) = self.copy(call, which).await? else { return Ok(Approval::Never) };
-        let patched = store.workspaces.patched(call.tenant, call.agent, copy.branch).await;
-        let Ok(mut files) = sorted(patched)? else { return Ok(Approval::Never) };
+        let Ok((store, copy)) = self.find_copy(call, which).await? else {
+            return Ok(Approval::Never);
+        };
+        let patched = store.workspaces.patched_files(call.tenant, call.agent, copy.branch).await;
+        let Ok(mut files) = split_errors(patched)? else { return Ok(Approval::Never) };
         files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
-        let judge = self.hold(call)?.desk().judge.clone();
-        Ok(judged(judge.as_ref(), &copy.of, &files))
+        let judge = self.lease(call)?.tool_context().command_policy.clone();
+        Ok(merge_approval(judge.as_ref(), &copy.subagent, &files))
     }
 
     async fn merge(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
         except: Vec<String>,
-    ) -> anyhow::Result<Result<Committed, String>> {
-        let (store, copy) = match self.copy(call, which).await? {
+    ) -> anyhow::Result<Result<StoredChange, String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
-        if copy.of.outcome.is_none() {
+        if copy.subagent.outcome.is_none() {
             return Ok(Err(
                 "it is still at work: you will be told when it has ended; merge then".to_owned()
             ));
@@ -125,36 +127,39 @@ impl Patches for Inside {
             Ok(except) => except,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let reason = format!("merge of {}: {}", copy.of.session, copy.of.label);
-        let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
+        let reason = format!("merge of {}: {}", copy.subagent.session, copy.subagent.label);
+        let by = ChangeAuthor {
+            run: Some(call.run),
+            ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
+        };
         let by = by.with_key(&call.key);
         let refuse = |path: &TreePath| {
-            store.check_change(call, path.as_str()).err().map(|error| error.to_string())
+            store.check_write(call, path.as_str()).err().map(|error| error.to_string())
         };
         let workspaces = &store.workspaces;
         let (tenant, agent) = (call.tenant, call.agent);
         let merged = workspaces.merge(tenant, agent, copy.branch, &by, &except, refuse).await;
-        let merged = match sorted(merged)? {
+        let merged = match split_errors(merged)? {
             Ok(merged) => merged,
             Err(reason) => return Ok(Err(reason)),
         };
         // Files of the prompt may have changed.
-        store.brief_is_outdated(call);
+        store.mark_snapshot_outdated(call);
         Ok(Ok(store.diff(call, &merged).await?))
     }
 
-    async fn discard(&self, call: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
-        let (store, copy) = match self.copy(call, which).await? {
+    async fn discard(&self, call: &Call, which: SessionRef) -> anyhow::Result<Result<(), String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
-        sorted(store.workspaces.discard_branch(call.tenant, call.agent, copy.branch).await)
+        split_errors(store.workspaces.discard_branch(call.tenant, call.agent, copy.branch).await)
     }
 }
 
-impl Inside {
+impl SessionTools {
     /// Copies the workspace for a subagent. Idempotent for the same call.
-    pub(crate) async fn branch_for(
+    pub(crate) async fn create_copy(
         &self,
         call: &Call,
         label: &str,
@@ -162,20 +167,20 @@ impl Inside {
         let Some(store) = &self.files else {
             return Ok(Err("there are no files here to make a copy of".to_owned()));
         };
-        let branch = branch_of(&call.key);
-        let by = By::author(call.agent_name.as_str(), &format!("copied for: {label}"));
-        let by = By { run: Some(call.run), ..by };
+        let branch = copy_id(&call.key);
+        let by = ChangeAuthor::new(call.agent_name.as_str(), &format!("copied for: {label}"));
+        let by = ChangeAuthor { run: Some(call.run), ..by };
         let made = store.workspaces.branch(call.tenant, call.agent, branch, &by).await;
-        Ok(sorted(made)?.map(|()| branch))
+        Ok(split_errors(made)?.map(|()| branch))
     }
 
     /// Finds the copy of one of this conversation's subagents.
-    async fn copy(
+    async fn find_copy(
         &self,
         call: &Call,
-        which: Which,
-    ) -> anyhow::Result<Result<(&Store, Copy), String>> {
-        let Some(found) = self.own_subagent(call, which).await? else {
+        which: SessionRef,
+    ) -> anyhow::Result<Result<(&WorkspaceFiles, SubagentCopy), String>> {
+        let Some(found) = self.find_own_subagent(call, which).await? else {
             return Ok(Err("this conversation has no such subagent".to_owned()));
         };
         let Some((store, branch)) = self.files.as_deref().zip(found.given.branch) else {
@@ -183,13 +188,13 @@ impl Inside {
                 "it works on your own files, not on a copy: nothing is to be merged".to_owned()
             ));
         };
-        Ok(Ok((store, Copy { of: found, branch })))
+        Ok(Ok((store, SubagentCopy { subagent: found, branch })))
     }
 }
 
 /// Whether a merge needs an approval: the policy decides as for writing those files. Without a
 /// policy it does.
-fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approval {
+fn merge_approval(judge: Option<&CommandPolicy>, of: &Subagent, files: &[FileChange]) -> Approval {
     let mut asked = Vec::new();
     for file in files {
         let path = file.path.as_str();
@@ -216,8 +221,8 @@ fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approva
         }
     }
     let patch: String = patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let more = asked.len().saturating_sub(MOST_ASKED);
-    asked.truncate(MOST_ASKED);
+    let more = asked.len().saturating_sub(MAX_FILES_IN_REQUEST);
+    asked.truncate(MAX_FILES_IN_REQUEST);
     let mut summary = format!("merge what \"{}\" changed in {}", of.label, asked.join(", "));
     if more > 0 {
         summary.push_str(&format!(" and {more} more"));
@@ -228,7 +233,7 @@ fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approva
 
 /// Note for the requester about its subagent's changes; `None` if the subagent worked without a
 /// copy or the copy is gone.
-pub(crate) async fn note(
+pub(crate) async fn patch_note_for(
     workspaces: &Workspaces,
     tenant: TenantId,
     agent: AgentId,
@@ -245,7 +250,7 @@ pub(crate) async fn note(
 }
 
 /// State of a patch, in one line.
-fn standing(patch: &Patch, is_at_work: bool) -> String {
+fn patch_summary(patch: &Patch, is_at_work: bool) -> String {
     let files = patch.diff.files.len() + patch.diff.more;
     let what = match patch.state {
         BranchState::Open if is_at_work => "still at work",
@@ -258,7 +263,7 @@ fn standing(patch: &Patch, is_at_work: bool) -> String {
 }
 
 /// Separates errors that the model can solve from internal ones.
-fn sorted<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
+fn split_errors<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(error) => match error.kind() {
@@ -266,14 +271,14 @@ fn sorted<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
                 Ok(Err(error.to_string()))
             }
             Kind::Unauthenticated | Kind::Forbidden | Kind::Unavailable | Kind::Internal => {
-                Err(told(error).into())
+                Err(to_files_error(error).into())
             }
         },
     }
 }
 
 /// Id of the copy, derived from the call's key.
-fn branch_of(call: &str) -> AgentId {
+fn copy_id(call: &str) -> AgentId {
     let digest = Sha256::digest(format!("branch:{call}"));
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
@@ -287,8 +292,8 @@ mod tests {
 
     #[test]
     fn the_same_call_makes_the_same_copy() {
-        assert_eq!(branch_of("a:b:0:c"), branch_of("a:b:0:c"));
-        assert_ne!(branch_of("a:b:0:c"), branch_of("a:b:1:c"));
-        assert_eq!(branch_of("a").as_uuid().get_version_num(), 8);
+        assert_eq!(copy_id("a:b:0:c"), copy_id("a:b:0:c"));
+        assert_ne!(copy_id("a:b:0:c"), copy_id("a:b:1:c"));
+        assert_eq!(copy_id("a").as_uuid().get_version_num(), 8);
     }
 }

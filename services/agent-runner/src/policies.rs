@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_agent::policy::{Catalog, Compiled, Settings};
+use holdfast_agent::policy::{Catalog, CompiledPolicy, Settings};
 use holdfast_directory::{Directory, StoredPolicy};
 use holdfast_types::{AgentId, TenantId};
 use serde::Deserialize as _;
@@ -20,118 +20,118 @@ use tracing::error;
 
 use crate::{
     error::Error,
-    trouble::Trouble,
-    upkeep::jittered,
-    worker::{Toolbox, Worker},
+    failure_log::FailureLog,
+    maintenance::jittered,
+    worker::{ToolSet, Worker},
 };
 
 /// Time for which a policy is cached.
-const KEPT: Duration = Duration::from_secs(1);
+const POLICY_TTL: Duration = Duration::from_secs(1);
 
 /// Age from which a policy in use is refreshed in the background, so that no turn waits for it.
-const AGING: Duration = Duration::from_millis(600);
+const POLICY_REFRESH_AGE: Duration = Duration::from_millis(600);
 
 /// Policies that are cached. When full, all are cleared.
-const MOST_KEPT: usize = 10_000;
+const MAX_CACHED_POLICIES: usize = 10_000;
 
 /// Interval of announcing the tools; the directory drops them after three days.
-const ANNOUNCED: Duration = Duration::from_secs(6 * 3600);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 /// Retry delay after a failed announcement.
-const AGAIN: Duration = Duration::from_secs(10);
+const ANNOUNCE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Policies {
     directory: Directory,
-    kept: Mutex<HashMap<Which, Kept>>,
+    cache: Mutex<HashMap<PolicyKey, CachedPolicy>>,
     /// Policies that are being refreshed.
-    renewing: Mutex<HashSet<Which>>,
+    refreshing: Mutex<HashSet<PolicyKey>>,
 }
 
 /// Tenant, agent and address of the catalog: an agent's tools change as MCP servers come and go.
 /// The cached policy keeps the catalog alive, so that its address stays unique.
-type Which = (TenantId, AgentId, usize);
+type PolicyKey = (TenantId, AgentId, usize);
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedPolicy {
     at: Instant,
     /// Versions of the tenant's and the agent's policy.
     versions: (i64, i64),
     /// Tools that the policy was compiled for.
     #[expect(dead_code, reason = "held, so that its address stays its own")]
     catalog: Arc<Catalog>,
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledPolicy>,
 }
 
 impl Policies {
     pub(crate) fn new(directory: Directory) -> Self {
-        Self { directory, kept: Mutex::default(), renewing: Mutex::default() }
+        Self { directory, cache: Mutex::default(), refreshing: Mutex::default() }
     }
 
     /// Returns an agent's policy, at most a second old.
     pub(crate) async fn find(
         &self,
-        tools: &Toolbox,
+        tools: &ToolSet,
         tenant: TenantId,
         agent: AgentId,
-    ) -> Result<Arc<Compiled>, Error> {
+    ) -> Result<Arc<CompiledPolicy>, Error> {
         // Time before the read: a change during the read is seen a second later at most.
         let at = Instant::now();
         let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
-        let kept = lock(&self.kept).get(&which).cloned();
-        if let Some(kept) = kept.as_ref().filter(|kept| at.duration_since(kept.at) < KEPT) {
+        let kept = lock(&self.cache).get(&which).cloned();
+        if let Some(kept) = kept.as_ref().filter(|kept| at.duration_since(kept.at) < POLICY_TTL) {
             return Ok(Arc::clone(&kept.compiled));
         }
-        self.read(tools, which, kept, at).await
+        self.load(tools, which, kept, at).await
     }
 
     /// Loads a policy and replaces the cached one.
-    async fn read(
+    async fn load(
         &self,
-        tools: &Toolbox,
-        which: Which,
-        kept: Option<Kept>,
+        tools: &ToolSet,
+        which: PolicyKey,
+        kept: Option<CachedPolicy>,
         at: Instant,
-    ) -> Result<Arc<Compiled>, Error> {
+    ) -> Result<Arc<CompiledPolicy>, Error> {
         let stored = self.directory.policies(which.0, which.1).await.map_err(Error::directory)?;
         let versions = (stored.tenant.version, stored.agent.version);
         let compiled = match kept.filter(|kept| kept.versions == versions) {
             Some(kept) => kept.compiled,
             None => compile(tools, &stored.tenant, &stored.agent),
         };
-        let mut all = lock(&self.kept);
-        if all.len() >= MOST_KEPT {
+        let mut all = lock(&self.cache);
+        if all.len() >= MAX_CACHED_POLICIES {
             all.clear();
         }
         let catalog = Arc::clone(tools.catalog());
-        let kept = Kept { at, versions, catalog, compiled: Arc::clone(&compiled) };
+        let kept = CachedPolicy { at, versions, catalog, compiled: Arc::clone(&compiled) };
         all.insert(which, kept);
         Ok(compiled)
     }
 
     /// Refreshes a policy that expires soon, for the following turns.
-    pub(crate) async fn renew(&self, tools: &Toolbox, tenant: TenantId, agent: AgentId) {
+    pub(crate) async fn refresh_if_aging(&self, tools: &ToolSet, tenant: TenantId, agent: AgentId) {
         let at = Instant::now();
         let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
-        let kept = lock(&self.kept).get(&which).cloned();
+        let kept = lock(&self.cache).get(&which).cloned();
         let age = kept.as_ref().map(|kept| at.duration_since(kept.at));
-        let is_aging = age.is_some_and(|age| (AGING..KEPT).contains(&age));
-        if is_aging && lock(&self.renewing).insert(which) {
+        let is_aging = age.is_some_and(|age| (POLICY_REFRESH_AGE..POLICY_TTL).contains(&age));
+        if is_aging && lock(&self.refreshing).insert(which) {
             // A failure is ignored: the next turn that needs the policy loads it and reports the
             // failure.
-            let _ = self.read(tools, which, kept, at).await;
-            lock(&self.renewing).remove(&which);
+            let _ = self.load(tools, which, kept, at).await;
+            lock(&self.refreshing).remove(&which);
         }
     }
 }
 
-fn compile(tools: &Toolbox, tenant: &StoredPolicy, agent: &StoredPolicy) -> Arc<Compiled> {
+fn compile(tools: &ToolSet, tenant: &StoredPolicy, agent: &StoredPolicy) -> Arc<CompiledPolicy> {
     if (tenant.version, agent.version) == (0, 0) {
-        return tools.shipped();
+        return tools.default_policy();
     }
     let made = settings(tenant)
         .and_then(|tenant| Ok((tenant, settings(agent)?)))
-        .and_then(|(tenant, agent)| Ok(tools.compile(&tenant, &agent)?));
+        .and_then(|(tenant, agent)| Ok(tools.compile_policy(&tenant, &agent)?));
     made.unwrap_or_else(|problem| {
         error!(
             error = &*problem as &dyn std::error::Error,
@@ -139,13 +139,13 @@ fn compile(tools: &Toolbox, tenant: &StoredPolicy, agent: &StoredPolicy) -> Arc<
             agent.version = agent.version,
             "a stored tool policy cannot be used: its agents have no tools until it can"
         );
-        tools.nothing()
+        tools.deny_all_policy()
     })
 }
 
-type Problem = Box<dyn std::error::Error + Send + Sync>;
+type PolicyError = Box<dyn std::error::Error + Send + Sync>;
 
-fn settings(stored: &StoredPolicy) -> Result<Settings, Problem> {
+fn settings(stored: &StoredPolicy) -> Result<Settings, PolicyError> {
     Ok(Settings::deserialize(&stored.document)?)
 }
 
@@ -154,18 +154,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Announces this runner's tools to the directory, which checks and explains policies with them.
-pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
-    let trouble = Trouble::new("the tools are not announced");
-    let tools = worker.tools.announced();
+pub(crate) async fn announce_tools(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = FailureLog::new("the tools are not announced");
+    let tools = worker.tools.tool_lines();
     loop {
         let wait = match worker.directory.announce_tools(&tools).await {
             Ok(()) => {
-                trouble.ends();
-                jittered(ANNOUNCED)
+                trouble.on_success();
+                jittered(ANNOUNCE_INTERVAL)
             }
             Err(error) => {
-                trouble.begins(&error);
-                AGAIN
+                trouble.on_failure(&error);
+                ANNOUNCE_RETRY_DELAY
             }
         };
         if stop.run_until_cancelled(sleep(wait)).await.is_none() {

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use holdfast_kit::{Check, boot_clock};
-use holdfast_lock::{SessionLock, Taken};
+use holdfast_lock::{SessionLock, TakeOutcome};
 use holdfast_session::Claim;
 use tokio::{
     task::{Id, JoinError, JoinSet},
@@ -17,35 +17,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    fail,
-    held::Hold,
-    take::{Ended, take},
-    trouble::Trouble,
+    failpoints,
+    failure_log::FailureLog,
+    leases::Lease,
+    run::{RunOutcome, run_claimed_session},
     worker::Worker,
 };
 
 /// Time for interrupted turns to release their sessions.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Delay before claiming again after the database failed.
-const REST: Duration = Duration::from_millis(500);
+const FAILURE_DELAY: Duration = Duration::from_millis(500);
 
 /// Minimum time between two wake-ups that are passed on to other runners.
-const PASSING: Duration = Duration::from_millis(50);
+const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     worker: Arc<Worker>,
     database: Check,
-    trouble: Trouble,
-    running: JoinSet<Ended>,
-    holds: HashMap<Id, Arc<Hold>>,
+    trouble: FailureLog,
+    running: JoinSet<RunOutcome>,
+    leases: HashMap<Id, Arc<Lease>>,
     /// Whether a claim should be tried.
-    look: bool,
+    should_claim: bool,
     /// Whether a wake-up, rather than the poll, asked for it.
-    hinted: bool,
+    was_woken: bool,
     /// Time at which a session is known to become ready.
-    due: Option<Instant>,
+    next_ready_at: Option<Instant>,
 }
 
 impl Pool {
@@ -54,12 +54,12 @@ impl Pool {
         Self {
             worker,
             database,
-            trouble: Trouble::new("sessions cannot be claimed"),
+            trouble: FailureLog::new("sessions cannot be claimed"),
             running: JoinSet::new(),
-            holds: HashMap::new(),
-            look: true,
-            hinted: true,
-            due: None,
+            leases: HashMap::new(),
+            should_claim: true,
+            was_woken: true,
+            next_ready_at: None,
         }
     }
 
@@ -67,84 +67,84 @@ impl Pool {
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
         let mut poll = Instant::now() + self.worker.config.poll;
         while !stop.is_cancelled() {
-            if self.look && self.free() > 0 {
+            if self.should_claim && self.free_slots() > 0 {
                 self.claim().await;
                 poll = Instant::now() + self.worker.config.poll;
             }
-            let due = self.due.unwrap_or(poll).min(poll);
+            let due = self.next_ready_at.unwrap_or(poll).min(poll);
             let worker = Arc::clone(&self.worker);
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = worker.wake.notified() => (self.look, self.hinted) = (true, true),
+                () = worker.wake.notified() => (self.should_claim, self.was_woken) = (true, true),
                 () = sleep_until(due) => {
-                    self.look = true;
-                    self.due = None;
+                    self.should_claim = true;
+                    self.next_ready_at = None;
                     poll = Instant::now() + self.worker.config.poll;
                 }
-                Some(ended) = self.running.join_next_with_id() => self.ended(ended),
+                Some(ended) = self.running.join_next_with_id() => self.on_session_end(ended),
             }
         }
         self.drain().await;
     }
 
-    fn free(&self) -> u32 {
+    fn free_slots(&self) -> u32 {
         let busy = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         self.worker.config.slots.saturating_sub(busy)
     }
 
     async fn claim(&mut self) {
-        let free = self.free();
+        let free = self.free_slots();
         let asked = boot_clock::now();
-        fail::point("runner.before_claim").await;
+        failpoints::point("runner.before_claim").await;
         let claims = match self.worker.sessions.claim(self.worker.id, free).await {
             Ok(claims) => claims,
             Err(error) => {
                 self.database.fail();
-                self.trouble.begins(&error);
-                self.look = false;
-                self.due = Some(Instant::now() + REST);
+                self.trouble.on_failure(&error);
+                self.should_claim = false;
+                self.next_ready_at = Some(Instant::now() + FAILURE_DELAY);
                 return;
             }
         };
-        fail::point("runner.after_claim").await;
+        failpoints::point("runner.after_claim").await;
         self.database.pass();
-        self.trouble.ends();
+        self.trouble.on_success();
         let taken = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         // A full batch may have left ready sessions behind.
-        self.look = taken == free;
-        if taken == 0 && std::mem::take(&mut self.hinted) {
-            self.when_due().await;
+        self.should_claim = taken == free;
+        if taken == 0 && std::mem::take(&mut self.was_woken) {
+            self.schedule_next_ready().await;
         }
         metrics::counter!("holdfast_runner_claims_total").increment(u64::from(taken));
         for claim in claims {
-            self.start(claim, asked);
+            self.start_session(claim, asked);
         }
     }
 
     /// After a wake-up without a ready session: a session that collects input may become ready
     /// before the next poll.
-    async fn when_due(&mut self) {
+    async fn schedule_next_ready(&mut self) {
         let next = self.worker.sessions.next_ready().await.ok().flatten();
         let soon = next.filter(|wait| *wait < self.worker.config.poll);
-        self.due = soon.map(|wait| Instant::now() + wait.max(Duration::from_millis(2)));
+        self.next_ready_at = soon.map(|wait| Instant::now() + wait.max(Duration::from_millis(2)));
     }
 
-    fn start(&mut self, claim: Claim, asked: Duration) {
+    fn start_session(&mut self, claim: Claim, asked: Duration) {
         let worker = Arc::clone(&self.worker);
-        let hold = Arc::new(Hold::new(claim, asked, worker.config.lease));
-        worker.held.add(&hold);
+        let hold = Arc::new(Lease::new(claim, asked, worker.config.lease));
+        worker.leases.add(&hold);
         tokio::spawn(lock(Arc::clone(&worker), Arc::clone(&hold)));
-        let task = self.running.spawn(take(worker, Arc::clone(&hold)));
-        self.holds.insert(task.id(), hold);
+        let task = self.running.spawn(run_claimed_session(worker, Arc::clone(&hold)));
+        self.leases.insert(task.id(), hold);
     }
 
-    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) {
+    fn on_session_end(&mut self, ended: Result<(Id, RunOutcome), JoinError>) {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        if let Some(hold) = self.holds.remove(&id) {
-            self.worker.held.remove(&hold.claim);
+        if let Some(hold) = self.leases.remove(&id) {
+            self.worker.leases.remove(&hold.claim);
             if let Err(error) = &ended
                 && error.is_panic()
             {
@@ -156,8 +156,8 @@ impl Pool {
             }
             tokio::spawn(unlock(Arc::clone(&self.worker), hold));
         }
-        if let Ok((_, Ended::Rested { wake: true })) = ended {
-            self.look = true;
+        if let Ok((_, RunOutcome::Idle { wake: true })) = ended {
+            self.should_claim = true;
         }
     }
 
@@ -166,25 +166,25 @@ impl Pool {
         let running = self.running.len();
         info!(running, "claiming no more; turns go on to their next step's end");
         self.worker.draining.cancel();
-        if timeout(grace, self.all_ended()).await.is_err() {
+        if timeout(grace, self.join_all()).await.is_err() {
             warn!(running = self.running.len(), ?grace, "turns are cut short and given back");
             self.worker.giving_up.cancel();
-            if timeout(LAST_WORDS, self.all_ended()).await.is_err() {
+            if timeout(RELEASE_TIMEOUT, self.join_all()).await.is_err() {
                 warn!(running = self.running.len(), "sessions are left for their leases to lapse");
                 self.running.shutdown().await;
             }
         }
     }
 
-    async fn all_ended(&mut self) {
+    async fn join_all(&mut self) {
         while let Some(ended) = self.running.join_next_with_id().await {
-            self.ended(ended);
+            self.on_session_end(ended);
         }
     }
 }
 
 /// Receives wake-ups from the bus and passes them on if no slot is free.
-pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
+pub(crate) async fn receive_wakeups(worker: Arc<Worker>, stop: CancellationToken) {
     let mut passed = Instant::now();
     while !stop.is_cancelled() {
         let Ok(mut wakes) = worker.bus.run_wakes().await else {
@@ -192,10 +192,10 @@ pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
             continue;
         };
         while let Some(Some(_)) = stop.run_until_cancelled(wakes.next()).await {
-            let is_full = worker.held.len() >= worker.config.slots as usize;
+            let is_full = worker.leases.len() >= worker.config.slots as usize;
             if !is_full {
                 worker.wake.notify_one();
-            } else if passed.elapsed() >= PASSING {
+            } else if passed.elapsed() >= MIN_FORWARD_INTERVAL {
                 // The wake-up may return to this runner: limit the rate.
                 passed = Instant::now();
                 worker.bus.wake_run(0);
@@ -204,20 +204,20 @@ pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-fn lock_of(hold: &Hold) -> SessionLock {
+fn session_lock(hold: &Lease) -> SessionLock {
     let Claim { tenant, session, epoch, .. } = hold.claim;
     SessionLock { tenant, session, epoch }
 }
 
-async fn lock(worker: Arc<Worker>, hold: Arc<Hold>) {
-    if let Ok(Taken::Newer(epoch)) = worker.locks.take(lock_of(&hold)).await
+async fn lock(worker: Arc<Worker>, hold: Arc<Lease>) {
+    if let Ok(TakeOutcome::Newer(epoch)) = worker.locks.take(session_lock(&hold)).await
         && epoch > hold.claim.epoch
     {
         hold.lost.cancel();
     }
 }
 
-async fn unlock(worker: Arc<Worker>, hold: Arc<Hold>) {
+async fn unlock(worker: Arc<Worker>, hold: Arc<Lease>) {
     // On failure the lock expires.
-    drop(worker.locks.release(lock_of(&hold)).await);
+    drop(worker.locks.release(session_lock(&hold)).await);
 }

@@ -8,20 +8,20 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use holdfast_agent::prompt::{Setting, StablePart};
+use holdfast_agent::prompt::{PromptSettings, StablePart};
 
 /// Cached parts. When full, all are cleared.
-const MOST: usize = 128;
+const MAX_CACHED_PROMPTS: usize = 128;
 
 /// Version of the agent's snapshot and hash of the other inputs.
-type Key = (u64, u64);
+type PromptKey = (u64, u64);
 
 #[derive(Debug, Default)]
-pub(crate) struct Prompts(Mutex<HashMap<Key, StablePart>>);
+pub(crate) struct PromptCache(Mutex<HashMap<PromptKey, StablePart>>);
 
-impl Prompts {
+impl PromptCache {
     /// Returns the stable part of an agent's prompt; `version` is that of its snapshot.
-    pub(crate) fn stable(&self, version: u64, setting: &Setting<'_>) -> StablePart {
+    pub(crate) fn stable_part(&self, version: u64, setting: &PromptSettings<'_>) -> StablePart {
         let key = (version, setting.key());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = lock().get(&key) {
@@ -29,7 +29,7 @@ impl Prompts {
         }
         let part = StablePart::of(setting);
         let mut kept = lock();
-        if kept.len() >= MOST {
+        if kept.len() >= MAX_CACHED_PROMPTS {
             kept.clear();
         }
         kept.insert(key, part.clone());
@@ -46,16 +46,16 @@ mod tests {
 
     #[test]
     fn a_stable_part_is_written_once_for_a_version_and_a_setting() {
-        let prompts = Prompts::default();
-        let dm = Setting::of("main", SessionKind::Dm, Audience::Others);
-        let brave = Setting { instructions: "Be brave.", ..dm };
-        let calm = Setting { instructions: "Be calm.", ..dm };
+        let prompts = PromptCache::default();
+        let dm = PromptSettings::of("main", SessionKind::Dm, Audience::Others);
+        let brave = PromptSettings { instructions: "Be brave.", ..dm };
+        let calm = PromptSettings { instructions: "Be calm.", ..dm };
 
-        let first = prompts.stable(1, &brave);
+        let first = prompts.stable_part(1, &brave);
         // A change of the documents is detected by the version alone.
-        let kept = prompts.stable(1, &calm);
-        let changed = prompts.stable(2, &calm);
-        let short = prompts.stable(1, &Setting { mode: PromptMode::Lite, ..brave });
+        let kept = prompts.stable_part(1, &calm);
+        let changed = prompts.stable_part(2, &calm);
+        let short = prompts.stable_part(1, &PromptSettings { mode: PromptMode::Lite, ..brave });
 
         assert_eq!(first, kept);
         assert!(changed.text().contains("Be calm."), "{}", changed.text());

@@ -7,9 +7,9 @@
 //! | `crons.rs` | the tool `cron` |
 //! | `turns.rs` | turns that a firing begins |
 
-mod asked;
 mod crons;
 mod reminders;
+mod requester;
 mod turns;
 
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use holdfast_jobs::{Jobs, Rules};
 use holdfast_types::JobId;
 
-pub(crate) use self::asked::Asked;
-use crate::mesh::{self, Inside};
+pub(crate) use self::requester::Requester;
+use crate::mesh::{self, SessionTools};
 
 /// Backends of the schedule tools.
 #[derive(Debug)]
-pub(crate) struct Schedules {
-    mesh: Arc<Inside>,
+pub(crate) struct ScheduleTools {
+    mesh: Arc<SessionTools>,
     jobs: Jobs,
     rules: Rules,
 }
 
-impl Schedules {
-    pub(crate) const fn new(mesh: Arc<Inside>, jobs: Jobs, rules: Rules) -> Self {
+impl ScheduleTools {
+    pub(crate) const fn new(mesh: Arc<SessionTools>, jobs: Jobs, rules: Rules) -> Self {
         Self { mesh, jobs, rules }
     }
 }
@@ -37,5 +37,5 @@ impl Schedules {
 /// Id of the job that a call creates, derived from the call's key so that a retry gives the same
 /// id.
 fn job_id(key: &str) -> JobId {
-    mesh::id(&format!("{key}:job")).as_uuid().into()
+    mesh::delivery_id(&format!("{key}:job")).as_uuid().into()
 }

@@ -16,64 +16,64 @@
 //! crashes, the next runner reports an unknown outcome to the model. The folder is reset to the
 //! newest state of the workspace before the next command, so partial changes are never kept.
 
-mod afar;
-mod behind;
+mod background;
+mod command_parts;
+mod command_policy;
+mod commit;
 mod folders;
 mod jobs;
-mod judge;
-mod keep;
-mod running;
-mod runs;
+mod remote_jobs;
+mod running_command;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
 use holdfast_sandbox::{
-    Backend, Command, Guard, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes, Signal,
-    State, WorkPath,
+    Backend, Command, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes, ScriptGuard,
+    Signal, State, WorkPath,
 };
 use holdfast_session::Sessions;
 use holdfast_tools::{
-    Approval, Call, CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands,
-    ToolError,
+    Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
+    ProcessSignal, ProcessSummary, ToolError,
 };
 use holdfast_types::{AgentId, Fault as _, SessionKind, TreePath};
-use holdfast_workspace::{By, Workspaces};
+use holdfast_workspace::{ChangeAuthor, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use self::judge::{Judge, is_bound_to_scripts};
+pub(crate) use self::command_policy::{CommandPolicy, is_bound_to_scripts};
 use self::{
-    afar::{Done, Wish},
-    folders::{Folders, Sight, Whose},
-    jobs::{End, Job, Jobs},
-    judge::Bound,
-    running::{Running, ran, stands},
-    runs::Runs,
+    command_parts::CommandParts,
+    command_policy::CommandBinding,
+    folders::{FileView, FolderKey, Folders},
+    jobs::{BackgroundJob, BackgroundJobs, JobEnd},
+    remote_jobs::{ProcessAnswer, ProcessRequest},
+    running_command::{RunningCommand, command_result, end_status},
 };
-use crate::{config::Runner, held::Held, skills::Secrets};
+use crate::{config::RunnerConfig, leases::Leases, skills::Secrets};
 
 /// Time for which a new background command is watched: many fail at once.
-const FIRST_LOOK: Duration = Duration::from_millis(150);
+const INITIAL_WATCH: Duration = Duration::from_millis(150);
 
 /// Limit on a command's title, in characters.
-const LONGEST_TITLE: usize = 100;
+const MAX_TITLE_CHARS: usize = 100;
 
 /// Access to the sandbox and the scratch folders. Clones share one state.
 #[derive(Debug, Clone)]
-pub(crate) struct Shell(Arc<Inner>);
+pub(crate) struct Shell(Arc<ShellState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ShellState {
     processes: Processes,
     backend: Backend,
-    guard: Guard,
+    guard: ScriptGuard,
     settings: holdfast_sandbox::Config,
     idle: Duration,
     folders: Arc<Folders>,
     workspaces: Workspaces,
-    jobs: Jobs,
-    held: Arc<Held>,
+    jobs: BackgroundJobs,
+    held: Arc<Leases>,
     sessions: Sessions,
     bus: Bus,
     /// Cancelled when the process stops: then nobody waits for commands.
@@ -81,9 +81,9 @@ struct Inner {
 }
 
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ShellBackends {
     pub(crate) workspaces: Workspaces,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<Leases>,
     pub(crate) sessions: Sessions,
     pub(crate) bus: Bus,
 }
@@ -95,17 +95,17 @@ impl Shell {
     ///
     /// If the configuration is invalid.
     pub(crate) async fn open(
-        config: &Runner,
-        parts: Parts,
+        config: &RunnerConfig,
+        parts: ShellBackends,
     ) -> anyhow::Result<Result<Self, String>> {
         let patterns = config.sandbox.guard.clone();
         // Compiling the patterns takes as long as trying the sandbox: both run at the same time.
-        let guard = tokio::task::spawn_blocking(move || Guard::new(&patterns));
+        let guard = tokio::task::spawn_blocking(move || ScriptGuard::new(&patterns));
         let (guard, sandbox) = tokio::join!(guard, holdfast_sandbox::open(&config.sandbox));
         let guard = guard??;
         let sandbox = match sandbox {
             Ok(sandbox) => sandbox,
-            Err(error @ holdfast_sandbox::Error::Off) => {
+            Err(error @ holdfast_sandbox::Error::CommandsDisabled) => {
                 info!(%error, "agents have no commands");
                 return Ok(Err(error.to_string()));
             }
@@ -115,8 +115,8 @@ impl Shell {
             }
         };
         let backend = sandbox.backend();
-        let Parts { workspaces, held, sessions, bus } = parts;
-        Ok(Ok(Self(Arc::new(Inner {
+        let ShellBackends { workspaces, held, sessions, bus } = parts;
+        Ok(Ok(Self(Arc::new(ShellState {
             processes: Processes::new(sandbox, config.sandbox.processes_per_session),
             backend,
             guard,
@@ -124,7 +124,7 @@ impl Shell {
             idle: config.scratch.idle,
             folders: Arc::new(Folders::new(config.scratch.clone(), workspaces.clone())),
             workspaces,
-            jobs: Jobs::default(),
+            jobs: BackgroundJobs::default(),
             held,
             sessions,
             bus,
@@ -133,9 +133,13 @@ impl Shell {
     }
 
     /// Paths of the command's programs, and hashes of the workspace files that it runs.
-    async fn what_runs(&self, call: &Call, line: &CommandLine) -> Result<Bound, ToolError> {
-        let runs = Runs::of(&line.script);
-        let (sight, branch) = self.0.sight(call)?;
+    async fn bind_command(
+        &self,
+        call: &Call,
+        line: &CommandLine,
+    ) -> Result<CommandBinding, ToolError> {
+        let runs = CommandParts::parse(&line.script);
+        let (sight, branch) = self.0.file_view(call)?;
         let agent = branch.unwrap_or(call.agent);
         let path = |script: &String| {
             let from_root = script.starts_with('/');
@@ -145,7 +149,7 @@ impl Shell {
             };
             let path = WorkPath::parse(&whole).ok()?;
             let path = path.as_relative().to_str()?.to_owned();
-            sight.sees(&path).then(|| path.parse::<TreePath>().ok()).flatten()
+            sight.can_see(&path).then(|| path.parse::<TreePath>().ok()).flatten()
         };
         let paths: Vec<TreePath> = runs.scripts.iter().filter_map(path).collect();
         let files = match paths.is_empty() {
@@ -156,9 +160,9 @@ impl Shell {
             }
         };
         let programs = runs.programs.iter();
-        Ok(Bound {
+        Ok(CommandBinding {
             programs: programs
-                .filter_map(|name| Some((name.clone(), runs::found(name)?)))
+                .filter_map(|name| Some((name.clone(), command_parts::find_program(name)?)))
                 .collect(),
             scripts: files
                 .into_iter()
@@ -168,15 +172,19 @@ impl Shell {
     }
 
     /// Starts a command in a folder with the agent's current files.
-    async fn start(&self, call: &Call, line: &CommandLine) -> Result<Running, ToolError> {
-        let (sight, branch) = self.0.sight(call)?;
+    async fn start_command(
+        &self,
+        call: &Call,
+        line: &CommandLine,
+    ) -> Result<RunningCommand, ToolError> {
+        let (sight, branch) = self.0.file_view(call)?;
         let agent = branch.unwrap_or(call.agent);
-        let whose = Whose { tenant: call.tenant, agent, session: call.session, sight };
-        let folder = self.0.folders.take(whose).await.map_err(not_laid_out)?;
+        let whose = FolderKey { tenant: call.tenant, agent, session: call.session, sight };
+        let folder = self.0.folders.acquire(whose).await.map_err(folder_error)?;
         let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
-        command.workdir = WorkPath::parse(&line.workdir).map_err(tell)?;
+        command.workdir = WorkPath::parse(&line.workdir).map_err(tool_error)?;
         command.env = line.env.clone();
-        self.0.secrets(call)?.give(&mut command.env);
+        self.0.command_secrets(call)?.add_to_env(&mut command.env);
         command.env.insert("HOLDFAST_AGENT".to_owned(), call.agent_name.to_string());
         command.env.insert("HOLDFAST_SESSION".to_owned(), call.session.to_string());
         command.timeout = match line.patience {
@@ -184,13 +192,16 @@ impl Shell {
             Some(_) => line.timeout,
         };
         command.network = if line.network { Network::Host } else { Network::Off };
-        let owner = owner(call);
-        let id = self.0.processes.spawn(owner, command).await.map_err(not_started)?;
-        let by = By {
+        let owner = process_owner(call);
+        let id = self.0.processes.spawn(owner, command).await.map_err(start_error)?;
+        let by = ChangeAuthor {
             run: Some(call.run),
-            ..By::author(call.agent_name.as_str(), &format!("exec: {}", title(&line.script)))
+            ..ChangeAuthor::new(
+                call.agent_name.as_str(),
+                &format!("exec: {}", command_title(&line.script)),
+            )
         };
-        Ok(Running::new(self.clone(), owner, id, by.with_key(&call.key), folder))
+        Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder))
     }
 }
 
@@ -201,26 +212,26 @@ impl Shell {
     }
 }
 
-impl Inner {
+impl ShellState {
     /// Files that a command may see, and the copy of the workspace that it works on, if any.
-    fn sight(&self, call: &Call) -> Result<(Sight, Option<AgentId>), ToolError> {
+    fn file_view(&self, call: &Call) -> Result<(FileView, Option<AgentId>), ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.desk();
+        let desk = hold.tool_context();
         let kind = desk.kind.unwrap_or(SessionKind::Global);
-        Ok((Sight { kind, audience: desk.audience }, desk.branch))
+        Ok((FileView { kind, audience: desk.audience }, desk.workspace_branch))
     }
 
     /// Secrets for the commands of the agent's skills.
-    fn secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
+    fn command_secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let secrets = Arc::clone(&hold.desk().secrets);
+        let secrets = Arc::clone(&hold.tool_context().secrets);
         Ok(secrets)
     }
 
     /// Reason why the command is never permitted, even with an approval.
-    fn refusal(&self, line: &CommandLine) -> Option<String> {
+    fn permanent_refusal(&self, line: &CommandLine) -> Option<String> {
         if let Err(blocked) = self.guard.check(&line.script, Path::new(MOUNT)) {
             metrics::counter!("holdfast_runner_commands_total", "outcome" => "blocked")
                 .increment(1);
@@ -237,120 +248,144 @@ impl Inner {
 
 impl Commands for Shell {
     async fn approval(&self, call: &Call, line: &CommandLine) -> Result<Approval, ToolError> {
-        if let Some(refusal) = self.0.refusal(line) {
+        if let Some(refusal) = self.0.permanent_refusal(line) {
             return Ok(Approval::Deny(refusal));
         }
-        let judge = self.0.held.get(call.session).and_then(|hold| hold.desk().judge.clone());
-        match judge::approval(judge.as_ref(), self.0.backend, line) {
+        let judge = self
+            .0
+            .held
+            .get(call.session)
+            .and_then(|hold| hold.tool_context().command_policy.clone());
+        match command_policy::required_approval(judge.as_ref(), self.0.backend, line) {
             Approval::Ask { subject, summary, pattern } => {
-                let runs = self.what_runs(call, line).await?;
-                Ok(judge::bound_to(runs, (subject, summary, pattern)))
+                let runs = self.bind_command(call, line).await?;
+                Ok(command_policy::bind_approval(runs, (subject, summary, pattern)))
             }
             settled @ (Approval::Never | Approval::Deny(_)) => Ok(settled),
         }
     }
 
-    async fn run(&self, call: &Call, line: CommandLine) -> Result<Ran, ToolError> {
-        if let Some(refusal) = self.0.refusal(&line) {
+    async fn run(&self, call: &Call, line: CommandLine) -> Result<CommandResult, ToolError> {
+        if let Some(refusal) = self.0.permanent_refusal(&line) {
             return Err(ToolError::Tell(refusal));
         }
-        let mut running = self.start(call, &line).await?;
+        let mut running = self.start_command(call, &line).await?;
         let patience = match line.patience {
             Some(patience) => {
                 // Nobody could write to it later.
                 drop(self.0.processes.close_input(running.owner, running.id));
                 patience
             }
-            None => FIRST_LOOK,
+            None => INITIAL_WATCH,
         };
         let wait = self.0.processes.wait(running.owner, running.id, patience);
         // If the runner stops, the command becomes a background command, which saves its changes.
         let waited = self.0.stopping.run_until_cancelled(wait).await;
-        match waited.unwrap_or(Ok(State::Running)).map_err(tell)? {
+        match waited.unwrap_or(Ok(State::Running)).map_err(tool_error)? {
             State::Ended(ended) => {
                 let (unread, took) = (running.unread(), running.began.elapsed());
-                let kept = running.keep(ended).await;
+                let kept = running.commit_changes(ended).await;
                 self.0.processes.forget(running.owner, running.id);
-                behind::count(ended);
-                Ok(ran(stands(ended), unread, took, Some(kept)))
+                background::count_end(ended);
+                Ok(command_result(end_status(ended), unread, took, Some(kept)))
             }
             State::Running => {
                 let (unread, took) = (running.unread(), running.began.elapsed());
-                let id = self.go_on(running, title(&line.script));
-                Ok(ran(Stands::Running(id.to_string()), unread, took, None))
+                let id = self.move_to_background(running, command_title(&line.script));
+                Ok(command_result(CommandState::Running(id.to_string()), unread, took, None))
             }
         }
     }
 
-    async fn list(&self, call: &Call) -> Result<Vec<ProcessLine>, ToolError> {
-        self.list_everywhere(owner(call)).await
+    async fn list(&self, call: &Call) -> Result<Vec<ProcessSummary>, ToolError> {
+        self.list_everywhere(process_owner(call)).await
     }
 
-    async fn look(&self, call: &Call, id: &str, patience: Duration) -> Result<Ran, ToolError> {
+    async fn look(
+        &self,
+        call: &Call,
+        id: &str,
+        patience: Duration,
+    ) -> Result<CommandResult, ToolError> {
         let wait_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        self.ask_ran(call, id, Wish::Look { wait_ms }).await
+        self.request_status(call, id, ProcessRequest::Look { wait_ms }).await
     }
 
     async fn write(&self, call: &Call, id: &str, input: ProcessInput) -> Result<(), ToolError> {
-        self.ask(call, id, Wish::Write(input)).await.map(drop)
+        self.request_anywhere(call, id, ProcessRequest::Write(input)).await.map(drop)
     }
 
     async fn signal(&self, call: &Call, id: &str, signal: ProcessSignal) -> Result<(), ToolError> {
-        self.ask(call, id, Wish::Signal(signal)).await.map(drop)
+        self.request_anywhere(call, id, ProcessRequest::Signal(signal)).await.map(drop)
     }
 
-    async fn end(&self, call: &Call, id: &str) -> Result<Ran, ToolError> {
-        self.ask_ran(call, id, Wish::End).await
+    async fn end(&self, call: &Call, id: &str) -> Result<CommandResult, ToolError> {
+        self.request_status(call, id, ProcessRequest::End).await
     }
 }
 
 impl Shell {
     /// Executes a request on a process, here or on another runner.
-    async fn ask(&self, call: &Call, id: &str, wish: Wish) -> Result<Done, ToolError> {
+    async fn request_anywhere(
+        &self,
+        call: &Call,
+        id: &str,
+        wish: ProcessRequest,
+    ) -> Result<ProcessAnswer, ToolError> {
         let parsed: Option<ProcessId> = id.parse().ok();
         let Some(parsed) = parsed else {
             return Err(ToolError::Tell(
                 "there is no such process: `list` shows those there are".to_owned(),
             ));
         };
-        match self.0.jobs.find(owner(call), parsed) {
-            Some(job) => self.do_here(owner(call), &job, wish).await,
-            None => self.do_afar(owner(call), parsed, wish).await,
+        match self.0.jobs.find(process_owner(call), parsed) {
+            Some(job) => self.request_here(process_owner(call), &job, wish).await,
+            None => self.request_elsewhere(process_owner(call), parsed, wish).await,
         }
     }
 
-    async fn ask_ran(&self, call: &Call, id: &str, wish: Wish) -> Result<Ran, ToolError> {
-        match self.ask(call, id, wish).await? {
-            Done::Ran(ran) => Ok(*ran),
-            Done::Nothing => Err(lost(id)),
+    async fn request_status(
+        &self,
+        call: &Call,
+        id: &str,
+        wish: ProcessRequest,
+    ) -> Result<CommandResult, ToolError> {
+        match self.request_anywhere(call, id, wish).await? {
+            ProcessAnswer::Ran(ran) => Ok(*ran),
+            ProcessAnswer::Nothing => Err(lost_error(id)),
         }
     }
 
     /// Executes a request on a process that runs here.
-    async fn do_here(&self, owner: Owner, job: &Job, wish: Wish) -> Result<Done, ToolError> {
+    async fn request_here(
+        &self,
+        owner: Owner,
+        job: &BackgroundJob,
+        wish: ProcessRequest,
+    ) -> Result<ProcessAnswer, ToolError> {
         let processes = &self.0.processes;
         match wish {
-            Wish::Look { wait_ms } => {
+            ProcessRequest::Look { wait_ms } => {
                 let end = job.wait(Duration::from_millis(wait_ms)).await;
-                return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
+                return Ok(ProcessAnswer::Ran(Box::new(self.status_of(owner, job, end))));
             }
-            Wish::End => {
+            ProcessRequest::End => {
                 // The caller is told of the end by this answer.
                 let (end, stopped) =
-                    tokio::join!(job.wait(behind::LAST_WORDS), processes.stop(owner, job.id));
+                    tokio::join!(job.wait(background::STOP_TIMEOUT), processes.stop(owner, job.id));
                 // A process that ended long ago is not known any more.
                 drop(stopped);
-                return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
+                return Ok(ProcessAnswer::Ran(Box::new(self.status_of(owner, job, end))));
             }
-            Wish::Write(ProcessInput { text, is_last }) => {
+            ProcessRequest::Write(ProcessInput { text, is_last }) => {
                 if !text.is_empty() {
-                    processes.write(owner, job.id, text.into_bytes()).await.map_err(tell)?;
+                    processes.write(owner, job.id, text.into_bytes()).await.map_err(tool_error)?;
                 }
                 if is_last {
-                    processes.close_input(owner, job.id).map_err(tell)?;
+                    processes.close_input(owner, job.id).map_err(tool_error)?;
                 }
             }
-            Wish::Signal(signal) => {
+            ProcessRequest::Signal(signal) => {
                 let signal = match signal {
                     ProcessSignal::Int => Signal::Interrupt,
                     ProcessSignal::Term => Signal::Terminate,
@@ -359,54 +394,59 @@ impl Shell {
                     ProcessSignal::Usr1 => Signal::User1,
                     ProcessSignal::Usr2 => Signal::User2,
                 };
-                processes.signal(owner, job.id, signal).map_err(tell)?;
+                processes.signal(owner, job.id, signal).map_err(tool_error)?;
             }
         }
-        Ok(Done::Nothing)
+        Ok(ProcessAnswer::Nothing)
     }
 
-    fn looked(&self, owner: Owner, job: &Job, end: Option<End>) -> Ran {
+    fn status_of(&self, owner: Owner, job: &BackgroundJob, end: Option<JobEnd>) -> CommandResult {
         let unread = self.0.processes.unread(owner, job.id).ok();
         match end {
-            Some(end) => ran(stands(end.ended), unread, end.took, Some(end.kept)),
-            None => ran(Stands::Running(job.id.to_string()), unread, job.began.elapsed(), None),
+            Some(end) => command_result(end_status(end.ended), unread, end.took, Some(end.kept)),
+            None => command_result(
+                CommandState::Running(job.id.to_string()),
+                unread,
+                job.began.elapsed(),
+                None,
+            ),
         }
     }
 }
 
-fn owner(call: &Call) -> Owner {
+fn process_owner(call: &Call) -> Owner {
     Owner { tenant: call.tenant, session: call.session }
 }
 
 /// One-line title of a command.
-fn title(script: &str) -> String {
+fn command_title(script: &str) -> String {
     let words = script.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = words.chars().filter(|c| !c.is_control()).collect();
-    if title.chars().count() > LONGEST_TITLE {
-        title = title.chars().take(LONGEST_TITLE - 1).chain(['…']).collect();
+    if title.chars().count() > MAX_TITLE_CHARS {
+        title = title.chars().take(MAX_TITLE_CHARS - 1).chain(['…']).collect();
     }
     title
 }
 
-fn lost(id: &str) -> ToolError {
+fn lost_error(id: &str) -> ToolError {
     ToolError::Tell(format!(
         "lost: `{id}` is known no more, for its runner stopped or its end is long past; what it \
          had changed in files by the time it was lost is not kept"
     ))
 }
 
-fn tell(error: impl std::error::Error) -> ToolError {
+fn tool_error(error: impl std::error::Error) -> ToolError {
     ToolError::Tell(error.to_string())
 }
 
-fn not_started(error: holdfast_sandbox::Error) -> ToolError {
+fn start_error(error: holdfast_sandbox::Error) -> ToolError {
     if error.kind().is_transient() {
         warn!(error = &error as &dyn std::error::Error, "a command could not be started");
     }
     ToolError::Tell(format!("not run: {error}"))
 }
 
-fn not_laid_out(error: folders::Error) -> ToolError {
+fn folder_error(error: folders::Error) -> ToolError {
     if !matches!(error, folders::Error::TooMany { .. }) {
         warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
     }
@@ -419,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_title_is_one_line_and_short() {
-        assert_eq!(title("  ls -l \n\t rm x\u{7} "), "ls -l rm x");
-        assert_eq!(title(&"x".repeat(500)).chars().count(), LONGEST_TITLE);
+        assert_eq!(command_title("  ls -l \n\t rm x\u{7} "), "ls -l rm x");
+        assert_eq!(command_title(&"x".repeat(500)).chars().count(), MAX_TITLE_CHARS);
     }
 }

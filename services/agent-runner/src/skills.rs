@@ -17,11 +17,11 @@
 //! | `recommended.rs` | skills that may fit a message |
 //! | `secrets.rs` | secrets of skills: set for commands, removed from texts |
 
-mod called;
-mod dispatched;
-mod home;
-mod recommended;
+mod dispatch;
+mod invocation;
+mod recommendations;
 mod secrets;
+mod session_skills;
 
 use std::{
     collections::BTreeSet,
@@ -32,93 +32,108 @@ use std::{
 };
 
 use holdfast_directory::Directory;
-use holdfast_skills::{Library, Manifest, Shelf, Surroundings};
+use holdfast_skills::{Manifest, SkillEnvironment, SkillLibrary, SkillSet};
 use holdfast_types::{Fault as _, TenantId};
 use holdfast_workspace::SkillHead;
 
-pub(crate) use called::Called;
-pub(crate) use home::Home;
+pub(crate) use invocation::InvokedSkill;
 pub(crate) use secrets::Secrets;
+pub(crate) use session_skills::SessionSkills;
 
 use crate::error::Error;
 
 /// Folders of commands in a sandbox, as in its `PATH`.
-const BINS: [&str; 6] =
+const COMMAND_FOLDERS: [&str; 6] =
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Time for which a tenant's settings and secrets are cached.
-const SETTINGS_KEPT: Duration = Duration::from_secs(60);
+const SETTINGS_TTL: Duration = Duration::from_secs(60);
 
 /// Skills of an agent as last loaded.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct AgentSkills {
     heads: Vec<SkillHead>,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) shelf: Arc<SkillSet>,
     /// Secrets of the usable skills.
     pub(crate) secrets: Arc<Secrets>,
     /// Time of loading settings and secrets; `None` if no skill needs any.
-    at: Option<Instant>,
+    settings_loaded_at: Option<Instant>,
 }
 
 /// Loads the skills of agents.
 #[derive(Debug, Clone)]
-pub(crate) struct Shelves {
-    library: Library,
+pub(crate) struct SkillLoader {
+    library: SkillLibrary,
     directory: Directory,
     /// Conditions that hold for every tenant.
-    here: Arc<Surroundings>,
+    surroundings: Arc<SkillEnvironment>,
     /// Skills of an agent that has only the built-in ones.
-    shipped: Arc<Known>,
+    built_in: Arc<AgentSkills>,
 }
 
-impl Shelves {
+impl SkillLoader {
     /// `bins` are the commands that a sandbox has.
-    pub(crate) fn new(library: Library, directory: Directory, bins: BTreeSet<String>) -> Self {
+    pub(crate) fn new(library: SkillLibrary, directory: Directory, bins: BTreeSet<String>) -> Self {
         let os = std::env::consts::OS.to_owned();
-        let here = Surroundings { os, bins, ..Surroundings::default() };
-        let shelf = Arc::new(Shelf::of(holdfast_skills::builtin(), &here));
+        let here = SkillEnvironment { os, bins, ..SkillEnvironment::default() };
+        let shelf = Arc::new(SkillSet::from_files(holdfast_skills::builtin(), &here));
         let secrets = Arc::default();
-        let shipped = Arc::new(Known { heads: Vec::new(), shelf, secrets, at: None });
-        Self { library, directory, here: Arc::new(here), shipped }
+        let shipped =
+            Arc::new(AgentSkills { heads: Vec::new(), shelf, secrets, settings_loaded_at: None });
+        Self { library, directory, surroundings: Arc::new(here), built_in: shipped }
     }
 
     /// Loads the skills of these headers, or returns `before` if nothing has changed.
-    pub(crate) async fn find(
+    pub(crate) async fn load(
         &self,
         tenant: TenantId,
         heads: Vec<SkillHead>,
-        before: Option<&Arc<Known>>,
-    ) -> Result<Arc<Known>, Error> {
+        before: Option<&Arc<AgentSkills>>,
+    ) -> Result<Arc<AgentSkills>, Error> {
         if heads.is_empty() {
-            return Ok(Arc::clone(&self.shipped));
+            return Ok(Arc::clone(&self.built_in));
         }
-        let is_fresh = |known: &&Arc<Known>| {
-            known.heads == heads && known.at.is_none_or(|at| at.elapsed() < SETTINGS_KEPT)
+        let is_fresh = |known: &&Arc<AgentSkills>| {
+            known.heads == heads
+                && known.settings_loaded_at.is_none_or(|at| at.elapsed() < SETTINGS_TTL)
         };
         if let Some(known) = before.filter(is_fresh) {
             return Ok(Arc::clone(known));
         }
-        let shelf = self.library.shelf(tenant, &heads, &self.here).await.map_err(Error::skills)?;
+        let shelf = self
+            .library
+            .load_skills(tenant, &heads, &self.surroundings)
+            .await
+            .map_err(Error::skills)?;
         let any = |asks: fn(&Manifest) -> bool| shelf.skills().any(|skill| asks(&skill.manifest));
         let of_config = any(|manifest| !manifest.requires.config.is_empty());
         let of_env = any(|manifest| manifest.variables().next().is_some());
         if !of_config && !of_env {
             let (shelf, secrets) = (Arc::new(shelf), Arc::default());
-            return Ok(Arc::new(Known { heads, shelf, secrets, at: None }));
+            return Ok(Arc::new(AgentSkills { heads, shelf, secrets, settings_loaded_at: None }));
         }
-        let config = if of_config { self.config(tenant).await? } else { BTreeSet::new() };
+        let config = if of_config { self.tenant_settings(tenant).await? } else { BTreeSet::new() };
         let open = match of_env {
             true => self.directory.open_skill_env(tenant).await.map_err(Error::directory)?,
             false => Vec::new(),
         };
-        let here = Surroundings { config, env: secrets::names(&open), ..(*self.here).clone() };
-        let shelf = self.library.shelf(tenant, &heads, &here).await.map_err(Error::skills)?;
+        let here = SkillEnvironment {
+            config,
+            env: secrets::variable_names(&open),
+            ..(*self.surroundings).clone()
+        };
+        let shelf = self.library.load_skills(tenant, &heads, &here).await.map_err(Error::skills)?;
         let secrets = Arc::new(Secrets::of(&shelf, open));
-        Ok(Arc::new(Known { heads, shelf: Arc::new(shelf), secrets, at: Some(Instant::now()) }))
+        Ok(Arc::new(AgentSkills {
+            heads,
+            shelf: Arc::new(shelf),
+            secrets,
+            settings_loaded_at: Some(Instant::now()),
+        }))
     }
 
     /// Settings of a tenant that a skill may require: the channels with an enabled account.
-    async fn config(&self, tenant: TenantId) -> Result<BTreeSet<String>, Error> {
+    async fn tenant_settings(&self, tenant: TenantId) -> Result<BTreeSet<String>, Error> {
         let accounts = self.directory.accounts(tenant, None).await.map_err(Error::directory)?;
         let enabled = accounts.into_iter().filter(|account| account.enabled);
         Ok(enabled.map(|account| format!("channels.{}", account.channel)).collect())
@@ -126,9 +141,9 @@ impl Shelves {
 }
 
 /// Names of the commands that a sandbox on this machine has. Nothing is executed.
-pub(crate) fn commands() -> BTreeSet<String> {
+pub(crate) fn sandbox_commands() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for folder in BINS {
+    for folder in COMMAND_FOLDERS {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             // Metadata of the target, if it is a link.
@@ -145,7 +160,7 @@ pub(crate) fn commands() -> BTreeSet<String> {
 impl Error {
     pub(crate) fn skills(error: holdfast_skills::Error) -> Self {
         let kind = error.kind();
-        Self::Agents(error.into(), kind)
+        Self::AgentUnavailable(error.into(), kind)
     }
 }
 
@@ -155,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_shell_is_among_the_commands_and_a_file_that_cannot_be_run_is_not() {
-        let commands = commands();
+        let commands = sandbox_commands();
 
         assert!(commands.contains("sh") && commands.contains("ls"), "{commands:?}");
         assert!(!commands.contains("passwd.conf") && !commands.contains("."));

@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{
-    bundle::{BUNDLES, bundle, granted},
+    bundle::{BUNDLES, bundle, granted_tools},
     subagent::{SubagentOutcome as Told, stats_line, task_label, trigger_message},
 };
 use holdfast_bus::{Control, ControlKind};
-use holdfast_directory::{Agent, Settings};
+use holdfast_directory::{Agent, AgentSettings};
 use holdfast_kit::trace;
 use holdfast_session::{
-    Cleanup, Given, NewMessage, NewSubagent, Subagent, SubagentFilter, SubagentOutcome,
+    Cleanup, NewMessage, NewSubagent, Subagent, SubagentAccess, SubagentFilter, SubagentOutcome,
 };
-use holdfast_tools::{Call, Ended, Spawned, SubagentLine, Subagents, Wanted, Which};
+use holdfast_tools::{
+    Call, SessionRef, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary, Subagents,
+};
 use holdfast_types::{
     Body, Entry, Fault as _, Kind, ModelId, QueueMode, SessionId, SessionKey, SessionKind, Source,
     TenantId,
@@ -23,31 +25,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    chains::Mesh, fail, mesh::Inside, patches, reply::Budget, trouble::Trouble, upkeep::jittered,
-    worker::Worker,
+    chains::ChainRunner, failpoints, failure_log::FailureLog, maintenance::jittered,
+    mesh::SessionTools, patches, replies::TaskLimit, worker::Worker,
 };
 
 /// Subagents of one session that may run at once.
-const MOST_CHILDREN: i64 = 8;
+const MAX_RUNNING_SUBAGENTS: i64 = 8;
 
 /// Default limits on a subagent's thoughts and tokens; every subagent has limits (spec SUB-019).
-pub(crate) const USUAL_STEPS: i32 = 100;
-pub(crate) const USUAL_TOKENS: i64 = 2_000_000;
+pub(crate) const DEFAULT_MAX_STEPS: i32 = 100;
+pub(crate) const DEFAULT_MAX_TOKENS: i64 = 2_000_000;
 
 /// Interval of checking whether an awaited subagent has ended.
-const LOOK: Duration = Duration::from_millis(300);
+const AWAIT_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Subagents that a tool lists.
-const MOST_LISTED: i64 = 30;
+const MAX_LISTED: i64 = 30;
 
 /// Ended subagents per read.
-const BATCH: i64 = 64;
+const ANNOUNCE_BATCH_SIZE: i64 = 64;
 
 /// Event name of a message from an agent to another session.
-const SAID: &str = "sessions_send";
+const SESSION_MESSAGE_EVENT: &str = "sessions_send";
 
-impl Subagents for Inside {
-    async fn spawn(&self, call: &Call, wanted: Wanted) -> anyhow::Result<Result<Spawned, String>> {
+impl Subagents for SessionTools {
+    async fn spawn(
+        &self,
+        call: &Call,
+        wanted: SubagentRequest,
+    ) -> anyhow::Result<Result<StartedSubagent, String>> {
         let parent = self.sessions.session(call.tenant, call.session).await?;
         let key: SessionKey = parent.key.parse()?;
         if key.kind() == SessionKind::Subagent {
@@ -60,7 +66,7 @@ impl Subagents for Inside {
             Some(name) if !own.settings.may_spawn(name) => {
                 return Ok(Err(format!(
                     "this agent may not give tasks to `{}`: its owner has to allow it",
-                    short(name)
+                    truncate(name)
                 )));
             }
             Some(name) => match self.directory.agent(call.tenant, name).await {
@@ -68,7 +74,7 @@ impl Subagents for Inside {
                 Err(error) if error.kind() == Kind::NotFound => {
                     return Ok(Err(format!(
                         "there is no agent `{}`; `agents_list` shows those there are",
-                        short(name)
+                        truncate(name)
                     )));
                 }
                 Err(error) => return Err(error.into()),
@@ -79,7 +85,7 @@ impl Subagents for Inside {
         {
             return Ok(Err(error.to_string()));
         }
-        let given = match self.given(call, &own, &wanted)? {
+        let given = match self.resources(call, &own, &wanted)? {
             Ok(given) => given,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -87,13 +93,13 @@ impl Subagents for Inside {
         let label = task_label(label);
         let branch = match wanted.patch {
             false => None,
-            true => match self.branch_for(call, &label).await? {
+            true => match self.create_copy(call, &label).await? {
                 Ok(branch) => Some(branch),
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let given = Given { branch, ..given };
-        let session = SessionKey::subagent(&agent.name, &id(&call.key))?;
+        let given = SubagentAccess { branch, ..given };
+        let session = SessionKey::subagent(&agent.name, &key_suffix(&call.key))?;
         let new = NewSubagent {
             parent: call.session,
             key: session.clone(),
@@ -102,14 +108,14 @@ impl Subagents for Inside {
             task: wanted.task,
             model: wanted.model,
             cleanup: if wanted.delete { Cleanup::Delete } else { Cleanup::Keep },
-            wall: wanted.wall,
+            max_duration: wanted.timeout,
             max_steps: wanted
                 .max_steps
-                .map_or(Some(USUAL_STEPS), |steps| i32::try_from(steps).ok()),
-            max_tokens: Some(wanted.max_tokens.map_or(USUAL_TOKENS, i64::from)),
-            most: MOST_CHILDREN,
+                .map_or(Some(DEFAULT_MAX_STEPS), |steps| i32::try_from(steps).ok()),
+            max_tokens: Some(wanted.max_tokens.map_or(DEFAULT_MAX_TOKENS, i64::from)),
+            most: MAX_RUNNING_SUBAGENTS,
             given,
-            awaited: wanted.wait.then_some(Duration::ZERO),
+            await_timeout: wanted.wait.then_some(Duration::ZERO),
             place: None,
             trace: trace::current(),
         };
@@ -118,7 +124,7 @@ impl Subagents for Inside {
                 if accepted.wake.is_some() {
                     self.bus.wake_run(0);
                 }
-                Ok(Ok(Spawned { session: child, key: session.to_string(), label }))
+                Ok(Ok(StartedSubagent { session: child, key: session.to_string(), label }))
             }
             Err(error @ holdfast_session::Error::Conflict(_)) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
@@ -130,7 +136,7 @@ impl Subagents for Inside {
         call: &Call,
         session: SessionId,
         within: Duration,
-    ) -> anyhow::Result<Option<Ended>> {
+    ) -> anyhow::Result<Option<SubagentResult>> {
         let until = Instant::now() + within;
         loop {
             if let Some(child) = self.sessions.await_subagent(call.tenant, session).await? {
@@ -142,26 +148,27 @@ impl Subagents for Inside {
                 };
                 let patch = match &self.files {
                     Some(files) => {
-                        patches::note(&files.workspaces, call.tenant, call.agent, &child).await?
+                        patches::patch_note_for(&files.workspaces, call.tenant, call.agent, &child)
+                            .await?
                     }
                     None => None,
                 };
-                return Ok(Some(Ended { ok, said, patch }));
+                return Ok(Some(SubagentResult { ok, said, patch }));
             }
             if Instant::now() >= until || call.cancelled.is_cancelled() {
-                self.sessions.leave_subagent(call.tenant, session).await?;
+                self.sessions.stop_awaiting_subagent(call.tenant, session).await?;
                 return Ok(None);
             }
-            sleep(LOOK).await;
+            sleep(AWAIT_POLL_INTERVAL).await;
         }
     }
 
-    async fn list(&self, call: &Call) -> anyhow::Result<Vec<SubagentLine>> {
-        let filter = SubagentFilter { parent: Some(call.session), most: MOST_LISTED, open: false };
+    async fn list(&self, call: &Call) -> anyhow::Result<Vec<SubagentSummary>> {
+        let filter = SubagentFilter { parent: Some(call.session), most: MAX_LISTED, open: false };
         let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
         Ok(listed
             .into_iter()
-            .map(|one| SubagentLine {
+            .map(|one| SubagentSummary {
                 label: one.label,
                 session: if one.key.is_empty() { one.session.to_string() } else { one.key },
                 status: one.outcome.map_or("running", SubagentOutcome::as_str).to_owned(),
@@ -170,8 +177,8 @@ impl Subagents for Inside {
             .collect())
     }
 
-    async fn stop(&self, call: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
-        let Some(found) = self.own_subagent(call, which).await? else {
+    async fn stop(&self, call: &Call, which: SessionRef) -> anyhow::Result<Result<(), String>> {
+        let Some(found) = self.find_own_subagent(call, which).await? else {
             return Ok(Err("this conversation has no such subagent".to_owned()));
         };
         match self.sessions.stop_subagent(call.tenant, found.session).await {
@@ -190,14 +197,14 @@ impl Subagents for Inside {
     async fn say(
         &self,
         call: &Call,
-        to: Which,
+        to: SessionRef,
         text: String,
         deliver: bool,
     ) -> anyhow::Result<Result<(), String>> {
         let unknown = || Ok(Err("there is no such session, or not for you".to_owned()));
         let found = match to {
-            Which::Id(id) => Some(id),
-            Which::Key(key) => match key.parse::<SessionKey>() {
+            SessionRef::Id(id) => Some(id),
+            SessionRef::Key(key) => match key.parse::<SessionKey>() {
                 Ok(key) => self.sessions.find(call.tenant, &key).await?,
                 Err(_) => None,
             },
@@ -210,16 +217,16 @@ impl Subagents for Inside {
             Err(error) if error.kind() == Kind::NotFound => return unknown(),
             view => view?,
         };
-        if view.parent != Some(call.session) && !self.is_trusted(call)? {
+        if view.parent != Some(call.session) && !self.is_owner_or_agent(call)? {
             return unknown();
         }
         let message = NewMessage {
             key: view.key.parse()?,
             agent: view.agent,
             label: None,
-            source: Source::Internal(SAID.to_owned()),
+            source: Source::Internal(SESSION_MESSAGE_EVENT.to_owned()),
             idem_key: call.key.clone(),
-            body: Body { event: Some(SAID.to_owned()), ..Body::text(text) },
+            body: Body { event: Some(SESSION_MESSAGE_EVENT.to_owned()), ..Body::text(text) },
             target: view.last_target.filter(|_| deliver),
             mode: QueueMode::Steer,
             debounce: Duration::ZERO,
@@ -236,43 +243,43 @@ impl Subagents for Inside {
     }
 }
 
-impl Inside {
+impl SessionTools {
     /// Finds a subagent of the conversation.
-    pub(crate) async fn own_subagent(
+    pub(crate) async fn find_own_subagent(
         &self,
         call: &Call,
-        which: Which,
+        which: SessionRef,
     ) -> anyhow::Result<Option<Subagent>> {
         let filter = SubagentFilter { parent: Some(call.session), most: 200, open: false };
         let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
         Ok(listed.into_iter().find(|one| match &which {
-            Which::Id(id) => one.session == *id,
-            Which::Key(key) => !key.is_empty() && one.key == *key,
+            SessionRef::Id(id) => one.session == *id,
+            SessionRef::Key(key) => !key.is_empty() && one.key == *key,
         }))
     }
 
     /// Resources of a subagent: as requested, within the limits of the requesting turn.
-    fn given(
+    fn resources(
         &self,
         call: &Call,
         own: &Agent,
-        wanted: &Wanted,
-    ) -> anyhow::Result<Result<Given, String>> {
+        wanted: &SubagentRequest,
+    ) -> anyhow::Result<Result<SubagentAccess, String>> {
         let set = match wanted.bundle.as_deref() {
             None => None,
-            Some(name) => match bundle_of(&own.settings, name) {
+            Some(name) => match bundle_tools(&own.settings, name) {
                 Ok(tools) => Some(tools),
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let mut tools = granted(set.as_deref(), wanted.tools.as_deref());
-        for list in self.narrowed(call)? {
+        let mut tools = granted_tools(set.as_deref(), wanted.tools.as_deref());
+        for list in self.tool_limits(call)? {
             tools = Some(match tools {
                 Some(tools) => tools.into_iter().filter(|tool| list.contains(tool)).collect(),
                 None => list,
             });
         }
-        Ok(Ok(Given {
+        Ok(Ok(SubagentAccess {
             bundle: wanted.bundle.clone().unwrap_or_default(),
             tools,
             fs_read: wanted.read.clone(),
@@ -283,7 +290,7 @@ impl Inside {
 }
 
 /// Tools of a bundle: the agent's own, or a built-in one.
-pub(crate) fn bundle_of(settings: &Settings, name: &str) -> Result<Vec<String>, String> {
+pub(crate) fn bundle_tools(settings: &AgentSettings, name: &str) -> Result<Vec<String>, String> {
     if let Some(tools) = settings.bundles.get(name) {
         return Ok(tools.clone());
     }
@@ -291,12 +298,12 @@ pub(crate) fn bundle_of(settings: &Settings, name: &str) -> Result<Vec<String>, 
     bundle(name).map(known).ok_or_else(|| {
         let own = settings.bundles.keys().map(String::as_str);
         let all: Vec<&str> = BUNDLES.iter().map(|(name, _)| *name).chain(own).collect();
-        format!("there is no bundle `{}`; there are: {}", short(name), all.join(", "))
+        format!("there is no bundle `{}`; there are: {}", truncate(name), all.join(", "))
     })
 }
 
 /// Returns the limit that a subagent has reached; `None` if it may continue.
-pub(crate) fn spent(task: &Subagent, turn: &[Entry]) -> Option<Budget> {
+pub(crate) fn reached_limit(task: &Subagent, turn: &[Entry]) -> Option<TaskLimit> {
     let (mut steps, mut tokens) = (0_i32, 0_i64);
     for entry in turn {
         if let Entry::Thought { usage, .. } = entry {
@@ -306,19 +313,19 @@ pub(crate) fn spent(task: &Subagent, turn: &[Entry]) -> Option<Budget> {
         }
     }
     if task.max_steps.is_some_and(|most| steps >= most) {
-        Some(Budget::Steps)
+        Some(TaskLimit::Steps)
     } else if task.max_tokens.is_some_and(|most| tokens >= most) {
-        Some(Budget::Tokens)
+        Some(TaskLimit::Tokens)
     } else if task.left.is_zero() {
-        Some(Budget::Time)
+        Some(TaskLimit::Time)
     } else {
         None
     }
 }
 
 /// Announces ended subagents to their requesters, until `stop`.
-pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
-    let trouble = Trouble::new("ends of subagents are not announced");
+pub(crate) async fn run_announcements(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = FailureLog::new("ends of subagents are not announced");
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -326,38 +333,40 @@ pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
             () = sleep(jittered(worker.config.sweep)) => {}
         }
         match announce_all(&worker).await {
-            Ok(()) => trouble.ends(),
-            Err(error) => trouble.begins(&error),
+            Ok(()) => trouble.on_success(),
+            Err(error) => trouble.on_failure(&error),
         }
     }
 }
 
 async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
-    let mesh = Mesh { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
-    for (tenant, session) in worker.sessions.ended_subagents(BATCH).await? {
+    let mesh =
+        ChainRunner { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
+    for (tenant, session) in worker.sessions.ended_subagents(ANNOUNCE_BATCH_SIZE).await? {
         let child = worker.sessions.subagent(tenant, session).await?;
         if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
-            if let Err(error) = mesh.go_on(tenant, session, &place).await {
+            if let Err(error) = mesh.continue_chain(tenant, session, &place).await {
                 let error: &dyn std::error::Error = error.as_ref();
                 warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
             }
             continue;
         }
-        fail::point("runner.before_announce").await;
+        failpoints::point("runner.before_announce").await;
         let patch = match &child {
-            Some(child) => patch(worker, tenant, child).await,
+            Some(child) => changes_note(worker, tenant, child).await,
             None => None,
         };
-        let say = |ended: &Subagent| words(ended) + patch.as_deref().unwrap_or_default();
+        let say =
+            |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
         let announced = match worker.sessions.announce(tenant, session, say).await {
             // The requester's inbox is full: it is told later, the others now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,
         };
-        fail::point("runner.after_announce").await;
+        failpoints::point("runner.after_announce").await;
         let Some(announced) = announced else { continue };
         if let Some(running) = announced.running {
-            tell(worker, session, running, ControlKind::Cancel);
+            send_control(worker, session, running, ControlKind::Cancel);
         }
         if let Some(accepted) = announced.accepted {
             metrics::counter!("holdfast_runner_subagents_announced_total").increment(1);
@@ -365,7 +374,7 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
                 worker.bus.wake_run(0);
             }
             if let Some(running) = accepted.running {
-                tell(worker, accepted.session, running, ControlKind::Input);
+                send_control(worker, accepted.session, running, ControlKind::Input);
             }
         }
     }
@@ -374,11 +383,11 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
 
 /// Note about a subagent's changes to its copy of the workspace. A failure is only logged: the end
 /// must be announced, and the changes can be looked at later.
-async fn patch(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
+async fn changes_note(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
     child.given.branch?;
     let told = async {
         let parent = worker.sessions.session(tenant, child.parent).await?;
-        anyhow::Ok(patches::note(&worker.workspaces, tenant, parent.agent, child).await?)
+        anyhow::Ok(patches::patch_note_for(&worker.workspaces, tenant, parent.agent, child).await?)
     };
     told.await.unwrap_or_else(|error| {
         let error: &dyn std::error::Error = error.as_ref();
@@ -387,17 +396,17 @@ async fn patch(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<St
     })
 }
 
-fn tell(
+fn send_control(
     worker: &Worker,
     session: SessionId,
-    running: holdfast_session::Running,
+    running: holdfast_session::SessionOwner,
     kind: ControlKind,
 ) {
     worker.bus.control(running.owner, &Control { session, kind, epoch: running.epoch });
 }
 
 /// Text of an announcement.
-fn words(ended: &Subagent) -> String {
+fn announcement_text(ended: &Subagent) -> String {
     let outcome = match ended.outcome {
         Some(SubagentOutcome::Ok) => Told::Ok,
         Some(SubagentOutcome::Error) => Told::Error,
@@ -410,12 +419,12 @@ fn words(ended: &Subagent) -> String {
 }
 
 /// Last part of a subagent's session key, derived from the call so that a retry gives the same key.
-fn id(call: &str) -> String {
+fn key_suffix(call: &str) -> String {
     let digest = Sha256::digest(call.as_bytes());
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn short(name: &str) -> &str {
+fn truncate(name: &str) -> &str {
     &name[..name.floor_char_boundary(64)]
 }
 
@@ -439,7 +448,7 @@ mod tests {
             error: String::new(),
             tokens: 0,
             took: Duration::ZERO,
-            given: Given::default(),
+            given: SubagentAccess::default(),
             place: None,
             key: String::new(),
             started_at: jiff::Timestamp::UNIX_EPOCH,
@@ -448,12 +457,12 @@ mod tests {
 
     #[test]
     fn an_agent_s_own_set_goes_before_a_shipped_one_and_an_unknown_one_is_refused() {
-        let mut settings = Settings::default();
+        let mut settings = AgentSettings::default();
         settings.bundles.insert("read".into(), vec!["read".into()]);
 
-        assert_eq!(bundle_of(&settings, "read").unwrap(), ["read"]);
-        assert_eq!(bundle_of(&settings, "research").unwrap().len(), 4);
-        let told = bundle_of(&settings, "all").unwrap_err();
+        assert_eq!(bundle_tools(&settings, "read").unwrap(), ["read"]);
+        assert_eq!(bundle_tools(&settings, "research").unwrap().len(), 4);
+        let told = bundle_tools(&settings, "all").unwrap_err();
         assert!(told.starts_with("there is no bundle `all`; there are: none, read"), "{told}");
     }
 
@@ -470,11 +479,11 @@ mod tests {
     #[test]
     fn what_is_used_up_is_said_and_at_the_limit_not_after_it() {
         let task = task();
-        assert_eq!(spent(&task, &[thought(10)]), None);
-        assert_eq!(spent(&task, &[thought(10), thought(10)]), Some(Budget::Steps));
-        assert_eq!(spent(&task, &[thought(99)]), Some(Budget::Tokens));
+        assert_eq!(reached_limit(&task, &[thought(10)]), None);
+        assert_eq!(reached_limit(&task, &[thought(10), thought(10)]), Some(TaskLimit::Steps));
+        assert_eq!(reached_limit(&task, &[thought(99)]), Some(TaskLimit::Tokens));
         let late = Subagent { left: Duration::ZERO, ..task };
-        assert_eq!(spent(&late, &[]), Some(Budget::Time));
+        assert_eq!(reached_limit(&late, &[]), Some(TaskLimit::Time));
     }
 
     #[test]
@@ -485,17 +494,17 @@ mod tests {
             took: Duration::from_millis(1500),
             ..task()
         };
-        let told = words(&ended);
+        let told = announcement_text(&ended);
         assert!(told.contains("\"count\" just failed"), "{told}");
         assert!(told.contains("budget exceeded: steps"), "{told}");
         assert!(told.contains("[Stats: duration=1.5s]"), "{told}");
         let silent = Subagent { outcome: Some(SubagentOutcome::Unknown), ..task() };
-        assert!(words(&silent).contains("(no output)"));
+        assert!(announcement_text(&silent).contains("(no output)"));
     }
 
     #[test]
     fn the_same_call_makes_the_same_subagent() {
-        assert_eq!(id("a:b:0:c"), id("a:b:0:c"));
-        assert_ne!(id("a:b:0:c"), id("a:b:1:c"));
+        assert_eq!(key_suffix("a:b:0:c"), key_suffix("a:b:0:c"));
+        assert_ne!(key_suffix("a:b:0:c"), key_suffix("a:b:1:c"));
     }
 }

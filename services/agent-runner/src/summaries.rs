@@ -23,7 +23,7 @@ use holdfast_agent::{
     tokens::CjkAware,
 };
 use holdfast_llm::{Delta, Request};
-use holdfast_session::{Charge, NewSummary, Spent, Summarised};
+use holdfast_session::{Charge, NewSummary, SummaryResult, WriteCost};
 use holdfast_types::{Entry, Fault as _, Reply, RunId, SessionId, SessionKind, TenantId};
 use tokio::{
     sync::Notify,
@@ -34,89 +34,91 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::{
-    agents::Brief,
-    budget::{Asking, Reserved},
+    agents::AgentSnapshot,
+    budget::{Reservation, ReservationRequest},
     turn::Turn,
     worker::Worker,
 };
 
 /// Limit on the queue; further conversations are queued after their next turn.
-const MOST_WAITING: usize = 256;
+const MAX_QUEUED: usize = 256;
 
 /// Time after which the lease of a crashed process expires.
-const GUARD: Duration = Duration::from_secs(30);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
 
 /// Attempts to store a summary while turns are running, and the delay between them.
-const TRIES: u32 = 40;
-const BETWEEN: Duration = Duration::from_millis(500);
+const MAX_STORE_ATTEMPTS: u32 = 40;
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Turns before a conversation is summarised: conversations that an API client makes for one
 /// question have one.
-const FEWEST_TURNS: usize = 2;
+const MIN_TURNS: usize = 2;
 
 #[derive(Default)]
-pub(crate) struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
-    came: Notify,
+pub(crate) struct SummaryQueue {
+    jobs: Mutex<VecDeque<SummaryJob>>,
+    added: Notify,
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for SummaryQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").finish_non_exhaustive()
     }
 }
 
 /// A conversation to summarise.
-struct Job {
+struct SummaryJob {
     tenant: TenantId,
     session: SessionId,
     run: RunId,
-    brief: Arc<Brief>,
+    brief: Arc<AgentSnapshot>,
     plan: Plan,
     /// Next `seq` of the journal when the summary was planned.
-    at: i64,
+    next_entry: i64,
 }
 
-impl Queue {
-    fn push(&self, job: Job) {
+impl SummaryQueue {
+    fn push(&self, job: SummaryJob) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.len() < MOST_WAITING {
+        if jobs.len() < MAX_QUEUED {
             jobs.push_back(job);
             drop(jobs);
-            self.came.notify_one();
+            self.added.notify_one();
         }
     }
 
-    fn pop(&self) -> Option<Job> {
+    fn pop(&self) -> Option<SummaryJob> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
 impl Turn<'_> {
     /// Queues the conversation of an ended turn if it is long.
-    pub(crate) fn summarise_later(&self, brief: &Arc<Brief>) {
+    pub(crate) fn queue_summary(&self, brief: &Arc<AgentSnapshot>) {
         let journal = self.journal.entries();
-        let is_due =
-            is_kept(self.kind) && self.journal.is_stored() && turns(journal) >= FEWEST_TURNS;
+        let is_due = continues_after_turn(self.kind)
+            && self.journal.is_stored()
+            && count_turns(journal) >= MIN_TURNS;
         if self.worker.config.summaries == 0 || !is_due {
             return;
         }
-        let Some(plan) = Plan::gentle(&self.conversation(), self.context_tokens, &CjkAware) else {
+        let Some(plan) = Plan::background(&self.conversation(), self.context_tokens, &CjkAware)
+        else {
             return;
         };
-        self.worker.summaries.push(Job {
+        self.worker.summaries.push(SummaryJob {
             tenant: self.hold.claim.tenant,
             session: self.hold.claim.session,
             run: self.run,
             brief: Arc::clone(brief),
             plan,
-            at: self.journal.next_entry(),
+            next_entry: self.journal.next_entry(),
         });
     }
 }
 
 /// Whether conversations of this kind continue after a turn.
-const fn is_kept(kind: SessionKind) -> bool {
+const fn continues_after_turn(kind: SessionKind) -> bool {
     match kind {
         SessionKind::Main
         | SessionKind::Dm
@@ -130,14 +132,14 @@ const fn is_kept(kind: SessionKind) -> bool {
 }
 
 /// Number of answered turns.
-fn turns(journal: &[Entry]) -> usize {
+fn count_turns(journal: &[Entry]) -> usize {
     let is_answer =
         |entry: &&Entry| matches!(entry, Entry::Thought { calls, .. } if calls.is_empty());
     journal.iter().filter(is_answer).count()
 }
 
 /// Makes the queued summaries, as many at once as configured.
-pub(crate) async fn write(worker: Arc<Worker>, stop: CancellationToken) {
+pub(crate) async fn run_summaries(worker: Arc<Worker>, stop: CancellationToken) {
     let most = usize::try_from(worker.config.summaries).unwrap_or(usize::MAX);
     let mut tasks = JoinSet::new();
     loop {
@@ -149,15 +151,15 @@ pub(crate) async fn write(worker: Arc<Worker>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = worker.summaries.came.notified(), if tasks.len() < most => {}
+            () = worker.summaries.added.notified(), if tasks.len() < most => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }
     }
 }
 
-async fn summarise(worker: Arc<Worker>, job: Job) {
+async fn summarise(worker: Arc<Worker>, job: SummaryJob) {
     let name = format!("summary:{}:{}", job.tenant, job.session);
-    let guard = match worker.leases.try_acquire(&name, GUARD).await {
+    let guard = match worker.redis_locks.try_acquire(&name, LEASE_DURATION).await {
         Ok(None) => return,
         Ok(guard) => guard,
         Err(error) => {
@@ -165,8 +167,8 @@ async fn summarise(worker: Arc<Worker>, job: Job) {
             None
         }
     };
-    let how = match make(&worker, &job).await {
-        Some(summary) => store(&worker, &job, summary).await,
+    let how = match make_summary(&worker, &job).await {
+        Some(summary) => store_summary(&worker, &job, summary).await,
         None => "failed",
     };
     metrics::counter!("holdfast_runner_summaries_total", "how" => how).increment(1);
@@ -177,13 +179,13 @@ async fn summarise(worker: Arc<Worker>, job: Job) {
 }
 
 /// Asks the model until there is a summary; `None` on failure.
-async fn make(worker: &Worker, job: &Job) -> Option<Summary> {
+async fn make_summary(worker: &Worker, job: &SummaryJob) -> Option<Summary> {
     let mut plan = job.plan.clone();
     loop {
         let requests = plan.requests().iter().enumerate();
-        let asked = requests.map(|(at, request)| ask(worker, job, at, request));
+        let asked = requests.map(|(at, request)| ask_model(worker, job, at, request));
         let answers = try_join_all(asked).await.ok()?;
-        match plan.answered(answers) {
+        match plan.take_answers(answers) {
             Ok(Progress::Ask(further)) => plan = further,
             Ok(Progress::Done(summary)) => return Some(summary),
             Err(error) => {
@@ -194,7 +196,12 @@ async fn make(worker: &Worker, job: &Job) -> Option<Summary> {
     }
 }
 
-async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> Result<String, ()> {
+async fn ask_model(
+    worker: &Worker,
+    job: &SummaryJob,
+    at: usize,
+    wanted: &SummaryRequest,
+) -> Result<String, ()> {
     let brief = &job.brief;
     let lasts = Duration::from_secs(SUMMARY_TIMEOUT_SECS);
     let until = Instant::now() + lasts;
@@ -203,16 +210,16 @@ async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> 
         card: Some(Arc::clone(&brief.card)),
         ..Request::new(brief.model_id.clone(), wanted.chat(), until)
     };
-    let reserved = reserve(worker, job, at, (&mut request, lasts)).await?;
+    let reserved = reserve_cost(worker, job, at, (&mut request, lasts)).await?;
     let cancelled = CancellationToken::new();
     let mut pass_over = |_: Delta| {};
     let replied = brief.model.reply(&request, &mut pass_over, &cancelled).await;
     if let Ok(reply) = &replied {
-        charge(worker, job, reply).await;
+        charge_reply(worker, job, reply).await;
     }
     if let Some(reserved) = reserved {
         // Only after the usage is stored.
-        worker.give_back(reserved).await;
+        worker.release_reservation(reserved).await;
     }
     match replied {
         Ok(reply) => Ok(reply.text),
@@ -224,19 +231,19 @@ async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> 
 }
 
 /// Reserves the cost of a summary. `Err` if not enough of a budget is left.
-async fn reserve(
+async fn reserve_cost(
     worker: &Worker,
-    job: &Job,
+    job: &SummaryJob,
     at: usize,
     (request, lasts): (&mut Request, Duration),
-) -> Result<Option<Reserved>, ()> {
-    let Brief { card, ledger, .. } = &*job.brief;
+) -> Result<Option<Reservation>, ()> {
+    let AgentSnapshot { card, ledger, .. } = &*job.brief;
     if ledger.budgets.is_empty() {
         return Ok(None);
     }
     let id = format!("{}:summary:{at}", job.session);
-    let asking = Asking { tenant: job.tenant, id, lasts, card, ledger };
-    match worker.set_aside(asking, request).await {
+    let asking = ReservationRequest { tenant: job.tenant, id, expires_after: lasts, card, ledger };
+    match worker.reserve_budget(asking, request).await {
         Ok(Ok(reserved)) => Ok(Some(reserved)),
         Ok(Err(_)) => {
             debug!("no summary of a conversation: a budget is spent");
@@ -250,12 +257,15 @@ async fn reserve(
 }
 
 /// Adds the cost of an answer to its run.
-async fn charge(worker: &Worker, job: &Job, reply: &Reply) {
+async fn charge_reply(worker: &Worker, job: &SummaryJob, reply: &Reply) {
     let ledger = &job.brief.ledger;
     let micros = ledger.micros(&reply.model, &reply.usage);
     let tokens = reply.usage.input.saturating_add(reply.usage.output);
-    let spent =
-        Spent { run_micros: micros, charge: Charge { tokens, micros }, budgets: ledger.owners() };
+    let spent = WriteCost {
+        run_micros: micros,
+        charge: Charge { tokens, micros },
+        budgets: ledger.owners(),
+    };
     let charged = worker.sessions.charge(job.tenant, job.run, &reply.usage, &spent).await;
     if let Err(error) = charged {
         warn!(error = &error as &dyn std::error::Error, "a summary is not charged");
@@ -263,21 +273,21 @@ async fn charge(worker: &Worker, job: &Job, reply: &Reply) {
 }
 
 /// Stores the summary while no turn is running. Returns the outcome for the metric.
-async fn store(worker: &Worker, job: &Job, summary: Summary) -> &'static str {
+async fn store_summary(worker: &Worker, job: &SummaryJob, summary: Summary) -> &'static str {
     let Summary { text, keeps } = summary;
-    let new = NewSummary { run: job.run, at: job.at, text, keeps };
-    for _ in 0..TRIES {
-        match worker.sessions.keep_summary(job.tenant, job.session, &new).await {
-            Ok(Summarised::Stored) => return "stored",
-            Ok(Summarised::Stale) => return "stale",
-            Ok(Summarised::Busy) => {}
+    let new = NewSummary { run: job.run, at: job.next_entry, text, keeps };
+    for _ in 0..MAX_STORE_ATTEMPTS {
+        match worker.sessions.store_summary(job.tenant, job.session, &new).await {
+            Ok(SummaryResult::Stored) => return "stored",
+            Ok(SummaryResult::Stale) => return "stale",
+            Ok(SummaryResult::Busy) => {}
             Err(error) if error.kind().is_transient() => {}
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "a summary was not stored");
                 return "failed";
             }
         }
-        sleep(BETWEEN).await;
+        sleep(STORE_RETRY_DELAY).await;
     }
     "given_up"
 }
@@ -308,8 +318,11 @@ mod tests {
             body: Body { role: Some("assistant".into()), ..Body::text("before") },
         };
 
-        assert_eq!(turns(&[seeded.clone(), thought(1), thought(0)]), 1);
-        assert_eq!(turns(&[seeded, thought(0), thought(2), thought(0)]), 2);
-        assert!(is_kept(SessionKind::Main) && !is_kept(SessionKind::Heartbeat));
+        assert_eq!(count_turns(&[seeded.clone(), thought(1), thought(0)]), 1);
+        assert_eq!(count_turns(&[seeded, thought(0), thought(2), thought(0)]), 2);
+        assert!(
+            continues_after_turn(SessionKind::Main)
+                && !continues_after_turn(SessionKind::Heartbeat)
+        );
     }
 }

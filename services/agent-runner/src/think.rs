@@ -4,101 +4,107 @@ use std::{convert::Infallible, env, sync::Arc};
 
 use holdfast_agent::{
     PromptInput, build_on,
-    compact::{Overflow, Reason},
-    prompt::{Channel, MEMORY_LIMIT, Moment, PromptMode, Runtime, Setting},
-    sought,
+    compact::{OverflowMeasures, Reason},
+    prompt::{Channel, MEMORY_LIMIT, PromptMode, PromptSettings, Runtime, TurnContext},
+    recently_used_tools,
     subagent::SubagentTask,
 };
 use holdfast_directory::channel;
-use holdfast_llm::{By, Model as _, OnDelta, Request};
-use holdfast_session::Completed;
-use holdfast_types::{ContextOptions, Entry, Reasoning, Reply, SessionKind, Strategy, Thinking};
+use holdfast_llm::{Model as _, OnDelta, Request, ThinkingForm};
+use holdfast_session::CompletionResult;
+use holdfast_types::{
+    ContextOptions, Entry, PromptStrategy, Reasoning, Reply, SessionKind, Thinking,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::Brief, error::Error, fail, intake::Intake, quoting, reply::Failure, skills::Called,
-    turn::Turn, turn::thoughts,
+    agents::AgentSnapshot, error::Error, failpoints, intake::Intake, quotes, replies::Failure,
+    skills::InvokedSkill, turn::Turn, turn::count_thoughts,
 };
 
 /// Outcome of a model request.
-enum Asked {
+enum ModelOutcome {
     Replied(Box<Reply>),
     Failed(holdfast_llm::Error),
     /// The text for the user.
     Spent(String),
     /// New input or a cancellation must be handled first.
-    Unwanted,
+    Interrupted,
 }
 
 /// Whether a tool only describes other tools.
-pub(crate) fn is_meta(tool: &str) -> bool {
+pub(crate) fn is_tool_lookup(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe")
 }
 
 /// The agent's files, as its tools name the folder.
-const WORKSPACE: &str = "/workspace";
+const WORKSPACE_PATH: &str = "/workspace";
 
 impl Turn<'_> {
     /// Asks the model and stores its answer. Returns `Some` if that ends the turn.
-    pub(crate) async fn think(
+    pub(crate) async fn think_and_release(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         with_tools: bool,
-    ) -> Result<Option<Completed>, Error> {
+    ) -> Result<Option<CompletionResult>, Error> {
         if self.is_flushing() {
-            let flushed = self.flush(brief).await;
-            self.give_back().await;
+            let flushed = self.run_flush(brief).await;
+            self.release_reservation().await;
             return flushed.map(|()| None);
         }
-        let thought = self.think_through(brief, with_tools).await;
+        let thought = self.run_think_step(brief, with_tools).await;
         // Only after the usage is stored.
-        self.give_back().await;
+        self.release_reservation().await;
         thought
     }
 
-    async fn think_through(
+    async fn run_think_step(
         &mut self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         with_tools: bool,
-    ) -> Result<Option<Completed>, Error> {
-        self.stream.step(thoughts(self.journal.turn()));
-        if let Some(why) = self.is_spent(brief).await? {
-            return self.fail(&Failure::Spent(&why)).await.map(Some);
+    ) -> Result<Option<CompletionResult>, Error> {
+        self.stream.begin_step(count_thoughts(self.journal.turn()));
+        if let Some(why) = self.spent_budget(brief).await? {
+            return self.finish_with_failure(&Failure::BudgetSpent(&why)).await.map(Some);
         }
         if with_tools && self.begin_flush(brief, Reason::Proactive).await? {
             return Ok(None);
         }
-        self.recommend(brief).await?;
-        self.make_room(brief).await?;
-        let mut tried = Overflow::default();
-        if std::mem::take(&mut self.is_refused) {
-            self.remedy(brief, &mut tried).await?;
+        self.recommend_skills(brief).await?;
+        self.compact_if_needed(brief).await?;
+        let mut tried = OverflowMeasures::default();
+        if std::mem::take(&mut self.is_too_long) {
+            self.recover_from_overflow(brief, &mut tried).await?;
         }
-        let mut asked = self.ask(brief, with_tools).await?;
+        let mut asked = self.ask_model(brief, with_tools).await?;
         // The provider may count more tokens than we do.
-        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
+        while let ModelOutcome::Failed(holdfast_llm::Error::ContextOverflow) = asked {
             if with_tools && self.begin_flush(brief, Reason::Overflow).await? {
-                self.is_refused = true;
+                self.is_too_long = true;
                 return Ok(None);
             }
-            if !self.remedy(brief, &mut tried).await? {
+            if !self.recover_from_overflow(brief, &mut tried).await? {
                 break;
             }
-            asked = self.ask(brief, with_tools).await?;
+            asked = self.ask_model(brief, with_tools).await?;
         }
         let reply = match asked {
-            Asked::Replied(reply) => *reply,
-            Asked::Unwanted => {
+            ModelOutcome::Replied(reply) => *reply,
+            ModelOutcome::Interrupted => {
                 self.charge_read();
-                return self.refresh().await.map(|()| None);
+                return self.reload_inbox().await.map(|()| None);
             }
-            Asked::Spent(why) => return self.fail(&Failure::Spent(&why)).await.map(Some),
-            Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
+            ModelOutcome::Spent(why) => {
+                return self.finish_with_failure(&Failure::BudgetSpent(&why)).await.map(Some);
+            }
+            ModelOutcome::Failed(error) => {
+                return self.finish_with_failure(&Failure::Model(&error)).await.map(Some);
+            }
         };
         let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
-        self.tell_thinking(&thinking);
-        self.mulled = self.sends_thinking().then_some(thinking);
+        self.send_reasoning(&thinking);
+        self.reasoning = self.sends_thinking().then_some(thinking);
         if !with_tools && !text.trim().is_empty() {
             // The model was told to answer and did; its calls were not offered.
             calls.clear();
@@ -108,57 +114,61 @@ impl Turn<'_> {
         let carry = carry.filter(|_| asks);
         let (text, quote) = match asks {
             true => (text, None),
-            false => quoting::split(&text),
+            false => quotes::extract_quote(&text),
         };
         self.quote = quote;
         let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
-            if let Some(beat) = self.beat().cloned() {
-                return self.answer_beat(beat, thought).await.map(Some);
+            if let Some(beat) = self.heartbeat().cloned() {
+                return self.finish_heartbeat(beat, thought).await.map(Some);
             }
-            self.read_aloud(brief, &thought).await?;
-            return self.answer(thought).await.map(Some);
+            self.synthesize_answer(brief, &thought).await?;
+            return self.finish_with_answer(thought).await.map(Some);
         }
         self.append(vec![thought]).await?;
         Ok(None)
     }
 
-    async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
-        self.before_effect().await?;
-        fail::point("runner.before_model").await;
-        self.load_pictures().await?;
-        self.finish_recall().await;
-        let mut request = self.request(brief, with_tools);
+    async fn ask_model(
+        &mut self,
+        brief: &AgentSnapshot,
+        with_tools: bool,
+    ) -> Result<ModelOutcome, Error> {
+        self.ensure_owned().await?;
+        failpoints::point("runner.before_model").await;
+        self.load_images().await?;
+        self.await_prefetch().await;
+        let mut request = self.model_request(brief, with_tools);
         if let Some(why) = self.reserve(brief, &mut request).await? {
-            return Ok(Asked::Spent(why));
+            return Ok(ModelOutcome::Spent(why));
         }
-        let model = brief.chain.asking(self.settings.profile.clone());
+        let model = brief.chain.for_conversation(self.settings.profile.clone());
         let cancelled = CancellationToken::new();
         let began = Instant::now();
-        self.stream.show(self.reasoning());
+        self.stream.set_reasoning(self.effective_reasoning());
         let stream = &self.stream;
-        let mut take = |delta| stream.take(delta);
+        let mut take = |delta| stream.on_model_delta(delta);
         let on_delta: OnDelta<'_> = &mut take;
         // A branch that ends early drops the request, which aborts it.
         let asked = tokio::select! {
             answer = model.reply(&request, on_delta, &cancelled) => match answer {
-                Ok(reply) => Ok(Asked::Replied(Box::new(reply))),
-                Err(error) => Ok(Asked::Failed(error)),
+                Ok(reply) => Ok(ModelOutcome::Replied(Box::new(reply))),
+                Err(error) => Ok(ModelOutcome::Failed(error)),
             },
-            unwanted = self.until_unwanted() => unwanted.map(|()| Asked::Unwanted),
-            never = self.stream.pump() => match never {},
+            unwanted = self.until_interrupted() => unwanted.map(|()| ModelOutcome::Interrupted),
+            never = self.stream.send_pending() => match never {},
         };
         self.stream.flush();
         let took = began.elapsed();
         metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
-        self.clock.model += took;
-        self.keep_key(model.used()).await?;
-        fail::point("runner.after_model").await;
+        self.timing.model += took;
+        self.store_key(model.used_key()).await?;
+        failpoints::point("runner.after_model").await;
         asked
     }
 
     /// Stores the key that answered, if there are several, so that the conversation keeps it.
-    async fn keep_key(&mut self, used: Option<String>) -> Result<(), Error> {
+    async fn store_key(&mut self, used: Option<String>) -> Result<(), Error> {
         if used.is_none() || used == self.settings.profile {
             return Ok(());
         }
@@ -166,44 +176,44 @@ impl Turn<'_> {
         Ok(self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?)
     }
 
-    pub(crate) fn request(&self, brief: &Brief, with_tools: bool) -> Request {
+    pub(crate) fn model_request(&self, brief: &AgentSnapshot, with_tools: bool) -> Request {
         let (mut tools, mut more) = (Vec::new(), Vec::new());
         if with_tools {
-            let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
+            let (registry, allowed) = (self.tools.registry(), self.allowed_tools(brief));
             // Tools that somebody named explicitly are all shown; otherwise the model sees a
             // selection.
             let named = brief.tools.as_ref().or(brief.context.include_tools.as_ref());
             tools = match named.or(self.routed_tools()) {
                 Some(_) => registry.specs(),
                 None => {
-                    let sought = sought(self.journal.entries());
+                    let sought = recently_used_tools(self.journal.entries());
                     let sought: Vec<&str> = sought.iter().map(String::as_str).collect();
                     let offer = registry.offered(&allowed, &sought);
-                    more = offer.more;
+                    more = offer.searchable;
                     offer.tools
                 }
             };
-            tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));
+            tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));
         }
-        let place = self.hold.desk().place.clone();
-        let (now, zone) = self.clock_of(brief);
+        let place = self.hold.tool_context().target.clone();
+        let (now, zone) = self.local_time(brief);
         let audience = self.audience(brief);
-        let (dials, thinking) = (self.dials(), self.thinking());
-        let marks = brief.card.thinking.by == By::Marks && thinking != Thinking::Off;
-        let skills = self.skills(brief, (&tools, &more));
-        let setting = Setting {
+        let (dials, thinking) = (self.dials(), self.thinking_level());
+        let marks = brief.card.thinking.by == ThinkingForm::Marks && thinking != Thinking::Off;
+        let skills = self.prompt_skills(brief, (&tools, &more));
+        let setting = PromptSettings {
             instructions: &brief.instructions,
             zone: &zone,
             tools: &tools,
             more_tools: &more,
             skills: &skills,
             files: &brief.files,
-            workspace: Some(WORKSPACE),
-            mode: mode(self.kind, brief.context.strategy),
+            workspace: Some(WORKSPACE_PATH),
+            mode: prompt_mode(self.kind, brief.context.strategy),
             memory: brief.context.include_memory,
             marks_reasoning: marks,
             heartbeat_prompt: brief.heartbeat_prompt.as_deref(),
-            ..Setting::of(brief.name.as_str(), self.kind, audience)
+            ..PromptSettings::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
             name: &place.channel,
@@ -218,9 +228,9 @@ impl Turn<'_> {
             version: env!("CARGO_PKG_VERSION"),
             model: &model,
             thinking: thinking.as_str(),
-            elevated: dials.elevated.map(|_| self.elevated().as_str()),
+            elevated: dials.elevated.map(|_| self.effective_elevated().as_str()),
         });
-        let runtime = runtime.filter(|_| tells_runtime(&brief.context));
+        let runtime = runtime.filter(|_| includes_runtime(&brief.context));
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
         let task = self.task.as_ref().map(|task| SubagentTask {
             task: Some(&task.task),
@@ -230,21 +240,21 @@ impl Turn<'_> {
         });
         let recommended = self.recommended.as_deref().unwrap_or_default();
         let recommended: Vec<&str> = recommended.iter().map(String::as_str).collect();
-        let stable = self.worker.prompts.stable(brief.version, &setting);
+        let stable = self.worker.prompts.stable_part(brief.version, &setting);
         let input = PromptInput {
             setting,
-            moment: Moment {
+            moment: TurnContext {
                 channel,
                 runtime,
                 task,
-                called: self.called.as_ref().map(Called::as_told),
+                called: self.invoked_skill.as_ref().map(InvokedSkill::for_prompt),
                 skills: &recommended,
-                routed: self.routed.as_ref().map(|choice| choice.prompt.as_str()),
+                routed: self.routing_choice.as_ref().map(|choice| choice.prompt.as_str()),
                 pictures: &self.pictures,
-                memories: &self.recall.memories,
+                memories: &self.prefetch.memories,
                 notes: &brief.notes,
                 memory_limit: MEMORY_LIMIT.min(self.context_tokens / 10),
-                ..Moment::at(&now)
+                ..TurnContext::at(&now)
             },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
@@ -255,32 +265,32 @@ impl Turn<'_> {
             cache_key: Some(brief.agent.to_string()),
             card: Some(Arc::clone(&brief.card)),
             thinking,
-            shows_thinking: self.reasoning() != Reasoning::Off || self.sends_thinking(),
+            shows_thinking: self.effective_reasoning() != Reasoning::Off || self.sends_thinking(),
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }
 
     /// Completes when the answer is not wanted any more: cancelled or interrupted. Fails if the
     /// session is lost or must be released.
-    pub(crate) async fn until_unwanted(&self) -> Result<(), Error> {
+    pub(crate) async fn until_interrupted(&self) -> Result<(), Error> {
         tokio::select! {
             () = self.hold.lost.cancelled() => Err(Error::Lost),
-            () = self.worker.giving_up.cancelled() => Err(Error::AskedBack),
-            () = self.until_told() => Ok(()),
+            () = self.worker.giving_up.cancelled() => Err(Error::ReleaseRequested),
+            () = self.until_signalled() => Ok(()),
         }
     }
 
-    async fn until_told(&self) {
-        let mut signal = self.hold.signal();
-        let (mut next_in, mut pokes) = (self.next_in, self.pokes);
+    async fn until_signalled(&self) {
+        let mut signal = self.hold.subscribe();
+        let (mut next_in, mut pokes) = (self.next_in, self.hints);
         loop {
             let now = *signal.borrow_and_update();
             if now.cancel_upto > self.cancel_upto {
                 return;
             }
-            if now.next_in > next_in || now.pokes > pokes {
-                (next_in, pokes) = (now.next_in.max(next_in), now.pokes);
-                if self.is_unwanted().await {
+            if now.next_in > next_in || now.hints > pokes {
+                (next_in, pokes) = (now.next_in.max(next_in), now.hints);
+                if self.is_interrupted().await {
                     return;
                 }
             }
@@ -292,12 +302,12 @@ impl Turn<'_> {
     }
 
     /// Whether new messages end the turn. On failure the turn goes on.
-    async fn is_unwanted(&self) -> bool {
+    async fn is_interrupted(&self) -> bool {
         let Ok(loaded) = self.worker.sessions.load(&self.hold.claim, 0).await else {
             return false;
         };
         let upto = loaded.cancel_upto.max(self.cancel_upto);
-        match crate::intake::intake(&loaded.waiting, &self.heard(), true, upto) {
+        match crate::intake::decide_intake(&loaded.waiting, &self.heard_seqs(), true, upto) {
             Intake::Cancelled(_) | Intake::Interrupted(_) => true,
             Intake::Hear(_) => false,
         }
@@ -305,14 +315,14 @@ impl Turn<'_> {
 }
 
 /// Extent of the prompt (spec CTX-001).
-const fn mode(kind: SessionKind, strategy: Strategy) -> PromptMode {
+const fn prompt_mode(kind: SessionKind, strategy: PromptStrategy) -> PromptMode {
     match strategy {
-        Strategy::Lite => PromptMode::Lite,
-        Strategy::Full | Strategy::Custom => PromptMode::of(kind),
+        PromptStrategy::Lite => PromptMode::Lite,
+        PromptStrategy::Full | PromptStrategy::Custom => PromptMode::of(kind),
     }
 }
 
 /// Whether the prompt describes the runtime (spec CTX-002).
-fn tells_runtime(options: &ContextOptions) -> bool {
-    options.include_runtime.unwrap_or(options.strategy != Strategy::Lite)
+fn includes_runtime(options: &ContextOptions) -> bool {
+    options.include_runtime.unwrap_or(options.strategy != PromptStrategy::Lite)
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin};
+use holdfast_agent::policy::{self, Catalog, CompiledPolicy, Defaults, Origin};
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, KnownTool};
 use holdfast_lock::{Locks, SessionLocks};
 use holdfast_session::Sessions;
-use holdfast_tools::{Brought, Registry};
+use holdfast_tools::{DynamicTools, Registry};
 use holdfast_types::{Effect, RunnerId};
 use holdfast_workspace::Workspaces;
 use tokio::sync::Notify;
@@ -15,34 +15,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    agents::Agents, config::Runner, extraction::Hints, held::Held, mcp::Mcp, memory::Memory,
-    policies::Policies, prompts::Prompts, studio::Providers, summaries::Queue, zone::Zones,
+    agents::Agents, config::RunnerConfig, extraction::ExtractionQueue, leases::Leases, mcp::Mcp,
+    media_providers::MediaProviders, memory::Memory, policies::Policies, prompts::PromptCache,
+    summaries::SummaryQueue, time_zone::UserZones,
 };
 
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) id: RunnerId,
-    pub(crate) config: Runner,
+    pub(crate) config: RunnerConfig,
     pub(crate) sessions: Sessions,
     /// Time zones that users have set.
-    pub(crate) zones: Zones,
+    pub(crate) user_zones: UserZones,
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
     pub(crate) policies: Policies,
-    pub(crate) studio: Arc<Providers>,
+    pub(crate) media_providers: Arc<MediaProviders>,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
-    pub(crate) leases: Locks,
-    pub(crate) summaries: Queue,
-    pub(crate) prompts: Prompts,
+    pub(crate) redis_locks: Locks,
+    pub(crate) summaries: SummaryQueue,
+    pub(crate) prompts: PromptCache,
     /// `None` if no memory service is configured.
     pub(crate) memory: Option<Arc<Memory>>,
-    pub(crate) extract: Hints,
+    pub(crate) extractions: ExtractionQueue,
     /// Tools of every agent; a turn may have more.
-    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) tools: Arc<ToolSet>,
     pub(crate) mcp: Mcp,
-    pub(crate) held: Arc<Held>,
+    pub(crate) leases: Arc<Leases>,
     /// Notified when sessions may be ready.
     pub(crate) wake: Notify,
     /// Notified when events may have been stored.
@@ -57,21 +58,21 @@ pub(crate) struct Worker {
 
 /// Tools and the policies that are bound to them.
 #[derive(Debug)]
-pub(crate) struct Toolbox {
+pub(crate) struct ToolSet {
     registry: Registry,
     catalog: Arc<Catalog>,
-    shipped: Arc<Compiled>,
-    nothing: Arc<Compiled>,
+    shipped: Arc<CompiledPolicy>,
+    nothing: Arc<CompiledPolicy>,
 }
 
-impl Toolbox {
+impl ToolSet {
     /// Builds a toolbox without tools of MCP servers.
     ///
     /// # Errors
     ///
     /// If the built-in policy names an unknown tool.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
-        Self::with(registry, &[])
+        Self::build(registry, &[])
     }
 
     /// Adds tools of MCP servers; `origins` are pairs of tool and server.
@@ -79,15 +80,15 @@ impl Toolbox {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(crate) fn joined_by(
+    pub(crate) fn with_server_tools(
         &self,
-        brought: Brought,
+        brought: DynamicTools,
         origins: &[(String, String)],
     ) -> Result<Self, policy::Error> {
-        Self::with(self.registry.joined_by(brought), origins)
+        Self::build(self.registry.with_dynamic_tools(brought), origins)
     }
 
-    fn with(registry: Registry, origins: &[(String, String)]) -> Result<Self, policy::Error> {
+    fn build(registry: Registry, origins: &[(String, String)]) -> Result<Self, policy::Error> {
         let tool = |name: String| match origins.iter().find(|(tool, _)| *tool == name) {
             Some((_, server)) => policy::Tool { name, origin: Origin::Mcp(server.clone()) },
             None => policy::Tool { name, origin: Origin::Native },
@@ -99,8 +100,9 @@ impl Toolbox {
         }
         let (catalog, own) = (Arc::new(catalog), policy::Settings::default());
         let none = policy::Settings { tools: Some(Vec::new()), ..policy::Settings::default() };
-        let compiled =
-            |own| Compiled::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new);
+        let compiled = |own| {
+            CompiledPolicy::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new)
+        };
         Ok(Self { shipped: compiled(&own)?, nothing: compiled(&none)?, registry, catalog })
     }
 
@@ -109,13 +111,13 @@ impl Toolbox {
     /// # Errors
     ///
     /// If a policy is invalid.
-    pub(crate) fn compile(
+    pub(crate) fn compile_policy(
         &self,
         tenant: &policy::Settings,
         agent: &policy::Settings,
-    ) -> Result<Arc<Compiled>, policy::Error> {
+    ) -> Result<Arc<CompiledPolicy>, policy::Error> {
         let catalog = Arc::clone(&self.catalog);
-        Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
+        CompiledPolicy::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
     }
 
     pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
@@ -123,17 +125,17 @@ impl Toolbox {
     }
 
     /// Policy that applies where nothing is configured.
-    pub(crate) fn shipped(&self) -> Arc<Compiled> {
+    pub(crate) fn default_policy(&self) -> Arc<CompiledPolicy> {
         Arc::clone(&self.shipped)
     }
 
     /// Policy that allows no tool.
-    pub(crate) fn nothing(&self) -> Arc<Compiled> {
+    pub(crate) fn deny_all_policy(&self) -> Arc<CompiledPolicy> {
         Arc::clone(&self.nothing)
     }
 
     /// Names and one-line descriptions of the tools.
-    pub(crate) fn announced(&self) -> Vec<KnownTool> {
+    pub(crate) fn tool_lines(&self) -> Vec<KnownTool> {
         let line = |spec: holdfast_types::ToolSpec| KnownTool {
             summary: spec.description.lines().next().unwrap_or_default().to_owned(),
             name: spec.name,
@@ -146,13 +148,13 @@ impl Toolbox {
     }
 
     /// Canonical name of a tool; `None` if there is no such tool.
-    pub(crate) fn known(&self, name: &str) -> Option<&str> {
+    pub(crate) fn canonical_name(&self, name: &str) -> Option<&str> {
         self.registry.canonical(name)
     }
 
     /// Label of a tool in metrics; tools of MCP servers share one.
-    pub(crate) fn label(&self, name: &str) -> String {
-        match self.known(name) {
+    pub(crate) fn metric_label(&self, name: &str) -> String {
+        match self.canonical_name(name) {
             Some(known) if self.registry.is_brought(known) => "mcp".to_owned(),
             Some(known) => known.to_owned(),
             None => "unknown".to_owned(),
@@ -171,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_acts() {
-        let tools = Toolbox::new(Registry::default()).unwrap();
+        let tools = ToolSet::new(Registry::default()).unwrap();
 
         assert_eq!(tools.effect("rm"), Effect::Acts);
-        assert_eq!(tools.known("rm"), None);
+        assert_eq!(tools.canonical_name("rm"), None);
     }
 }

@@ -5,17 +5,17 @@
 
 use holdfast_directory::channel;
 
-use crate::guard::Refused;
+use crate::guard::AddressRefusal;
 
 /// Reason why an account cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// The stored settings cannot be parsed.
     #[error("{0}")]
-    Stored(#[from] channel::Unusable),
+    Stored(#[from] channel::UnusableAccount),
     /// An address in the settings must not be called.
     #[error("`settings.{0}` cannot be used: {1}")]
-    Address(&'static str, #[source] Refused),
+    Address(&'static str, #[source] AddressRefusal),
     /// This bridge does not serve this kind of channel.
     #[error("`{0}` is no channel that this bridge serves")]
     Channel(String),

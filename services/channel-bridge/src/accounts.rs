@@ -12,7 +12,7 @@ use std::{
 
 use holdfast_directory::{
     Directory, Error, OpenAccount,
-    channel::{self, Mode},
+    channel::{self, UpdateMode},
 };
 use holdfast_kit::Check;
 use holdfast_lock::Locks;
@@ -38,11 +38,11 @@ use crate::{
 pub const CHANNELS: [&str; 2] = [channel::TELEGRAM, channel::WEBHOOK];
 
 /// Time that a worker has to stop before it is aborted.
-const LET_GO: Duration = Duration::from_secs(5);
+const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One account, served or not.
 #[derive(Debug, Clone)]
-pub enum Line {
+pub enum AccountHandle {
     Telegram(Arc<Telegram>),
     Webhook(Arc<Webhook>),
     /// The account cannot be used, for this reason.
@@ -51,20 +51,20 @@ pub enum Line {
 
 /// Reason why an account has no adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
-    Gone,
+pub enum MissingAdapter {
+    Deleted,
     /// The account is disabled, cannot be used, or cannot be read now; with the reason.
-    NotNow(String),
+    Unavailable(String),
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct LoadedAccount {
     version: i64,
-    line: Line,
+    line: AccountHandle,
 }
 
 #[derive(Debug, Clone)]
-pub struct Means {
+pub struct AccountContext {
     pub config: Bridge,
     /// HTTP clients for calls to platforms.
     pub clients: Clients,
@@ -78,19 +78,19 @@ pub struct Means {
 #[derive(Debug)]
 pub struct Accounts {
     directory: Directory,
-    means: Means,
-    known: RwLock<HashMap<AccountId, Known>>,
+    context: AccountContext,
+    known: RwLock<HashMap<AccountId, LoadedAccount>>,
 }
 
 impl Accounts {
     #[must_use]
-    pub fn new(directory: Directory, means: Means) -> Self {
-        Self { directory, means, known: RwLock::default() }
+    pub fn new(directory: Directory, means: AccountContext) -> Self {
+        Self { directory, context: means, known: RwLock::default() }
     }
 
     /// Returns the account with this id, if it is served here.
     #[must_use]
-    pub fn get(&self, id: AccountId) -> Option<Line> {
+    pub fn get(&self, id: AccountId) -> Option<AccountHandle> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&id).map(|known| known.line.clone())
     }
@@ -104,43 +104,45 @@ impl Accounts {
         &self,
         tenant: TenantId,
         id: AccountId,
-    ) -> Result<Arc<dyn ChannelAdapter>, Missing> {
+    ) -> Result<Arc<dyn ChannelAdapter>, MissingAdapter> {
         let line = match self.get(id) {
             Some(line) => line,
             None => self.read(tenant, id).await?,
         };
         match line {
-            Line::Telegram(telegram) => Ok(telegram),
-            Line::Webhook(webhook) => Ok(webhook),
-            Line::Unusable(why) => Err(Missing::NotNow(why)),
+            AccountHandle::Telegram(telegram) => Ok(telegram),
+            AccountHandle::Webhook(webhook) => Ok(webhook),
+            AccountHandle::Unusable(why) => Err(MissingAdapter::Unavailable(why)),
         }
     }
 
     /// Reads an account that is not known here: it may be newer than the last refresh.
-    async fn read(&self, tenant: TenantId, id: AccountId) -> Result<Line, Missing> {
-        let not_now = |error: Error| Missing::NotNow(error.to_string());
+    async fn read(&self, tenant: TenantId, id: AccountId) -> Result<AccountHandle, MissingAdapter> {
+        let not_now = |error: Error| MissingAdapter::Unavailable(error.to_string());
         let open = match self.directory.account(tenant, id).await {
-            Err(Error::NotFound { .. }) => return Err(Missing::Gone),
+            Err(Error::NotFound { .. }) => return Err(MissingAdapter::Deleted),
             open => open.map_err(not_now)?,
         };
         let is_served = self.directory.find_account(id).await.map_err(not_now)?.is_some();
         if !is_served {
-            return Err(Missing::NotNow("the account is disabled".to_owned()));
+            return Err(MissingAdapter::Unavailable("the account is disabled".to_owned()));
         }
-        self.make(tenant, &open).map_err(|error| Missing::NotNow(error.to_string()))
+        self.build(tenant, &open).map_err(|error| MissingAdapter::Unavailable(error.to_string()))
     }
 
-    fn make(&self, tenant: TenantId, open: &OpenAccount) -> Result<Line, Unusable> {
+    fn build(&self, tenant: TenantId, open: &OpenAccount) -> Result<AccountHandle, Unusable> {
         let OpenAccount { account, secrets } = open;
         let who = (tenant, account.id, account.name.clone());
         let chosen = (&account.settings, secrets);
-        let Means { config, clients, ingest, .. } = &self.means;
+        let AccountContext { config, clients, ingest, .. } = &self.context;
         match account.channel.as_str() {
             channel::TELEGRAM => {
                 let means = (clients, config.telegram.api_base.as_str(), ingest);
-                Ok(Line::Telegram(Arc::new(Telegram::new(who, chosen, means)?)))
+                Ok(AccountHandle::Telegram(Arc::new(Telegram::new(who, chosen, means)?)))
             }
-            channel::WEBHOOK => Ok(Line::Webhook(Arc::new(Webhook::new(who, chosen, clients)?))),
+            channel::WEBHOOK => {
+                Ok(AccountHandle::Webhook(Arc::new(Webhook::new(who, chosen, clients)?)))
+            }
             other => Err(Unusable::Channel(other.to_owned())),
         }
     }
@@ -166,16 +168,16 @@ impl Accounts {
                 continue;
             }
             let made = match self.directory.account(*tenant, *id).await {
-                Ok(open) => self.make(*tenant, &open).map_err(|error| error.to_string()),
+                Ok(open) => self.build(*tenant, &open).map_err(|error| error.to_string()),
                 Err(Error::NotFound { .. }) => continue,
                 Err(error) if error.kind().is_transient() => return Err(error),
                 Err(error) => Err(error.to_string()),
             };
             let line = made.unwrap_or_else(|why| {
                 warn!(why, account.id = %id, "an account cannot be served until it is changed");
-                Line::Unusable(why)
+                AccountHandle::Unusable(why)
             });
-            let known = Known { version: *version, line };
+            let known = LoadedAccount { version: *version, line };
             self.known.write().unwrap_or_else(PoisonError::into_inner).insert(*id, known);
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +201,7 @@ impl Accounts {
                         info!("the accounts can be read again");
                     }
                     is_failing = false;
-                    workers.adjust(&self).await;
+                    workers.reconcile(&self).await;
                 }
                 Err(error) => {
                     if !is_failing {
@@ -210,7 +212,7 @@ impl Accounts {
             }
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = sleep(self.means.config.refresh) => {}
+                () = sleep(self.context.config.refresh) => {}
             }
         }
         workers.stop().await;
@@ -232,7 +234,7 @@ impl Worker {
     async fn stop(self) {
         self.stop.cancel();
         let abort = self.task.abort_handle();
-        if timeout(LET_GO, self.task).await.is_err() {
+        if timeout(WORKER_STOP_TIMEOUT, self.task).await.is_err() {
             abort.abort();
         }
     }
@@ -240,12 +242,14 @@ impl Worker {
 
 impl Workers {
     /// Starts and stops workers until they match the accounts.
-    async fn adjust(&mut self, accounts: &Accounts) {
+    async fn reconcile(&mut self, accounts: &Accounts) {
         let wanted: HashMap<AccountId, (i64, Arc<Telegram>)> = {
             let known = accounts.known.read().unwrap_or_else(PoisonError::into_inner);
             let bots = known.iter().filter_map(|(id, known)| match &known.line {
-                Line::Telegram(telegram) => Some((*id, (known.version, Arc::clone(telegram)))),
-                Line::Webhook(_) | Line::Unusable(_) => None,
+                AccountHandle::Telegram(telegram) => {
+                    Some((*id, (known.version, Arc::clone(telegram))))
+                }
+                AccountHandle::Webhook(_) | AccountHandle::Unusable(_) => None,
             });
             bots.collect()
         };
@@ -259,7 +263,7 @@ impl Workers {
         for (id, (version, telegram)) in wanted {
             self.0.entry(id).or_insert_with(|| {
                 let stop = CancellationToken::new();
-                let task = start(telegram, &accounts.means, stop.clone());
+                let task = start_worker(telegram, &accounts.context, stop.clone());
                 Worker { version, stop, task }
             });
         }
@@ -270,13 +274,17 @@ impl Workers {
     }
 }
 
-fn start(telegram: Arc<Telegram>, means: &Means, stop: CancellationToken) -> JoinHandle<()> {
+fn start_worker(
+    telegram: Arc<Telegram>,
+    means: &AccountContext,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
     match telegram.mode() {
-        Mode::Poll => {
+        UpdateMode::Poll => {
             let wait = means.config.telegram.poll_timeout;
             tokio::spawn(Poller::new(telegram, means.locks.clone(), wait).run(stop))
         }
-        Mode::Webhook => match &means.config.public_url {
+        UpdateMode::Webhook => match &means.config.public_url {
             Some(base) => {
                 let url = format!("{}/telegram/{}", base.trim_end_matches('/'), telegram.id());
                 tokio::spawn(telegram::register(telegram, url, stop))

@@ -28,7 +28,7 @@ pub trait ChannelAdapter: fmt::Debug + Send + Sync {
     fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome>;
 
     /// Splits a reply into parts that the platform takes.
-    fn cut(&self, text: &str) -> Vec<String> {
+    fn split_reply(&self, text: &str) -> Vec<String> {
         split(text, |part| self.fits(part))
     }
 }

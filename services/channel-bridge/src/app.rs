@@ -19,13 +19,13 @@ use tracing::info;
 
 use crate::{
     Config,
-    accounts::{Accounts, Means},
-    deliver::Deliver,
+    accounts::{AccountContext, Accounts},
+    deliver::DeliveryWorker,
     guard::Clients,
-    http::{self, Doors},
+    http::{self, HttpState},
     ingest::Ingest,
-    outcome::Retry,
-    share::Shares,
+    outcome::RetryPolicy,
+    share::SendSlots,
     telegram, webhook,
 };
 
@@ -41,7 +41,7 @@ pub struct App {
     pools: Pools,
     bus: Bus,
     directory: Directory,
-    means: Means,
+    means: AccountContext,
 }
 
 impl App {
@@ -64,7 +64,7 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
-        let means = Means { config: config.bridge.clone(), clients, ingest, locks };
+        let means = AccountContext { config: config.bridge.clone(), clients, ingest, locks };
         Ok(Self { config, listener, pools, bus, directory, means })
     }
 
@@ -93,7 +93,7 @@ impl App {
         info!(address = %listener.local_addr()?, bridge.id = %owner, "serving");
 
         let mut tasks = Tasks::new(stop.clone());
-        let router = http::router(Doors { accounts: Arc::clone(&accounts), ingest })
+        let router = http::router(HttpState { accounts: Arc::clone(&accounts), ingest })
             .merge(doors::health(readiness.clone()));
         tasks.spawn("http", doors::serve(listener, router, stop.clone()));
         tasks.spawn("accounts", {
@@ -107,17 +107,17 @@ impl App {
         });
         let slots = config.bridge.deliver_slots as usize;
         for (channel, class) in CHANNELS {
-            let deliver = Deliver {
+            let deliver = DeliveryWorker {
                 sessions: sessions.clone(),
                 files: Workspaces::new(pools.clone()),
                 accounts: Arc::clone(&accounts),
                 bus: bus.clone(),
-                retry: Retry::lasting(config.bridge.give_up_after),
+                retry: RetryPolicy::lasting(config.bridge.give_up_after),
                 owner,
                 channel,
                 class,
                 slots,
-                shares: Shares::of(slots),
+                shares: SendSlots::of(slots),
             };
             tasks.spawn(channel, deliver.run(stop.clone()));
         }
@@ -137,7 +137,7 @@ impl App {
 
 /// Waits for the database; returns `false` if `stop` is cancelled first.
 async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
-    let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
+    let waited = holdfast_pg::wait_until_ready(pools, stop.cancelled()).await.is_ok();
     if waited {
         database.pass();
     }

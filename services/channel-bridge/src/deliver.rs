@@ -10,8 +10,8 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
 use holdfast_kit::{Backoff, trace};
-use holdfast_session::{Delivery, Error, Sent, Sessions};
-use holdfast_types::{Act, DeliveryClass, Fault as _, RunnerId};
+use holdfast_session::{Delivery, Error, SendResult, Sessions};
+use holdfast_types::{ChannelAction, DeliveryClass, Fault as _, RunnerId};
 use holdfast_workspace::{ContentHash, Workspaces};
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
@@ -22,30 +22,30 @@ use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
 use crate::{
     Outcome,
-    accounts::{Accounts, Missing},
+    accounts::{Accounts, MissingAdapter},
     meter,
-    outcome::Retry,
-    share::Shares,
+    outcome::RetryPolicy,
+    share::SendSlots,
 };
 
 /// Interval between claims while no wake-up arrives and no delivery is due.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum duration of one send: below the lease of a delivery, with time left to settle it.
-const SEND: Duration = Duration::from_secs(45);
+const SEND_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Delays while the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Sender of the due deliveries of one kind of channel.
 #[derive(Debug)]
-pub struct Deliver {
+pub struct DeliveryWorker {
     pub sessions: Sessions,
     /// Store of the attached files.
     pub files: Workspaces,
     pub accounts: Arc<Accounts>,
     pub bus: Bus,
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// Id of this process, which owns its claims.
     pub owner: RunnerId,
     pub channel: &'static str,
@@ -54,10 +54,10 @@ pub struct Deliver {
     /// Maximum number of sends at once.
     pub slots: usize,
     /// Maximum number of sends at once per account.
-    pub shares: Arc<Shares>,
+    pub shares: Arc<SendSlots>,
 }
 
-impl Deliver {
+impl DeliveryWorker {
     /// Sends until `stop` is cancelled, then finishes the sends in progress.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Deliver {
             }
             let permits = tokio::select! {
                 () = stop.cancelled() => break,
-                permits = free(&slots) => permits,
+                permits = take_free_slots(&slots) => permits,
             };
             // Not cancelled half way: deliveries that were claimed and not sent would look as if
             // they had been.
@@ -96,8 +96,8 @@ impl Deliver {
                     tokio::select! {
                         () = stop.cancelled() => {}
                         () = more.notified() => {}
-                        () = woken(&mut wakes) => {}
-                        () = sleep(POLL) => {}
+                        () = next_wake_up(&mut wakes) => {}
+                        () = sleep(POLL_INTERVAL) => {}
                     }
                 }
                 Err(error) => {
@@ -140,7 +140,7 @@ impl Deliver {
             let Some(outcome) = self.attempt(&mut delivery).await else { return };
             let attempt = u32::try_from(delivery.attempt).unwrap_or(u32::MAX);
             let sent = self.retry.settle(self.class, attempt, outcome);
-            self.tell(&delivery, &sent);
+            self.log_outcome(&delivery, &sent);
             self.settle(&delivery, sent, more).await;
         }
         .instrument(span)
@@ -157,15 +157,17 @@ impl Deliver {
         };
         let adapter = match self.accounts.adapter(delivery.tenant, delivery.target.account).await {
             Ok(adapter) => adapter,
-            Err(Missing::Gone) => return Some(Outcome::refused("its account was deleted")),
-            Err(Missing::NotNow(why)) => return Some(Outcome::not_sent(why)),
+            Err(MissingAdapter::Deleted) => {
+                return Some(Outcome::refused("its account was deleted"));
+            }
+            Err(MissingAdapter::Unavailable(why)) => return Some(Outcome::not_sent(why)),
         };
         let file = match self.prepare(delivery).await {
             Ok(file) => file,
             Err(outcome) => return Some(outcome),
         };
         if !delivery.split && delivery.act.is_none() {
-            let mut parts = adapter.cut(&delivery.text);
+            let mut parts = adapter.split_reply(&delivery.text);
             if parts.is_empty() {
                 return Some(Outcome::refused("there is nothing in it to show"));
             }
@@ -175,31 +177,31 @@ impl Deliver {
                 Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
             }
         }
-        let sent = timeout(SEND, adapter.send(delivery, file.as_deref())).await;
+        let sent = timeout(SEND_TIMEOUT, adapter.send(delivery, file.as_deref())).await;
         Some(sent.unwrap_or_else(|_| Outcome::unsure("it took too long")))
     }
 
     /// Loads the file that an act sends, or finds the message that it deletes or closes.
     async fn prepare(&self, delivery: &mut Delivery) -> Result<Option<Vec<u8>>, Outcome> {
         match &mut delivery.act {
-            Some(Act::Media { file, .. }) => {
+            Some(ChannelAction::Media { file, .. }) => {
                 let hash = file.hash.parse::<ContentHash>();
                 let hash = hash.map_err(|_| Outcome::refused("its file has no hash"))?;
-                let found = self.files.content(delivery.tenant, &hash).await;
+                let found = self.files.content_by_hash(delivery.tenant, &hash).await;
                 found.map_err(|error| Outcome::not_sent(format!("cannot read its file: {error}")))
             }
             // Earlier parts are settled by now: parts of a session are delivered in order.
-            Some(Act::Delete { message: None }) => {
-                let before = self.sessions.sent_before(delivery).await;
+            Some(ChannelAction::Delete { message: None }) => {
+                let before = self.sessions.previous_platform_id(delivery).await;
                 let before = before.map_err(|error| {
                     Outcome::not_sent(format!("cannot tell what to delete: {error}"))
                 })?;
-                delivery.act = Some(Act::Delete { message: before });
+                delivery.act = Some(ChannelAction::Delete { message: before });
                 Ok(None)
             }
-            Some(Act::Close { approval, message: None }) => {
+            Some(ChannelAction::Close { approval, message: None }) => {
                 let approval = *approval;
-                let asked = self.sessions.asked_with(delivery, approval).await;
+                let asked = self.sessions.approval_request_platform_id(delivery, approval).await;
                 let asked = asked.map_err(|error| {
                     Outcome::not_sent(format!("cannot tell where it was asked: {error}"))
                 })?;
@@ -207,27 +209,27 @@ impl Deliver {
                 let Some(asked) = asked else {
                     return Err(Outcome::Sent { platform_id: String::new() });
                 };
-                delivery.act = Some(Act::Close { approval, message: Some(asked) });
+                delivery.act = Some(ChannelAction::Close { approval, message: Some(asked) });
                 Ok(None)
             }
             Some(_) | None => Ok(None),
         }
     }
 
-    fn tell(&self, delivery: &Delivery, sent: &Sent) {
+    fn log_outcome(&self, delivery: &Delivery, sent: &SendResult) {
         let (outcome, reason) = match sent {
-            Sent::Yes { .. } => ("sent", ""),
-            Sent::Again { reason, .. } => ("again", reason.as_str()),
-            Sent::Refused { reason } => ("dead", reason.as_str()),
-            Sent::Unknown { reason } => ("unknown", reason.as_str()),
+            SendResult::Sent { .. } => ("sent", ""),
+            SendResult::Retry { reason, .. } => ("again", reason.as_str()),
+            SendResult::Rejected { reason } => ("dead", reason.as_str()),
+            SendResult::Unknown { reason } => ("unknown", reason.as_str()),
         };
         meter::delivery(self.channel, outcome);
         // The reason may contain the platform's text, which may contain the message's. Do not log
         // it: it is stored, where only the tenant sees it.
         match sent {
-            Sent::Yes { .. } => debug!(part = delivery.part, "a reply was sent"),
-            Sent::Again { after, .. } => info!(?after, "a reply was not sent, and will be"),
-            Sent::Refused { .. } | Sent::Unknown { .. } => {
+            SendResult::Sent { .. } => debug!(part = delivery.part, "a reply was sent"),
+            SendResult::Retry { after, .. } => info!(?after, "a reply was not sent, and will be"),
+            SendResult::Rejected { .. } | SendResult::Unknown { .. } => {
                 warn!(
                     outcome,
                     reason.bytes = reason.len(),
@@ -239,9 +241,9 @@ impl Deliver {
 
     /// Records the outcome, and retries until it is stored: an unrecorded send would be reported as
     /// unknown, or repeated.
-    async fn settle(&self, delivery: &Delivery, sent: Sent, more: &Notify) {
+    async fn settle(&self, delivery: &Delivery, sent: SendResult, more: &Notify) {
         for tries in 0.. {
-            match self.sessions.settle(delivery, self.owner, sent.clone()).await {
+            match self.sessions.record_send_result(delivery, self.owner, sent.clone()).await {
                 Ok(is_more) => {
                     if is_more {
                         more.notify_one();
@@ -267,7 +269,7 @@ impl Deliver {
 }
 
 /// Waits for a free slot, then takes all free slots.
-async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+async fn take_free_slots(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
     let mut permits = Vec::new();
     // The semaphore is never closed.
     if let Ok(first) = Arc::clone(slots).acquire_owned().await {
@@ -280,7 +282,7 @@ async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
 }
 
 /// Waits for a wake-up. If the subscription has ended, waits forever: the caller also polls.
-async fn woken(wakes: &mut Option<Subscription>) {
+async fn next_wake_up(wakes: &mut Option<Subscription>) {
     let token = match wakes {
         Some(subscription) => subscription.next().await,
         None => None,

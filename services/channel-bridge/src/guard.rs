@@ -21,11 +21,11 @@ use reqwest::{
 };
 
 /// Connect timeout. A failure within it means that nothing was sent.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time that an idle connection is kept. Shorter than the timeouts of servers: if the other side
 /// closes a connection just as it is used, the outcome of the send is unknown.
-const IDLE: Duration = Duration::from_secs(15);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Error for an address that must not be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,16 +33,16 @@ const IDLE: Duration = Duration::from_secs(15);
     "`{0}` leads to a private address: give one that is reachable from the Internet, \
      or allow it by `bridge.webhook.allow_private`"
 )]
-pub struct Private(String);
+pub struct PrivateAddress(String);
 
 /// Reason why a text is not a callable address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AddressRefusal {
     /// The text is not an `http` or `https` URL.
     #[error("`{0}` is no address to call: write `https://host/path`")]
     Url(String),
     #[error(transparent)]
-    Private(#[from] Private),
+    Private(#[from] PrivateAddress),
 }
 
 /// HTTP clients for calls to platforms.
@@ -71,7 +71,7 @@ impl Clients {
             builder()
                 .tls_backend_preconfigured(tls)
                 .no_proxy()
-                .dns_resolver(Arc::new(Public))
+                .dns_resolver(Arc::new(PublicResolver))
                 .build()?
         };
         Ok(Self { trusted, guarded, allow_private })
@@ -82,12 +82,12 @@ impl Clients {
     /// # Errors
     ///
     /// If it is not a URL, or a private address.
-    pub fn check(&self, url: &str) -> Result<Url, Refused> {
+    pub fn check(&self, url: &str) -> Result<Url, AddressRefusal> {
         let shown = || url.chars().take(200).collect::<String>();
-        let parsed = Url::parse(url).map_err(|_| Refused::Url(shown()))?;
+        let parsed = Url::parse(url).map_err(|_| AddressRefusal::Url(shown()))?;
         let is_web = matches!(parsed.scheme(), "http" | "https");
         let Some(host) = parsed.host_str().filter(|host| is_web && !host.is_empty()) else {
-            return Err(Refused::Url(shown()));
+            return Err(AddressRefusal::Url(shown()));
         };
         // A literal address needs no resolving, so the resolver's check would not see it.
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -95,7 +95,7 @@ impl Clients {
             && !self.allow_private
             && !is_public(address)
         {
-            return Err(Private(host.to_owned()).into());
+            return Err(PrivateAddress(host.to_owned()).into());
         }
         Ok(parsed)
     }
@@ -105,18 +105,18 @@ fn builder() -> reqwest::ClientBuilder {
     Client::builder()
         .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .pool_idle_timeout(IDLE)
+        .pool_idle_timeout(IDLE_TIMEOUT)
 }
 
 /// Returns the private address to which a guarded client refused to connect, if that caused the
 /// error.
 #[must_use]
-pub fn refusal(error: &reqwest::Error) -> Option<Private> {
+pub fn refusal(error: &reqwest::Error) -> Option<PrivateAddress> {
     let mut source = error.source();
     while let Some(error) = source {
-        if let Some(private) = error.downcast_ref::<Private>() {
+        if let Some(private) = error.downcast_ref::<PrivateAddress>() {
             return Some(private.clone());
         }
         source = error.source();
@@ -126,9 +126,9 @@ pub fn refusal(error: &reqwest::Error) -> Option<Private> {
 
 /// Resolver that returns public addresses only.
 #[derive(Debug)]
-struct Public;
+struct PublicResolver;
 
-impl Resolve for Public {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let host = name.as_str().to_owned();
@@ -137,7 +137,7 @@ impl Resolve for Public {
             let public: Vec<SocketAddr> =
                 found.iter().copied().filter(|address| is_public(address.ip())).collect();
             if public.is_empty() && !found.is_empty() {
-                return Err(Private(host).into());
+                return Err(PrivateAddress(host).into());
             }
             let addresses: Addrs = Box::new(public.into_iter());
             Ok(addresses)
@@ -156,10 +156,10 @@ mod tests {
         for url in
             ["http://127.0.0.1/x", "http://[::1]:80/", "http://2130706433/", "http://0x7f.1/"]
         {
-            assert!(matches!(clients.check(url), Err(Refused::Private(_))), "{url}");
+            assert!(matches!(clients.check(url), Err(AddressRefusal::Private(_))), "{url}");
         }
         for url in ["ftp://x/", "file:///etc/passwd", "x", "https://", ""] {
-            assert!(matches!(clients.check(url), Err(Refused::Url(_))), "{url}");
+            assert!(matches!(clients.check(url), Err(AddressRefusal::Url(_))), "{url}");
         }
         assert!(clients.check("https://example.com/hook").is_ok());
         assert!(Clients::new(true).unwrap().check("http://127.0.0.1/x").is_ok());

@@ -20,32 +20,35 @@ use tokio::time::timeout;
 use tracing::{Instrument as _, field, info_span};
 
 use crate::{
-    accounts::{Accounts, Line},
-    ingest::{Ingest, Refusal},
+    accounts::{AccountHandle, Accounts},
+    ingest::{AcceptError, Ingest},
     meter,
-    telegram::{self, Taken},
-    webhook::{self, Bad, IDEMPOTENCY_KEY, Post, SIGNATURE, TIMESTAMP, Webhook},
+    telegram::{self, UpdateResult},
+    webhook::{
+        self, IDEMPOTENCY_KEY_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest,
+        TIMESTAMP_HEADER, Webhook,
+    },
 };
 
 /// Maximum size of an update's body, in bytes: a text of the gateway's limit, and its envelope.
-const LARGEST: usize = 512 * 1024;
+const MAX_UPDATE_BYTES: usize = 512 * 1024;
 
 /// Maximum size of a program's body, in bytes: it may hold 8 MiB of files in base64.
-const LARGEST_POST: usize = 12 * 1024 * 1024;
+const MAX_POST_BYTES: usize = 12 * 1024 * 1024;
 
 /// Time in which a body must arrive.
-const BODY: Duration = Duration::from_secs(20);
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time for which a program's message is retried while the gateway is unavailable.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
-pub struct Doors {
+pub struct HttpState {
     pub accounts: Arc<Accounts>,
     pub ingest: Ingest,
 }
 
-pub fn router(doors: Doors) -> Router {
+pub fn router(doors: HttpState) -> Router {
     Router::new()
         .route("/telegram/{account}", post(from_telegram))
         .route("/webhook/{account}", post(from_program))
@@ -53,32 +56,32 @@ pub fn router(doors: Doors) -> Router {
 }
 
 async fn from_telegram(
-    State(doors): State<Doors>,
+    State(doors): State<HttpState>,
     Path(account): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let Some(Line::Telegram(telegram)) = doors.line(&account) else {
+    let Some(AccountHandle::Telegram(telegram)) = doors.line(&account) else {
         return unauthorized(telegram::CHANNEL);
     };
     if !telegram.is_called_by(text(&headers, "x-telegram-bot-api-secret-token")) {
         return unauthorized(telegram::CHANNEL);
     }
-    let body = match read(body, LARGEST).await {
+    let body = match read(body, MAX_UPDATE_BYTES).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     // Invalid JSON becomes `null`, which is dropped later: a refusal would make Telegram send it
     // forever.
     let update: Value = serde_json::from_slice(&body).unwrap_or_default();
-    match telegram.take_posted(update).await {
-        Taken::Done => StatusCode::OK.into_response(),
-        Taken::NotNow => told(StatusCode::SERVICE_UNAVAILABLE, "not now"),
+    match telegram.handle_posted(update).await {
+        UpdateResult::Done => StatusCode::OK.into_response(),
+        UpdateResult::SendAgain => error_response(StatusCode::SERVICE_UNAVAILABLE, "not now"),
     }
 }
 
 async fn from_program(
-    State(doors): State<Doors>,
+    State(doors): State<HttpState>,
     Path(account): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -89,17 +92,17 @@ async fn from_program(
         trace::continue_from(&span, traceparent);
     }
     async {
-        let Some(Line::Webhook(webhook)) = doors.line(&account) else {
+        let Some(AccountHandle::Webhook(webhook)) = doors.line(&account) else {
             return unauthorized(webhook::CHANNEL);
         };
-        let body = match read(body, LARGEST_POST).await {
+        let body = match read(body, MAX_POST_BYTES).await {
             Ok(body) => body,
             Err(refused) => return refused,
         };
-        let post = Post {
-            timestamp: text(&headers, TIMESTAMP),
-            signature: text(&headers, SIGNATURE),
-            key: text(&headers, IDEMPOTENCY_KEY),
+        let post = SignedRequest {
+            timestamp: text(&headers, TIMESTAMP_HEADER),
+            signature: text(&headers, SIGNATURE_HEADER),
+            key: text(&headers, IDEMPOTENCY_KEY_HEADER),
             body: &body,
         };
         doors.take(&webhook, post).await
@@ -108,65 +111,65 @@ async fn from_program(
     .await
 }
 
-impl Doors {
-    fn line(&self, account: &str) -> Option<Line> {
+impl HttpState {
+    fn line(&self, account: &str) -> Option<AccountHandle> {
         self.accounts.get(account.parse().ok()?)
     }
 
-    async fn take(&self, webhook: &Webhook, post: Post<'_>) -> Response {
+    async fn take(&self, webhook: &Webhook, post: SignedRequest<'_>) -> Response {
         let request = match webhook.read(post, webhook::now()) {
             Ok(request) => request,
-            Err(Bad::Signature) => return unauthorized(webhook::CHANNEL),
-            Err(bad @ Bad::KeyNotSigned) => {
+            Err(RequestError::Signature) => return unauthorized(webhook::CHANNEL),
+            Err(bad @ RequestError::KeyNotSigned) => {
                 meter::update(webhook::CHANNEL, "unauthorized");
-                return told(StatusCode::UNAUTHORIZED, &bad.to_string());
+                return error_response(StatusCode::UNAUTHORIZED, &bad.to_string());
             }
-            Err(bad @ Bad::Malformed(_)) => {
+            Err(bad @ RequestError::Malformed(_)) => {
                 meter::update(webhook::CHANNEL, "malformed");
-                return told(StatusCode::BAD_REQUEST, &bad.to_string());
+                return error_response(StatusCode::BAD_REQUEST, &bad.to_string());
             }
-            Err(bad @ Bad::NotAllowed(_)) => {
+            Err(bad @ RequestError::NotAllowed(_)) => {
                 meter::update(webhook::CHANNEL, "not_allowed");
-                return told(StatusCode::FORBIDDEN, &bad.to_string());
+                return error_response(StatusCode::FORBIDDEN, &bad.to_string());
             }
         };
         let span = tracing::Span::current();
         span.record("tenant.id", field::display(webhook.tenant()));
         span.record("account.id", &request.account_id);
-        match self.ingest.accept_within(webhook.tenant(), request, PATIENCE).await {
+        match self.ingest.accept_within(webhook.tenant(), request, ACCEPT_TIMEOUT).await {
             Ok(accepted) => {
                 let outcome = if accepted.duplicate { "duplicate" } else { "accepted" };
                 meter::update(webhook::CHANNEL, outcome);
                 let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
-                (status, Json(webhook::told(&accepted))).into_response()
+                (status, Json(webhook::accepted_response(&accepted))).into_response()
             }
-            Err(refusal) => refused(&refusal),
+            Err(refusal) => refusal_response(&refusal),
         }
     }
 }
 
-fn refused(refusal: &Refusal) -> Response {
+fn refusal_response(refusal: &AcceptError) -> Response {
     let (status, outcome) = match refusal {
-        Refusal::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, "rejected"),
-        Refusal::Reused(_) => (StatusCode::CONFLICT, "rejected"),
-        Refusal::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "rejected"),
-        Refusal::Away(_) | Refusal::Forbidden(_) | Refusal::Broken(_) => {
+        AcceptError::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, "rejected"),
+        AcceptError::KeyReused(_) => (StatusCode::CONFLICT, "rejected"),
+        AcceptError::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "rejected"),
+        AcceptError::Unavailable(_) | AcceptError::Forbidden(_) | AcceptError::GatewayFailed(_) => {
             tracing::warn!(%refusal, "a message was not taken in; its sender is told to send it again");
             (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
         }
     };
     meter::update(webhook::CHANNEL, outcome);
     let (message, after) = match refusal {
-        Refusal::Full { reason, after } => {
+        AcceptError::Full { reason, after } => {
             (reason.as_str(), Some(after.map_or(1, |after| after.as_secs().max(1))))
         }
-        Refusal::Reused(reason) | Refusal::Invalid(reason) => (reason.as_str(), None),
+        AcceptError::KeyReused(reason) | AcceptError::Invalid(reason) => (reason.as_str(), None),
         // Internal problems are not revealed to callers.
-        Refusal::Away(_) | Refusal::Forbidden(_) | Refusal::Broken(_) => {
+        AcceptError::Unavailable(_) | AcceptError::Forbidden(_) | AcceptError::GatewayFailed(_) => {
             ("not now: send it again with the same key", Some(2))
         }
     };
-    let response = told(status, message);
+    let response = error_response(status, message);
     match after {
         Some(after) => ([(header::RETRY_AFTER, after.to_string())], response).into_response(),
         None => response,
@@ -175,10 +178,10 @@ fn refused(refusal: &Refusal) -> Response {
 
 fn unauthorized(channel: &'static str) -> Response {
     meter::update(channel, "unauthorized");
-    told(StatusCode::UNAUTHORIZED, "not authenticated")
+    error_response(StatusCode::UNAUTHORIZED, "not authenticated")
 }
 
-fn told(status: StatusCode, error: &str) -> Response {
+fn error_response(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({"error": error}))).into_response()
 }
 
@@ -188,12 +191,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
-    match timeout(BODY, to_bytes(body, largest)).await {
+    match timeout(BODY_TIMEOUT, to_bytes(body, largest)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => {
             let error = format!("the body cannot be read, or has more than {largest} bytes");
-            Err(told(StatusCode::PAYLOAD_TOO_LARGE, &error))
+            Err(error_response(StatusCode::PAYLOAD_TOO_LARGE, &error))
         }
-        Err(_) => Err(told(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+        Err(_) => {
+            Err(error_response(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
+        }
     }
 }

@@ -15,22 +15,22 @@ use tonic::{Status, transport::Channel};
 use tracing::{error, warn};
 
 /// Timeout of one attempt.
-const CALL: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Time for which a message is retried while its session has no room.
-const FULL: Duration = Duration::from_secs(15);
+const FULL_SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Number of attempts for a message that makes the gateway fail.
-const BROKEN_TRIES: u32 = 10;
+const MAX_FAILED_TRIES: u32 = 10;
 
 /// Reason why the gateway has not accepted a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AcceptError {
     /// The gateway is unreachable, or cannot work now.
     #[error("the gateway cannot take messages now: {0}")]
-    Away(String),
+    Unavailable(String),
     /// The gateway does not trust this service, or the tenant is not permitted.
     #[error("the gateway refuses this service: {0}")]
     Forbidden(String),
@@ -43,31 +43,31 @@ pub enum Refusal {
     },
     /// The same key came with another message.
     #[error("{0}")]
-    Reused(String),
+    KeyReused(String),
     /// The gateway will never accept this message.
     #[error("{0}")]
     Invalid(String),
     /// The message makes the gateway fail.
     #[error("the gateway failed: {0}")]
-    Broken(String),
+    GatewayFailed(String),
 }
 
-impl From<Status> for Refusal {
+impl From<Status> for AcceptError {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
         // A status with a source was made on this side: the connection broke.
         if status.source().is_some() {
-            return Self::Away(message);
+            return Self::Unavailable(message);
         }
         match holdfast_grpc::kind(&status) {
-            Kind::Unavailable => Self::Away(message),
+            Kind::Unavailable => Self::Unavailable(message),
             Kind::Unauthenticated | Kind::Forbidden => Self::Forbidden(message),
             Kind::Exhausted => {
                 Self::Full { reason: message, after: holdfast_grpc::retry_after(&status) }
             }
-            Kind::Conflict => Self::Reused(message),
+            Kind::Conflict => Self::KeyReused(message),
             Kind::Invalid | Kind::NotFound => Self::Invalid(message),
-            Kind::Internal => Self::Broken(message),
+            Kind::Internal => Self::GatewayFailed(message),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Ingest {
     ///
     /// If the URL is invalid.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
-        Ok(Self { client: IngestClient::new(channel(url, CALL)?), mesh })
+        Ok(Self { client: IngestClient::new(channel(url, CALL_TIMEOUT)?), mesh })
     }
 
     /// Offers a message once.
@@ -98,7 +98,7 @@ impl Ingest {
         &self,
         tenant: TenantId,
         request: AcceptRequest,
-    ) -> Result<AcceptResponse, Refusal> {
+    ) -> Result<AcceptResponse, AcceptError> {
         let request = self.mesh.request(tenant, request);
         let answer = self.client.clone().accept(request).await?;
         Ok(answer.into_inner())
@@ -114,15 +114,15 @@ impl Ingest {
         tenant: TenantId,
         request: AcceptRequest,
         patience: Duration,
-    ) -> Result<AcceptResponse, Refusal> {
+    ) -> Result<AcceptResponse, AcceptError> {
         let until = Instant::now() + patience;
         let mut tries = 0;
         loop {
             match self.accept(tenant, request.clone()).await {
-                Err(Refusal::Away(why)) => {
+                Err(AcceptError::Unavailable(why)) => {
                     let pause = BACKOFF.delay(tries);
                     if Instant::now() + pause >= until {
-                        return Err(Refusal::Away(why));
+                        return Err(AcceptError::Unavailable(why));
                     }
                     sleep(pause).await;
                 }
@@ -138,11 +138,11 @@ impl Ingest {
     /// # Errors
     ///
     /// If it can never be accepted, or not within a time that later messages can wait.
-    pub async fn accept_patiently(
+    pub async fn accept_until_decided(
         &self,
         tenant: TenantId,
         request: AcceptRequest,
-    ) -> Result<AcceptResponse, Refusal> {
+    ) -> Result<AcceptResponse, AcceptError> {
         let began = Instant::now();
         let mut broken = 0;
         for tries in 0_u32.. {
@@ -151,41 +151,41 @@ impl Ingest {
                 Err(refusal) => refusal,
             };
             let pause = match &refusal {
-                Refusal::Away(_) => BACKOFF.delay(tries),
-                Refusal::Forbidden(_) => BACKOFF.max,
-                Refusal::Full { after, .. } if began.elapsed() < FULL => {
+                AcceptError::Unavailable(_) => BACKOFF.delay(tries),
+                AcceptError::Forbidden(_) => BACKOFF.max,
+                AcceptError::Full { after, .. } if began.elapsed() < FULL_SESSION_TIMEOUT => {
                     after.unwrap_or(BACKOFF.max).clamp(BACKOFF.base, BACKOFF.max)
                 }
-                Refusal::Broken(_) if broken + 1 < BROKEN_TRIES => {
+                AcceptError::GatewayFailed(_) if broken + 1 < MAX_FAILED_TRIES => {
                     broken += 1;
                     BACKOFF.cap(broken)
                 }
-                Refusal::Full { .. }
-                | Refusal::Broken(_)
-                | Refusal::Reused(_)
-                | Refusal::Invalid(_) => return Err(refusal),
+                AcceptError::Full { .. }
+                | AcceptError::GatewayFailed(_)
+                | AcceptError::KeyReused(_)
+                | AcceptError::Invalid(_) => return Err(refusal),
             };
-            tell(&refusal, tries);
+            log_waiting(&refusal, tries);
             sleep(pause).await;
         }
-        Err(Refusal::Away("never".to_owned()))
+        Err(AcceptError::Unavailable("never".to_owned()))
     }
 }
 
 /// Logs the first refusal, and then every 50th.
-fn tell(refusal: &Refusal, tries: u32) {
+fn log_waiting(refusal: &AcceptError, tries: u32) {
     if !tries.is_multiple_of(50) {
         return;
     }
     match refusal {
-        Refusal::Forbidden(_) => {
+        AcceptError::Forbidden(_) => {
             error!(%refusal, "messages wait; is `mesh.secret` the gateway's own, and the tenant active?");
         }
-        Refusal::Away(_)
-        | Refusal::Full { .. }
-        | Refusal::Reused(_)
-        | Refusal::Invalid(_)
-        | Refusal::Broken(_) => warn!(%refusal, "messages wait at their platforms"),
+        AcceptError::Unavailable(_)
+        | AcceptError::Full { .. }
+        | AcceptError::KeyReused(_)
+        | AcceptError::Invalid(_)
+        | AcceptError::GatewayFailed(_) => warn!(%refusal, "messages wait at their platforms"),
     }
 }
 
@@ -200,15 +200,27 @@ mod tests {
         let after = Duration::from_secs(2);
         let full = with_retry_after(Status::resource_exhausted("200 wait"), after);
 
-        assert_eq!(Refusal::from(Status::unavailable("x")), Refusal::Away("x".into()));
-        assert_eq!(Refusal::from(Status::unauthenticated("x")), Refusal::Forbidden("x".into()));
         assert_eq!(
-            Refusal::from(full),
-            Refusal::Full { reason: "200 wait".into(), after: Some(after) }
+            AcceptError::from(Status::unavailable("x")),
+            AcceptError::Unavailable("x".into())
         );
-        assert_eq!(Refusal::from(Status::aborted("x")), Refusal::Reused("x".into()));
-        assert_eq!(Refusal::from(Status::invalid_argument("x")), Refusal::Invalid("x".into()));
-        assert_eq!(Refusal::from(Status::internal("x")), Refusal::Broken("x".into()));
+        assert_eq!(
+            AcceptError::from(Status::unauthenticated("x")),
+            AcceptError::Forbidden("x".into())
+        );
+        assert_eq!(
+            AcceptError::from(full),
+            AcceptError::Full { reason: "200 wait".into(), after: Some(after) }
+        );
+        assert_eq!(AcceptError::from(Status::aborted("x")), AcceptError::KeyReused("x".into()));
+        assert_eq!(
+            AcceptError::from(Status::invalid_argument("x")),
+            AcceptError::Invalid("x".into())
+        );
+        assert_eq!(
+            AcceptError::from(Status::internal("x")),
+            AcceptError::GatewayFailed("x".into())
+        );
     }
 
     #[tokio::test]
@@ -220,6 +232,6 @@ mod tests {
         let refused =
             ingest.accept_within(TenantId::generate(), AcceptRequest::default(), patience).await;
 
-        assert!(matches!(refused, Err(Refusal::Away(_))), "{refused:?}");
+        assert!(matches!(refused, Err(AcceptError::Unavailable(_))), "{refused:?}");
     }
 }

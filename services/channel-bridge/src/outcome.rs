@@ -14,14 +14,14 @@
 use std::time::Duration;
 
 use holdfast_kit::Backoff;
-use holdfast_session::Sent;
+use holdfast_session::SendResult;
 use holdfast_types::DeliveryClass;
 
 /// Maximum length of a stored reason, in characters.
-const REASON: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// Mean delay, roughly, before a delivery that was not attempted is looked at again.
-const BUSY: Duration = Duration::from_secs(4);
+const BUSY_DELAY: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -64,7 +64,7 @@ impl Outcome {
 
 /// Retry policy of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// Delays: each deviates by at most a tenth from the doubling, so that their sum is
     /// predictable.
     pub backoff: Backoff,
@@ -72,7 +72,7 @@ pub struct Retry {
     pub tries: u32,
 }
 
-impl Retry {
+impl RetryPolicy {
     /// Delays of 400 ms doubling to 30 s, about `total` in all.
     #[must_use]
     pub fn lasting(total: Duration) -> Self {
@@ -88,32 +88,32 @@ impl Retry {
 
     /// Returns the record for attempt number `attempt`, the first being 1.
     #[must_use]
-    pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> Sent {
+    pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> SendResult {
         let is_last = attempt >= self.tries;
         match outcome {
-            Outcome::Sent { platform_id } => Sent::Yes { platform_id },
-            Outcome::Refused { reason } => Sent::Refused { reason: short(reason) },
+            Outcome::Sent { platform_id } => SendResult::Sent { platform_id },
+            Outcome::Refused { reason } => SendResult::Rejected { reason: shortened(reason) },
             // Not a failure, so the attempts do not count.
-            Outcome::Busy => Sent::Again {
-                after: BUSY / 2 + jitter(BUSY),
+            Outcome::Busy => SendResult::Retry {
+                after: BUSY_DELAY / 2 + jitter(BUSY_DELAY),
                 reason: "the account has as many replies under way as it may".to_owned(),
             },
-            Outcome::NotSent { reason, .. } if is_last => {
-                Sent::Refused { reason: short(format!("given up after {attempt} tries: {reason}")) }
-            }
+            Outcome::NotSent { reason, .. } if is_last => SendResult::Rejected {
+                reason: shortened(format!("given up after {attempt} tries: {reason}")),
+            },
             Outcome::NotSent { reason, after } => {
                 // A random addition: deliveries that were told the same delay do not return all at
                 // once.
                 let told = after.map(|after| after + jitter(Duration::from_millis(500)));
                 let after = told.unwrap_or_else(|| self.pause(attempt));
-                Sent::Again { after, reason: short(reason) }
+                SendResult::Retry { after, reason: shortened(reason) }
             }
             Outcome::Unsure { reason } => match class {
                 DeliveryClass::Keyed if !is_last => {
-                    Sent::Again { after: self.pause(attempt), reason: short(reason) }
+                    SendResult::Retry { after: self.pause(attempt), reason: shortened(reason) }
                 }
                 DeliveryClass::Keyed | DeliveryClass::Reconcilable | DeliveryClass::Plain => {
-                    Sent::Unknown { reason: short(reason) }
+                    SendResult::Unknown { reason: shortened(reason) }
                 }
             },
         }
@@ -129,8 +129,8 @@ fn jitter(most: Duration) -> Duration {
     most.mul_f64(rand::random())
 }
 
-fn short(reason: String) -> String {
-    match reason.char_indices().nth(REASON) {
+fn shortened(reason: String) -> String {
+    match reason.char_indices().nth(MAX_REASON_CHARS) {
         Some((at, _)) => format!("{} …", &reason[..at]),
         None => reason,
     }
@@ -144,44 +144,44 @@ mod tests {
 
     #[test]
     fn what_is_sent_or_refused_is_final() {
-        let retry = Retry::lasting(HOUR);
+        let retry = RetryPolicy::lasting(HOUR);
         let sent = Outcome::Sent { platform_id: "7".into() };
 
         assert!(matches!(retry.settle(DeliveryClass::Plain, 1, sent),
-            Sent::Yes { platform_id } if platform_id == "7"));
+            SendResult::Sent { platform_id } if platform_id == "7"));
         assert!(matches!(retry.settle(DeliveryClass::Keyed, 1, Outcome::refused("no")),
-            Sent::Refused { reason } if reason == "no"));
+            SendResult::Rejected { reason } if reason == "no"));
     }
 
     #[test]
     fn what_nobody_knows_is_sent_again_only_where_that_is_safe() {
-        let retry = Retry::lasting(HOUR);
+        let retry = RetryPolicy::lasting(HOUR);
         let settle = |class| retry.settle(class, 1, Outcome::unsure("lost"));
 
-        assert!(matches!(settle(DeliveryClass::Plain), Sent::Unknown { .. }));
-        assert!(matches!(settle(DeliveryClass::Keyed), Sent::Again { .. }));
+        assert!(matches!(settle(DeliveryClass::Plain), SendResult::Unknown { .. }));
+        assert!(matches!(settle(DeliveryClass::Keyed), SendResult::Retry { .. }));
     }
 
     #[test]
     fn what_was_surely_not_sent_is_tried_for_about_an_hour() {
-        let retry = Retry::lasting(HOUR);
+        let retry = RetryPolicy::lasting(HOUR);
         let mut waited = Duration::ZERO;
         let mut attempt = 1;
         let last = loop {
             match retry.settle(DeliveryClass::Plain, attempt, Outcome::not_sent("no route")) {
-                Sent::Again { after, .. } => waited += after,
+                SendResult::Retry { after, .. } => waited += after,
                 last => break last,
             }
             attempt += 1;
         };
 
-        assert!(matches!(last, Sent::Refused { reason } if reason.contains("no route")));
+        assert!(matches!(last, SendResult::Rejected { reason } if reason.contains("no route")));
         assert!((HOUR * 9 / 10..HOUR * 12 / 10).contains(&waited), "{waited:?}");
     }
 
     #[test]
     fn the_first_waits_are_short_and_none_is_past_its_most() {
-        let retry = Retry::lasting(HOUR);
+        let retry = RetryPolicy::lasting(HOUR);
 
         assert!(retry.pause(1) <= Duration::from_millis(440));
         assert!(retry.pause(1) >= Duration::from_millis(360));
@@ -193,39 +193,41 @@ mod tests {
         let after = Some(Duration::from_secs(40));
         let outcome = Outcome::NotSent { reason: "429".into(), after };
 
-        let sent = Retry::lasting(HOUR).settle(DeliveryClass::Plain, 1, outcome);
+        let sent = RetryPolicy::lasting(HOUR).settle(DeliveryClass::Plain, 1, outcome);
 
-        let Sent::Again { after, .. } = sent else { panic!("{sent:?}") };
+        let SendResult::Retry { after, .. } = sent else { panic!("{sent:?}") };
         assert!(after >= Duration::from_secs(40) && after <= Duration::from_millis(40_500));
     }
 
     #[test]
     fn a_keyed_one_whose_last_try_is_unsure_is_not_called_dead() {
-        let retry = Retry::lasting(Duration::from_secs(1));
+        let retry = RetryPolicy::lasting(Duration::from_secs(1));
 
         let last = retry.settle(DeliveryClass::Keyed, retry.tries, Outcome::unsure("500"));
 
-        assert!(matches!(last, Sent::Unknown { .. }));
+        assert!(matches!(last, SendResult::Unknown { .. }));
     }
 
     #[test]
     fn one_that_was_not_tried_is_never_given_up() {
-        let retry = Retry::lasting(HOUR);
+        let retry = RetryPolicy::lasting(HOUR);
 
         let sent = retry.settle(DeliveryClass::Plain, retry.tries + 9, Outcome::Busy);
 
-        let Sent::Again { after, .. } = sent else { panic!("{sent:?}") };
-        assert!((BUSY / 2..=BUSY * 2).contains(&after), "{after:?}");
+        let SendResult::Retry { after, .. } = sent else { panic!("{sent:?}") };
+        assert!((BUSY_DELAY / 2..=BUSY_DELAY * 2).contains(&after), "{after:?}");
     }
 
     #[test]
     fn a_long_reason_is_shortened_between_characters() {
-        let Sent::Refused { reason } =
-            Retry::lasting(HOUR).settle(DeliveryClass::Plain, 1, Outcome::refused("é".repeat(999)))
-        else {
+        let SendResult::Rejected { reason } = RetryPolicy::lasting(HOUR).settle(
+            DeliveryClass::Plain,
+            1,
+            Outcome::refused("é".repeat(999)),
+        ) else {
             panic!("not refused")
         };
 
-        assert_eq!(reason.chars().count(), REASON + 2);
+        assert_eq!(reason.chars().count(), MAX_REASON_CHARS + 2);
     }
 }

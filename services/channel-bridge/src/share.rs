@@ -13,19 +13,19 @@ use holdfast_types::AccountId;
 
 /// Number of sends in progress for each account.
 #[derive(Debug)]
-pub struct Shares {
+pub struct SendSlots {
     most: usize,
     used: Mutex<HashMap<AccountId, usize>>,
 }
 
 /// One send of an account; released on drop.
 #[derive(Debug)]
-pub struct Share {
-    shares: Arc<Shares>,
+pub struct SendSlot {
+    shares: Arc<SendSlots>,
     account: AccountId,
 }
 
-impl Shares {
+impl SendSlots {
     /// Limits each account to a quarter of the slots, and at least one.
     #[must_use]
     pub fn of(slots: usize) -> Arc<Self> {
@@ -34,18 +34,18 @@ impl Shares {
 
     /// Takes a slot for an account; `None` if the account has reached its limit.
     #[must_use]
-    pub fn take(self: &Arc<Self>, account: AccountId) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, account: AccountId) -> Option<SendSlot> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let count = used.entry(account).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(Share { shares: Arc::clone(self), account })
+        Some(SendSlot { shares: Arc::clone(self), account })
     }
 }
 
-impl Drop for Share {
+impl Drop for SendSlot {
     fn drop(&mut self) {
         let mut used = self.shares.used.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = used.get_mut(&self.account) {
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn an_account_has_a_quarter_and_leaves_the_rest_to_others() {
-        let (shares, one, other) = (Shares::of(8), AccountId::generate(), AccountId::generate());
+        let (shares, one, other) = (SendSlots::of(8), AccountId::generate(), AccountId::generate());
 
-        let held: Vec<Share> = (0..2).map_while(|_| shares.take(one)).collect();
+        let held: Vec<SendSlot> = (0..2).map_while(|_| shares.take(one)).collect();
 
         assert_eq!(held.len(), 2);
         assert!(shares.take(one).is_none());
@@ -77,6 +77,6 @@ mod tests {
 
     #[test]
     fn there_is_always_one() {
-        assert!(Shares::of(1).take(AccountId::generate()).is_some());
+        assert!(SendSlots::of(1).take(AccountId::generate()).is_some());
     }
 }

@@ -20,7 +20,7 @@ const SPACE_WITHIN: usize = 100;
 const CLUSTER_WITHIN: usize = 16;
 
 /// Maximum length of the language that is repeated when a fence is opened again, in characters.
-const LANGUAGE: usize = 32;
+const MAX_LANGUAGE_CHARS: usize = 32;
 
 /// Length of a text as Telegram and most platforms count it: in UTF-16 units.
 #[must_use]
@@ -81,7 +81,7 @@ impl Fence {
             return None;
         }
         let language = info.split_whitespace().next().unwrap_or_default();
-        let language = language.chars().take(LANGUAGE).collect();
+        let language = language.chars().take(MAX_LANGUAGE_CHARS).collect();
         Some(Self { marker: line[..length].to_owned(), language })
     }
 
@@ -112,8 +112,8 @@ impl<'a> Cut<'a> {
         if fits(&cut.part(rest.len())) {
             return cut;
         }
-        let most = cut.most(fits);
-        cut.at = cut.choose(most, fits);
+        let most = cut.longest_fitting(fits);
+        cut.at = cut.choose_end(most, fits);
         // The rendered text may grow when it is cut: a link without its end is shown with its
         // address.
         while !fits(&cut.part(cut.at)) {
@@ -123,12 +123,12 @@ impl<'a> Cut<'a> {
             }
             cut.at = shorter;
         }
-        cut.at = cut.at.max(first(rest));
+        cut.at = cut.at.max(first_char_len(rest));
         cut
     }
 
     /// Returns the longest length that fits, approximately, by binary search.
-    fn most(&self, fits: &impl Fn(&str) -> bool) -> usize {
+    fn longest_fitting(&self, fits: &impl Fn(&str) -> bool) -> usize {
         // Doubling first, so that a long text is not rendered whole again and again.
         let (mut low, mut high) = (0, 256.min(self.rest.len()));
         while high < self.rest.len() && fits(&self.part(floor(self.rest, high))) {
@@ -143,10 +143,10 @@ impl<'a> Cut<'a> {
                 high = middle;
             }
         }
-        floor(self.rest, low).max(first(self.rest))
+        floor(self.rest, low).max(first_char_len(self.rest))
     }
 
-    fn choose(&self, most: usize, fits: &impl Fn(&str) -> bool) -> usize {
+    fn choose_end(&self, most: usize, fits: &impl Fn(&str) -> bool) -> usize {
         if let Some(before) = self.before_whole_fence(most, fits) {
             return before;
         }
@@ -246,7 +246,7 @@ fn floor(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-fn first(text: &str) -> usize {
+fn first_char_len(text: &str) -> usize {
     text.chars().next().map_or(0, char::len_utf8)
 }
 

@@ -14,7 +14,7 @@
 //! | `poll` | one poller for each bot |
 //! | `render` | Markdown as Telegram's HTML |
 
-mod acts;
+mod actions;
 mod buttons;
 mod client;
 mod files;
@@ -25,7 +25,7 @@ mod render;
 mod wire;
 
 use futures::future::BoxFuture;
-use holdfast_directory::channel::{self, Mode, Parse, TelegramSettings};
+use holdfast_directory::channel::{self, ReplyFormat, TelegramSettings, UpdateMode};
 use holdfast_session::Delivery;
 use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
 use secrecy::SecretString;
@@ -34,21 +34,21 @@ use tokio::sync::OnceCell;
 
 use self::{
     client::{Bot, CallError, Outgoing},
-    inbound::Refusals,
-    wire::Me,
+    inbound::RefusalNotices,
+    wire::BotIdentity,
 };
 use crate::{
     Outcome, account::Unusable, adapter::ChannelAdapter, guard::Clients, ingest::Ingest,
     split::utf16,
 };
 
-pub use inbound::Taken;
+pub use inbound::UpdateResult;
 pub use poll::{Poller, register};
 
 pub const CHANNEL: &str = channel::TELEGRAM;
 
 /// Maximum length of a message, in UTF-16 units.
-const LONGEST: usize = 4096;
+const MAX_MESSAGE_UTF16_UNITS: usize = 4096;
 
 #[derive(Debug)]
 pub struct Telegram {
@@ -58,8 +58,8 @@ pub struct Telegram {
     settings: TelegramSettings,
     webhook_secret: Option<SecretString>,
     bot: Bot,
-    me: OnceCell<Me>,
-    refusals: Refusals,
+    me: OnceCell<BotIdentity>,
+    refusals: RefusalNotices,
     ingest: Ingest,
 }
 
@@ -91,7 +91,7 @@ impl Telegram {
             webhook_secret: secrets.webhook_secret,
             bot,
             me: OnceCell::new(),
-            refusals: Refusals::default(),
+            refusals: RefusalNotices::default(),
             ingest: ingest.clone(),
         })
     }
@@ -103,15 +103,15 @@ impl Telegram {
 
     /// Way in which its updates arrive.
     #[must_use]
-    pub const fn mode(&self) -> Mode {
+    pub const fn mode(&self) -> UpdateMode {
         self.settings.mode
     }
 
-    async fn say(&self, part: &Delivery) -> Outcome {
+    async fn send_text(&self, part: &Delivery) -> Outcome {
         let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
             return Outcome::refused("the topic is no number");
         };
-        let buttons = part.approval.map(buttons::of);
+        let buttons = part.approval.map(buttons::approval_buttons);
         let message = Outgoing {
             buttons: buttons.as_ref().map_or(&[], |buttons| buttons.as_slice()),
             chat: &part.target.chat,
@@ -127,8 +127,10 @@ impl Telegram {
             html: false,
         };
         let html = match self.settings.parse {
-            Parse::Html => render::html(&part.text).filter(|html| utf16(html) <= LONGEST),
-            Parse::Plain => None,
+            ReplyFormat::Html => {
+                render::html(&part.text).filter(|html| utf16(html) <= MAX_MESSAGE_UTF16_UNITS)
+            }
+            ReplyFormat::Plain => None,
         };
         let Some(html) = html else { return self.send_to(message).await };
         match self.bot.send_message(Outgoing { text: &html, html: true, ..message }).await {
@@ -189,10 +191,12 @@ impl ChannelAdapter for Telegram {
     /// Checks the text as it is, which is sent if Telegram rejects the HTML, and as rendered with
     /// its tags, which is longer than Telegram's own count.
     fn fits(&self, text: &str) -> bool {
-        utf16(text) <= LONGEST
+        utf16(text) <= MAX_MESSAGE_UTF16_UNITS
             && match self.settings.parse {
-                Parse::Html => render::html(text).is_none_or(|html| utf16(&html) <= LONGEST),
-                Parse::Plain => true,
+                ReplyFormat::Html => {
+                    render::html(text).is_none_or(|html| utf16(&html) <= MAX_MESSAGE_UTF16_UNITS)
+                }
+                ReplyFormat::Plain => true,
             }
     }
 
@@ -200,7 +204,7 @@ impl ChannelAdapter for Telegram {
         Box::pin(async move {
             match &part.act {
                 Some(act) => self.act(part, act, file).await,
-                None => self.say(part).await,
+                None => self.send_text(part).await,
             }
         })
     }

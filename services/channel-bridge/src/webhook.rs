@@ -4,7 +4,7 @@
 //! URL, with the delivery's id as idempotency key, so that retries are safe and a reply arrives
 //! exactly once.
 
-mod acts;
+mod actions;
 mod files;
 mod inbound;
 mod sign;
@@ -15,17 +15,17 @@ use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, WebhookSecrets, WebhookSettings};
 use holdfast_kit::trace;
 use holdfast_session::Delivery;
-use holdfast_types::{AccountId, Act, DeliveryClass, Sender, TenantId};
+use holdfast_types::{AccountId, ChannelAction, DeliveryClass, Sender, TenantId};
 use reqwest::{
     Client, StatusCode, Url,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 use serde_json::{Value, json};
 
-pub use inbound::{Bad, Post, told};
-pub use sign::{SIGNATURE, TIMESTAMP, now};
+pub use inbound::{RequestError, SignedRequest, accepted_response};
+pub use sign::{SIGNATURE_HEADER, TIMESTAMP_HEADER, now};
 
-use self::sign::{Signed, Version};
+use self::sign::{SignedParts, Version};
 
 use crate::{
     Outcome,
@@ -38,13 +38,13 @@ use crate::{
 pub const CHANNEL: &str = channel::WEBHOOK;
 
 /// Maximum length of a part, in UTF-16 units.
-const LONGEST: usize = 32_000;
+const MAX_PART_UTF16_UNITS: usize = 32_000;
 
 /// Timeout of a post to the receiver.
-const PATIENCE: Duration = Duration::from_secs(15);
+const POST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Header that makes a second delivery harmless.
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 
 #[derive(Debug)]
 pub struct Webhook {
@@ -79,7 +79,7 @@ impl Webhook {
             return Outcome::refused("the account has no `url` to post replies to: set one");
         };
         let id = part.id.to_string();
-        if matches!(part.act, Some(Act::Close { .. })) && !self.settings.actions {
+        if matches!(part.act, Some(ChannelAction::Close { .. })) && !self.settings.actions {
             // The program understands texts only, so it shows no buttons that could be removed.
             return Outcome::Sent { platform_id: id };
         }
@@ -92,34 +92,34 @@ impl Webhook {
             "in_reply_to": part.target.reply_to,
         });
         if let Some(act) = &part.act {
-            match acts::described(act, file) {
-                Ok(fields) => acts::add(&mut body, fields),
+            match actions::action_fields(act, file) {
+                Ok(fields) => actions::add_fields(&mut body, fields),
                 Err(why) => return Outcome::refused(why),
             }
         }
         let body = body.to_string();
         let timestamp = sign::now().to_string();
-        let signed = Signed { timestamp: &timestamp, key: &id, body: body.as_bytes() };
+        let signed = SignedParts { timestamp: &timestamp, key: &id, body: body.as_bytes() };
         let signature = sign::sign(&self.secrets.secret, Version::V2, signed);
         let mut request = self
             .http
             .post(url.clone())
-            .timeout(PATIENCE)
+            .timeout(POST_TIMEOUT)
             .header(CONTENT_TYPE, "application/json")
-            .header(TIMESTAMP, &timestamp)
-            .header(SIGNATURE, signature)
-            .header(IDEMPOTENCY_KEY, &id);
+            .header(TIMESTAMP_HEADER, &timestamp)
+            .header(SIGNATURE_HEADER, signature)
+            .header(IDEMPOTENCY_KEY_HEADER, &id);
         if let Some(traceparent) = trace::current() {
             request = request.header(trace::TRACEPARENT, traceparent);
         }
         match request.body(body).send().await {
-            Ok(response) => answered(&response, id),
-            Err(error) => lost(&error),
+            Ok(response) => response_outcome(&response, id),
+            Err(error) => error_outcome(&error),
         }
     }
 }
 
-fn answered(response: &reqwest::Response, id: String) -> Outcome {
+fn response_outcome(response: &reqwest::Response, id: String) -> Outcome {
     let status = response.status();
     let code = status.as_u16();
     match status {
@@ -144,7 +144,7 @@ fn answered(response: &reqwest::Response, id: String) -> Outcome {
     }
 }
 
-fn lost(error: &reqwest::Error) -> Outcome {
+fn error_outcome(error: &reqwest::Error) -> Outcome {
     if let Some(private) = guard::refusal(error) {
         return Outcome::refused(private.to_string());
     }
@@ -175,7 +175,7 @@ impl ChannelAdapter for Webhook {
     }
 
     fn fits(&self, text: &str) -> bool {
-        utf16(text) <= LONGEST
+        utf16(text) <= MAX_PART_UTF16_UNITS
     }
 
     fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome> {

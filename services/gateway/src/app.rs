@@ -11,7 +11,7 @@ use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
-use holdfast_skills::{Finder, Library, Registries};
+use holdfast_skills::{Finder, Registries, SkillLibrary};
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
@@ -20,13 +20,13 @@ use tracing::{info, warn};
 
 use crate::{
     Config,
-    auth::Doorman,
+    auth::Authenticator,
     control::{
         self,
         schedules::{self, Schedules},
     },
     follow::Follower,
-    grpc::{self, Arrivals, Messages},
+    grpc::{self, ChannelIngest, Messages},
     http,
     ingest::Ingest,
     mcp, nodes,
@@ -34,10 +34,10 @@ use crate::{
 };
 
 /// Interval of the database check.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const DATABASE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time before the end of the grace period at which open streams are told to reconnect.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const STREAM_END_MARGIN: Duration = Duration::from_secs(1);
 
 /// The gateway with its ports bound, not yet serving.
 #[derive(Debug)]
@@ -97,23 +97,24 @@ impl App {
         let sessions = Sessions::new(pools.clone());
         let memory = memory(&config, signer.as_ref())?;
         let workspaces = Workspaces::new(pools.clone());
-        let registries = Registries::of(&config.skills.registries)?;
+        let registries = Registries::from_configs(&config.skills.registries)?;
         let state = control::State {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
             memory,
-            library: Library::new(workspaces.clone(), Arc::new(Finder::new(registries))),
+            library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,
         };
-        let doorman = Doorman::new(directory.clone(), locks, signer, settings);
+        let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
             .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
 
         let messages = Messages::new(ingest.clone(), follower.clone());
-        let services = grpc::routes(messages, Arrivals::new(ingest.clone()), settings.body_limit);
+        let services =
+            grpc::routes(messages, ChannelIngest::new(ingest.clone()), settings.body_limit);
         let services = control::add_services(services, &state, settings.body_limit);
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let schedules = Schedules {
@@ -132,7 +133,7 @@ impl App {
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));
         tasks.spawn("grpc", grpc::serve(grpc, grpc_router, stop.clone()));
-        tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
+        tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;
         bus.flush().await;
@@ -154,23 +155,23 @@ fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
 fn memory(
     config: &Config,
     signer: Option<&Signer>,
-) -> anyhow::Result<Option<holdfast_grpc::Memory>> {
+) -> anyhow::Result<Option<holdfast_grpc::MemoryClient>> {
     let Some(signer) = signer else { return Ok(None) };
     let mesh = holdfast_grpc::Mesh::new(signer.clone(), "gateway");
-    let memory = holdfast_grpc::Memory::new(&config.mesh.memory_url, mesh);
+    let memory = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh);
     memory.map(Some).context("`mesh.memory_url` cannot be used")
 }
 
 /// Keeps the database's readiness check up to date until `stop`.
-async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
-    if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
+async fn watch_database(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
+    if holdfast_pg::wait_until_ready(&pools, stop.cancelled()).await.is_err() {
         return Ok(());
     }
     check.pass();
     loop {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            () = sleep(LOOK_AGAIN) => {}
+            () = sleep(DATABASE_CHECK_INTERVAL) => {}
         }
         match pools.ping().await {
             Ok(()) => check.pass(),
@@ -190,7 +191,7 @@ async fn drain(
     readiness.drain();
     // Dropped with the process if all calls end sooner.
     tokio::spawn(async move {
-        sleep(grace.saturating_sub(LAST_WORD)).await;
+        sleep(grace.saturating_sub(STREAM_END_MARGIN)).await;
         cut.cancel();
     });
     Ok(())

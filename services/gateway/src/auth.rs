@@ -15,29 +15,29 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use holdfast_directory::{Authenticated, Directory};
-use holdfast_grpc::{CONTEXT, Caller, Scope, Scopes, Signer};
+use holdfast_directory::{Directory, KeyPrincipal};
+use holdfast_grpc::{CONTEXT_HEADER, Caller, Scope, Scopes, Signer};
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::TenantId;
 use http::{HeaderMap, header::AUTHORIZATION};
 
 use crate::{
     Error,
-    calls::{Call, Calls},
+    calls::{CallLimiter, OpenCall},
     config,
 };
 
 /// Authenticates callers and enforces their limits. Clones share the limits.
 #[derive(Debug, Clone)]
-pub struct Doorman {
+pub struct Authenticator {
     directory: Directory,
     locks: Locks,
     signer: Option<Signer>,
     window: Duration,
-    calls: Arc<Calls>,
+    calls: Arc<CallLimiter>,
 }
 
-impl Doorman {
+impl Authenticator {
     /// Without a `signer`, calls from services of the mesh are refused.
     #[must_use]
     pub fn new(
@@ -46,7 +46,7 @@ impl Doorman {
         signer: Option<Signer>,
         config: &config::Gateway,
     ) -> Self {
-        let calls = Arc::new(Calls::new(config.calls, config.calls_per_tenant));
+        let calls = Arc::new(CallLimiter::new(config.calls, config.calls_per_tenant));
         Self { directory, locks, signer, window: config.rate_window, calls }
     }
 
@@ -56,9 +56,9 @@ impl Doorman {
     /// # Errors
     ///
     /// If the key is missing or not valid, the rate is used up, or too many calls are open.
-    pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
         let known = self.directory.authenticate(bearer(headers)?).await?;
-        self.meter(known.tenant, known.rate).await?;
+        self.check_rate(known.tenant, known.rate).await?;
         let call = self.calls.open(known.tenant)?;
         Ok((caller(known), call))
     }
@@ -68,13 +68,13 @@ impl Doorman {
     /// # Errors
     ///
     /// As [`admit`](Self::admit), or if the signed context is not valid.
-    pub async fn admit_any(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
-        match (&self.signer, headers.get(CONTEXT)) {
+    pub async fn admit_any(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
+        match (&self.signer, headers.get(CONTEXT_HEADER)) {
             (Some(signer), Some(context)) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let context = context.to_str().unwrap_or_default();
                 let (tenant, name) = signer.verify(context, now.as_secs())?;
-                let scopes = Scopes::NONE.with(Scope::Service);
+                let scopes = Scopes::EMPTY.with(Scope::Service);
                 let call = self.calls.open(tenant)?;
                 Ok((Caller { tenant, key: None, scopes, name }, call))
             }
@@ -85,20 +85,20 @@ impl Doorman {
         }
     }
 
-    async fn admit_node(&self, token: &str) -> Result<(Caller, Call), Error> {
+    async fn admit_node(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
         let known = self.directory.authenticate_node(token).await?;
-        self.meter(known.tenant, known.rate).await?;
+        self.check_rate(known.tenant, known.rate).await?;
         let call = self.calls.open(known.tenant)?;
-        let scopes = Scopes::NONE.with(Scope::Node);
+        let scopes = Scopes::EMPTY.with(Scope::Node);
         Ok((Caller { tenant: known.tenant, key: None, scopes, name: known.name }, call))
     }
 
-    async fn meter(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
+    async fn check_rate(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
         let limit = limit(rate, self.window);
         let key = format!("{}:calls", tenant.as_uuid().simple());
         match self.locks.allow(&key, limit, 1).await {
             Verdict::Allow { .. } => Ok(()),
-            Verdict::Deny { retry_after } => Err(Error::Limited { rate, retry_after }),
+            Verdict::Deny { retry_after } => Err(Error::RateLimited { rate, retry_after }),
         }
     }
 }
@@ -139,7 +139,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     token.filter(|token| !token.is_empty()).ok_or(Error::MalformedKey)
 }
 
-fn caller(known: Authenticated) -> Caller {
+fn caller(known: KeyPrincipal) -> Caller {
     // Scopes that only a later version knows grant nothing here.
     let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
     // No key acts as a service or a node, whatever scopes are stored with it.
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_key_is_a_service_of_the_mesh() {
-        let known = Authenticated {
+        let known = KeyPrincipal {
             tenant: TenantId::generate(),
             key: KeyId::generate(),
             name: "ci".into(),
@@ -185,6 +185,6 @@ mod tests {
             rate: 1,
         };
 
-        assert_eq!(caller(known).scopes, Scopes::NONE.with(Scope::Chat));
+        assert_eq!(caller(known).scopes, Scopes::EMPTY.with(Scope::Chat));
     }
 }

@@ -45,7 +45,7 @@ use holdfast_proto::gateway::v1::{
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
-use holdfast_skills::Library;
+use holdfast_skills::SkillLibrary;
 use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::Workspaces;
 use serde::{Serialize, de::DeserializeOwned};
@@ -55,12 +55,12 @@ use tonic::service::Routes;
 use crate::{Error, operations, sessions};
 
 /// Maximum size of a message with an archive of files, in bytes.
-const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
+const MAX_ARCHIVE_BYTES: usize = 80 * 1024 * 1024;
 
 /// Maximum size of a message with an article and its metadata, in bytes.
-const LARGEST_ARTICLE: usize = 8 * 1024 * 1024;
+const MAX_ARTICLE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum size of a message with a skill, in bytes: its files, or a ZIP of them.
-const LARGEST_SKILL: usize = 24 * 1024 * 1024;
+const MAX_SKILL_BYTES: usize = 24 * 1024 * 1024;
 
 /// Dependencies of the handlers. Clones share them.
 #[derive(Debug, Clone)]
@@ -71,8 +71,8 @@ pub struct State {
     pub workspaces: Workspaces,
     pub jobs: Jobs,
     /// `None` if the mesh has no secret.
-    pub memory: Option<holdfast_grpc::Memory>,
-    pub library: Library,
+    pub memory: Option<holdfast_grpc::MemoryClient>,
+    pub library: SkillLibrary,
 }
 
 /// Adds the services to `routes`, each with its limit on a request's size.
@@ -87,8 +87,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(AgentsServer, agents::Agents))
         .add_service(
             service!(FilesServer, files::Files)
-                .max_decoding_message_size(body_limit.max(LARGEST_ARCHIVE))
-                .max_encoding_message_size(LARGEST_ARCHIVE),
+                .max_decoding_message_size(body_limit.max(MAX_ARCHIVE_BYTES))
+                .max_encoding_message_size(MAX_ARCHIVE_BYTES),
         )
         .add_service(service!(PoliciesServer, policies::Policies))
         .add_service(service!(ProvidersServer, providers::Providers))
@@ -102,8 +102,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(MemoriesServer, memories::Memories))
         .add_service(
             service!(KnowledgeServer, memories::Knowledge)
-                .max_decoding_message_size(body_limit.max(LARGEST_ARTICLE))
-                .max_encoding_message_size(LARGEST_ARTICLE),
+                .max_decoding_message_size(body_limit.max(MAX_ARTICLE_BYTES))
+                .max_encoding_message_size(MAX_ARTICLE_BYTES),
         )
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
@@ -114,7 +114,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ChainsServer, chains::Chains))
         .add_service(
             service!(SkillsServer, skills::Skills)
-                .max_decoding_message_size(body_limit.max(LARGEST_SKILL)),
+                .max_decoding_message_size(body_limit.max(MAX_SKILL_BYTES)),
         )
         .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
@@ -148,31 +148,31 @@ pub(crate) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {
 }
 
 /// Returns a required field, or an error if it is missing.
-pub(crate) fn given<T>(field: &'static str, message: Option<T>) -> Result<T, Error> {
-    message.ok_or(Error::Missing(field))
+pub(crate) fn required<T>(field: &'static str, message: Option<T>) -> Result<T, Error> {
+    message.ok_or(Error::MissingField(field))
 }
 
 /// Returns an error if a required text is blank.
-pub(crate) fn given_text(field: &'static str, text: &str) -> Result<(), Error> {
-    if text.trim().is_empty() { Err(Error::Missing(field)) } else { Ok(()) }
+pub(crate) fn require_text(field: &'static str, text: &str) -> Result<(), Error> {
+    if text.trim().is_empty() { Err(Error::MissingField(field)) } else { Ok(()) }
 }
 
 /// `None` for an empty text, which in protos means a missing one.
-pub(crate) fn some(text: String) -> Option<String> {
+pub(crate) fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
 /// Page size: `usual` if `asked` is 0; an error if it is above `most`.
-pub(crate) fn limit(asked: u32, usual: u32, most: u32) -> Result<i64, Error> {
+pub(crate) fn page_size(asked: u32, usual: u32, most: u32) -> Result<i64, Error> {
     match asked {
         0 => Ok(usual.into()),
         asked if asked <= most => Ok(asked.into()),
-        asked => Err(refuse(format!("`limit` is {most} at most, and this one is {asked}"))),
+        asked => Err(invalid(format!("`limit` is {most} at most, and this one is {asked}"))),
     }
 }
 
 /// Parses the serialized name of an enum's value; empty is the default value.
-pub(crate) fn word<T: DeserializeOwned + Default>(
+pub(crate) fn parse_word_or_default<T: DeserializeOwned + Default>(
     field: &'static str,
     word: &str,
     wanted: &'static str,
@@ -189,7 +189,7 @@ pub(crate) fn parse_word<T: DeserializeOwned>(
     word: &str,
     wanted: &'static str,
 ) -> Result<T, Error> {
-    serde_json::from_value(Value::String(word.to_owned())).map_err(|_| Error::Unknown {
+    serde_json::from_value(Value::String(word.to_owned())).map_err(|_| Error::UnknownValue {
         field,
         given: word.chars().take(80).collect(),
         wanted,
@@ -205,7 +205,7 @@ pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
 }
 
 /// Error of kind `Invalid` with this message.
-pub(crate) fn refuse(why: String) -> Error {
+pub(crate) fn invalid(why: String) -> Error {
     holdfast_directory::Error::Invalid(why).into()
 }
 

@@ -21,24 +21,24 @@ use hyper::body::{Frame, SizeHint};
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span, field, info_span};
 
-use crate::{auth::Doorman, calls::Call, openai::Refusal};
+use crate::{auth::Authenticator, calls::OpenCall, openai::ApiError};
 
-pub async fn http(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
+pub async fn http(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("http", &request);
     let response = async {
         match doorman.admit(request.headers()).await {
             Ok((caller, call)) => enter(request, next, caller, call).await,
-            Err(error) => Refusal::from(error).into_response(),
+            Err(error) => ApiError::from(error).into_response(),
         }
     }
     .instrument(span)
     .await;
     let status = response.status();
-    count("http", if status.is_success() { "ok" } else { outcome(status.as_u16()) });
+    count("http", if status.is_success() { "ok" } else { outcome_of_status(status.as_u16()) });
     response
 }
 
-pub async fn grpc(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
+pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("grpc", &request);
     let response = async {
         match doorman.admit_any(request.headers()).await {
@@ -50,7 +50,7 @@ pub async fn grpc(State(doorman): State<Doorman>, request: Request, next: Next) 
     .await;
     // A call that fails before its first response message has the status in the headers.
     let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-    count("grpc", word(code));
+    count("grpc", outcome_of_code(code));
     response
 }
 
@@ -58,11 +58,11 @@ async fn enter(
     mut request: Request,
     next: Next,
     caller: holdfast_grpc::Caller,
-    call: Call,
+    call: OpenCall,
 ) -> Response {
     Span::current().record("tenant.id", field::display(caller.tenant));
     request.extensions_mut().insert(caller);
-    next.run(request).await.map(|body| Body::new(Held { body, _call: call }))
+    next.run(request).await.map(|body| Body::new(CallBody { body, _call: call }))
 }
 
 fn span(door: &'static str, request: &Request) -> Span {
@@ -83,7 +83,7 @@ fn count(door: &'static str, outcome: &'static str) {
         .increment(1);
 }
 
-const fn outcome(status: u16) -> &'static str {
+const fn outcome_of_status(status: u16) -> &'static str {
     match status {
         401 => "unauthenticated",
         403 => "forbidden",
@@ -96,27 +96,27 @@ const fn outcome(status: u16) -> &'static str {
     }
 }
 
-const fn word(code: Code) -> &'static str {
+const fn outcome_of_code(code: Code) -> &'static str {
     match code {
         Code::Ok => "ok",
-        Code::Unauthenticated => outcome(401),
-        Code::PermissionDenied => outcome(403),
-        Code::NotFound => outcome(404),
-        Code::Aborted | Code::AlreadyExists | Code::FailedPrecondition => outcome(409),
-        Code::ResourceExhausted => outcome(429),
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => outcome(503),
-        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => outcome(400),
-        Code::Internal | Code::Unknown | Code::DataLoss => outcome(500),
+        Code::Unauthenticated => outcome_of_status(401),
+        Code::PermissionDenied => outcome_of_status(403),
+        Code::NotFound => outcome_of_status(404),
+        Code::Aborted | Code::AlreadyExists | Code::FailedPrecondition => outcome_of_status(409),
+        Code::ResourceExhausted => outcome_of_status(429),
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => outcome_of_status(503),
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => outcome_of_status(400),
+        Code::Internal | Code::Unknown | Code::DataLoss => outcome_of_status(500),
     }
 }
 
 /// Response body that keeps its call open until it is dropped.
-struct Held {
+struct CallBody {
     body: Body,
-    _call: Call,
+    _call: OpenCall,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for CallBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_grpc::{InvalidContext, Scopes};
-use holdfast_types::{Fault, InvalidId, InvalidKey, Kind};
+use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind};
 use tonic::Status;
 
 /// Failure of a call to the gateway. The messages are shown to the caller.
@@ -21,7 +21,7 @@ pub enum Error {
     Scope { needs: &'static str, has: Scopes },
     /// The tenant has used up its rate.
     #[error("the tenant's rate of {rate} requests a minute is used up: try again in {} ms", retry_after.as_millis())]
-    Limited {
+    RateLimited {
         /// The tenant's rate, in requests per minute.
         rate: u32,
         retry_after: Duration,
@@ -51,17 +51,17 @@ pub enum Error {
     Attachments(String),
     /// NUL in a field; Postgres cannot store it in a text.
     #[error("`{0}` has a NUL character in it: remove it")]
-    Nul(&'static str),
+    NulCharacter(&'static str),
     /// A required field is empty.
     #[error("`{0}` is empty, and has to say something")]
-    Missing(&'static str),
+    MissingField(&'static str),
     /// A field has a value that is not one of the known ones.
     #[error("`{field}` is `{given}`: write {wanted}")]
-    Unknown { field: &'static str, given: String, wanted: &'static str },
+    UnknownValue { field: &'static str, given: String, wanted: &'static str },
     #[error(transparent)]
     Id(#[from] InvalidId),
     #[error(transparent)]
-    Key(#[from] InvalidKey),
+    Key(#[from] InvalidSessionKey),
     /// The session belongs to another agent than the request names.
     #[error("the session is `{of}`'s, and the request names the agent `{named}`: leave one out")]
     OtherAgent { of: String, named: String },
@@ -79,7 +79,7 @@ pub enum Error {
         "there is no answer after {} s; the turn goes on: \
          ask again with the same idempotency key, or follow the message", waited.as_secs()
     )]
-    Unanswered { waited: Duration },
+    AnswerTimeout { waited: Duration },
 
     /// No runner answered a request that only runners can handle.
     #[error("no runner answered: one must be running, and NATS be there; then try again")]
@@ -90,11 +90,11 @@ pub enum Error {
     NoMemory,
     /// The memory service did not answer in time.
     #[error("the memory service has not answered in time: try again in a moment")]
-    SlowMemory,
+    MemoryTimeout,
     #[error("there is no article `{0}`: see `ListArticles` for those there are")]
     NoArticle(String),
     #[error(transparent)]
-    Memory(#[from] holdfast_grpc::Refused),
+    Memory(#[from] holdfast_grpc::MemoryCallError),
     #[error(transparent)]
     Session(#[from] holdfast_session::Error),
     #[error(transparent)]
@@ -122,7 +122,7 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Limited { retry_after, .. }
+            Self::RateLimited { retry_after, .. }
             | Self::Session(holdfast_session::Error::SessionFull { retry_after, .. }) => {
                 Some(*retry_after)
             }
@@ -138,20 +138,20 @@ impl Fault for Error {
         match self {
             Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
             Self::Scope { .. } | Self::Subagent => Kind::Forbidden,
-            Self::Limited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
+            Self::RateLimited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
             Self::Full
             | Self::Stopping
-            | Self::Unanswered { .. }
+            | Self::AnswerTimeout { .. }
             | Self::NoRunner(_)
             | Self::NoMemory
-            | Self::SlowMemory => Kind::Unavailable,
+            | Self::MemoryTimeout => Kind::Unavailable,
             Self::Memory(refused) => refused.kind(),
             Self::Empty
             | Self::TooLong { .. }
             | Self::Attachments(_)
-            | Self::Nul(_)
-            | Self::Missing(_)
-            | Self::Unknown { .. }
+            | Self::NulCharacter(_)
+            | Self::MissingField(_)
+            | Self::UnknownValue { .. }
             | Self::Id(_)
             | Self::Key(_)
             | Self::OtherAgent { .. } => Kind::Invalid,

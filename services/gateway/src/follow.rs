@@ -11,24 +11,24 @@
 mod event;
 mod merge;
 
-pub use event::{Event, Finished, What};
+pub use event::{Event, EventKind, TurnResult};
 #[cfg(test)]
 pub use merge::finished;
 
 use std::{collections::VecDeque, time::Duration};
 
 use holdfast_bus::{Bus, Delta, Deltas};
-use holdfast_session::{Accepted, Answer, Sessions};
+use holdfast_session::{Acceptance, MessageStatus, Sessions};
 use holdfast_types::{ApprovalId, Fault as _, MessageId, RunId, SessionId, TenantId};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::Error;
-use merge::{Merge, Taken};
+use merge::{DeltaMerge, MergeOutcome};
 
 /// Time without a delta after which the journal is queried.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SILENCE_BEFORE_QUERY: Duration = Duration::from_secs(1);
 
 /// Follows messages. Clones share the connections.
 #[derive(Debug, Clone)]
@@ -47,18 +47,18 @@ impl Follower {
 
     /// Follows a message that was just accepted. Call it before a runner is woken, so that no delta
     /// is missed. `runs` are the turns that the message may begin.
-    pub async fn accepted(
+    pub async fn follow_accepted(
         &self,
         tenant: TenantId,
-        accepted: &Accepted,
+        accepted: &Acceptance,
         runs: Vec<RunId>,
-    ) -> Follow {
-        let deltas = self.listen(tenant, accepted.session).await;
+    ) -> FollowedMessage {
+        let deltas = self.subscribe(tenant, accepted.session).await;
         let mut follow = self.follow(tenant, accepted.message, accepted.session, deltas);
-        follow.merge = Merge::new(accepted.seq, runs);
+        follow.merge = DeltaMerge::new(accepted.seq, runs);
         if accepted.duplicate {
             // The turn of a repeated message may have ended already.
-            follow.look_at = Instant::now();
+            follow.next_query = Instant::now();
         }
         follow
     }
@@ -68,15 +68,19 @@ impl Follower {
     /// # Errors
     ///
     /// If the tenant has no such message.
-    pub async fn message(&self, tenant: TenantId, message: MessageId) -> Result<Follow, Error> {
+    pub async fn message(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+    ) -> Result<FollowedMessage, Error> {
         let answer = self.sessions.answer(tenant, message).await?;
         let over = answer.outcome.is_some();
-        let deltas = if over { None } else { self.listen(tenant, answer.session).await };
+        let deltas = if over { None } else { self.subscribe(tenant, answer.session).await };
         let mut follow = self.follow(tenant, message, answer.session, deltas);
-        follow.merge = Merge::new(answer.seq, vec![message.into()]);
-        follow.heed(answer);
+        follow.merge = DeltaMerge::new(answer.seq, vec![message.into()]);
+        follow.apply_answer(answer);
         // The turn may have ended since the query.
-        follow.look_at = Instant::now();
+        follow.next_query = Instant::now();
         Ok(follow)
     }
 
@@ -86,23 +90,23 @@ impl Follower {
         message: MessageId,
         session: SessionId,
         deltas: Option<Deltas>,
-    ) -> Follow {
-        Follow {
-            of: self.clone(),
+    ) -> FollowedMessage {
+        FollowedMessage {
+            follower: self.clone(),
             tenant,
             message,
             session,
             deltas,
-            merge: Merge::new(0, Vec::new()),
-            unsure: None,
-            told: VecDeque::new(),
-            asked: Vec::new(),
-            look_at: Instant::now() + PATIENCE,
-            over: false,
+            merge: DeltaMerge::new(0, Vec::new()),
+            undecided: None,
+            pending_events: VecDeque::new(),
+            reported_approvals: Vec::new(),
+            next_query: Instant::now() + SILENCE_BEFORE_QUERY,
+            is_over: false,
         }
     }
 
-    async fn listen(&self, tenant: TenantId, session: SessionId) -> Option<Deltas> {
+    async fn subscribe(&self, tenant: TenantId, session: SessionId) -> Option<Deltas> {
         match self.bus.subscribe_deltas(tenant, session).await {
             Ok(deltas) => Some(deltas),
             Err(error) => {
@@ -114,29 +118,29 @@ impl Follower {
 }
 
 #[derive(Debug)]
-pub struct Follow {
-    of: Follower,
+pub struct FollowedMessage {
+    follower: Follower,
     tenant: TenantId,
     message: MessageId,
     session: SessionId,
     deltas: Option<Deltas>,
-    merge: Merge,
+    merge: DeltaMerge,
     /// Delta that waits until the journal tells whether its turn has seen the message.
-    unsure: Option<Delta>,
-    told: VecDeque<Event>,
+    undecided: Option<Delta>,
+    pending_events: VecDeque<Event>,
     /// Approvals that were reported already.
-    asked: Vec<ApprovalId>,
-    look_at: Instant,
-    over: bool,
+    reported_approvals: Vec<ApprovalId>,
+    next_query: Instant,
+    is_over: bool,
 }
 
-enum Heard {
+enum FollowSignal {
     Delta(Option<Delta>),
     Silence,
     Stop,
 }
 
-impl Follow {
+impl FollowedMessage {
     #[must_use]
     pub const fn message(&self) -> MessageId {
         self.message
@@ -156,26 +160,26 @@ impl Follow {
     /// If the message was deleted, or the process stops. The turn goes on.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         loop {
-            if let Some(event) = self.told.pop_front() {
+            if let Some(event) = self.pending_events.pop_front() {
                 // The bus and the journal both report an approval.
-                if let What::Approval(awaited) = &event.what {
-                    if self.asked.contains(&awaited.approval) {
+                if let EventKind::Approval(awaited) = &event.kind {
+                    if self.reported_approvals.contains(&awaited.approval) {
                         continue;
                     }
-                    self.asked.push(awaited.approval);
+                    self.reported_approvals.push(awaited.approval);
                 }
-                if matches!(event.what, What::Done(_)) {
-                    self.over = true;
-                    self.told.clear();
+                if matches!(event.kind, EventKind::Done(_)) {
+                    self.is_over = true;
+                    self.pending_events.clear();
                     self.deltas = None;
                 }
                 return Some(Ok(event));
             }
-            if self.over {
+            if self.is_over {
                 return None;
             }
-            if let Err(error) = self.listen().await {
-                self.over = true;
+            if let Err(error) = self.wait_for_event().await {
+                self.is_over = true;
                 self.deltas = None;
                 return Some(Err(error));
             }
@@ -187,74 +191,76 @@ impl Follow {
     /// # Errors
     ///
     /// As [`next`](Self::next); or no answer within `patience`.
-    pub async fn finish(mut self, patience: Duration) -> Result<Finished, Error> {
+    pub async fn finish(mut self, patience: Duration) -> Result<TurnResult, Error> {
         let end = async {
             while let Some(event) = self.next().await {
-                match event?.what {
-                    What::Done(finished) => return Ok(finished),
-                    What::Approval(awaited) => return Ok(Finished::waits(&awaited)),
-                    What::StepStarted { .. }
-                    | What::Text(_)
-                    | What::Thought(_)
-                    | What::ToolStarted { .. }
-                    | What::ToolEnded { .. }
-                    | What::Canvas(_) => {}
+                match event?.kind {
+                    EventKind::Done(finished) => return Ok(finished),
+                    EventKind::Approval(awaited) => {
+                        return Ok(TurnResult::approval_needed(&awaited));
+                    }
+                    EventKind::StepStarted { .. }
+                    | EventKind::Text(_)
+                    | EventKind::Thinking(_)
+                    | EventKind::ToolStarted { .. }
+                    | EventKind::ToolEnded { .. }
+                    | EventKind::Canvas(_) => {}
                 }
             }
             Err(Error::Stopping)
         };
         match tokio::time::timeout(patience, end).await {
             Ok(end) => end,
-            Err(_) => Err(Error::Unanswered { waited: patience }),
+            Err(_) => Err(Error::AnswerTimeout { waited: patience }),
         }
     }
 
-    async fn listen(&mut self) -> Result<(), Error> {
-        if self.unsure.is_some() {
-            return self.find_out().await;
+    async fn wait_for_event(&mut self) -> Result<(), Error> {
+        if self.undecided.is_some() {
+            return self.decide_waiting_delta().await;
         }
         let heard = tokio::select! {
             biased;
-            () = self.of.stop.cancelled() => Heard::Stop,
-            delta = next(&mut self.deltas) => Heard::Delta(delta),
-            () = sleep_until(self.look_at) => Heard::Silence,
+            () = self.follower.stop.cancelled() => FollowSignal::Stop,
+            delta = next(&mut self.deltas) => FollowSignal::Delta(delta),
+            () = sleep_until(self.next_query) => FollowSignal::Silence,
         };
         match heard {
-            Heard::Delta(Some(delta)) => self.take(delta),
-            Heard::Delta(None) => self.deltas = None,
-            Heard::Silence => self.look().await?,
-            Heard::Stop => return Err(Error::Stopping),
+            FollowSignal::Delta(Some(delta)) => self.process_delta(delta),
+            FollowSignal::Delta(None) => self.deltas = None,
+            FollowSignal::Silence => self.query_journal().await?,
+            FollowSignal::Stop => return Err(Error::Stopping),
         }
         Ok(())
     }
 
-    fn take(&mut self, delta: Delta) {
-        let told = &mut self.told;
+    fn process_delta(&mut self, delta: Delta) {
+        let told = &mut self.pending_events;
         // Cloning is limited to deltas that have to be processed twice: one per step.
-        let again = self.merge.is_unsure(&delta).then(|| delta.clone());
-        match self.merge.take(delta, &mut |event| told.push_back(event)) {
-            Taken::Unsure => self.unsure = again,
-            Taken::Yes => self.look_at = Instant::now() + PATIENCE,
-            Taken::No => {}
+        let again = self.merge.needs_query(&delta).then(|| delta.clone());
+        match self.merge.process(delta, &mut |event| told.push_back(event)) {
+            MergeOutcome::NeedsQuery => self.undecided = again,
+            MergeOutcome::Processed => self.next_query = Instant::now() + SILENCE_BEFORE_QUERY,
+            MergeOutcome::Ignored => {}
         }
     }
 
     /// Queries the journal for whether a turn has seen the message, then processes the waiting
     /// delta again.
-    async fn find_out(&mut self) -> Result<(), Error> {
-        self.look().await?;
-        if let Some(delta) = self.unsure.take() {
-            self.take(delta);
+    async fn decide_waiting_delta(&mut self) -> Result<(), Error> {
+        self.query_journal().await?;
+        if let Some(delta) = self.undecided.take() {
+            self.process_delta(delta);
         }
         Ok(())
     }
 
     /// Queries the journal for the state of the message.
-    async fn look(&mut self) -> Result<(), Error> {
-        let asked = self.of.sessions.answer(self.tenant, self.message).await;
-        self.look_at = Instant::now() + PATIENCE;
+    async fn query_journal(&mut self) -> Result<(), Error> {
+        let asked = self.follower.sessions.answer(self.tenant, self.message).await;
+        self.next_query = Instant::now() + SILENCE_BEFORE_QUERY;
         match asked {
-            Ok(answer) => self.heed(answer),
+            Ok(answer) => self.apply_answer(answer),
             // The message is stored, so its follower can wait until the database is back.
             Err(error) if error.kind().is_transient() => {
                 debug!(%error, "the journal does not answer; asking again");
@@ -264,17 +270,25 @@ impl Follow {
         Ok(())
     }
 
-    fn heed(&mut self, answer: Answer) {
-        let Answer { run, outcome, text, reason, usage, model, awaited, .. } = answer;
+    fn apply_answer(&mut self, answer: MessageStatus) {
+        let MessageStatus { run, outcome, text, reason, usage, model, awaited, .. } = answer;
         if let Some(run) = run {
             self.merge.adopt(run);
         }
         for awaited in awaited {
-            self.told.push_back(Event { run, step: None, what: What::Approval(awaited) });
+            self.pending_events.push_back(Event {
+                run,
+                step: None,
+                kind: EventKind::Approval(awaited),
+            });
         }
         if let Some(outcome) = outcome {
-            let finished = Finished { outcome, text, reason, usage, model };
-            self.told.push_back(Event { run, step: None, what: What::Done(finished) });
+            let finished = TurnResult { outcome, text, reason, usage, model };
+            self.pending_events.push_back(Event {
+                run,
+                step: None,
+                kind: EventKind::Done(finished),
+            });
         }
     }
 }

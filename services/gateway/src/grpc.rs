@@ -1,6 +1,6 @@
 //! The gRPC server and its services.
 
-mod arrivals;
+mod channel_ingest;
 mod messages;
 
 use std::time::Duration;
@@ -17,23 +17,29 @@ use tonic::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use arrivals::Arrivals;
+pub use channel_ingest::ChannelIngest;
 pub use messages::Messages;
 
-use crate::{auth::Doorman, edge};
+use crate::{auth::Authenticator, edge};
 
 /// Interval of keep-alive pings on an idle connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Timeout of a ping's answer. After it the connection is closed and its streams are freed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum size limit of a message, in bytes: bridges and callers send files in it.
-const ARRIVAL: usize = 24 * 1024 * 1024;
+const MIN_MESSAGE_LIMIT_BYTES: usize = 24 * 1024 * 1024;
 
 /// Services for messages, each with its limit on a request's size.
-pub fn routes(messages: Messages, arrivals: Arrivals, body_limit: usize) -> Routes {
-    Routes::new(MessagesServer::new(messages).max_decoding_message_size(body_limit.max(ARRIVAL)))
-        .add_service(IngestServer::new(arrivals).max_decoding_message_size(body_limit.max(ARRIVAL)))
+pub fn routes(messages: Messages, arrivals: ChannelIngest, body_limit: usize) -> Routes {
+    Routes::new(
+        MessagesServer::new(messages)
+            .max_decoding_message_size(body_limit.max(MIN_MESSAGE_LIMIT_BYTES)),
+    )
+    .add_service(
+        IngestServer::new(arrivals)
+            .max_decoding_message_size(body_limit.max(MIN_MESSAGE_LIMIT_BYTES)),
+    )
 }
 
 /// Puts authentication in front of the services; health and reflection stay open.
@@ -41,7 +47,11 @@ pub fn routes(messages: Messages, arrivals: Arrivals, body_limit: usize) -> Rout
 /// # Errors
 ///
 /// If the descriptors of the protos cannot be decoded.
-pub fn router(services: Routes, doorman: Doorman, readiness: &Readiness) -> anyhow::Result<Router> {
+pub fn router(
+    services: Routes,
+    doorman: Authenticator,
+    readiness: &Readiness,
+) -> anyhow::Result<Router> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(holdfast_proto::DESCRIPTORS)
@@ -69,7 +79,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Server::builder()
-        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
         .add_routes(Routes::from(router).prepare())
         .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())

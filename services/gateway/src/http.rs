@@ -16,20 +16,20 @@ use serde::de::DeserializeOwned;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    auth::Doorman,
+    auth::Authenticator,
     edge, mcp,
-    openai::{self, OpenAi, Refusal},
+    openai::{self, ApiError, OpenAi},
 };
 
 pub fn router(
     api: OpenAi,
-    (mesh, bounds): (mcp::Service, mcp::Bounds),
-    doorman: Doorman,
+    (mesh, bounds): (mcp::Service, mcp::BodyLimits),
+    doorman: Authenticator,
     readiness: Readiness,
 ) -> Router {
     let mesh = Router::new()
         .route("/mcp", any_service(mesh))
-        .route_layer(middleware::from_fn_with_state(bounds, mcp::whole));
+        .route_layer(middleware::from_fn_with_state(bounds, mcp::read_whole_body));
     let api = Router::new()
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/responses", post(openai::respond))
@@ -37,15 +37,15 @@ pub fn router(
         .route("/v1/models/{*model}", get(openai::model))
         .with_state(api)
         .merge(mesh)
-        .layer(CatchPanicLayer::custom(|_| Refusal::defect().into_response()))
+        .layer(CatchPanicLayer::custom(|_| ApiError::defect().into_response()))
         .route_layer(middleware::from_fn_with_state(doorman, edge::http));
     holdfast_doors::health(readiness)
         .merge(api)
         .fallback(async |request: Request| {
-            Refusal::no_route(request.method().as_str(), request.uri().path())
+            ApiError::no_route(request.method().as_str(), request.uri().path())
         })
         .method_not_allowed_fallback(async |request: Request| {
-            Refusal::no_method(request.method().as_str(), request.uri().path())
+            ApiError::no_method(request.method().as_str(), request.uri().path())
         })
 }
 
@@ -54,26 +54,26 @@ pub fn router(
 /// # Errors
 ///
 /// If the body is too large, too slow, not UTF-8, not JSON, or not of the type `T`.
-pub async fn read<T: DeserializeOwned>(
+pub async fn read_json<T: DeserializeOwned>(
     request: Request,
     limit: usize,
     patience: Duration,
-) -> Result<T, Refusal> {
+) -> Result<T, ApiError> {
     let body = Limited::new(request.into_body(), limit).collect();
     let body: Bytes = match tokio::time::timeout(patience, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            return Err(Refusal::too_large(limit));
+            return Err(ApiError::too_large(limit));
         }
-        Ok(Err(_)) => return Err(Refusal::bad_body("the body ended too early: send it again")),
-        Err(_) => return Err(Refusal::too_slow(patience)),
+        Ok(Err(_)) => return Err(ApiError::bad_body("the body ended too early: send it again")),
+        Err(_) => return Err(ApiError::too_slow(patience)),
     };
     let text = std::str::from_utf8(&body).map_err(|error| {
         let at = error.valid_up_to();
-        Refusal::bad_body(&format!("the body is not UTF-8 from byte {at} on: encode it as UTF-8"))
+        ApiError::bad_body(&format!("the body is not UTF-8 from byte {at} on: encode it as UTF-8"))
     })?;
     serde_json::from_str(text).map_err(|error| {
         let what = if error.is_data() { "is not what it should be" } else { "is no JSON" };
-        Refusal::bad_body(&format!("the body {what}: {error}"))
+        ApiError::bad_body(&format!("the body {what}: {error}"))
     })
 }

@@ -4,21 +4,21 @@
 //! afterwards in a second call, so that a caller who wants to follow can subscribe in
 //! between. A lost notification costs the runners' polling interval, a second at most.
 
-mod attached;
+mod attachments;
 mod author;
 mod channel;
-mod place;
-mod sent;
+mod destination;
 mod text;
+mod uploads;
 
 use std::time::Duration;
 
 use holdfast_bus::{Bus, Control, ControlKind};
-use holdfast_directory::{AgentCard, Directory};
+use holdfast_directory::{Directory, RoutedAgent};
 use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::MessageAttachment;
-use holdfast_session::{Accepted, NewMessage, Running, Sessions};
+use holdfast_session::{Acceptance, NewMessage, SessionOwner, Sessions};
 use holdfast_types::{
     Body, Command, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
 };
@@ -27,17 +27,17 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use author::{of_key, of_sender};
-pub use place::Place;
+pub use destination::Destination;
 pub use text::clean;
 
 use crate::Error;
 
 /// Maximum length of an idempotency key, in bytes.
-const LONGEST_KEY: usize = 256;
+const MAX_IDEMPOTENCY_KEY_BYTES: usize = 256;
 
 /// Message from a caller with an API key.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct InboundMessage {
     /// Idempotency key; empty generates one.
     pub request_id: String,
     pub text: String,
@@ -49,9 +49,9 @@ pub struct Said {
 }
 
 #[derive(Debug, Clone)]
-pub struct Taken {
+pub struct AcceptedMessage {
     pub tenant: TenantId,
-    pub accepted: Accepted,
+    pub accepted: Acceptance,
     /// Turns that the message may begin: its own, and those of messages stored with it.
     pub runs: Vec<RunId>,
     mode: QueueMode,
@@ -90,21 +90,25 @@ impl Ingest {
     /// # Errors
     ///
     /// If the message is not valid, or cannot be stored now.
-    pub async fn accept(&self, caller: &Caller, said: Said) -> Result<Taken, Error> {
+    pub async fn accept(
+        &self,
+        caller: &Caller,
+        said: InboundMessage,
+    ) -> Result<AcceptedMessage, Error> {
         let text = match self.text(&said.text) {
             // A message may consist of files only.
             Err(Error::Empty) if !said.attachments.is_empty() => String::new(),
             text => text?,
         };
-        let (mut body, files) = sent::body(text, said.attachments)?;
-        let idem_key = idem_key(said.request_id)?;
-        let place = self.place(caller.tenant, &said.agent, &said.session).await?;
-        self.keep(caller.tenant, place.agent.id, &mut body, files).await?;
+        let (mut body, files) = uploads::body_with_files(text, said.attachments)?;
+        let idem_key = idempotency_key(said.request_id)?;
+        let place = self.destination(caller.tenant, &said.agent, &said.session).await?;
+        self.store_files(caller.tenant, place.agent.id, &mut body, files).await?;
         let message = NewMessage {
             mode: place.agent.settings.queue_mode,
             debounce: debounce(&place.agent),
             idem_key,
-            ..message(caller, place, body)
+            ..new_message(caller, place, body)
         };
         self.store(caller.tenant, message).await
     }
@@ -115,10 +119,10 @@ impl Ingest {
     ///
     /// If the text is empty, too long, or contains a NUL.
     pub fn text(&self, text: &str) -> Result<String, Error> {
-        text::message(text, self.text_limit)
+        text::message_text(text, self.text_limit)
     }
 
-    async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<Taken, Error> {
+    async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<AcceptedMessage, Error> {
         self.store_all(tenant, vec![message]).await
     }
 
@@ -131,12 +135,12 @@ impl Ingest {
         &self,
         tenant: TenantId,
         messages: Vec<NewMessage>,
-    ) -> Result<Taken, Error> {
+    ) -> Result<AcceptedMessage, Error> {
         if messages.iter().any(|message| message.key.kind() == SessionKind::Subagent) {
             return Err(Error::Subagent);
         }
         let began = Instant::now();
-        let resumes = messages.last().is_some_and(resumes);
+        let resumes = messages.last().is_some_and(is_resume_command);
         let mode = messages.last().map(|message| message.mode).unwrap_or_default();
         let mut stored = match messages.len() {
             1 => {
@@ -152,17 +156,17 @@ impl Ingest {
         let last = stored.pop().ok_or(Error::Empty)?;
         let accepted = last?;
         if resumes {
-            self.resume(tenant, &accepted).await?;
+            self.resume_session(tenant, &accepted).await?;
         }
         let earlier = stored.iter().filter_map(|one| Some(one.as_ref().ok()?.message.into()));
         let runs = earlier.chain([accepted.message.into()]).collect();
-        Ok(Taken { tenant, accepted, runs, mode })
+        Ok(AcceptedMessage { tenant, accepted, runs, mode })
     }
 
     /// Resumes a paused session for a message with the resume command: while it is paused, no
     /// runner could process the message. A repeated message also resumes while the first is
     /// unanswered, because the notification may have been lost.
-    async fn resume(&self, tenant: TenantId, accepted: &Accepted) -> Result<(), Error> {
+    async fn resume_session(&self, tenant: TenantId, accepted: &Acceptance) -> Result<(), Error> {
         if accepted.duplicate {
             let answer = self.sessions.answer(tenant, accepted.message).await?;
             if answer.outcome.is_some() {
@@ -176,8 +180,8 @@ impl Ingest {
     }
 
     /// Notifies the runners, or the runner of a running turn, of a new message.
-    pub fn announce(&self, taken: &Taken) {
-        let Accepted { session, wake, running, .. } = taken.accepted;
+    pub fn notify_runners(&self, taken: &AcceptedMessage) {
+        let Acceptance { session, wake, running, .. } = taken.accepted;
         if let Some(after) = wake {
             self.bus.wake_run(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         }
@@ -186,7 +190,7 @@ impl Ingest {
                 QueueMode::Interrupt => ControlKind::Interrupt,
                 QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
             };
-            self.tell(session, running, kind);
+            self.signal_runner(session, running, kind);
         }
     }
 
@@ -197,10 +201,10 @@ impl Ingest {
         agent: &str,
         session: &str,
     ) -> Result<bool, Error> {
-        let session = self.existing(tenant, agent, session).await?;
+        let session = self.existing_session(tenant, agent, session).await?;
         let running = self.sessions.cancel(tenant, session).await?;
         if let Some(running) = running {
-            self.tell(session, running, ControlKind::Cancel);
+            self.signal_runner(session, running, ControlKind::Cancel);
         }
         if running.is_some() {
             return Ok(true);
@@ -214,14 +218,14 @@ impl Ingest {
         Ok(waited.is_some())
     }
 
-    fn tell(&self, session: SessionId, running: Running, kind: ControlKind) {
+    fn signal_runner(&self, session: SessionId, running: SessionOwner, kind: ControlKind) {
         let control = Control { session, kind, epoch: running.epoch };
         self.bus.control(running.owner, &control);
     }
 }
 
 /// New message for a session, with the fields that all messages of a caller share.
-pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
+pub fn new_message(caller: &Caller, place: Destination, body: Body) -> NewMessage {
     let source = match caller.key {
         Some(key) => Source::Key(key),
         None => Source::Internal(caller.name.clone()),
@@ -245,28 +249,30 @@ pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
 /// # Errors
 ///
 /// If the key is too long, or contains a NUL.
-pub fn idem_key(given: String) -> Result<String, Error> {
+pub fn idempotency_key(given: String) -> Result<String, Error> {
     match given.len() {
         0 => Ok(Uuid::now_v7().simple().to_string()),
-        1..=LONGEST_KEY if given.contains('\0') => Err(Error::Nul("request_id")),
-        1..=LONGEST_KEY => Ok(given),
-        long => Err(holdfast_session::Error::IdemKey(long).into()),
+        1..=MAX_IDEMPOTENCY_KEY_BYTES if given.contains('\0') => {
+            Err(Error::NulCharacter("request_id"))
+        }
+        1..=MAX_IDEMPOTENCY_KEY_BYTES => Ok(given),
+        long => Err(holdfast_session::Error::InvalidIdemKey(long).into()),
     }
 }
 
 /// Whether a message resumes its session if that is paused.
-fn resumes(message: &NewMessage) -> bool {
+fn is_resume_command(message: &NewMessage) -> bool {
     message
         .body
         .command()
         .is_some_and(|command| command == Command::Resume && command.is_for(message.key.kind()))
 }
 
-fn debounce(agent: &AgentCard) -> Duration {
+fn debounce(agent: &RoutedAgent) -> Duration {
     Duration::from_millis(u64::from(agent.settings.debounce_ms))
 }
 
 /// Session key for a name given by the caller.
-pub fn own_session(agent: &AgentCard, name: &str) -> Result<SessionKey, Error> {
+pub fn named_session_key(agent: &RoutedAgent, name: &str) -> Result<SessionKey, Error> {
     Ok(SessionKey::api(&agent.name, &clean(name))?)
 }

@@ -2,8 +2,8 @@
 //!
 //! `nodes/link.rs` holds one connection: requests from the bus to the node, and its answers back.
 
+mod convert;
 mod link;
-mod words;
 
 use std::{pin::Pin, time::Duration};
 
@@ -16,7 +16,7 @@ use holdfast_proto::gateway::v1::{
     RevokeNodeResponse,
     nodes_server::{Nodes as Service, NodesServer},
 };
-use holdfast_types::{NodeReached, NodeSaid, NodeWish, TenantId, UsedBy};
+use holdfast_types::{ConnectionScope, NodeReply, NodeRequest, NodeRequestOutcome, TenantId};
 use secrecy::ExposeSecret as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,15 +25,15 @@ use tonic::{Request, Response, Status, Streaming, service::Routes};
 use crate::{
     Error,
     auth::require,
-    control::{State, actor, refuse, timestamp},
+    control::{State, actor, invalid, timestamp},
 };
-use link::Link;
+use link::NodeLink;
 
 /// Wait for the gateway that holds a node's connection to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const NODE_QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of messages queued for a node.
-const WAITING: usize = 64;
+const MAX_QUEUED_REQUESTS: usize = 64;
 
 /// Implements `holdfast.gateway.v1.Nodes`.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ pub fn add_service(
     routes.add_service(NodesServer::new(nodes).max_decoding_message_size(limit))
 }
 
-type Asked = Pin<Box<dyn Stream<Item = Result<AttachResponse, Status>> + Send>>;
+type NodeRequestStream = Pin<Box<dyn Stream<Item = Result<AttachResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Service for Nodes {
-    type AttachStream = Asked;
+    type AttachStream = NodeRequestStream;
 
     async fn list_nodes(
         &self,
@@ -68,7 +68,7 @@ impl Service for Nodes {
 
         let nodes = self.state.directory.nodes(caller.tenant).await.map_err(Error::from)?;
 
-        let shown = nodes.into_iter().map(|node| self.shown(caller.tenant, node));
+        let shown = nodes.into_iter().map(|node| self.node_with_status(caller.tenant, node));
         Ok(Response::new(ListNodesResponse { nodes: join_all(shown).await }))
     }
 
@@ -81,7 +81,7 @@ impl Service for Nodes {
 
         let node = self.state.directory.node(caller.tenant, &request.node).await;
 
-        let node = self.shown(caller.tenant, node.map_err(Error::from)?).await;
+        let node = self.node_with_status(caller.tenant, node.map_err(Error::from)?).await;
         Ok(Response::new(GetNodeResponse { node: Some(node) }))
     }
 
@@ -91,14 +91,16 @@ impl Service for Nodes {
     ) -> Result<Response<CreateNodeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let used_by =
-            request.used_by.parse::<UsedBy>().map_err(|wrong| refuse(wrong.to_string()))?;
+        let used_by = request
+            .used_by
+            .parse::<ConnectionScope>()
+            .map_err(|wrong| invalid(wrong.to_string()))?;
         let new = NewNode { name: request.name, used_by };
 
         let made = self.state.directory.create_node(caller.tenant, actor(&caller), new).await;
 
         let (node, token) = made.map_err(Error::from)?;
-        let node = Some(self.shown(caller.tenant, node).await);
+        let node = Some(self.node_with_status(caller.tenant, node).await);
         let token = token.expose_secret().to_owned();
         Ok(Response::new(CreateNodeResponse { node, token }))
     }
@@ -116,25 +118,25 @@ impl Service for Nodes {
         let node = revoked.map_err(Error::from)?;
         // If this is lost, the gateway that holds the connection notices the revocation at its next
         // check.
-        drop(self.state.bus.ask_node(tenant, node, &NodeWish::Look, PATIENCE).await);
+        drop(self.state.bus.ask_node(tenant, node, &NodeRequest::Look, NODE_QUERY_TIMEOUT).await);
         Ok(Response::new(RevokeNodeResponse {}))
     }
 
     async fn attach(
         &self,
         request: Request<Streaming<AttachRequest>>,
-    ) -> Result<Response<Asked>, Status> {
+    ) -> Result<Response<NodeRequestStream>, Status> {
         // The token tells which node it is. The middleware checked only that it belongs to a node.
         let token = request.metadata().get("authorization").and_then(|text| text.to_str().ok());
         let token = token.and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token);
         let token = token.trim().to_owned();
         let (caller, said) = holdfast_grpc::caller(request)?;
-        must_be_node(&caller)?;
+        require_node(&caller)?;
         let known = self.state.directory.authenticate_node(&token).await.map_err(Error::from)?;
 
-        let (asks, asked) = mpsc::channel(WAITING);
-        let link = Link::new(self.state.clone(), known, asks);
-        tokio::spawn(link.hold(said, self.stop.clone()));
+        let (asks, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let link = NodeLink::new(self.state.clone(), known, asks);
+        tokio::spawn(link.run(said, self.stop.clone()));
 
         let next = |mut asked: mpsc::Receiver<_>| async move {
             asked.recv().await.map(|ask| (ask, asked))
@@ -143,7 +145,7 @@ impl Service for Nodes {
     }
 }
 
-fn must_be_node(caller: &Caller) -> Result<(), Status> {
+fn require_node(caller: &Caller) -> Result<(), Status> {
     if caller.scopes.has(Scope::Node) {
         return Ok(());
     }
@@ -154,19 +156,24 @@ fn must_be_node(caller: &Caller) -> Result<(), Status> {
 
 impl Nodes {
     /// Converts a node, and asks whether it is connected.
-    async fn shown(&self, tenant: TenantId, node: Node) -> pb::Node {
+    async fn node_with_status(&self, tenant: TenantId, node: Node) -> pb::Node {
         let reached = match node.may_be_connected {
-            true => self.state.bus.ask_node(tenant, node.id, &NodeWish::Here, PATIENCE).await,
-            false => NodeReached::Nobody,
+            true => {
+                self.state
+                    .bus
+                    .ask_node(tenant, node.id, &NodeRequest::Here, NODE_QUERY_TIMEOUT)
+                    .await
+            }
+            false => NodeRequestOutcome::NotConnected,
         };
         pb::Node {
-            connected: matches!(reached, NodeReached::Said(NodeSaid::Here { .. })),
+            connected: matches!(reached, NodeRequestOutcome::Answered(NodeReply::Here { .. })),
             id: node.id.to_string(),
             name: node.name,
             used_by: node.used_by.to_string(),
-            platform: node.said.platform,
-            version: node.said.version,
-            commands: node.said.commands,
+            platform: node.report.platform,
+            version: node.report.version,
+            commands: node.report.commands,
             last_seen_at: node.last_seen_at.map(timestamp),
             created_at: Some(timestamp(node.created_at)),
             revoked_at: node.revoked_at.map(timestamp),

@@ -13,20 +13,20 @@
 //! A message is accepted before the first byte of an answer, so that an invalid one gets a proper
 //! HTTP status. If the client disconnects, the turn goes on and its answer is stored.
 
+mod api_error;
 mod chat;
 mod content;
-mod converse;
+mod conversation;
 mod models;
-mod refusal;
 mod responses;
-mod spoken;
+mod sent_text;
 mod sse;
 
 use std::time::Duration;
 
+pub use api_error::ApiError;
 pub use chat::chat;
 pub use models::{model, models};
-pub use refusal::Refusal;
 pub use responses::respond;
 
 use crate::{config, follow::Follower, ingest::Ingest};

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use holdfast_bus::{Control, ControlKind, RunnerAbout};
+use holdfast_bus::{Control, ControlKind, RunnerReport};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetStatusRequest, GetStatusResponse,
@@ -17,14 +17,14 @@ use tonic::{Request, Response, Status};
 use crate::{
     Error,
     auth::require,
-    control::{State, limit, parse_word, some, timestamp},
+    control::{State, non_empty, page_size, parse_word, timestamp},
 };
 
 /// Wait for runners to report their state.
-const PATIENCE: Duration = Duration::from_millis(300);
+const RUNNER_STATUS_TIMEOUT: Duration = Duration::from_millis(300);
 
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
 
 /// Implements `holdfast.gateway.v1.Operations`.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl Service for Handler {
         let tenant = self.0.directory.tenant(&caller.tenant.to_string()).await;
 
         // Without NATS no runner answers; the rest of the status is complete.
-        let runners = self.0.bus.about_runners(PATIENCE).await.unwrap_or_default();
+        let runners = self.0.bus.runner_reports(RUNNER_STATUS_TIMEOUT).await.unwrap_or_default();
         let (mut sandboxes, mut no_commands) = (HashMap::new(), HashMap::new());
-        for RunnerAbout { sandbox, no_commands: why } in runners {
+        for RunnerReport { sandbox, no_commands: why } in runners {
             let (counts, name) =
                 if why.is_empty() { (&mut sandboxes, sandbox) } else { (&mut no_commands, why) };
             *counts.entry(name).or_default() += 1;
@@ -72,7 +72,7 @@ impl Service for Handler {
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL, MOST)?;
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
 
         let letters = self.0.sessions.dead_letters(caller.tenant, most).await;
 
@@ -122,9 +122,9 @@ impl Service for Handler {
     ) -> Result<Response<ListDeliveriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL, MOST)?;
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let wanted = "pending, sending, sent, unknown or dead";
-        let state = some(request.state).map(|state| parse_word("state", &state, wanted));
+        let state = non_empty(request.state).map(|state| parse_word("state", &state, wanted));
 
         let deliveries = self.0.sessions.deliveries(caller.tenant, state.transpose()?, most).await;
 

@@ -17,12 +17,12 @@ mod key;
 
 use std::fmt;
 
-use holdfast_directory::{AgentCard, Routing, Rule};
-use holdfast_types::{InvalidKey, ModelRoute, Peer, PeerKind, SessionKey, account_name};
+use holdfast_directory::{RoutedAgent, Routing, RoutingRule};
+use holdfast_types::{InvalidSessionKey, ModelRoute, Peer, PeerKind, SessionKey, account_name};
 
 /// Message from a channel, as far as routing needs it.
 #[derive(Debug, Clone)]
-pub struct Inbound {
+pub struct RoutingInput {
     /// Kind of channel, such as `telegram`.
     pub channel: String,
     /// Name of the channel account; empty is `default`.
@@ -41,7 +41,7 @@ pub struct Inbound {
     pub text: String,
 }
 
-impl Inbound {
+impl RoutingInput {
     /// Channel in the normal form of bindings, rules and identities.
     fn channel(&self) -> String {
         self.channel.trim().to_lowercase()
@@ -93,8 +93,8 @@ impl fmt::Display for MatchedBy {
 
 /// Destination of a message, and the reason.
 #[derive(Debug, Clone)]
-pub struct Routed {
-    pub agent: AgentCard,
+pub struct RoutingDecision {
+    pub agent: RoutedAgent,
     pub key: SessionKey,
     pub main_key: SessionKey,
     pub matched_by: MatchedBy,
@@ -109,9 +109,12 @@ pub struct Routed {
 /// # Errors
 ///
 /// If no session key can be built from the platform's ids. No known input causes it.
-pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey> {
-    let Chosen { agent, matched_by, tools, by_model } = choose(routing, inbound);
-    Ok(Routed {
+pub fn route(
+    routing: &Routing,
+    inbound: &RoutingInput,
+) -> Result<RoutingDecision, InvalidSessionKey> {
+    let RoutingChoice { agent, matched_by, tools, by_model } = choose(routing, inbound);
+    Ok(RoutingDecision {
         key: key::session_key(routing, agent, inbound)?,
         main_key: SessionKey::main(&agent.name),
         agent: agent.clone(),
@@ -122,38 +125,44 @@ pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey>
 }
 
 /// Choice by a binding, a rule or the default.
-struct Chosen<'r> {
-    agent: &'r AgentCard,
+struct RoutingChoice<'r> {
+    agent: &'r RoutedAgent,
     matched_by: MatchedBy,
     tools: Option<Vec<String>>,
     by_model: Option<ModelRoute>,
 }
 
-fn choose<'r>(routing: &'r Routing, inbound: &Inbound) -> Chosen<'r> {
-    if let Some((binding, matched_by)) = cascade::find(routing.bindings(), inbound) {
+fn choose<'r>(routing: &'r Routing, inbound: &RoutingInput) -> RoutingChoice<'r> {
+    if let Some((binding, matched_by)) = cascade::find_binding(routing.bindings(), inbound) {
         let agent = routing.agent_or_default(binding.agent);
-        return Chosen { agent, matched_by, tools: None, by_model: binding.by_model.clone() };
+        return RoutingChoice {
+            agent,
+            matched_by,
+            tools: None,
+            by_model: binding.by_model.clone(),
+        };
     }
     let channel = inbound.channel();
-    let found = routing.rules().iter().zip(1..).find(|(rule, _)| matches(rule, &channel, inbound));
+    let found =
+        routing.rules().iter().zip(1..).find(|(rule, _)| rule_matches(rule, &channel, inbound));
     match found {
         Some((rule, place)) => {
             let agent = routing.agent_or_default(rule.agent);
             let (tools, by_model) = (rule.tools.clone(), rule.by_model.clone());
-            Chosen { agent, matched_by: MatchedBy::Rule(place), tools, by_model }
+            RoutingChoice { agent, matched_by: MatchedBy::Rule(place), tools, by_model }
         }
         None => {
             let agent = routing.default_agent();
-            Chosen { agent, matched_by: MatchedBy::Default, tools: None, by_model: None }
+            RoutingChoice { agent, matched_by: MatchedBy::Default, tools: None, by_model: None }
         }
     }
 }
 
 /// Whether all conditions of a rule match; a rule without conditions matches everything.
-fn matches(rule: &Rule, channel: &str, inbound: &Inbound) -> bool {
+fn rule_matches(rule: &RoutingRule, channel: &str, inbound: &RoutingInput) -> bool {
     rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
         && rule.user_id.as_deref().is_none_or(|wanted| inbound.author() == Some(wanted))
-        && rule.pattern.as_ref().is_none_or(|pattern| pattern.is_in(&inbound.text))
+        && rule.pattern.as_ref().is_none_or(|pattern| pattern.matches(&inbound.text))
 }
 
 #[cfg(test)]

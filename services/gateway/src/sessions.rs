@@ -21,14 +21,15 @@ use uuid::Uuid;
 use crate::{
     Error,
     auth::require,
-    control::{State, limit, parse_word, some},
+    control::{State, non_empty, page_size, parse_word},
 };
 
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
-const USUAL_ENTRIES: u32 = 100;
-const MOST_ENTRIES: u32 = 1_000;
-const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
+const DEFAULT_ENTRIES: u32 = 100;
+const MAX_ENTRIES: u32 = 1_000;
+const SESSION_KIND_WORDS: &str =
+    "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
 /// Implements `holdfast.gateway.v1.Sessions`.
 #[derive(Debug)]
@@ -42,10 +43,13 @@ impl Service for Handler {
     ) -> Result<Response<ListSessionsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL, MOST)?;
-        let kind = some(request.kind).map(|kind| parse_word("kind", &kind, KINDS)).transpose()?;
-        let after = some(request.page_token).map(|token| page(&token)).transpose()?;
-        let agent = match some(request.agent) {
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        let kind = non_empty(request.kind)
+            .map(|kind| parse_word("kind", &kind, SESSION_KIND_WORDS))
+            .transpose()?;
+        let after =
+            non_empty(request.page_token).map(|token| parse_page_token(&token)).transpose()?;
+        let agent = match non_empty(request.agent) {
             Some(agent) => {
                 let agent = self.0.directory.agent(caller.tenant, &agent).await;
                 Some(agent.map_err(Error::from)?.id)
@@ -65,7 +69,7 @@ impl Service for Handler {
         let last = sessions.last().filter(|_| more);
         let next_page_token = last.map(|last| page_token(last.id)).unwrap_or_default();
         let now = Timestamp::now();
-        let listed = |session| convert::listed(convert::session(session, &names, now));
+        let listed = |session| convert::with_short_summary(convert::session(session, &names, now));
         let sessions = sessions.into_iter().map(listed).collect();
         Ok(Response::new(ListSessionsResponse { sessions, next_page_token }))
     }
@@ -91,7 +95,7 @@ impl Service for Handler {
     ) -> Result<Response<GetHistoryResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL_ENTRIES, MOST_ENTRIES)?;
+        let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
         let before = Some(request.before_seq).filter(|before| *before != 0);
 
         let id = self.find(caller.tenant, &request.session).await?;
@@ -153,9 +157,9 @@ impl Service for Handler {
     ) -> Result<Response<ListRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL, MOST)?;
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
 
-        let session = match some(request.session) {
+        let session = match non_empty(request.session) {
             Some(session) => Some(self.find(caller.tenant, &session).await?),
             None => None,
         };
@@ -215,7 +219,7 @@ impl Handler {
     /// Finds a session by id, by key, or by the name that a caller gave it with the default agent.
     async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
         if session.is_empty() {
-            return Err(Error::Missing("session"));
+            return Err(Error::MissingField("session"));
         }
         if session.starts_with("ses_") {
             return Ok(session.parse()?);
@@ -242,8 +246,8 @@ fn page_token(last: SessionId) -> String {
     last.as_uuid().simple().to_string()
 }
 
-fn page(token: &str) -> Result<SessionId, Error> {
-    let id = Uuid::try_parse(token).map_err(|_| Error::Unknown {
+fn parse_page_token(token: &str) -> Result<SessionId, Error> {
+    let id = Uuid::try_parse(token).map_err(|_| Error::UnknownValue {
         field: "page_token",
         given: token.chars().take(80).collect(),
         wanted: "`next_page_token` of an earlier answer",
@@ -259,7 +263,7 @@ mod tests {
     fn a_page_token_reads_back_and_nothing_else_is_one() {
         let id = SessionId::generate();
 
-        assert_eq!(page(&page_token(id)).unwrap(), id);
-        assert!(page("2").is_err());
+        assert_eq!(parse_page_token(&page_token(id)).unwrap(), id);
+        assert!(parse_page_token("2").is_err());
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use holdfast_doors as doors;
 use holdfast_grpc::Signer;
 use holdfast_kit::{Check, Readiness, Tasks, net};
-use holdfast_pdf::Reader;
+use holdfast_pdf::PdfReader;
 use holdfast_pg::Pools;
 use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -16,15 +16,15 @@ use crate::{
     Config,
     embedders::Embedders,
     eraser::Eraser,
-    find::Finder,
-    grpc::{self, Door},
-    keep::{Keeper, Policy},
+    find::Searcher,
+    grpc::{self, GrpcServices},
+    operations::{MemoryService, Policy},
     space::Views,
     worker::Worker,
 };
 
 /// Interval of the database readiness check.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const PING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Connected but not yet serving service.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct App {
     signer: Signer,
     embedders: Embedders,
     policy: Arc<Policy>,
-    pdf: Reader,
+    pdf: PdfReader,
 }
 
 impl App {
@@ -54,14 +54,14 @@ impl App {
             .await
             .context("`memory.embedding` cannot be used")?;
         let policy = Arc::new(Policy::new(&memory.mask, &memory.refuse)?);
-        let pdf = Reader::of_this_program().context("this program's own file cannot be found")?;
+        let pdf = PdfReader::of_current_exe().context("this program's own file cannot be found")?;
         Ok(Self { config, listener, pools, signer, embedders, policy, pdf })
     }
 
     /// Sets the program that reads PDFs; it must call [`read_pdf`](crate::read_pdf).
     #[must_use]
     pub fn with_pdf_reader(self, program: PathBuf) -> Self {
-        Self { pdf: Reader::new(program), ..self }
+        Self { pdf: PdfReader::new(program), ..self }
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -77,8 +77,8 @@ impl App {
         let database = readiness.check("database");
         let waiting = Arc::new(Notify::new());
         let views = Views::new(pools.clone(), memory.index_above);
-        let door = Door {
-            keeper: Keeper::new(
+        let door = GrpcServices {
+            keeper: MemoryService::new(
                 pools.clone(),
                 embedders.clone(),
                 views.clone(),
@@ -86,7 +86,7 @@ impl App {
                 Arc::clone(&waiting),
                 pdf,
             ),
-            finder: Finder::new(pools.clone(), embedders.clone(), views.clone()),
+            finder: Searcher::new(pools.clone(), embedders.clone(), views.clone()),
             embedders: embedders.clone(),
             views: views.clone(),
             half_life_days: memory.half_life_days,
@@ -101,7 +101,7 @@ impl App {
         tasks.spawn("worker", {
             let (pools, stop) = (pools.clone(), stop.clone());
             async move {
-                match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
+                match holdfast_pg::wait_until_ready(&pools, stop.cancelled()).await {
                     Ok(()) => worker.run(stop).await,
                     Err(_) => Ok(()),
                 }
@@ -110,7 +110,7 @@ impl App {
         tasks.spawn("eraser", {
             let (pools, stop) = (pools.clone(), stop.clone());
             async move {
-                match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
+                match holdfast_pg::wait_until_ready(&pools, stop.cancelled()).await {
                     Ok(()) => eraser.run(stop).await,
                     Err(_) => Ok(()),
                 }
@@ -129,14 +129,14 @@ impl App {
 
 /// Updates the readiness check until `stop` is cancelled.
 async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
-    if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
+    if holdfast_pg::wait_until_ready(&pools, stop.cancelled()).await.is_err() {
         return Ok(());
     }
     check.pass();
     loop {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            () = sleep(LOOK_AGAIN) => {}
+            () = sleep(PING_INTERVAL) => {}
         }
         match pools.ping().await {
             Ok(()) => check.pass(),

@@ -108,7 +108,7 @@ pub enum Engine {
 }
 
 /// Kinds of private data that the privacy policy detects.
-pub const PRIVATE: [&str; 4] = ["secret", "email", "phone", "card"];
+pub const PRIVATE_KINDS: [&str; 4] = ["secret", "email", "phone", "card"];
 
 impl Default for Memory {
     fn default() -> Self {
@@ -162,12 +162,12 @@ impl Config {
             memory.half_life_days
         );
         for (setting, kinds) in [("mask", &memory.mask), ("refuse", &memory.refuse)] {
-            let unknown = kinds.iter().find(|kind| !PRIVATE.contains(&kind.as_str()));
+            let unknown = kinds.iter().find(|kind| !PRIVATE_KINDS.contains(&kind.as_str()));
             ensure!(
                 unknown.is_none(),
                 "`memory.{setting}` has `{}`: write {}",
                 unknown.map_or("", String::as_str),
-                PRIVATE.map(|kind| format!("`{kind}`")).join(", ")
+                PRIVATE_KINDS.map(|kind| format!("`{kind}`")).join(", ")
             );
         }
         if !memory.listen.ip().is_loopback() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_embed::{Embedder, Error as EmbedError, Hashed, OpenAi, OpenAiConfig, Purpose};
+use holdfast_embed::{Embedder, Error as EmbedError, HashEmbedder, OpenAi, OpenAiConfig, Purpose};
 use secrecy::ExposeSecret as _;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
@@ -10,15 +10,15 @@ use tracing::{debug, info, warn};
 use crate::{Embedding, Engine};
 
 /// Dimension of the hash embedder.
-const HASHED: usize = 384;
+const HASHED_DIMENSION: usize = 384;
 
 /// Maximum wait for a question's embedding; after that the search uses keywords only.
-const QUESTION: Duration = Duration::from_secs(3);
+const MAX_EMBEDDING_WAIT: Duration = Duration::from_secs(3);
 
 /// Current and former embedding model.
 #[derive(Debug, Clone)]
 pub struct Embedders {
-    pub now: Arc<dyn Embedder>,
+    pub current: Arc<dyn Embedder>,
     /// Former model, while units are being embedded again.
     pub former: Option<Arc<dyn Embedder>>,
 }
@@ -36,12 +36,12 @@ impl Embedders {
             None => None,
         };
         info!(model = now.model(), dimension = now.dimension(), "embedding by this model");
-        Ok(Self { now, former })
+        Ok(Self { current: now, former })
     }
 
     /// Returns the embedder of a model, if it is loaded.
-    pub fn of(&self, model: &str) -> Option<&Arc<dyn Embedder>> {
-        [Some(&self.now), self.former.as_ref()]
+    pub fn by_model(&self, model: &str) -> Option<&Arc<dyn Embedder>> {
+        [Some(&self.current), self.former.as_ref()]
             .into_iter()
             .flatten()
             .find(|embedder| embedder.model() == model)
@@ -50,12 +50,16 @@ impl Embedders {
 
 /// Returns the maximum wait for a question's embedding: at most two thirds of the caller's time, to
 /// leave the rest for the keyword search.
-pub fn patience(given: Option<Duration>) -> Duration {
-    given.map_or(QUESTION, |given| QUESTION.min(given * 2 / 3))
+pub fn embedding_timeout(given: Option<Duration>) -> Duration {
+    given.map_or(MAX_EMBEDDING_WAIT, |given| MAX_EMBEDDING_WAIT.min(given * 2 / 3))
 }
 
 /// Returns the embedding of a question; `None` on failure or after `limit`.
-pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> Option<Vec<f32>> {
+pub async fn embed_question(
+    embedder: &dyn Embedder,
+    text: &str,
+    limit: Duration,
+) -> Option<Vec<f32>> {
     let texts = [text.to_owned()];
     match timeout(limit, embedder.embed(&texts, Purpose::Question)).await {
         Ok(Ok(mut vectors)) => vectors.pop(),
@@ -64,7 +68,7 @@ pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> O
             None
         }
         // Callers with short deadlines cause this regularly: not worth a warning.
-        Err(_) if limit < QUESTION => {
+        Err(_) if limit < MAX_EMBEDDING_WAIT => {
             debug!(after = ?limit, "the embedder is slow, a question is answered by its words");
             None
         }
@@ -77,7 +81,7 @@ pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> O
 
 async fn load(embedding: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
     match embedding.engine {
-        Engine::Hashed => Ok(Arc::new(Hashed::new(HASHED))),
+        Engine::Hashed => Ok(Arc::new(HashEmbedder::new(HASHED_DIMENSION))),
         Engine::OpenAi => Ok(Arc::new(OpenAi::new(server(embedding))?)),
         Engine::Local => local(embedding).await,
         Engine::Auto => match local(embedding).await {
@@ -88,7 +92,7 @@ async fn load(embedding: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
                     "no local embedding model, so meaning is told by shared words only (`hashed`): \
                      run `make embedder` and start again, or configure `memory.embedding`"
                 );
-                Ok(Arc::new(Hashed::new(HASHED)))
+                Ok(Arc::new(HashEmbedder::new(HASHED_DIMENSION)))
             }
         },
     }
@@ -154,10 +158,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_question_waits_for_its_meaning_no_longer_than_who_asks_can() {
         for (given, expected) in [(Some(150), 100), (Some(60_000), 3_000), (None, 3_000)] {
-            let limit = patience(given.map(Duration::from_millis));
+            let limit = embedding_timeout(given.map(Duration::from_millis));
             let began = Instant::now();
 
-            assert_eq!(question(&Slow, "cat", limit).await, None);
+            assert_eq!(embed_question(&Slow, "cat", limit).await, None);
 
             assert_eq!(began.elapsed().as_millis(), expected, "{given:?}");
         }
@@ -169,8 +173,10 @@ mod tests {
 
         let embedders = Embedders::load(&nowhere, None).await.unwrap();
 
-        assert_eq!(embedders.now.model(), "hashed-v1-384");
-        assert!(embedders.of("hashed-v1-384").is_some() && embedders.of("other").is_none());
+        assert_eq!(embedders.current.model(), "hashed-v1-384");
+        assert!(
+            embedders.by_model("hashed-v1-384").is_some() && embedders.by_model("other").is_none()
+        );
     }
 
     #[tokio::test]

@@ -21,27 +21,27 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::{
-    Error, keep,
+    Error, operations,
     space::Views,
     store::{
         erasures::{self, Erasure, Rows},
         forget::{Count, Erase},
-        late,
+        second_pass,
         sources::Conversations,
     },
-    who::ALL_AGENTS,
+    viewer::ALL_AGENTS,
 };
 
 /// Interval of the check for due erasures.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Delay between the first and the second pass.
-pub const LATE: Duration = Duration::from_secs(15 * 60);
+pub const SECOND_PASS_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// Passes per erasure.
-const PASSES: i32 = 2;
+const MAX_PASSES: i32 = 2;
 
-const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 #[derive(Debug)]
 pub struct Eraser {
@@ -61,10 +61,10 @@ impl Eraser {
             let pause = match self.step().await {
                 Ok(()) => {
                     failures = 0;
-                    LOOK
+                    POLL_INTERVAL
                 }
                 Err(error) => {
-                    let pause = AWAY.delay(failures);
+                    let pause = RETRY_BACKOFF.delay(failures);
                     failures += 1;
                     let error = &error as &dyn std::error::Error;
                     warn!(error, again_in = ?pause, "what was deleted cannot be forgotten yet");
@@ -99,17 +99,18 @@ impl Eraser {
             tx.finish_reading();
             return Ok(());
         };
-        let (erased, left) = match late::until(&mut tx, id).await? {
-            None => keep::erase(&mut tx, &what(&erasure)?).await?,
+        let (erased, left) = match second_pass::until(&mut tx, id).await? {
+            None => operations::erase(&mut tx, &target(&erasure)?).await?,
             Some(until) => erase_late(&mut tx, &erasure, until).await?,
         };
-        let is_last = erasure.passes + 1 >= PASSES;
-        let again = (!is_last).then_some(LATE.as_secs_f64());
+        let is_last = erasure.passes + 1 >= MAX_PASSES;
+        let again = (!is_last).then_some(SECOND_PASS_DELAY.as_secs_f64());
         let gone: i64 = erased.iter().map(|(_, rows)| rows).sum();
-        let (erased, left) = (added(erasure.erased.0, &erased), added(Rows::new(), &left));
-        erasures::looked(&mut tx, id, (&erased, &left), again).await?;
+        let (erased, left) =
+            (add_counts(erasure.erased.0, &erased), add_counts(Rows::new(), &left));
+        erasures::record_pass(&mut tx, id, (&erased, &left), again).await?;
         tx.commit().await?;
-        self.views.forget(tenant);
+        self.views.invalidate(tenant);
         if gone > 0 {
             info!(
                 what = erasure.what,
@@ -127,16 +128,18 @@ async fn erase_late(
     erasure: &Erasure,
     until: jiff_sqlx::Timestamp,
 ) -> Result<(Vec<Count>, Vec<Count>), Error> {
-    let (mut erased, mut left) = late::erase(tx, (&erasure.what, &erasure.subject), until).await?;
-    if let Some(of) = Conversations::of(&what(erasure)?) {
-        let (of_articles, left_of_articles) = keep::erase_articles(tx, &of.up_to(until)).await?;
-        keep::add(&mut erased, &of_articles);
-        keep::add(&mut left, &left_of_articles);
+    let (mut erased, mut left) =
+        second_pass::erase(tx, (&erasure.what, &erasure.subject), until).await?;
+    if let Some(of) = Conversations::of(&target(erasure)?) {
+        let (of_articles, left_of_articles) =
+            operations::erase_articles(tx, &of.up_to(until)).await?;
+        operations::add(&mut erased, &of_articles);
+        operations::add(&mut left, &left_of_articles);
     }
     Ok((erased, left))
 }
 
-fn what(erasure: &Erasure) -> Result<Erase, Error> {
+fn target(erasure: &Erasure) -> Result<Erase, Error> {
     match erasure.what.as_str() {
         "session" => Ok(Erase::Session(erasure.subject.clone(), None)),
         "user" => Ok(Erase::User(erasure.subject.clone())),
@@ -153,7 +156,7 @@ fn what(erasure: &Erasure) -> Result<Erase, Error> {
 }
 
 /// Adds counts to the rows by table.
-pub fn added(mut rows: Rows, counts: &[Count]) -> Rows {
+pub fn add_counts(mut rows: Rows, counts: &[Count]) -> Rows {
     for (what, count) in counts {
         *rows.entry((*what).to_owned()).or_default() += count;
     }

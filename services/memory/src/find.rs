@@ -10,7 +10,9 @@ use std::{
 };
 
 use holdfast_pg::Pools;
-use holdfast_recall::{Bm25, Collection, Found, Question, Ranked, Weights, decay, rank, spread};
+use holdfast_recall::{
+    Bm25, Collection, Question, RankCandidate, RankedUnit, Weights, decay, rank, spread,
+};
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tracing::debug;
@@ -19,25 +21,25 @@ use uuid::Uuid;
 use crate::{
     Error,
     embedders::{self, Embedders},
-    space::{COUNTED, View, Views},
-    store::search::{self, Ask, FoundUnit, Meaning, Narrow, Seen},
+    space::{MAX_COUNTED_UNITS, View, Views},
+    store::search::{self, FoundUnit, QuestionEmbedding, SearchFilter, SearchParams, VisibleStats},
     unit::kind,
-    who::Who,
+    viewer::Viewer,
 };
 
 /// Minimum decay factor, so that old notes are found where nothing newer answers.
-const FLOOR: f32 = 0.3;
+const MIN_DECAY: f32 = 0.3;
 
 /// Default diversity for document chunks, which overlap.
-const DIVERSITY: f32 = 0.1;
+const DEFAULT_DIVERSITY: f32 = 0.1;
 
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct SearchQuery {
     pub query: String,
     pub k: u32,
     /// Kinds of units to search; empty means all.
     pub kinds: Vec<i16>,
-    pub narrow: Option<Narrow>,
+    pub narrow: Option<SearchFilter>,
     /// Half-life of dated notes in days; 0 or less disables aging.
     pub half_life_days: f64,
     /// Weight of diversity, 0 to 1; `None` means the default.
@@ -48,30 +50,30 @@ pub struct Wanted {
 
 /// Search result, best hit first.
 #[derive(Debug)]
-pub struct Answer {
+pub struct SearchResult {
     pub hits: Vec<Hit>,
     /// Model that embedded the question; empty if only keywords were used.
     pub model: String,
     /// Vector search method: `exact` or `index`; empty if only keywords were used.
-    pub how: &'static str,
+    pub method: &'static str,
 }
 
 #[derive(Debug)]
 pub struct Hit {
-    pub ranked: Ranked<Uuid>,
+    pub ranked: RankedUnit<Uuid>,
     pub unit: FoundUnit,
     /// Keyword score before normalisation by the best one.
     pub words: f32,
 }
 
 #[derive(Debug, Clone)]
-pub struct Finder {
+pub struct Searcher {
     pools: Pools,
     embedders: Embedders,
     views: Views,
 }
 
-impl Finder {
+impl Searcher {
     pub const fn new(pools: Pools, embedders: Embedders, views: Views) -> Self {
         Self { pools, embedders, views }
     }
@@ -80,33 +82,33 @@ impl Finder {
     pub async fn find(
         &self,
         tenant: TenantId,
-        who: &Who,
-        wanted: &Wanted,
-    ) -> Result<Answer, Error> {
+        who: &Viewer,
+        wanted: &SearchQuery,
+    ) -> Result<SearchResult, Error> {
         let began = Instant::now();
         let view = self.views.of(tenant, who).await?;
         let question = Question::read(&wanted.query, &view.seen.authors);
 
         let kinds = if wanted.kinds.is_empty() { kind::ALL.to_vec() } else { wanted.kinds.clone() };
         let diversity = diversity(wanted, &kinds);
-        let ask = Ask {
-            held_by: view.held_by(&question.terms),
+        let ask = SearchParams {
+            held_by: view.doc_freqs(&question.terms),
             terms: question.terms.clone(),
             kinds,
             narrow: wanted.narrow.clone(),
             k: wanted.k,
             with_vectors: diversity > 0.0,
         };
-        let limit = embedders::patience(wanted.within).saturating_sub(began.elapsed());
-        let own = self.views.own(&view, &ask.kinds);
+        let limit = embedders::embedding_timeout(wanted.within).saturating_sub(began.elapsed());
+        let own = self.views.index_table(&view, &ask.kinds);
         let is_indexed = own.is_some();
-        let meaning = self.meaning(&view, own, &question.meaning, limit);
+        let meaning = self.embed_question(&view, own, &question.meaning, limit);
         let whom = (tenant, who);
-        let is_much = view.seen.vectors > self.views.few();
-        let choosy = ask.narrow.as_ref().filter(|narrow| is_much && narrow.is_choosy());
+        let is_much = view.seen.vectors > self.views.max_scanned_units();
+        let choosy = ask.narrow.as_ref().filter(|narrow| is_much && narrow.is_selective());
         let (meaning, found) = match choosy {
-            None => self.among_all(whom, &ask, is_indexed, meaning).await?,
-            Some(narrow) => self.among_left(whom, &ask, narrow, is_indexed, meaning).await?,
+            None => self.search_visible(whom, &ask, is_indexed, meaning).await?,
+            Some(narrow) => self.search_filtered(whom, &ask, narrow, is_indexed, meaning).await?,
         };
         let how = match &meaning {
             None => "",
@@ -114,65 +116,70 @@ impl Finder {
             Some(_) => "index",
         };
         if let Some(held_by) = found.first().and_then(|unit| unit.held_by.as_ref()) {
-            view.learn(&question.terms, held_by);
+            view.cache_doc_freqs(&question.terms, held_by);
         }
         debug!(found = found.len(), how, whole_ms = began.elapsed().as_millis(), "searched");
         let model = meaning.map(|meaning| meaning.model).unwrap_or_default();
         let all = collection(&view.seen);
-        Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
+        Ok(SearchResult {
+            hits: rank_hits(found, &question, all, wanted, diversity),
+            model,
+            method: how,
+        })
     }
 
     /// Scans all units that pass the filters, if these are few. Document frequencies are counted
     /// meanwhile on another connection, over all units, so that a word's weight does not depend on
     /// the filters.
-    async fn among_left(
+    async fn search_filtered(
         &self,
-        whom: (TenantId, &Who),
-        ask: &Ask,
-        narrow: &Narrow,
+        whom: (TenantId, &Viewer),
+        ask: &SearchParams,
+        narrow: &SearchFilter,
         is_indexed: bool,
-        meaning: impl Future<Output = Option<Meaning>>,
-    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        meaning: impl Future<Output = Option<QuestionEmbedding>>,
+    ) -> sqlx::Result<(Option<QuestionEmbedding>, Vec<FoundUnit>)> {
         let (tenant, who) = whom;
-        let few = self.views.few();
+        let few = self.views.max_scanned_units();
         let counted = async {
             let mut tx = self.pools.tenant(tenant).await?;
-            let held_by = search::held_by(&mut tx, who, ask).await?;
+            let held_by = search::doc_freqs(&mut tx, who, ask).await?;
             tx.finish_reading();
             Ok::<_, sqlx::Error>(held_by)
         };
         let left = async {
             let mut tx = self.pools.tenant(tenant).await?;
-            let left = search::left(&mut tx, who, ask, narrow, few + 1).await?;
+            let left = search::filtered_units(&mut tx, who, ask, narrow, few + 1).await?;
             tx.finish_reading();
             Ok::<_, sqlx::Error>(left)
         };
         let (held_by, left, meaning) = tokio::join!(counted, left, meaning);
         let (held_by, left) = (held_by?, left?);
         if i64::try_from(left.len()).is_ok_and(|count| count <= few) {
-            let meaning = meaning.map(|meaning| Meaning { own: None, ..meaning });
+            let meaning = meaning.map(|meaning| QuestionEmbedding { own: None, ..meaning });
             let mut tx = self.pools.tenant(tenant).await?;
-            let found = search::among(&mut tx, ask, meaning.as_ref(), left, held_by).await?;
+            let found =
+                search::search_filtered(&mut tx, ask, meaning.as_ref(), left, held_by).await?;
             tx.finish_reading();
             return Ok((meaning, found));
         }
-        let ask = Ask { held_by: held_by.into_iter().map(Some).collect(), ..ask.clone() };
-        self.among_all(whom, &ask, is_indexed, ready(meaning)).await
+        let ask = SearchParams { held_by: held_by.into_iter().map(Some).collect(), ..ask.clone() };
+        self.search_visible(whom, &ask, is_indexed, ready(meaning)).await
     }
 
     /// Scans all visible units, or uses the index.
-    async fn among_all(
+    async fn search_visible(
         &self,
-        (tenant, who): (TenantId, &Who),
-        ask: &Ask,
+        (tenant, who): (TenantId, &Viewer),
+        ask: &SearchParams,
         is_indexed: bool,
-        meaning: impl Future<Output = Option<Meaning>>,
-    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        meaning: impl Future<Output = Option<QuestionEmbedding>>,
+    ) -> sqlx::Result<(Option<QuestionEmbedding>, Vec<FoundUnit>)> {
         if is_indexed {
-            return self.at_once(tenant, who, ask, meaning).await;
+            return self.search_in_parallel(tenant, who, ask, meaning).await;
         }
         let meaning = meaning.await;
-        let mut tx = self.pools.tenant_with(tenant, search::EXACT).await?;
+        let mut tx = self.pools.tenant_with(tenant, search::EXACT_SETTINGS).await?;
         let found = search::find(&mut tx, who, ask, meaning.as_ref()).await?;
         tx.finish_reading();
         Ok((meaning, found))
@@ -180,39 +187,39 @@ impl Finder {
 
     /// Embeds the question and chooses the table to search; `None` if the tenant has no vectors or
     /// no embedding is available within `limit`.
-    async fn meaning(
+    async fn embed_question(
         &self,
         view: &View,
         own: Option<String>,
         text: &str,
         limit: Duration,
-    ) -> Option<Meaning> {
+    ) -> Option<QuestionEmbedding> {
         let space = view.space.as_ref()?;
         // If that model is not loaded, the current one, by which units are being embedded again.
-        let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
-        let vector = embedders::question(embedder.as_ref(), text, limit).await?;
+        let embedder = self.embedders.by_model(&space.model).unwrap_or(&self.embedders.current);
+        let vector = embedders::embed_question(embedder.as_ref(), text, limit).await?;
         let model = embedder.model().to_owned();
         let own = own.filter(|_| model == space.model);
-        Some(Meaning { model, vector, own })
+        Some(QuestionEmbedding { model, vector, own })
     }
 
     /// Runs keyword and vector search on two connections. The keyword search runs while the
     /// question is being embedded.
-    async fn at_once(
+    async fn search_in_parallel(
         &self,
         tenant: TenantId,
-        who: &Who,
-        ask: &Ask,
-        meaning: impl Future<Output = Option<Meaning>>,
-    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        who: &Viewer,
+        ask: &SearchParams,
+        meaning: impl Future<Output = Option<QuestionEmbedding>>,
+    ) -> sqlx::Result<(Option<QuestionEmbedding>, Vec<FoundUnit>)> {
         let known = OnceLock::new();
         let by_words = async {
             let mut tx = self.pools.tenant(tenant).await?;
-            let said = search::said(&mut tx, who, ask).await?;
+            let said = search::keyword_hits(&mut tx, who, ask).await?;
             // Keyword search finishes first: load its units while the vector search runs.
             let found = match known.get() {
                 Some(meaning) => {
-                    search::look_up(&mut tx, ask, Option::as_ref(meaning), &said, said.units())
+                    search::load_hits(&mut tx, ask, Option::as_ref(meaning), &said, said.units())
                         .await?
                 }
                 None => Vec::new(),
@@ -223,9 +230,9 @@ impl Finder {
         let by_meaning = async {
             let meaning = meaning.await;
             let meaning = known.get_or_init(|| meaning);
-            let mut tx = self.pools.tenant_with(tenant, search::INDEX).await?;
+            let mut tx = self.pools.tenant_with(tenant, search::INDEX_SETTINGS).await?;
             let near = match meaning {
-                Some(meaning) => search::near(&mut tx, who, ask, meaning).await?,
+                Some(meaning) => search::vector_hits(&mut tx, who, ask, meaning).await?,
                 None => Vec::new(),
             };
             Ok::<_, sqlx::Error>((tx, near))
@@ -239,7 +246,7 @@ impl Finder {
             rest.remove(&unit.unit_id);
         }
         if !rest.is_empty() {
-            found.extend(search::look_up(&mut tx, ask, meaning.as_ref(), &said, rest).await?);
+            found.extend(search::load_hits(&mut tx, ask, meaning.as_ref(), &said, rest).await?);
         }
         tx.finish_reading();
         Ok((meaning, found))
@@ -247,11 +254,13 @@ impl Finder {
 }
 
 /// Default diversity: chunks of documents overlap, turns and memories do not.
-fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
+fn diversity(wanted: &SearchQuery, kinds: &[i16]) -> f32 {
     match wanted.diversity {
         #[expect(clippy::cast_possible_truncation, reason = "a share of one")]
         Some(given) => given.clamp(0.0, 1.0) as f32,
-        None if kinds.iter().all(|of| matches!(*of, kind::DOCUMENT | kind::KNOWLEDGE)) => DIVERSITY,
+        None if kinds.iter().all(|of| matches!(*of, kind::DOCUMENT | kind::KNOWLEDGE)) => {
+            DEFAULT_DIVERSITY
+        }
         None => 0.0,
     }
 }
@@ -261,15 +270,15 @@ fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
 /// `vectors` may have been counted further than [`COUNTED`], to choose between scan and index; the
 /// cap keeps the weights of words independent of that.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of term counts")]
-fn collection(seen: &Seen) -> Collection {
+fn collection(seen: &VisibleStats) -> Collection {
     Collection {
-        units: u32::try_from(seen.vectors.min(COUNTED)).unwrap_or(u32::MAX),
+        units: u32::try_from(seen.vectors.min(MAX_COUNTED_UNITS)).unwrap_or(u32::MAX),
         mean_terms: seen.mean_length as f32,
     }
 }
 
 /// Returns the keyword score of a unit.
-fn words(unit: &FoundUnit, terms: &[String], all: Collection) -> f32 {
+fn keyword_score(unit: &FoundUnit, terms: &[String], all: Collection) -> f32 {
     let number = |count: i32| u32::try_from(count).unwrap_or(0);
     let held_by = unit.held_by.as_deref().unwrap_or_default();
     // Units that were added after the count.
@@ -285,19 +294,19 @@ fn words(unit: &FoundUnit, terms: &[String], all: Collection) -> f32 {
     terms.iter().zip(held_by).map(weigh).sum()
 }
 
-fn order(
+fn rank_hits(
     units: Vec<FoundUnit>,
     question: &Question,
     all: Collection,
-    wanted: &Wanted,
+    wanted: &SearchQuery,
     diversity: f32,
 ) -> Vec<Hit> {
     let now = Timestamp::now();
-    let found: Vec<Found<Uuid>> = units
+    let found: Vec<RankCandidate<Uuid>> = units
         .iter()
-        .map(|unit| Found {
+        .map(|unit| RankCandidate {
             id: unit.unit_id,
-            words: words(unit, &question.terms, all),
+            words: keyword_score(unit, &question.terms, all),
             meaning: unit.meant,
             author: question.authors.contains(&unit.author),
             terms: u32::try_from(unit.terms).unwrap_or(0),
@@ -311,11 +320,11 @@ fn order(
     if diversity > 0.0 {
         let vectors: BTreeMap<Uuid, &[f32]> =
             units.iter().filter_map(|(id, unit)| Some((*id, unit.vector.as_deref()?))).collect();
-        ranked = spread(&ranked, k, 1.0 - diversity, |a, b| like(&vectors, a, b));
+        ranked = spread(&ranked, k, 1.0 - diversity, |a, b| similarity(&vectors, a, b));
     }
     ranked.truncate(k);
     let scores: HashMap<Uuid, f32> = found.iter().map(|one| (one.id, one.words)).collect();
-    let hit = |ranked: Ranked<Uuid>| {
+    let hit = |ranked: RankedUnit<Uuid>| {
         let words = scores.get(&ranked.id).copied().unwrap_or_default();
         Some(Hit { ranked, unit: units.remove(&ranked.id)?, words })
     };
@@ -328,10 +337,10 @@ fn age(unit: &FoundUnit, now: Timestamp, half_life_days: f64) -> f32 {
         return 1.0;
     }
     let days = now.duration_since(unit.at.to_jiff()).as_secs_f64() / 86_400.0;
-    decay(days as f32, half_life_days as f32, FLOOR)
+    decay(days as f32, half_life_days as f32, MIN_DECAY)
 }
 
-fn like(vectors: &BTreeMap<Uuid, &[f32]>, a: Uuid, b: Uuid) -> f32 {
+fn similarity(vectors: &BTreeMap<Uuid, &[f32]>, a: Uuid, b: Uuid) -> f32 {
     match (vectors.get(&a), vectors.get(&b)) {
         (Some(a), Some(b)) => a.iter().zip(*b).map(|(a, b)| a * b).sum(),
         _ => 0.0,

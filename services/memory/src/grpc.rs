@@ -1,9 +1,9 @@
 //! gRPC services: parse requests, call operations, convert results.
 
 mod convert;
+mod input;
 mod knowledge;
 mod memory;
-mod put;
 mod search;
 
 use axum::Router;
@@ -14,16 +14,16 @@ use holdfast_types::TenantId;
 use tonic::{Request, Status, service::Routes};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::{embedders::Embedders, find::Finder, keep::Keeper, space::Views};
+use crate::{embedders::Embedders, find::Searcher, operations::MemoryService, space::Views};
 
 /// Maximum message size in bytes: a document of 4 MiB and its metadata.
-const MOST: usize = 8 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// State of the gRPC services.
 #[derive(Debug, Clone)]
-pub struct Door {
-    pub keeper: Keeper,
-    pub finder: Finder,
+pub struct GrpcServices {
+    pub keeper: MemoryService,
+    pub finder: Searcher,
     pub embedders: Embedders,
     pub views: Views,
     /// Default half-life of dated notes in days.
@@ -40,27 +40,28 @@ impl Authenticate for NoKeys {
 }
 
 /// Returns the routes: gRPC for services of the mesh, health and metrics.
-pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
-    let calls = Routes::new(MemoryServer::new(door.clone()).max_decoding_message_size(MOST))
-        .add_service(KnowledgeServer::new(door).max_decoding_message_size(MOST))
-        .into_axum_router()
-        .reset_fallback()
-        .layer(CatchPanicLayer::custom(|_| {
-            Status::internal("internal error").into_http::<axum::body::Body>()
-        }))
-        .layer(AuthLayer::new(NoKeys).with_mesh(signer));
+pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Router {
+    let calls =
+        Routes::new(MemoryServer::new(door.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(KnowledgeServer::new(door).max_decoding_message_size(MAX_MESSAGE_BYTES))
+            .into_axum_router()
+            .reset_fallback()
+            .layer(CatchPanicLayer::custom(|_| {
+                Status::internal("internal error").into_http::<axum::body::Body>()
+            }))
+            .layer(AuthLayer::new(NoKeys).with_mesh(signer));
     let health =
         Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();
     holdfast_doors::health(readiness.clone()).merge(health).merge(calls)
 }
 
 /// Checks that a service of the mesh makes the call. Returns the tenant and the message.
-fn of_mesh<T>(request: Request<T>) -> Result<(TenantId, T), Status> {
+fn mesh_call<T>(request: Request<T>) -> Result<(TenantId, T), Status> {
     let (caller, message) = caller(request)?;
     caller.require(Scope::Service)?;
     Ok((caller.tenant, message))
 }
 
-fn told(error: crate::Error) -> Status {
+fn to_status(error: crate::Error) -> Status {
     holdfast_grpc::status(&error)
 }

@@ -31,13 +31,13 @@ mod embedders;
 mod eraser;
 mod error;
 mod find;
-mod given;
 mod grpc;
-mod keep;
+mod operations;
 mod space;
 mod store;
 mod unit;
-mod who;
+mod validation;
+mod viewer;
 mod words;
 mod worker;
 

@@ -8,9 +8,9 @@ pub mod documents;
 pub mod erasures;
 pub mod forget;
 pub mod items;
-pub mod late;
 pub mod queue;
 pub mod search;
+pub mod second_pass;
 pub mod sources;
 pub mod spaces;
 pub mod units;
@@ -23,7 +23,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use crate::who::Who;
+use crate::viewer::Viewer;
 
 /// Appends the visibility condition for `who`: `$1` tenant, `$2` everything, `$3` agents, `$4`
 /// users, `$5` group.
@@ -40,7 +40,7 @@ macro_rules! seen {
 pub(crate) use seen;
 
 /// Binds the first five parameters of a [`seen!`] query; the caller's own begin at `$6`.
-pub(crate) fn seen_by<T>(sql: &'static str, tenant: Uuid, who: &Who) -> Seen<T>
+pub(crate) fn visible_query<T>(sql: &'static str, tenant: Uuid, who: &Viewer) -> VisibleQuery<T>
 where
     T: for<'r> FromRow<'r, PgRow>,
 {
@@ -52,4 +52,4 @@ where
         .bind(who.group)
 }
 
-type Seen<T> = QueryAs<'static, Postgres, T, PgArguments>;
+type VisibleQuery<T> = QueryAs<'static, Postgres, T, PgArguments>;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::{given::Provenance, who::Who, words};
+use crate::{validation::Provenance, viewer::Viewer, words};
 
 /// Kinds of units, numbered as in the API and in the tables.
 pub mod kind {
@@ -24,7 +24,7 @@ pub mod kind {
 }
 
 /// Bytes of a text that are indexed for keyword search. A `tsvector` has at most 1 MB.
-const INDEXED: usize = 64 * 1024;
+const MAX_INDEXED_BYTES: usize = 64 * 1024;
 
 /// Unit to insert. Field names are column names: it is passed to Postgres as JSON.
 #[derive(Debug, Clone, Serialize)]
@@ -63,7 +63,7 @@ impl Unit {
     /// Creates a unit that belongs to `who`'s agent and user; other fields are empty.
     ///
     /// The terms of `context` are searchable too, but are not embedded.
-    pub fn new(tenant: TenantId, who: &Who, kind: i16, said: Said<'_>) -> Self {
+    pub fn new(tenant: TenantId, who: &Viewer, kind: i16, said: UnitContent<'_>) -> Self {
         let own = said.terms.len();
         let all = [said.context, said.terms].concat();
         let unit_id = Uuid::now_v7();
@@ -91,7 +91,7 @@ impl Unit {
             expires_at: None,
             terms: i32::try_from(own).unwrap_or(i32::MAX),
             length: i32::try_from(all.len()).unwrap_or(i32::MAX),
-            words: words::vector(&all, &words::mark(tenant, who.agent)),
+            words: words::vector(&all, &words::owner_mark(tenant, who.agent)),
             hash: hex(&hash(&[], said.text)),
             provenance: said.provenance.clone(),
         }
@@ -106,7 +106,7 @@ impl Unit {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct UnitContent<'a> {
     pub text: &'a str,
     pub terms: &'a [String],
     /// Additional search terms: of the turn before, or of the headings above.
@@ -121,7 +121,7 @@ pub fn terms_of(text: &str) -> Vec<String> {
 }
 
 /// Returns the text of a unit that is embedded.
-pub fn meaning(headings: &[String], text: &str) -> String {
+pub fn embedded_text(headings: &[String], text: &str) -> String {
     if headings.is_empty() {
         text.to_owned()
     } else {
@@ -131,7 +131,7 @@ pub fn meaning(headings: &[String], text: &str) -> String {
 
 /// Returns the hash by which equal embedded texts are recognised.
 pub fn hash(headings: &[String], text: &str) -> Vec<u8> {
-    Sha256::digest(meaning(headings, text).as_bytes()).to_vec()
+    Sha256::digest(embedded_text(headings, text).as_bytes()).to_vec()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -141,7 +141,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Returns the indexed beginning of a text.
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(INDEXED);
+    let mut end = text.len().min(MAX_INDEXED_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    fn who() -> Who {
-        Who {
+    fn who() -> Viewer {
+        Viewer {
             agent: Uuid::nil(),
             user: "ann".into(),
             group: false,
@@ -174,7 +174,7 @@ mod tests {
 
     fn unit(tenant: TenantId, text: &str, context: &str) -> Unit {
         let (terms, context, provenance) = (terms_of(text), terms_of(context), from());
-        let said = Said {
+        let said = UnitContent {
             text,
             terms: &terms,
             context: &context,
@@ -202,11 +202,11 @@ mod tests {
         let unit = || unit(tenant, "Never.", "");
 
         assert_ne!(unit().under(vec!["Tea".into()]).hash, unit().under(vec!["Milk".into()]).hash);
-        assert_eq!(meaning(&["A".into(), "B".into()], "c"), "A › B\nc");
+        assert_eq!(embedded_text(&["A".into(), "B".into()], "c"), "A › B\nc");
     }
 
     #[test]
     fn a_huge_text_is_indexed_by_its_beginning() {
-        assert_eq!(cut(&"ж".repeat(100_000)).len(), INDEXED);
+        assert_eq!(cut(&"ж".repeat(100_000)).len(), MAX_INDEXED_BYTES);
     }
 }

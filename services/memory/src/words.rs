@@ -15,16 +15,16 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 /// Highest position in a `tsvector`, and maximum positions per term.
-const LAST: usize = 16_383;
-const MOST: usize = 255;
+const MAX_POSITION: usize = 16_383;
+const MAX_POSITIONS_PER_TERM: usize = 255;
 
 /// Returns the `tsvector` of terms, with an owner mark.
 pub fn vector(terms: &[String], mark: &str) -> String {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, term) in terms.iter().enumerate() {
         let of = places.entry(term).or_default();
-        if of.len() < MOST {
-            of.push((at + 1).min(LAST));
+        if of.len() < MAX_POSITIONS_PER_TERM {
+            of.push((at + 1).min(MAX_POSITION));
         }
     }
     let mut out = quoted(mark);
@@ -50,7 +50,7 @@ pub fn any_of(terms: &[String]) -> String {
 }
 
 /// Returns the owner mark of an agent's units.
-pub fn mark(tenant: TenantId, agent: Uuid) -> String {
+pub fn owner_mark(tenant: TenantId, agent: Uuid) -> String {
     let mut hash = Sha256::new();
     hash.update(tenant.as_uuid().as_bytes());
     hash.update(agent.as_bytes());
@@ -91,16 +91,16 @@ mod tests {
 
         let vector = vector(&long, "@x");
 
-        assert_eq!(vector.matches(',').count(), MOST - 1);
+        assert_eq!(vector.matches(',').count(), MAX_POSITIONS_PER_TERM - 1);
     }
 
     #[test]
     fn whose_a_unit_is_differs_by_tenant_and_by_agent() {
         let (tenant, agent) = (TenantId::generate(), Uuid::now_v7());
 
-        assert_eq!(mark(tenant, agent), mark(tenant, agent));
-        assert_ne!(mark(tenant, agent), mark(tenant, Uuid::nil()));
-        assert_ne!(mark(tenant, agent), mark(TenantId::generate(), agent));
-        assert_eq!(mark(tenant, agent).len(), 21);
+        assert_eq!(owner_mark(tenant, agent), owner_mark(tenant, agent));
+        assert_ne!(owner_mark(tenant, agent), owner_mark(tenant, Uuid::nil()));
+        assert_ne!(owner_mark(tenant, agent), owner_mark(TenantId::generate(), agent));
+        assert_eq!(owner_mark(tenant, agent).len(), 21);
     }
 }

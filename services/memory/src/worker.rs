@@ -30,36 +30,36 @@ use uuid::Uuid;
 use crate::{
     Error,
     embedders::Embedders,
-    space::{FRESH, Views},
+    space::{VIEW_MAX_AGE, Views},
     store::{
         items,
-        queue::{self, Waiting},
+        queue::{self, QueuedUnit},
         spaces,
         vectors::{self, Model},
     },
-    unit::meaning,
+    unit::embedded_text,
 };
 
 /// Units per batch.
-const BATCH: i64 = 64;
+const BATCH_SIZE: i64 = 64;
 
 /// Interval of the queue check without a notification.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval of the maintenance work: changed models, expired items.
-const TEND: Duration = Duration::from_secs(5);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time in seconds that a former model's vectors are kept, for processes that have not noticed the
 /// change.
-const LINGER: i64 = 12 * FRESH.as_secs() as i64;
+const FORMER_VECTORS_SECONDS: i64 = 12 * VIEW_MAX_AGE.as_secs() as i64;
 
 /// Rows per step of the maintenance work.
-const PAGE: i64 = 1_000;
+const PAGE_SIZE: i64 = 1_000;
 
 /// Factor by which a tenant may exceed the index threshold while it is being filled.
-const AT_LAST: i64 = 3;
+const MAX_DEFERRAL_FACTOR: i64 = 3;
 
-const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 #[derive(Debug)]
 pub struct Worker {
@@ -103,8 +103,8 @@ impl Worker {
         let mut tended: Option<Instant> = None;
         while !stop.is_cancelled() {
             let mut done = self.step().await;
-            if done.is_ok() && tended.is_none_or(|at| at.elapsed() >= TEND) {
-                done = self.tend().await.map(|more| more || matches!(done, Ok(true)));
+            if done.is_ok() && tended.is_none_or(|at| at.elapsed() >= MAINTENANCE_INTERVAL) {
+                done = self.run_maintenance().await.map(|more| more || matches!(done, Ok(true)));
                 tended = Some(Instant::now());
             }
             let pause = match done {
@@ -114,10 +114,10 @@ impl Worker {
                 }
                 Ok(false) => {
                     failures = 0;
-                    LOOK
+                    POLL_INTERVAL
                 }
                 Err(error) => {
-                    let pause = AWAY.delay(failures);
+                    let pause = RETRY_BACKOFF.delay(failures);
                     failures += 1;
                     warn!(
                         error = &error as &dyn std::error::Error,
@@ -139,10 +139,10 @@ impl Worker {
     /// Checks that no model's dimension was changed: stored vectors are distinguished by the
     /// model's name only, and cannot be compared if their dimensions differ.
     async fn check_dimension(&self, stop: &CancellationToken) -> anyhow::Result<()> {
-        let models = [Some(&self.embedders.now), self.embedders.former.as_ref()];
+        let models = [Some(&self.embedders.current), self.embedders.former.as_ref()];
         for embedder in models.into_iter().flatten() {
             let model = Model { name: embedder.model(), dimension: embedder.dimension() };
-            let Some(other) = self.otherwise(model, stop).await else { continue };
+            let Some(other) = self.stored_dimension(model, stop).await else { continue };
             bail!(
                 "the vectors of the model `{}` have {other} numbers here, and the settings say {}: \
                  set `memory.embedding.dimension` back, or take a model of another name",
@@ -154,12 +154,12 @@ impl Worker {
     }
 
     /// Returns the differing stored dimension, if any; waits until the database answers.
-    async fn otherwise(&self, model: Model<'_>, stop: &CancellationToken) -> Option<i32> {
+    async fn stored_dimension(&self, model: Model<'_>, stop: &CancellationToken) -> Option<i32> {
         let mut failures = 0;
         while !stop.is_cancelled() {
             let asked = async {
                 let mut tx = self.pools.system().await?;
-                let other = spaces::otherwise(&mut tx, model).await?;
+                let other = spaces::other_dimension(&mut tx, model).await?;
                 tx.finish_reading();
                 Ok::<_, sqlx::Error>(other)
             };
@@ -172,7 +172,7 @@ impl Worker {
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = sleep(AWAY.delay(failures)) => failures += 1,
+                () = sleep(RETRY_BACKOFF.delay(failures)) => failures += 1,
             }
         }
         None
@@ -186,7 +186,7 @@ impl Worker {
             return Ok(false);
         };
         self.last = Some(tenant);
-        let units = queue::claim(&mut tx, tenant, BATCH).await?;
+        let units = queue::claim(&mut tx, tenant, BATCH_SIZE).await?;
         tx.commit().await?;
         match self.embed(tenant, &units).await {
             Err(error) if error.kind().is_transient() => {
@@ -220,7 +220,7 @@ impl Worker {
         let space = spaces::get(&mut tx).await?;
         tx.finish_reading();
 
-        let now = Arc::clone(&self.embedders.now);
+        let now = Arc::clone(&self.embedders.current);
         let is_scanned = self.embed_by(tenant, &now, &texts).await?;
         // Until the switch, questions are embedded by the former model: it must find new units too.
         if let Some(former) = self.embedders.former.clone()
@@ -231,10 +231,11 @@ impl Worker {
         let mut tx = self.pools.tenant(tenant).await?;
         queue::done(&mut tx, units).await?;
         let began = Instant::now();
-        let made = if is_scanned { self.grow(&mut tx, now.model()).await? } else { 0 };
+        let made =
+            if is_scanned { self.build_index_if_large(&mut tx, now.model()).await? } else { 0 };
         tx.commit().await?;
         if made > 0 {
-            self.views.forget(tenant);
+            self.views.invalidate(tenant);
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             info!(tenant.id = %tenant, vectors = made, duration_ms = took_ms, "made an index");
         }
@@ -247,7 +248,7 @@ impl Worker {
         &self,
         tenant: TenantId,
         embedder: &Arc<dyn Embedder>,
-        texts: &[Waiting],
+        texts: &[QueuedUnit],
     ) -> Result<bool, Error> {
         let model = Model { name: embedder.model(), dimension: embedder.dimension() };
         let ids: Vec<Uuid> = texts.iter().map(|waiting| waiting.unit_id).collect();
@@ -256,10 +257,10 @@ impl Worker {
             vectors::reuse(&mut tx, model.name, &ids).await?.into_iter().collect();
         tx.commit().await?;
 
-        let rest: Vec<&Waiting> =
+        let rest: Vec<&QueuedUnit> =
             texts.iter().filter(|waiting| !reused.contains(&waiting.unit_id)).collect();
         let said: Vec<String> =
-            rest.iter().map(|waiting| meaning(&waiting.headings, &waiting.text)).collect();
+            rest.iter().map(|waiting| embedded_text(&waiting.headings, &waiting.text)).collect();
         let made = if said.is_empty() {
             Vec::new()
         } else {
@@ -284,8 +285,9 @@ impl Worker {
     ///
     /// While more units are queued, this waits until [`AT_LAST`] times the threshold: building an
     /// index takes a tenth of the time of inserting into one.
-    async fn grow(&self, tx: &mut TenantTx, model: &str) -> Result<i64, Error> {
-        let above = self.index_above * if queue::waits(tx).await? { AT_LAST } else { 1 };
+    async fn build_index_if_large(&self, tx: &mut TenantTx, model: &str) -> Result<i64, Error> {
+        let above =
+            self.index_above * if queue::has_queued(tx).await? { MAX_DEFERRAL_FACTOR } else { 1 };
         if vectors::count(tx, model, above + 1).await? <= above {
             return Ok(0);
         }
@@ -293,23 +295,23 @@ impl Worker {
     }
 
     /// Does the maintenance work. Returns whether there is more to do at once.
-    async fn tend(&self) -> Result<bool, Error> {
-        let now = Arc::clone(&self.embedders.now);
+    async fn run_maintenance(&self) -> Result<bool, Error> {
+        let now = Arc::clone(&self.embedders.current);
         let model = Model { name: now.model(), dimension: now.dimension() };
         let running = i64::try_from(self.started.elapsed().as_secs()).unwrap_or(i64::MAX);
         let mut tx = self.pools.system().await?;
         let outdated = spaces::outdated(&mut tx, model.name, running).await?;
-        let former = spaces::with_former(&mut tx, LINGER).await?;
+        let former = spaces::with_former(&mut tx, FORMER_VECTORS_SECONDS).await?;
         let expiring = items::expiring(&mut tx).await?;
         tx.commit().await?;
 
         let mut more = false;
         // A former model that is current again keeps its vectors.
         for (tenant, former) in former.into_iter().filter(|(_, former)| *former != model.name) {
-            more |= self.clean(tenant, &former).await?;
+            more |= self.delete_former_vectors(tenant, &former).await?;
         }
         for tenant in outdated {
-            more |= self.renew(tenant, model).await?;
+            more |= self.reembed(tenant, model).await?;
         }
         for tenant in expiring {
             let mut tx = self.pools.tenant(tenant).await?;
@@ -321,7 +323,7 @@ impl Worker {
 
     /// Queues the units that have no vector of the new model; once all have one, switches the
     /// tenant to it. Returns whether units were queued.
-    async fn renew(&self, tenant: TenantId, model: Model<'_>) -> Result<bool, Error> {
+    async fn reembed(&self, tenant: TenantId, model: Model<'_>) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let (waiting, given_up) = queue::counts(&mut tx).await?;
         tx.finish_reading();
@@ -331,7 +333,7 @@ impl Worker {
         let mut after = Uuid::nil();
         loop {
             let mut tx = self.pools.tenant(tenant).await?;
-            let last = queue::add_lacking(&mut tx, model.name, after, PAGE).await?;
+            let last = queue::queue_missing(&mut tx, model.name, after, PAGE_SIZE).await?;
             tx.commit().await?;
             match last {
                 Some(last) => after = last,
@@ -350,15 +352,15 @@ impl Worker {
         if !is_switched {
             return Ok(false);
         }
-        self.views.forget(tenant);
+        self.views.invalidate(tenant);
         info!(tenant.id = %tenant, model = model.name, "all is embedded anew");
         Ok(false)
     }
 
     /// Deletes some of a former model's vectors. Returns whether there are more.
-    async fn clean(&self, tenant: TenantId, former: &str) -> Result<bool, Error> {
+    async fn delete_former_vectors(&self, tenant: TenantId, former: &str) -> Result<bool, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let removed = vectors::remove_some(&mut tx, former, PAGE).await?;
+        let removed = vectors::remove_some(&mut tx, former, PAGE_SIZE).await?;
         if removed == 0 {
             spaces::forget_former(&mut tx, former).await?;
         }

@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
-use holdfast_directory::{AgentCard, Directory, Error};
+use holdfast_directory::{Directory, Error, RoutedAgent};
 use holdfast_types::{AgentId, TenantId};
 use tokio::time::Instant;
 
 /// Period for which a tenant's agents are cached.
-const FOR: Duration = Duration::from_secs(2);
+const CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// Maximum number of cached tenants. At this size the cache is cleared.
-const MOST: usize = 10_000;
+const MAX_CACHED_TENANTS: usize = 10_000;
 
-type Cards = Arc<HashMap<AgentId, AgentCard>>;
+type Cards = Arc<HashMap<AgentId, RoutedAgent>>;
 
 /// Agents of tenants, at most two seconds old.
 #[derive(Debug)]
@@ -33,7 +33,10 @@ impl Agents {
     /// Returns a tenant's agents by id.
     pub async fn of(&self, tenant: TenantId) -> Result<Cards, Error> {
         let known = |known: &HashMap<TenantId, (Instant, Cards)>| {
-            known.get(&tenant).filter(|(at, _)| at.elapsed() < FOR).map(|known| known.1.clone())
+            known
+                .get(&tenant)
+                .filter(|(at, _)| at.elapsed() < CACHE_TTL)
+                .map(|known| known.1.clone())
         };
         if let Some(cards) = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(cards);
@@ -42,7 +45,7 @@ impl Agents {
         let cards = self.directory.agent_cards(tenant).await?;
         let cards: Cards = Arc::new(cards.into_iter().map(|card| (card.id, card)).collect());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
+        if known.len() >= MAX_CACHED_TENANTS {
             known.clear();
         }
         known.insert(tenant, (at, cards.clone()));

@@ -21,13 +21,13 @@ use tracing::info;
 
 use crate::{
     Config,
-    abandoned::Abandoned,
+    abandoned_firings::AbandonedFirings,
     agents::Agents,
     backlog::Backlog,
-    beats::{self, Beats},
     clock::Clock,
     deliver::Deliver,
     fire::Ctx,
+    heartbeats::{self, HeartbeatContext},
     settle::Settle,
 };
 
@@ -60,11 +60,11 @@ impl App {
             agents: Arc::new(Agents::new(directory.clone())),
             directory,
             bus,
-            beats: Arc::new(Beats {
+            heartbeats: Arc::new(HeartbeatContext {
                 workspaces: Workspaces::new(pools.clone()),
                 locks: Locks::connect_lazy(&config.redis)?,
-                floor: config.scheduler.heartbeat_floor,
-                most: config.scheduler.heartbeats,
+                min_interval: config.scheduler.heartbeat_floor,
+                max_concurrent: config.scheduler.heartbeats,
                 admitted: Mutex::default(),
             }),
         };
@@ -96,7 +96,7 @@ impl App {
         tasks.spawn("http", doors::serve(listener, doors::health(readiness.clone()), stop.clone()));
         tasks.spawn("loop", {
             let (pools, stop) = (pools.clone(), stop.clone());
-            let backlog = Backlog::of(own.backlog);
+            let backlog = Backlog::new(own.backlog);
             async move {
                 if !is_ready(&pools, &database, &stop).await {
                     return Ok(());
@@ -105,10 +105,10 @@ impl App {
                 let settle = Settle { ctx: ctx.clone() };
                 // Record the firings that ended while no scheduler ran, before the clock can count
                 // them as lost.
-                settle.look().await;
+                settle.poll().await;
                 let clock = Clock {
                     jobs: ctx.jobs.clone(),
-                    abandoned: Abandoned { ctx: ctx.clone() },
+                    abandoned: AbandonedFirings { ctx: ctx.clone() },
                     bus: ctx.bus.clone(),
                     batch: own.batch,
                     handover: own.handover,
@@ -116,7 +116,7 @@ impl App {
                     backlog: backlog.clone(),
                     firings,
                 };
-                let beats = beats::run(ctx.clone(), stop.clone());
+                let beats = heartbeats::run(ctx.clone(), stop.clone());
                 let (slots, handover) = (own.deliver_slots as usize, own.handover);
                 let deliver = Deliver { ctx, slots, handover, backlog };
                 // `deliver` ends after `clock` has dropped its sender.
@@ -145,7 +145,7 @@ impl App {
 
 /// Waits for the database; returns `false` if `stop` is cancelled first.
 async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
-    let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
+    let waited = holdfast_pg::wait_until_ready(pools, stop.cancelled()).await.is_ok();
     if waited {
         database.pass();
     }

@@ -16,34 +16,34 @@ use tokio::time::Instant;
 /// Firings that this replica has claimed and not delivered yet. Clones share the count.
 #[derive(Debug, Clone)]
 pub struct Backlog {
-    held: Arc<Mutex<Held>>,
-    most: usize,
+    state: Arc<Mutex<BacklogState>>,
+    max_firings: usize,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct BacklogState {
     count: usize,
     tenants: HashMap<TenantId, usize>,
     /// Time and size of each claimed batch, oldest first.
-    handed: VecDeque<(Instant, usize)>,
+    batches: VecDeque<(Instant, usize)>,
 }
 
 impl Backlog {
     /// Creates an empty backlog with a limit of `most` firings.
-    pub fn of(most: u32) -> Self {
-        Self { held: Arc::default(), most: usize::try_from(most).unwrap_or(usize::MAX) }
+    pub fn new(most: u32) -> Self {
+        Self { state: Arc::default(), max_firings: usize::try_from(most).unwrap_or(usize::MAX) }
     }
 
     /// Returns how many firings may still be claimed, besides `more` that are about to be added.
     pub fn room(&self, more: usize) -> u32 {
-        let room = self.most.saturating_sub(self.held().count).saturating_sub(more);
+        let room = self.max_firings.saturating_sub(self.lock_state().count).saturating_sub(more);
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     /// Returns the tenants that have at least the average number of firings here. A tenant below
     /// the average can reach it but not exceed it, so the backlog stays near its limit.
-    pub fn crowd(&self) -> Vec<TenantId> {
-        let held = self.held();
+    pub fn crowded_tenants(&self) -> Vec<TenantId> {
+        let held = self.lock_state();
         let (all, tenants) = (held.count, held.tenants.len());
         let crowd = held.tenants.iter().filter(|(_, count)| **count * tenants >= all);
         crowd.map(|(tenant, _)| *tenant).collect()
@@ -51,15 +51,15 @@ impl Backlog {
 
     /// Whether there are more than `count` firings, or the oldest batch is older than `age`.
     pub fn is_behind(&self, count: usize, age: Duration) -> bool {
-        let held = self.held();
-        held.count > count || held.handed.front().is_some_and(|(at, _)| at.elapsed() > age)
+        let held = self.lock_state();
+        held.count > count || held.batches.front().is_some_and(|(at, _)| at.elapsed() > age)
     }
 
     /// Adds firings that were claimed at `at`.
     pub fn add(&self, firings: &[Firing], at: Instant) {
-        let mut held = self.held();
+        let mut held = self.lock_state();
         held.count += firings.len();
-        held.handed.push_back((at, firings.len()));
+        held.batches.push_back((at, firings.len()));
         for firing in firings {
             *held.tenants.entry(firing.id.tenant).or_default() += 1;
         }
@@ -67,16 +67,16 @@ impl Backlog {
 
     /// Removes firings that were delivered or given back.
     pub fn done(&self, firings: &[Firing]) {
-        let mut held = self.held();
+        let mut held = self.lock_state();
         held.count = held.count.saturating_sub(firings.len());
         let mut left = firings.len();
-        while let Some((_, count)) = held.handed.front_mut() {
+        while let Some((_, count)) = held.batches.front_mut() {
             if *count > left {
                 *count -= left;
                 break;
             }
             left -= *count;
-            held.handed.pop_front();
+            held.batches.pop_front();
         }
         for firing in firings {
             let tenant = firing.id.tenant;
@@ -87,8 +87,8 @@ impl Backlog {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, BacklogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,23 +99,23 @@ mod tests {
 
     #[test]
     fn a_tenant_that_has_less_than_the_average_is_no_crowd() {
-        let backlog = Backlog::of(100);
+        let backlog = Backlog::new(100);
         let begun = Instant::now();
         backlog.add(&firings(1, 90), begun);
-        assert_eq!(backlog.crowd(), [tenant(1)], "one alone is one");
+        assert_eq!(backlog.crowded_tenants(), [tenant(1)], "one alone is one");
 
         backlog.add(&firings(2, 10), begun);
 
-        assert_eq!((backlog.room(0), backlog.crowd()), (0, vec![tenant(1)]));
+        assert_eq!((backlog.room(0), backlog.crowded_tenants()), (0, vec![tenant(1)]));
         backlog.done(&firings(1, 90));
-        assert_eq!((backlog.room(20), backlog.crowd()), (70, vec![tenant(2)]));
+        assert_eq!((backlog.room(20), backlog.crowded_tenants()), (70, vec![tenant(2)]));
         backlog.done(&firings(2, 10));
-        assert_eq!((backlog.room(0), backlog.crowd()), (100, vec![]));
+        assert_eq!((backlog.room(0), backlog.crowded_tenants()), (100, vec![]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_has_been_in_hand_for_long_is_behind_until_it_is_done() {
-        let (backlog, second) = (Backlog::of(100), Duration::from_secs(1));
+        let (backlog, second) = (Backlog::new(100), Duration::from_secs(1));
         backlog.add(&firings(1, 3), Instant::now());
         tokio::time::advance(second * 2).await;
         backlog.add(&firings(2, 5), Instant::now());

@@ -12,10 +12,11 @@ use futures::{
 };
 use holdfast_bus::{Control, ControlKind};
 use holdfast_jobs::{
-    Delivered, Ended, Error as JobsError, Firing, Job, Outcome, Postponed, Refused,
+    DeliveryReport, Error as JobsError, FinishedFiring, Firing, Job, Outcome, PostponedFiring,
+    Refused,
 };
 use holdfast_kit::{Backoff, trace};
-use holdfast_session::{Accepted, Error as SessionError, NewMessage, Opening};
+use holdfast_session::{Acceptance, Error as SessionError, MessageWithSettings, NewMessage};
 use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
@@ -26,33 +27,33 @@ use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::{
     backlog::Backlog,
-    clock::Handed,
-    fire::{self, Ctx, Ends, Errand, Fate},
+    clock::ClaimedBatch,
+    fire::{self, Ctx, EndCondition, FiringMessage, FiringOutcome},
     meter,
     queue::{Part, Queue},
-    settle::GRACE,
+    settle::CANCEL_GRACE,
 };
 
 /// Source name of these messages in the inbox.
-pub const SOURCE: &str = "schedule";
+pub const SCHEDULE_SOURCE: &str = "schedule";
 
 /// Number of firings above which recorded outcomes are not batched further.
-const MOST: usize = 4_000;
+const MAX_RECORDED_TOGETHER: usize = 4_000;
 
 /// Maximum number of a tenant's firings that are prepared concurrently.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_PREPARATIONS: usize = 8;
 
 /// Delay before a firing is handed out again after a transient failure.
-const AGAIN: Duration = Duration::from_secs(1);
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Delays between attempts to record outcomes. After the last attempt the firings are handed out
 /// again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-const TRIES: u32 = 5;
+const RECORD_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+const MAX_RECORD_ATTEMPTS: u32 = 5;
 
 /// Maximum number of wake-ups sent at once. Each woken runner claims as many sessions as it has
 /// capacity for.
-const MOST_WAKES: usize = 16;
+const MAX_WAKE_UPS: usize = 16;
 
 #[derive(Debug, Clone)]
 pub struct Deliver {
@@ -65,11 +66,11 @@ pub struct Deliver {
 
 /// Outcomes of firings, to be recorded together.
 #[derive(Debug, Default)]
-struct Said {
-    delivered: Vec<Delivered>,
-    ended: Vec<Ended>,
+struct FiringResults {
+    delivered: Vec<DeliveryReport>,
+    ended: Vec<FinishedFiring>,
     refused: Vec<Refused>,
-    postponed: Vec<Postponed>,
+    postponed: Vec<PostponedFiring>,
     /// Number of wake-ups to send to runners.
     wakes: usize,
 }
@@ -77,17 +78,20 @@ struct Said {
 impl Deliver {
     /// Delivers firings until the sender is dropped. When `stop` is cancelled, gives back the
     /// firings whose delivery has not begun.
-    pub async fn run(self, mut handed: UnboundedReceiver<Handed>, stop: CancellationToken) {
+    pub async fn run(self, mut handed: UnboundedReceiver<ClaimedBatch>, stop: CancellationToken) {
         let (ends, ended) = unbounded_channel();
         // Outcomes are recorded while other batches are delivered.
-        let saying = tokio::spawn(self.clone().say_all(ended));
+        let saying = tokio::spawn(self.clone().record_all(ended));
         let mut queue = Queue::default();
         let mut parts = FuturesUnordered::new();
         let mut is_open = true;
         loop {
             if stop.is_cancelled() {
                 let firings = queue.drain();
-                let said = Said { postponed: later(&firings, Duration::ZERO), ..Said::default() };
+                let said = FiringResults {
+                    postponed: postpone_all(&firings, Duration::ZERO),
+                    ..FiringResults::default()
+                };
                 let _ = ends.send((said, firings));
             }
             while parts.len() < self.slots
@@ -116,28 +120,31 @@ impl Deliver {
     }
 
     /// Records outcomes, as many together as are available.
-    async fn say_all(self, mut ended: UnboundedReceiver<(Said, Vec<Firing>)>) {
+    async fn record_all(self, mut ended: UnboundedReceiver<(FiringResults, Vec<Firing>)>) {
         while let Some((mut said, mut firings)) = ended.recv().await {
-            while firings.len() < MOST
+            while firings.len() < MAX_RECORDED_TOGETHER
                 && let Ok((more, others)) = ended.try_recv()
             {
                 said.add(more);
                 firings.extend(others);
             }
-            self.say(said).await;
+            self.record(said).await;
             self.backlog.done(&firings);
         }
     }
 
-    async fn deliver(&self, part: Part) -> (Said, Part) {
+    async fn deliver(&self, part: Part) -> (FiringResults, Part) {
         let count = part.firings.len();
         let span = info_span!("fire", tenant.id = %part.tenant, count);
         let said = async {
-            match self.begin(&part).await {
+            match self.still_owned(&part).await {
                 Ok(ours) => self.deliver_to(part.tenant, &ours).await,
                 Err(error) => {
                     warn!(%error, count, "firings cannot be taken up; trying again");
-                    Said { postponed: later(&part.firings, AGAIN), ..Said::default() }
+                    FiringResults {
+                        postponed: postpone_all(&part.firings, TRANSIENT_RETRY_DELAY),
+                        ..FiringResults::default()
+                    }
                 }
             }
         };
@@ -148,14 +155,14 @@ impl Deliver {
 
     /// Returns the firings of a part that still belong to this replica. Firings that were claimed a
     /// moment ago for the first time need no check.
-    async fn begin(&self, part: &Part) -> Result<Vec<Firing>, JobsError> {
+    async fn still_owned(&self, part: &Part) -> Result<Vec<Firing>, JobsError> {
         if !part.is_again && part.age() < self.handover / 2 {
             return Ok(part.firings.clone());
         }
-        self.ctx.jobs.begun(&part.firings).await
+        self.ctx.jobs.begin_delivery(&part.firings).await
     }
 
-    async fn deliver_to(&self, tenant: TenantId, firings: &[Firing]) -> Said {
+    async fn deliver_to(&self, tenant: TenantId, firings: &[Firing]) -> FiringResults {
         let mut ids: Vec<JobId> = firings.iter().map(|firing| firing.id.job).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -163,29 +170,32 @@ impl Deliver {
             Ok(jobs) => jobs.into_iter().map(|job| (job.id, job)).collect(),
             Err(error) => {
                 warn!(%error, count = firings.len(), "jobs cannot be read; trying again");
-                return Said { postponed: later(firings, AGAIN), ..Said::default() };
+                return FiringResults {
+                    postponed: postpone_all(firings, TRANSIENT_RETRY_DELAY),
+                    ..FiringResults::default()
+                };
             }
         };
-        let mut said = Said::default();
+        let mut said = FiringResults::default();
         let (mut errands, mut openings) = (Vec::new(), Vec::new());
         let ctx = &self.ctx;
         let fates: Vec<_> = firings
             .iter()
             // A deleted job's firings are deleted with it.
             .filter_map(|firing| Some((firing, jobs.get(&firing.id.job)?)))
-            .map(|(firing, job)| async move { (firing, fire::fate(ctx, firing, job).await) })
+            .map(|(firing, job)| async move { (firing, fire::prepare(ctx, firing, job).await) })
             .collect();
-        let mut fates = stream::iter(fates).buffered(AT_ONCE);
+        let mut fates = stream::iter(fates).buffered(MAX_CONCURRENT_PREPARATIONS);
         while let Some((firing, fate)) = fates.next().await {
             match fate {
-                Fate::Message(errand) => {
+                FiringOutcome::Message(errand) => {
                     let (opening, ends, mode) = opening(firing, *errand);
                     openings.push(opening);
                     errands.push((firing, ends, mode));
                 }
-                Fate::Done { outcome, class } => said.end(firing, outcome, class),
-                Fate::Refused(class) => said.refuse(firing, class),
-                Fate::Later(after) => said.postpone(firing, after),
+                FiringOutcome::Done { outcome, class } => said.end(firing, outcome, class),
+                FiringOutcome::Refused(class) => said.refuse(firing, class),
+                FiringOutcome::RetryAfter(after) => said.postpone(firing, after),
             }
         }
         if openings.is_empty() {
@@ -196,7 +206,7 @@ impl Deliver {
             Err(error) => {
                 warn!(%error, count = openings.len(), "inboxes cannot be written; trying again");
                 for (firing, _, _) in errands {
-                    said.postpone(firing, AGAIN);
+                    said.postpone(firing, TRANSIENT_RETRY_DELAY);
                 }
                 return said;
             }
@@ -204,28 +214,34 @@ impl Deliver {
         for (((firing, ends, mode), answer), opening) in
             errands.into_iter().zip(answers).zip(&openings)
         {
-            self.hear(tenant, firing, (ends, mode), answer, opening, &mut said).await;
+            self.record_inbox_answer(tenant, firing, (ends, mode), answer, opening, &mut said)
+                .await;
         }
         said
     }
 
     /// Records the inbox's answer to a message.
-    async fn hear(
+    async fn record_inbox_answer(
         &self,
         tenant: TenantId,
         firing: &Firing,
-        (ends, mode): (Ends, QueueMode),
-        answer: Result<Accepted, SessionError>,
-        opening: &Opening,
-        said: &mut Said,
+        (ends, mode): (EndCondition, QueueMode),
+        answer: Result<Acceptance, SessionError>,
+        opening: &MessageWithSettings,
+        said: &mut FiringResults,
     ) {
         let message = &opening.message;
         let answer = match answer {
             // The message was delivered before, when the job had another text. That one counts.
             Err(SessionError::RequestReused(_)) => {
-                match self.ctx.sessions.accepted(tenant, &message.source, &message.idem_key).await {
+                match self
+                    .ctx
+                    .sessions
+                    .find_accepted(tenant, &message.source, &message.idem_key)
+                    .await
+                {
                     Ok(Some(accepted)) => Ok(accepted),
-                    Ok(None) => return said.postpone(firing, AGAIN),
+                    Ok(None) => return said.postpone(firing, TRANSIENT_RETRY_DELAY),
                     Err(error) => Err(error),
                 }
             }
@@ -249,7 +265,9 @@ impl Deliver {
             Err(SessionError::SessionFull { retry_after, .. }) => {
                 said.postpone(firing, retry_after)
             }
-            Err(error) if error.kind().is_transient() => said.postpone(firing, AGAIN),
+            Err(error) if error.kind().is_transient() => {
+                said.postpone(firing, TRANSIENT_RETRY_DELAY)
+            }
             Err(error) => {
                 warn!(%error, job.id = %firing.id.job, "a firing was refused by its session");
                 said.refuse(firing, "refused");
@@ -259,48 +277,51 @@ impl Deliver {
 
     /// Wakes runners and records outcomes. If recording fails, the firings are handed out again,
     /// under the same keys.
-    async fn say(&self, said: Said) {
+    async fn record(&self, said: FiringResults) {
         let bus = &self.ctx.bus;
-        for _ in 0..said.wakes.min(MOST_WAKES) {
+        for _ in 0..said.wakes.min(MAX_WAKE_UPS) {
             bus.wake_run(0);
         }
-        for tries in 0..TRIES {
-            match self.try_say(&said).await {
+        for tries in 0..MAX_RECORD_ATTEMPTS {
+            match self.try_record(&said).await {
                 Ok(()) => return,
-                Err(error) if tries + 1 == TRIES => {
+                Err(error) if tries + 1 == MAX_RECORD_ATTEMPTS => {
                     warn!(%error, "what became of firings is not recorded: they are handed out again");
                 }
                 Err(error) => {
                     debug!(%error, "what became of firings is not recorded yet");
-                    sleep(BACKOFF.delay(tries)).await;
+                    sleep(RECORD_BACKOFF.delay(tries)).await;
                 }
             }
         }
     }
 
     /// Idempotent: outcomes that are already recorded change nothing.
-    async fn try_say(&self, said: &Said) -> Result<(), JobsError> {
+    async fn try_record(&self, said: &FiringResults) -> Result<(), JobsError> {
         let jobs = &self.ctx.jobs;
         // Ended firings first, since the next one of their job may wait for them.
-        jobs.finished(&said.ended).await?;
-        jobs.delivered(&said.delivered).await?;
-        jobs.refused(&said.refused).await?;
-        jobs.postponed(&said.postponed).await?;
+        jobs.finish(&said.ended).await?;
+        jobs.mark_delivered(&said.delivered).await?;
+        jobs.refuse(&said.refused).await?;
+        jobs.postpone(&said.postponed).await?;
         Ok(())
     }
 }
 
-fn later(firings: &[Firing], after: Duration) -> Vec<Postponed> {
-    firings.iter().map(|firing| Postponed { firing: *firing, after }).collect()
+fn postpone_all(firings: &[Firing], after: Duration) -> Vec<PostponedFiring> {
+    firings.iter().map(|firing| PostponedFiring { firing: *firing, after }).collect()
 }
 
 /// Converts a firing's message to the inbox's form.
-fn opening(firing: &Firing, errand: Errand) -> (Opening, Ends, QueueMode) {
+fn opening(
+    firing: &Firing,
+    errand: FiringMessage,
+) -> (MessageWithSettings, EndCondition, QueueMode) {
     let message = NewMessage {
         key: errand.key,
         agent: errand.agent,
         label: None,
-        source: Source::Internal(SOURCE.to_owned()),
+        source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
         idem_key: firing.id.idem_key(),
         body: errand.body,
         target: errand.target,
@@ -308,10 +329,10 @@ fn opening(firing: &Firing, errand: Errand) -> (Opening, Ends, QueueMode) {
         debounce: Duration::ZERO,
         trace: trace::current(),
     };
-    (Opening { message, settings: errand.settings }, errand.ends, errand.mode)
+    (MessageWithSettings { message, settings: errand.settings }, errand.end_condition, errand.mode)
 }
 
-impl Said {
+impl FiringResults {
     fn add(&mut self, other: Self) {
         self.delivered.extend(other.delivered);
         self.ended.extend(other.ended);
@@ -320,13 +341,13 @@ impl Said {
         self.wakes += other.wakes;
     }
 
-    fn deliver(&mut self, firing: &Firing, ends: Ends, accepted: &Accepted) {
+    fn deliver(&mut self, firing: &Firing, ends: EndCondition, accepted: &Acceptance) {
         match ends {
-            Ends::Accepted => self.end(firing, Outcome::Ok, None),
-            Ends::Told(within) => {
+            EndCondition::Accepted => self.end(firing, Outcome::Ok, None),
+            EndCondition::Recorded(within) => {
                 meter::fired(firing.kind, "delivered");
                 let (firing, run, lease) = (firing.id, None, within);
-                self.delivered.push(Delivered {
+                self.delivered.push(DeliveryReport {
                     firing,
                     run,
                     lease,
@@ -334,14 +355,14 @@ impl Said {
                     arrives: false,
                 });
             }
-            Ends::Answered(within) | Ends::Arrived(within) => {
+            EndCondition::Answered(within) | EndCondition::Arrived(within) => {
                 meter::fired(firing.kind, "delivered");
-                self.delivered.push(Delivered {
+                self.delivered.push(DeliveryReport {
                     firing: firing.id,
                     run: None,
-                    lease: within + GRACE,
+                    lease: within + CANCEL_GRACE,
                     message: Some((accepted.session, accepted.seq)),
-                    arrives: matches!(ends, Ends::Arrived(_)),
+                    arrives: matches!(ends, EndCondition::Arrived(_)),
                 });
             }
         }
@@ -350,7 +371,7 @@ impl Said {
     fn end(&mut self, firing: &Firing, outcome: Outcome, class: Option<&'static str>) {
         meter::fired(firing.kind, "done");
         let class = class.map(str::to_owned);
-        self.ended.push(Ended { firing: firing.id, outcome, class, took: None });
+        self.ended.push(FinishedFiring { firing: firing.id, outcome, class, took: None });
     }
 
     fn refuse(&mut self, firing: &Firing, class: &str) {
@@ -364,6 +385,6 @@ impl Said {
 
     fn postpone(&mut self, firing: &Firing, after: Duration) {
         meter::fired(firing.kind, "postponed");
-        self.postponed.push(Postponed { firing: *firing, after });
+        self.postponed.push(PostponedFiring { firing: *firing, after });
     }
 }

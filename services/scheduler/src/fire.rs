@@ -12,9 +12,9 @@
 //! module that writes by itself must be idempotent, with the firing's key
 //! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
 
+mod answer_target;
 mod event;
 mod heartbeat;
-mod place;
 mod reminder;
 mod timer;
 mod turn;
@@ -28,7 +28,7 @@ use holdfast_schedule::Payload;
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
 
-use crate::{agents::Agents, beats::Beats};
+use crate::{agents::Agents, heartbeats::HeartbeatContext};
 
 /// Clients that the preparation of firings needs.
 #[derive(Debug, Clone)]
@@ -38,13 +38,13 @@ pub struct Ctx {
     pub directory: Directory,
     pub bus: Bus,
     pub agents: Arc<Agents>,
-    pub beats: Arc<Beats>,
+    pub heartbeats: Arc<HeartbeatContext>,
 }
 
 /// Outcome of preparing a firing.
 #[derive(Debug)]
-pub enum Fate {
-    Message(Box<Errand>),
+pub enum FiringOutcome {
+    Message(Box<FiringMessage>),
     /// Nothing more to do: it was done already, or there was nothing to do.
     Done {
         outcome: Outcome,
@@ -54,12 +54,12 @@ pub enum Fate {
     /// Permanent failure, with the error class.
     Refused(&'static str),
     /// To be tried again after this delay.
-    Later(Duration),
+    RetryAfter(Duration),
 }
 
 /// The message that a firing becomes.
 #[derive(Debug)]
-pub struct Errand {
+pub struct FiringMessage {
     /// Session of the message; created if it does not exist.
     pub key: SessionKey,
     /// Agent of a new session.
@@ -70,12 +70,12 @@ pub struct Errand {
     pub target: Option<Target>,
     /// Queue mode for a session that runs a turn.
     pub mode: QueueMode,
-    pub ends: Ends,
+    pub end_condition: EndCondition,
 }
 
 /// Condition under which a delivered firing ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
+pub enum EndCondition {
     /// The message is in its inbox.
     Accepted,
     /// The message is answered, or this time has passed.
@@ -83,26 +83,26 @@ pub enum Ends {
     /// The message is answered within this time, and the answer is delivered.
     Arrived(Duration),
     /// Another component records the end, within this time.
-    Told(Duration),
+    Recorded(Duration),
 }
 
 /// Prepares a firing of any kind of job.
-pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At => match job.payload::<Payload>() {
-            Ok(Payload::AgentTurn(what)) => turn::fate(ctx, firing, job, what).await,
-            Ok(Payload::SystemEvent { message }) => event::fate(ctx, firing, job, message).await,
+            Ok(Payload::AgentTurn(what)) => turn::prepare(ctx, firing, job, what).await,
+            Ok(Payload::SystemEvent { message }) => event::prepare(ctx, firing, job, message).await,
             Err(_) => UNREADABLE,
         },
-        JobKind::Timer => timer::fate(job),
-        JobKind::Reminder => reminder::fate(firing, job),
-        JobKind::Heartbeat => heartbeat::fate(ctx, firing, job).await,
+        JobKind::Timer => timer::prepare(job),
+        JobKind::Reminder => reminder::prepare(firing, job),
+        JobKind::Heartbeat => heartbeat::prepare(ctx, firing, job).await,
     }
 }
 
 /// Delay before a firing is handed out again because the database did not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// This version cannot read the stored job.
-const UNREADABLE: Fate = Fate::Refused("unreadable");
+const UNREADABLE: FiringOutcome = FiringOutcome::Refused("unreadable");
 /// The job's agent does not exist any more.
-const NO_AGENT: Fate = Fate::Refused("no_agent");
+const NO_AGENT: FiringOutcome = FiringOutcome::Refused("no_agent");

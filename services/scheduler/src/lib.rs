@@ -24,15 +24,15 @@
 //! from the slot: a replica may crash at any point, and another finishes the work under the same
 //! key. All times come from the database's clock.
 
-mod abandoned;
+mod abandoned_firings;
 mod agents;
 mod app;
 mod backlog;
-mod beats;
 mod clock;
 mod config;
 mod deliver;
 mod fire;
+mod heartbeats;
 mod meter;
 mod queue;
 mod settle;

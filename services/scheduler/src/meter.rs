@@ -27,6 +27,6 @@ pub fn ended(outcome: Outcome) {
 }
 
 /// Sets the number of delivered firings that have not ended.
-pub fn out(count: usize) {
+pub fn set_in_progress(count: usize) {
     metrics::gauge!("holdfast_scheduler_out").set(u32::try_from(count).unwrap_or(u32::MAX));
 }

@@ -13,17 +13,17 @@ use holdfast_jobs::Firing;
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 
-use crate::clock::Handed;
+use crate::clock::ClaimedBatch;
 
 /// Maximum number of firings in one part.
-const PART: usize = 1_000;
+const MAX_PART_SIZE: usize = 1_000;
 
 /// Returns the maximum size of a part by how many replicas died while delivering its firings.
 ///
 /// One of the firings may be the cause, so the parts shrink until it is delivered alone.
-const fn most(lost: i32) -> usize {
+const fn max_part_size(lost: i32) -> usize {
     match lost {
-        ..=1 => PART,
+        ..=1 => MAX_PART_SIZE,
         2 => 100,
         3 => 10,
         _ => 1,
@@ -32,29 +32,29 @@ const fn most(lost: i32) -> usize {
 
 #[derive(Debug, Default)]
 pub struct Queue {
-    tenants: HashMap<TenantId, Waiting>,
+    tenants: HashMap<TenantId, TenantQueue>,
     /// Tenants with waiting firings and no part in progress.
     turns: VecDeque<TenantId>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    firings: BTreeMap<Alike, VecDeque<(Firing, Instant)>>,
+struct TenantQueue {
+    firings: BTreeMap<PartGroup, VecDeque<(Firing, Instant)>>,
     /// Whether a part is in progress.
     is_busy: bool,
 }
 
 /// Property by which firings are grouped into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
+struct PartGroup {
     is_again: bool,
     /// Maximum size of a part.
-    most: usize,
+    max_size: usize,
 }
 
-impl Alike {
+impl PartGroup {
     const fn of(firing: &Firing) -> Self {
-        Self { is_again: firing.attempt > 1, most: most(firing.lost) }
+        Self { is_again: firing.attempt > 1, max_size: max_part_size(firing.lost) }
     }
 }
 
@@ -77,14 +77,18 @@ impl Part {
 }
 
 impl Queue {
-    pub fn add(&mut self, handed: Handed) {
+    pub fn add(&mut self, handed: ClaimedBatch) {
         for firing in handed.firings {
             let tenant = firing.id.tenant;
             let waiting = self.tenants.entry(tenant).or_default();
             if waiting.firings.is_empty() && !waiting.is_busy {
                 self.turns.push_back(tenant);
             }
-            waiting.firings.entry(Alike::of(&firing)).or_default().push_back((firing, handed.at));
+            waiting
+                .firings
+                .entry(PartGroup::of(&firing))
+                .or_default()
+                .push_back((firing, handed.at));
         }
     }
 
@@ -99,10 +103,10 @@ impl Queue {
             .firings
             .iter()
             .filter_map(|(alike, firings)| Some((*alike, first(firings)?)))
-            .min_by_key(|(alike, at)| (*at, Reverse(alike.most)))?;
+            .min_by_key(|(alike, at)| (*at, Reverse(alike.max_size)))?;
         let waits = waiting.firings.get_mut(&alike)?;
         let firings =
-            waits.drain(..alike.most.min(waits.len())).map(|(firing, _)| firing).collect();
+            waits.drain(..alike.max_size.min(waits.len())).map(|(firing, _)| firing).collect();
         if waits.is_empty() {
             waiting.firings.remove(&alike);
         }
@@ -158,8 +162,8 @@ pub mod tests {
             .collect()
     }
 
-    fn handed(of: u128, count: u128) -> Handed {
-        Handed { firings: firings(of, count), at: Instant::now() }
+    fn handed(of: u128, count: u128) -> ClaimedBatch {
+        ClaimedBatch { firings: firings(of, count), at: Instant::now() }
     }
 
     fn taken(queue: &mut Queue) -> Option<(TenantId, usize)> {
@@ -170,14 +174,14 @@ pub mod tests {
     fn what_came_last_is_the_next_to_go_if_it_is_another_tenants() {
         let mut queue = Queue::default();
         queue.add(handed(1, 2_500));
-        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+        assert_eq!(taken(&mut queue), Some((tenant(1), MAX_PART_SIZE)));
         queue.add(handed(2, 1));
 
         assert_eq!(taken(&mut queue), Some((tenant(2), 1)), "the other is at its first part");
         assert_eq!(taken(&mut queue), None, "of neither two parts are under way");
         queue.done(tenant(2));
         queue.done(tenant(1));
-        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+        assert_eq!(taken(&mut queue), Some((tenant(1), MAX_PART_SIZE)));
         queue.add(handed(3, 1));
         queue.done(tenant(1));
         assert_eq!(taken(&mut queue), Some((tenant(3), 1)));
@@ -198,7 +202,7 @@ pub mod tests {
                 .concat();
         // However they are mixed.
         all.sort_unstable_by_key(|firing| (firing.id.job, firing.lost));
-        queue.add(Handed { firings: all, at: Instant::now() });
+        queue.add(ClaimedBatch { firings: all, at: Instant::now() });
 
         let mut parts = Vec::new();
         while let Some(part) = queue.take() {
@@ -215,12 +219,12 @@ pub mod tests {
         let mut queue = Queue::default();
         queue.add(handed(1, 1_001));
         queue.add(handed(2, 2));
-        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+        assert_eq!(taken(&mut queue), Some((tenant(1), MAX_PART_SIZE)));
 
         let mut back = queue.drain();
 
         back.sort_unstable_by_key(|firing| firing.id);
-        assert_eq!(back, [firings(1, 1_001).split_off(PART), firings(2, 2)].concat());
+        assert_eq!(back, [firings(1, 1_001).split_off(MAX_PART_SIZE), firings(2, 2)].concat());
         queue.done(tenant(1));
         assert_eq!(taken(&mut queue), None);
     }

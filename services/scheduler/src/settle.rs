@@ -13,8 +13,13 @@ use std::{
 };
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_jobs::{Answered, Delivered, Ended, Error as JobsError, Out, Outcome, UNSENT};
-use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard, Overdue};
+use holdfast_jobs::{
+    AnsweredFiring, CLASS_UNSENT, DeliveryReport, Error as JobsError, FinishedFiring, OpenFiring,
+    Outcome,
+};
+use holdfast_session::{
+    DeliveryProgress, Error as SessionError, MessageOutcome, OverdueResult, TurnOutcome as Heard,
+};
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -24,24 +29,24 @@ use crate::{fire::Ctx, meter};
 
 /// Time beyond a firing's limit before it counts as lost. In this period it is cancelled and
 /// records its own end.
-pub const GRACE: Duration = Duration::from_secs(60);
+pub const CANCEL_GRACE: Duration = Duration::from_secs(60);
 
 /// Maximum time for the delivery of an answer: longer than a bridge retries.
-const ARRIVAL: Duration = Duration::from_secs(7_200);
+const MAX_DELIVERY_TIME: Duration = Duration::from_secs(7_200);
 
 /// Minimum interval between polls.
-const EACH: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Extension for a message whose turn has not begun, before it is checked again.
-const MORE: Duration = Duration::from_secs(60);
+const QUEUED_EXTENSION: Duration = Duration::from_secs(60);
 
 /// Number of firings checked per query.
-const PAGE: u32 = 2_000;
+const PAGE_SIZE: u32 = 2_000;
 
 /// If polls are slow and no firing has ended, they take at most one tenth of the time, unless that
 /// would exceed the maximum interval.
-const PART: f64 = 10.0;
-const SELDOM: Duration = Duration::from_secs(15);
+const POLL_DUTY_FACTOR: f64 = 10.0;
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub struct Settle {
@@ -53,7 +58,7 @@ impl Settle {
     pub async fn run(self, stop: CancellationToken) {
         loop {
             let begun = Instant::now();
-            let looked = self.look().await;
+            let looked = self.poll().await;
             let pause = looked.pause(begun.elapsed());
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -63,35 +68,35 @@ impl Settle {
     }
 
     /// Checks all delivered firings once.
-    pub async fn look(&self) -> Looked {
-        let mut looked = Looked::default();
-        if let Err(error) = self.try_look(&mut looked).await {
+    pub async fn poll(&self) -> PollSummary {
+        let mut looked = PollSummary::default();
+        if let Err(error) = self.try_poll(&mut looked).await {
             // The claim loop logs the failure. The next poll follows soon.
             debug!(error = &error as &dyn std::error::Error, "ends cannot be asked for");
         }
         looked
     }
 
-    async fn try_look(&self, looked: &mut Looked) -> Result<(), Failed> {
+    async fn try_poll(&self, looked: &mut PollSummary) -> Result<(), PollError> {
         let mut last = None;
         loop {
-            let page = self.ctx.jobs.out(last.as_ref(), PAGE).await?;
+            let page = self.ctx.jobs.open_firings(last.as_ref(), PAGE_SIZE).await?;
             looked.count += page.len();
             looked.ended += self.settle(&page).await?;
             match page.last() {
-                Some(end) if page.len() == PAGE as usize => last = Some(*end),
+                Some(end) if page.len() == PAGE_SIZE as usize => last = Some(*end),
                 _ => break,
             }
         }
-        meter::out(looked.count);
+        meter::set_in_progress(looked.count);
         Ok(())
     }
 
     /// Records which of these firings have ended, and returns their number.
-    async fn settle(&self, page: &[Out]) -> Result<usize, Failed> {
+    async fn settle(&self, page: &[OpenFiring]) -> Result<usize, PollError> {
         let messages: Vec<_> =
             page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
-        let ends = self.ctx.sessions.ends(&messages).await?;
+        let ends = self.ctx.sessions.message_outcomes(&messages).await?;
         let arrivals = self.arrivals(page, &ends).await?;
         let mut open = vec![true; page.len()];
         let (mut ended, mut ran, mut begun) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,47 +104,57 @@ impl Settle {
         for end in ends {
             let Some(out) = page.get(end.place) else { continue };
             open[end.place] = false;
-            let arrival = arrivals.get(&end.place).copied().unwrap_or(Arrival::Arrived);
-            if arrival == Arrival::OnItsWay && !(out.answered && out.left <= GRACE) {
+            let arrival = arrivals.get(&end.place).copied().unwrap_or(DeliveryProgress::Delivered);
+            if arrival == DeliveryProgress::Pending && !(out.answered && out.left <= CANCEL_GRACE) {
                 if !out.answered {
                     let (firing, run) = (out.firing, end.run);
-                    answered.push(Answered { firing, run, patience: ARRIVAL + GRACE });
+                    answered.push(AnsweredFiring {
+                        firing,
+                        run,
+                        patience: MAX_DELIVERY_TIME + CANCEL_GRACE,
+                    });
                 }
                 continue;
             }
             if end.run.is_some() {
-                ran.push(Delivered { run: end.run, ..again(out, GRACE) });
+                ran.push(DeliveryReport { run: end.run, ..extended(out, CANCEL_GRACE) });
             }
-            ended.push(how(out, &end, arrival));
+            ended.push(ended_by_message(out, &end, arrival));
         }
-        for (out, _) in page.iter().zip(open).filter(|(out, open)| *open && out.left <= GRACE) {
+        for (out, _) in
+            page.iter().zip(open).filter(|(out, open)| *open && out.left <= CANCEL_GRACE)
+        {
             match self.give_up(out).await {
-                Ok(Late::GivenUp) => ended.push(over(out, Outcome::Error, "timeout")),
+                Ok(OverdueOutcome::GivenUp) => {
+                    ended.push(ended_without_message(out, Outcome::Error, "timeout"))
+                }
                 // The message was answered and deleted long ago.
-                Ok(Late::Gone) => ended.push(over(out, Outcome::Skipped, "gone")),
-                Ok(Late::Waits) => queued.push(out.firing),
-                Ok(Late::Begins(patience)) => begun.push(again(out, patience)),
+                Ok(OverdueOutcome::Gone) => {
+                    ended.push(ended_without_message(out, Outcome::Skipped, "gone"))
+                }
+                Ok(OverdueOutcome::Waits) => queued.push(out.firing),
+                Ok(OverdueOutcome::Begins(patience)) => begun.push(extended(out, patience)),
                 Err(error) => warn!(%error, "a run that takes too long cannot be ended yet"),
             }
         }
         // The job's log names the run.
-        self.ctx.jobs.delivered(&ran).await?;
-        self.ctx.jobs.delivered(&begun).await?;
-        self.ctx.jobs.queued(&queued, GRACE + MORE).await?;
-        self.ctx.jobs.answered(&answered).await?;
+        self.ctx.jobs.mark_delivered(&ran).await?;
+        self.ctx.jobs.mark_delivered(&begun).await?;
+        self.ctx.jobs.extend_queued(&queued, CANCEL_GRACE + QUEUED_EXTENSION).await?;
+        self.ctx.jobs.mark_answered(&answered).await?;
         for end in &ended {
             meter::ended(end.outcome);
         }
-        self.ctx.jobs.finished(&ended).await?;
+        self.ctx.jobs.finish(&ended).await?;
         Ok(ended.len())
     }
 
     /// Returns the delivery state of the answers that must be delivered, by index in `page`.
     async fn arrivals(
         &self,
-        page: &[Out],
-        ends: &[End],
-    ) -> Result<HashMap<usize, Arrival>, SessionError> {
+        page: &[OpenFiring],
+        ends: &[MessageOutcome],
+    ) -> Result<HashMap<usize, DeliveryProgress>, SessionError> {
         let (mut places, mut runs) = (Vec::new(), Vec::new());
         for end in ends.iter().filter(|end| end.outcome == Heard::Completed) {
             let out = page.get(end.place).filter(|out| out.arrives);
@@ -148,61 +163,63 @@ impl Settle {
                 runs.push((out.firing.tenant, out.session, run));
             }
         }
-        let arrivals = self.ctx.sessions.arrivals(&runs).await?;
+        let arrivals = self.ctx.sessions.delivery_progress(&runs).await?;
         Ok(places.into_iter().zip(arrivals).collect())
     }
 
     /// Cancels a firing's turn that exceeds its time, if it has begun, and no other turn.
-    async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
+    async fn give_up(&self, out: &OpenFiring) -> Result<OverdueOutcome, SessionError> {
         let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
         let ended = match out.patience {
             None => sessions.end_overdue(tenant, out.session, out.seq).await,
-            Some(_) => sessions.look_overdue(tenant, out.session, out.seq).await,
+            Some(_) => sessions.check_overdue(tenant, out.session, out.seq).await,
         };
         match ended {
             // The session was deleted, and the message with it.
-            Err(error) if error.kind() == Kind::NotFound => Ok(Late::GivenUp),
+            Err(error) if error.kind() == Kind::NotFound => Ok(OverdueOutcome::GivenUp),
             Err(error) => Err(error),
-            Ok(Overdue::Stopped(running)) => {
+            Ok(OverdueResult::Stopped(running)) => {
                 let kind = ControlKind::Cancel;
                 let control = Control { session: out.session, kind, epoch: running.epoch };
                 self.ctx.bus.control(running.owner, &control);
                 info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
-                Ok(Late::GivenUp)
+                Ok(OverdueOutcome::GivenUp)
             }
-            Ok(Overdue::Woken(wake)) => {
+            Ok(OverdueResult::Woken(wake)) => {
                 if wake {
                     self.ctx.bus.wake_run(0);
                 }
-                Ok(Late::GivenUp)
+                Ok(OverdueOutcome::GivenUp)
             }
             // The message waited so long that its turn began only now.
-            Ok(Overdue::Begun) => Ok(Late::Begins(out.patience.unwrap_or(GRACE))),
-            Ok(Overdue::Waits) => Ok(Late::Waits),
-            Ok(Overdue::Gone) => Ok(Late::Gone),
+            Ok(OverdueResult::Begun) => {
+                Ok(OverdueOutcome::Begins(out.patience.unwrap_or(CANCEL_GRACE)))
+            }
+            Ok(OverdueResult::Waits) => Ok(OverdueOutcome::Waits),
+            Ok(OverdueResult::Gone) => Ok(OverdueOutcome::Gone),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Looked {
+pub struct PollSummary {
     /// Number of checked firings, and of those that have ended.
     count: usize,
     ended: usize,
 }
 
-impl Looked {
+impl PollSummary {
     /// Returns the delay before the next poll, after one that took `took`. Time spent to record
     /// ends is necessary; time spent to find that nothing has ended is limited.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn pause(self, took: Duration) -> Duration {
         let open = self.count.saturating_sub(self.ended) as f64 / self.count.max(1) as f64;
-        took.mul_f64(PART * open).clamp(EACH, SELDOM)
+        took.mul_f64(POLL_DUTY_FACTOR * open).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
     }
 }
 
 /// Result of checking a firing that exceeds its time.
-enum Late {
+enum OverdueOutcome {
     GivenUp,
     Begins(Duration),
     Waits,
@@ -210,27 +227,31 @@ enum Late {
 }
 
 /// Returns the end of a firing whose message does not say how it ended.
-fn over(out: &Out, outcome: Outcome, class: &str) -> Ended {
-    Ended { firing: out.firing, outcome, class: Some(class.to_owned()), took: None }
+fn ended_without_message(out: &OpenFiring, outcome: Outcome, class: &str) -> FinishedFiring {
+    FinishedFiring { firing: out.firing, outcome, class: Some(class.to_owned()), took: None }
 }
 
 /// Extends the time of a firing in progress to `lease`.
-fn again(out: &Out, lease: Duration) -> Delivered {
+fn extended(out: &OpenFiring, lease: Duration) -> DeliveryReport {
     let message = Some((out.session, out.seq));
-    Delivered { firing: out.firing, run: None, lease, message, arrives: out.arrives }
+    DeliveryReport { firing: out.firing, run: None, lease, message, arrives: out.arrives }
 }
 
 /// Returns the end of a firing from the end of its message. A cancelled or interrupted turn is not
 /// an error, so it is not retried.
-fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
+fn ended_by_message(
+    out: &OpenFiring,
+    end: &MessageOutcome,
+    arrival: DeliveryProgress,
+) -> FinishedFiring {
     let (outcome, class) = match end.outcome {
         Heard::Completed => match arrival {
-            Arrival::Arrived => (Outcome::Ok, None),
+            DeliveryProgress::Delivered => (Outcome::Ok, None),
             // The channel gave up the delivery.
-            Arrival::Lost => (Outcome::Error, Some("undelivered")),
+            DeliveryProgress::Failed => (Outcome::Error, Some("undelivered")),
             // No bridge has fetched the answer yet, and one will when it is back. A retry would
             // send it twice.
-            Arrival::OnItsWay => (Outcome::Error, Some(UNSENT)),
+            DeliveryProgress::Pending => (Outcome::Error, Some(CLASS_UNSENT)),
         },
         Heard::Interrupted => (Outcome::Skipped, Some("interrupted")),
         Heard::Cancelled => (Outcome::Skipped, Some("cancelled")),
@@ -238,12 +259,12 @@ fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
         Heard::Dead => (Outcome::Error, Some("dead")),
     };
     let class = class.map(str::to_owned);
-    Ended { firing: out.firing, outcome, class, took: Some(end.took) }
+    FinishedFiring { firing: out.firing, outcome, class, took: Some(end.took) }
 }
 
 /// Failure of a poll.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum PollError {
     #[error(transparent)]
     Jobs(#[from] JobsError),
     #[error(transparent)]
@@ -255,16 +276,20 @@ mod tests {
     use super::*;
 
     fn pause(count: usize, ended: usize, took: u64) -> Duration {
-        Looked { count, ended }.pause(Duration::from_millis(took))
+        PollSummary { count, ended }.pause(Duration::from_millis(took))
     }
 
     #[test]
     fn it_is_asked_seldom_only_where_asking_takes_long_and_little_has_ended() {
-        assert_eq!(pause(0, 0, 2), EACH);
-        assert_eq!(pause(10, 0, 50), EACH);
+        assert_eq!(pause(0, 0, 2), MIN_POLL_INTERVAL);
+        assert_eq!(pause(10, 0, 50), MIN_POLL_INTERVAL);
         assert_eq!(pause(1_000, 0, 300), Duration::from_secs(3));
         assert_eq!(pause(1_000, 500, 300), Duration::from_millis(1_500));
-        assert_eq!(pause(40_000, 40_000, 8_000), EACH, "all have ended: there may be more");
-        assert_eq!(pause(40_000, 0, 8_000), SELDOM);
+        assert_eq!(
+            pause(40_000, 40_000, 8_000),
+            MIN_POLL_INTERVAL,
+            "all have ended: there may be more"
+        );
+        assert_eq!(pause(40_000, 0, 8_000), MAX_POLL_INTERVAL);
     }
 }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::time::{sleep, timeout};
 
-use super::{Conversation, Load, PATIENCE};
+use super::{Conversation, SEND_TIMEOUT, Senders};
 use crate::tenant::Tenant;
 
 /// How many updates of a bot may wait before its people do.
 const PENDING: usize = 6;
 
-impl Load<'_> {
+impl Senders<'_> {
     pub(super) async fn by_webhook(
         &self,
         conversation: &Conversation,
@@ -28,7 +28,7 @@ impl Load<'_> {
         let body = json!({"sender": format!("person-{}", conversation.number), "text": text});
         let body = body.to_string();
         let sent = (0..copies).map(|copy| self.post(tenant, id, &body, copy));
-        self.one_message(id, timeout(PATIENCE, join_all(sent)).await)
+        self.one_message(id, timeout(SEND_TIMEOUT, join_all(sent)).await)
     }
 
     async fn post(
@@ -94,7 +94,7 @@ impl Load<'_> {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(PATIENCE, taken).await.context("nobody takes the bot's updates")
+        timeout(SEND_TIMEOUT, taken).await.context("nobody takes the bot's updates")
     }
 }
 

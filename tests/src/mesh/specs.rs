@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_testkit::Proxy;
 
-use super::{MESH_SECRET, Mesh, PEPPER, Plan};
-use crate::node::{Node, Role, Spec};
+use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER};
+use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
     fn shared(&self, database: &Proxy) -> Vec<(String, String)> {
@@ -44,10 +44,10 @@ impl Mesh {
         env.push(("HOLDFAST_GATEWAY__SHUTDOWN_GRACE".to_owned(), "5s".to_owned()));
         let name = format!("gateway-{number}");
         let args = vec!["gateway".to_owned()];
-        Ok((Node::new(Spec { name, role: Role::Gateway, program, args, env, http })?, grpc))
+        Ok((Node::new(NodeSpec { name, role: Role::Gateway, program, args, env, http })?, grpc))
     }
 
-    pub(super) fn runner(&self, number: usize, plan: &Plan) -> anyhow::Result<Node> {
+    pub(super) fn runner(&self, number: usize, plan: &MeshConfig) -> anyhow::Result<Node> {
         let http = port()?;
         let mut env = self.shared(&self.proxies.runner_database);
         let sweep = (plan.lease / 3).min(Duration::from_secs(1)).as_millis();
@@ -62,7 +62,7 @@ impl Mesh {
         ]);
         let name = format!("runner-{number}");
         let program = plan.runner.clone();
-        Node::new(Spec { name, role: Role::Runner, program, args: Vec::new(), env, http })
+        Node::new(NodeSpec { name, role: Role::Runner, program, args: Vec::new(), env, http })
     }
 
     pub(super) fn scheduler(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
@@ -72,7 +72,7 @@ impl Mesh {
         env.push(("HOLDFAST_SCHEDULER__HANDOVER".to_owned(), "3s".to_owned()));
         let name = format!("scheduler-{number}");
         let args = vec!["scheduler".to_owned()];
-        Node::new(Spec { name, role: Role::Scheduler, program, args, env, http })
+        Node::new(NodeSpec { name, role: Role::Scheduler, program, args, env, http })
     }
 
     pub(super) fn memory(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
@@ -82,7 +82,7 @@ impl Mesh {
         env.push(("HOLDFAST_MEMORY__EMBEDDING__ENGINE".to_owned(), "hashed".to_owned()));
         let name = format!("memory-{number}");
         let args = vec!["memory-service".to_owned()];
-        Node::new(Spec { name, role: Role::Memory, program, args, env, http })
+        Node::new(NodeSpec { name, role: Role::Memory, program, args, env, http })
     }
 
     pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
@@ -99,7 +99,7 @@ impl Mesh {
         ]);
         let name = format!("bridge-{number}");
         let args = vec!["channel-bridge".to_owned()];
-        Node::new(Spec { name, role: Role::Bridge, program, args, env, http })
+        Node::new(NodeSpec { name, role: Role::Bridge, program, args, env, http })
     }
 }
 

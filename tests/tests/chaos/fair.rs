@@ -6,9 +6,9 @@ use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_session::{NewMessage, Sessions};
 use holdfast_testkit::Backends;
-use holdfast_tests::load::{Conversation, Door, Load};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::script::Word;
+use holdfast_tests::load::{Conversation, Senders, TestChannel};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
 use holdfast_types::{AgentId, AgentName, Body, QueueMode, RunnerId, SessionKey, Source, TenantId};
 use tokio::time::{Instant, sleep, timeout};
@@ -17,37 +17,37 @@ use crate::RUNNER;
 use crate::report::Report;
 
 /// What is still a pass on a loaded machine, without optimisation; `make bench` measures.
-const WAIT: Duration = Duration::from_secs(3);
-const QUIET: Conversation = Conversation { tenant: 1, number: 0, door: Door::Grpc };
+const MAX_WAIT: Duration = Duration::from_secs(3);
+const QUIET: Conversation = Conversation { tenant: 1, number: 0, door: TestChannel::Grpc };
 const CLAIM: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Result<()> {
     const NOISE: usize = 1000;
-    let _turn = turnstile::alone().await?;
-    let plan = Plan {
+    let _turn = turnstile::lock_exclusive().await?;
+    let plan = MeshConfig {
         runners: 2,
         bridges: 0,
         tenants: vec![QueueMode::Followup, QueueMode::Followup],
         lease: Duration::from_secs(30),
         slots: 8,
-        ..Plan::small(RUNNER)
+        ..MeshConfig::small(RUNNER)
     };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
     mesh.fakes.model.forget_requests();
     mesh.fakes.model.latency(Duration::from_millis(20));
-    let load = Load::on(&mesh)?;
+    let load = Senders::on(&mesh)?;
     let (noisy, quiet) = (mesh.tenants[0].id, mesh.tenants[1].id);
     let agent = agent(&mesh, noisy).await?;
     // The first message also looks up the key and the model.
-    load.say(&QUIET, Word::Say, 1).await?;
+    load.say(&QUIET, MessageKind::Say, 1).await?;
     // Nothing is claimed before all of it is there, or the noise would be over too soon.
     mesh.proxies.runner_database.stall();
     crowd(&mesh.sessions, noisy, agent, NOISE).await?;
     mesh.proxies.runner_database.resume();
 
     for number in 1..=20 {
-        load.say(&Conversation { number, ..QUIET }, Word::Say, 1).await?;
+        load.say(&Conversation { number, ..QUIET }, MessageKind::Say, 1).await?;
         sleep(Duration::from_millis(50)).await;
     }
     let left = mesh.number(&open(noisy)).await?;
@@ -71,7 +71,7 @@ async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Re
     report.show()?;
     ensure!(left > 0, "the noise was over before the quiet tenant spoke");
     ensure!(p95 * 2 <= noise, "it waited {p95} ms, and the noise {noise} ms");
-    ensure!(Duration::from_millis(p95.unsigned_abs()) <= WAIT, "it waited {p95} ms");
+    ensure!(Duration::from_millis(p95.unsigned_abs()) <= MAX_WAIT, "it waited {p95} ms");
     Ok(())
 }
 
@@ -79,8 +79,8 @@ async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Re
 async fn claiming_stays_quick_with_ten_thousand_sessions_queued() -> anyhow::Result<()> {
     const TENANTS: usize = 100;
     const SESSIONS: usize = 100;
-    let _turn = turnstile::alone().await?;
-    let plan = Plan { gateways: 0, runners: 0, bridges: 0, ..Plan::small(RUNNER) };
+    let _turn = turnstile::lock_exclusive().await?;
+    let plan = MeshConfig { gateways: 0, runners: 0, bridges: 0, ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     let tenants: Vec<TenantId> = (0..TENANTS).map(|_| TenantId::generate()).collect();
     stream::iter(tenants)
@@ -101,7 +101,7 @@ async fn claiming_stays_quick_with_ten_thousand_sessions_queued() -> anyhow::Res
         claimed += claims.len();
         // Their places in flight go to others, as when turns end.
         for claim in claims {
-            mesh.sessions.yield_to(&claim, holdfast_types::Wait::Anything).await?;
+            mesh.sessions.yield_session(&claim, holdfast_types::Wait::Anything).await?;
         }
     }
     took.sort_unstable();

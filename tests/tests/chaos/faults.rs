@@ -8,9 +8,9 @@ use anyhow::{Context as _, ensure};
 use holdfast_testkit::proxy::{When, contains};
 use holdfast_testkit::{Backends, Fault, Proxy};
 use holdfast_tests::checks::check;
-use holdfast_tests::load::{Conversation, Door, Load};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::script::Word;
+use holdfast_tests::load::{Conversation, Senders, TestChannel};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,20 +19,20 @@ use crate::{POINTS, RUNNER};
 
 const SOON: Duration = Duration::from_secs(30);
 
-const GRPC: Conversation = Conversation { tenant: 0, number: 0, door: Door::Grpc };
-const WEBHOOK: Conversation = Conversation { tenant: 0, number: 1, door: Door::Webhook };
-const TELEGRAM: Conversation = Conversation { tenant: 0, number: 2, door: Door::Telegram };
+const GRPC: Conversation = Conversation { tenant: 0, number: 0, door: TestChannel::Grpc };
+const WEBHOOK: Conversation = Conversation { tenant: 0, number: 1, door: TestChannel::Webhook };
+const TELEGRAM: Conversation = Conversation { tenant: 0, number: 2, door: TestChannel::Telegram };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acceptance_whose_answer_is_lost_is_one_message() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
     // The first one also looks up the key, which has a COMMIT of its own.
-    load.say(&GRPC, Word::Say, 1).await?;
+    load.say(&GRPC, MessageKind::Say, 1).await?;
 
     let lost = lose_commit_after(&mesh.proxies.gateway_database, "t0m000002");
-    load.say(&GRPC, Word::Say, 1).await?;
+    load.say(&GRPC, MessageKind::Say, 1).await?;
 
     finish(&mesh, &load).await?;
     ensure!(lost() == 1, "no answer was lost");
@@ -42,15 +42,15 @@ async fn an_acceptance_whose_answer_is_lost_is_one_message() -> anyhow::Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_whose_end_was_not_answered_ends_once() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
-    load.say(&WEBHOOK, Word::Say, 1).await?;
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+    load.say(&WEBHOOK, MessageKind::Say, 1).await?;
     settled(&mesh).await?;
 
     // What was heard is written with the turn's end, and not before.
     let lost = lose_commit_after(&mesh.proxies.runner_database, "t0m000002");
-    load.say(&WEBHOOK, Word::Say, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Say, 1).await?;
     finish(&mesh, &load).await?;
     ensure!(lost() == 1, "no answer was lost");
     ensure!(mesh.fakes.receiver.posts().len() == 2, "not two posts for two messages");
@@ -59,10 +59,10 @@ async fn a_turn_whose_end_was_not_answered_ends_once() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runner_that_dies_anywhere_in_a_turn_leaves_it_to_the_next() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let plan = Plan { lease: Duration::from_millis(900), ..Plan::small(RUNNER) };
+    let _turn = turnstile::lock_shared().await?;
+    let plan = MeshConfig { lease: Duration::from_millis(900), ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
+    let load = Senders::on(&mesh)?;
     for node in mesh.gateways.iter().chain(&mesh.bridges) {
         node.start().await?;
         node.ready(SOON).await?;
@@ -76,8 +76,8 @@ async fn a_runner_that_dies_anywhere_in_a_turn_leaves_it_to_the_next() -> anyhow
         mesh.fakes.model.latency(Duration::from_millis(slow));
         runner.start_with(&[("HOLDFAST_FAILPOINTS", &format!("{point}=kill:1"))]).await?;
         let began = Instant::now();
-        load.say(&WEBHOOK, Word::Act, 1).await?;
-        runner.dies(SOON).await.with_context(|| format!("it lives on past `{point}`"))?;
+        load.say(&WEBHOOK, MessageKind::Act, 1).await?;
+        runner.wait_for_death(SOON).await.with_context(|| format!("it lives on past `{point}`"))?;
         runner.start().await?;
         settled(&mesh).await.with_context(|| format!("after `{point}`"))?;
         report.line(&format!("killed at {point}: settled after, ms"), began.elapsed().as_millis());
@@ -94,10 +94,10 @@ async fn a_runner_that_dies_anywhere_in_a_turn_leaves_it_to_the_next() -> anyhow
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runner_that_wakes_up_after_its_lease_writes_nothing() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let plan = Plan { runners: 2, ..Plan::small(RUNNER) };
+    let _turn = turnstile::lock_shared().await?;
+    let plan = MeshConfig { runners: 2, ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
+    let load = Senders::on(&mesh)?;
     let (stale, fresh) = (&mesh.runners[0], &mesh.runners[1]);
     for node in mesh.gateways.iter().chain(&mesh.bridges) {
         node.start().await?;
@@ -106,7 +106,7 @@ async fn a_runner_that_wakes_up_after_its_lease_writes_nothing() -> anyhow::Resu
     // It stands right before its first write when it is stopped.
     stale.start_with(&[("HOLDFAST_FAILPOINTS", "runner.before_append=pause:2")]).await?;
     stale.ready(SOON).await?;
-    load.say(&WEBHOOK, Word::Status, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Status, 1).await?;
     until(|| async { Ok(mesh.fakes.model.count() > 0) }).await?;
     sleep(Duration::from_millis(500)).await;
 
@@ -121,20 +121,20 @@ async fn a_runner_that_wakes_up_after_its_lease_writes_nothing() -> anyhow::Resu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
     let bridge = &mesh.bridges[0];
 
     // Before the platform has answered.
     hang(&mesh, Duration::from_secs(20));
-    load.say(&WEBHOOK, Word::Say, 1).await?;
-    load.say(&TELEGRAM, Word::Say, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Say, 1).await?;
+    load.say(&TELEGRAM, MessageKind::Say, 1).await?;
     until(|| async { Ok(mesh.fakes.receiver.posts().len() == 1 && sent(&mesh) == 1) }).await?;
     bridge.kill().await?;
     bridge.start().await?;
     calm(&mesh);
-    let left = mesh.lapse_sends(Duration::ZERO).await?;
+    let left = mesh.expire_sends(Duration::ZERO).await?;
     ensure!(left == 2, "{left} sends were cut off, and not 2");
     settled(&mesh).await?;
     ensure!(mesh.fakes.receiver.posts().len() == 2, "under a key it is sent again");
@@ -145,8 +145,8 @@ async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::R
 
     // After the platform has answered, before that is stored.
     hang(&mesh, Duration::from_millis(300));
-    load.say(&WEBHOOK, Word::Say, 1).await?;
-    load.say(&TELEGRAM, Word::Say, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Say, 1).await?;
+    load.say(&TELEGRAM, MessageKind::Say, 1).await?;
     until(|| async { Ok(mesh.fakes.receiver.posts().len() == 3) }).await?;
     until(|| async { Ok(sent(&mesh) == 2) }).await?;
     mesh.proxies.bridge_database.stall();
@@ -156,7 +156,7 @@ async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::R
     mesh.proxies.bridge_database.resume();
     calm(&mesh);
     bridge.start().await?;
-    mesh.lapse_sends(Duration::ZERO).await?;
+    mesh.expire_sends(Duration::ZERO).await?;
     finish(&mesh, &load).await?;
     ensure!(mesh.fakes.receiver.unique().len() == 2, "each reply arrives once under its key");
     ensure!(sent(&mesh) == 2, "each arrives once without one");
@@ -165,10 +165,10 @@ async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_nats_answers_come_a_little_later() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
-    load.ask(&GRPC, Word::Say).await?;
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+    load.ask(&GRPC, MessageKind::Say).await?;
 
     mesh.proxies.nats.refuse().await?;
     mesh.proxies.nats.cut();
@@ -182,10 +182,10 @@ async fn without_nats_answers_come_a_little_later() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_nothing_changes() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
-    load.ask(&GRPC, Word::Say).await?;
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+    load.ask(&GRPC, MessageKind::Say).await?;
 
     mesh.proxies.redis.refuse().await?;
     mesh.proxies.redis.cut();
@@ -199,17 +199,18 @@ async fn without_redis_nothing_changes() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runner_that_is_asked_to_stop_hands_over_in_the_midst_of_a_turn() -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let plan = Plan { runners: 2, lease: Duration::from_secs(30), ..Plan::small(RUNNER) };
+    let _turn = turnstile::lock_shared().await?;
+    let plan =
+        MeshConfig { runners: 2, lease: Duration::from_secs(30), ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     mesh.fakes.model.latency(Duration::from_millis(1500));
-    let load = Load::on(&mesh)?;
+    let load = Senders::on(&mesh)?;
     for node in mesh.gateways.iter().chain(&mesh.bridges).chain(&mesh.runners[..1]) {
         node.start().await?;
         node.ready(SOON).await?;
     }
 
-    load.say(&WEBHOOK, Word::Status, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Status, 1).await?;
     until(|| async { Ok(mesh.fakes.model.count() == 1) }).await?;
     mesh.runners[1].start().await?;
     let began = Instant::now();
@@ -228,14 +229,18 @@ async fn a_runner_that_is_asked_to_stop_hands_over_in_the_midst_of_a_turn() -> a
 }
 
 /// Asks five times and says how long the longest took.
-async fn longest_of(mesh: &Mesh, load: &Load<'_>, name: &'static str) -> anyhow::Result<Duration> {
+async fn longest_of(
+    mesh: &Mesh,
+    load: &Senders<'_>,
+    name: &'static str,
+) -> anyhow::Result<Duration> {
     let mut longest = Duration::ZERO;
     for _ in 0..5 {
         let began = Instant::now();
-        load.ask(&GRPC, Word::Say).await?;
+        load.ask(&GRPC, MessageKind::Say).await?;
         longest = longest.max(began.elapsed());
     }
-    load.say(&WEBHOOK, Word::Say, 1).await?;
+    load.say(&WEBHOOK, MessageKind::Say, 1).await?;
     settled(mesh).await?;
     let mut report = Report::of(name);
     report.line("longest of five answers, ms", longest.as_millis());
@@ -276,7 +281,7 @@ async fn unknown(mesh: &Mesh) -> anyhow::Result<i64> {
 }
 
 /// Waits until every message is finished and every reply sent, and asks for every promise.
-async fn finish(mesh: &Mesh, load: &Load<'_>) -> anyhow::Result<()> {
+async fn finish(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
     settled(mesh).await?;
     let findings = check(mesh, &load.said()).await?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));

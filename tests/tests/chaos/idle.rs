@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use holdfast_testkit::Backends;
-use holdfast_tests::load::{Conversation, Door, Load};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::script::Word;
+use holdfast_tests::load::{Conversation, Senders, TestChannel};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::sleep;
@@ -15,25 +15,25 @@ use crate::report::Report;
 use crate::{Form, RUNNER, form};
 
 /// Of one core, in percent. Without optimisation everything costs several times as much.
-const MOST: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
+const MAX_CPU_PERCENT: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_mesh_calls_no_model_and_writes_no_row() -> anyhow::Result<()> {
-    let _turn = turnstile::alone().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let time = Duration::from_secs(if form() == Form::Long { 60 } else { 15 });
-    let plan = Plan {
+    let plan = MeshConfig {
         gateways: 2,
         runners: 2,
         bridges: 2,
         schedulers: 2,
         lease: Duration::from_secs(30),
-        ..Plan::small(RUNNER)
+        ..MeshConfig::small(RUNNER)
     };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
-    let load = Load::on(&mesh)?;
-    for door in [Door::Grpc, Door::Webhook, Door::Telegram] {
+    let load = Senders::on(&mesh)?;
+    for door in [TestChannel::Grpc, TestChannel::Webhook, TestChannel::Telegram] {
         for number in 0..5 {
-            load.say(&Conversation { tenant: 0, number, door }, Word::Note, 2).await?;
+            load.say(&Conversation { tenant: 0, number, door }, MessageKind::Note, 2).await?;
         }
     }
     // The last events are published a few seconds later.
@@ -57,9 +57,13 @@ async fn an_idle_mesh_calls_no_model_and_writes_no_row() -> anyhow::Result<()> {
     let now = versions(&mesh).await?;
     let changed: Vec<_> = rows.iter().zip(&now).filter(|(was, is)| was != is).collect();
     ensure!(changed.is_empty(), "rows were written: {changed:?}");
-    ensure!(most < MOST, "a process took {most:.2} % of a core, and {MOST} % are the most");
+    ensure!(
+        most < MAX_CPU_PERCENT,
+        "a process took {most:.2} % of a core, and {MAX_CPU_PERCENT} % are the most"
+    );
 
-    load.say(&Conversation { tenant: 0, number: 0, door: Door::Grpc }, Word::Say, 1).await?;
+    load.say(&Conversation { tenant: 0, number: 0, door: TestChannel::Grpc }, MessageKind::Say, 1)
+        .await?;
     ensure!(versions(&mesh).await? != rows, "a message leaves no trace in these numbers");
     Ok(())
 }

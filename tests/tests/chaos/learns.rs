@@ -9,8 +9,8 @@ use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::agents_client::AgentsClient;
 use holdfast_proto::gateway::v1::skills_client::SkillsClient;
 use holdfast_testkit::{Backends, Reply, Request};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::person::{Caller, LONG, Person};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::person::{GrpcClient, REPLY_TIMEOUT, TelegramUser};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use serde_json::json;
@@ -56,9 +56,9 @@ fn learner(asked: &Request) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_skill_is_found_installed_used_and_then_recommended_whichever_runner_is_there()
 -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
+    let _turn = turnstile::lock_shared().await?;
     let tenants = vec![QueueMode::Steer, QueueMode::Steer];
-    let plan = Plan { runners: 2, tenants, ..Plan::small(RUNNER) };
+    let plan = MeshConfig { runners: 2, tenants, ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     mesh.fakes.model.answer(learner);
     let folder = tempfile::tempdir()?;
@@ -66,17 +66,17 @@ async fn a_skill_is_found_installed_used_and_then_recommended_whichever_runner_i
     let settings = [("HOLDFAST_CONFIG", settings.as_str())];
     for node in mesh.gateways.iter().chain(&mesh.bridges) {
         node.start().await?;
-        node.ready(LONG).await?;
+        node.ready(REPLY_TIMEOUT).await?;
     }
-    let caller = Caller::of(&mesh, 0)?;
-    for caller in [&caller, &Caller::of(&mesh, 1)?] {
+    let caller = GrpcClient::of(&mesh, 0)?;
+    for caller in [&caller, &GrpcClient::of(&mesh, 1)?] {
         set_up(caller).await?;
     }
     mesh.runners[0].start_with(&settings).await?;
-    mesh.runners[0].ready(LONG).await?;
+    mesh.runners[0].ready(REPLY_TIMEOUT).await?;
     let bot = mesh.tenants[0].bot.as_str();
     // The first one is the owner.
-    let (owner, guest) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
+    let (owner, guest) = (TelegramUser::of(&mesh, bot, 1), TelegramUser::of(&mesh, bot, 42));
 
     ensure!(owner.ask(QUESTION).await? == "nothing fits", "something is recommended already");
     let refused = guest.ask("learn how to water the plants").await?;
@@ -94,9 +94,9 @@ async fn a_skill_is_found_installed_used_and_then_recommended_whichever_runner_i
     let recommended = owner.ask(QUESTION).await?;
     ensure!(recommended == "I would water the plants", "it is not recommended: {recommended}");
 
-    let theirs = Person::of(&mesh, &mesh.tenants[1].bot, 1);
+    let theirs = TelegramUser::of(&mesh, &mesh.tenants[1].bot, 1);
     ensure!(theirs.ask(QUESTION).await? == "nothing fits", "another tenant has it");
-    ensure!(changes(&Caller::of(&mesh, 1)?).await?.is_empty(), "another tenant sees it");
+    ensure!(changes(&GrpcClient::of(&mesh, 1)?).await?.is_empty(), "another tenant sees it");
     let changes = changes(&caller).await?;
     let [change] = changes.as_slice() else { anyhow::bail!("it was recorded as {changes:?}") };
     ensure!(
@@ -124,7 +124,7 @@ fn registry(folder: &Path) -> anyhow::Result<String> {
 }
 
 /// The agent is recommended skills; and it has an owner.
-async fn set_up(caller: &Caller) -> anyhow::Result<()> {
+async fn set_up(caller: &GrpcClient) -> anyhow::Result<()> {
     let mut agents = AgentsClient::new(caller.channel.clone());
     let get = pb::GetAgentRequest { agent: "main".to_owned() };
     let agent = agents.get_agent(caller.request(get)?).await?.into_inner().agent;
@@ -136,7 +136,7 @@ async fn set_up(caller: &Caller) -> anyhow::Result<()> {
     caller.put_owner("telegram:1").await
 }
 
-async fn changes(caller: &Caller) -> anyhow::Result<Vec<pb::SkillChange>> {
+async fn changes(caller: &GrpcClient) -> anyhow::Result<Vec<pb::SkillChange>> {
     let mut skills = SkillsClient::new(caller.channel.clone());
     let list = caller.request(pb::ListSkillChangesRequest::default())?;
     Ok(skills.list_skill_changes(list).await?.into_inner().changes)

@@ -6,8 +6,8 @@ use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::channels_client::ChannelsClient;
 use holdfast_proto::gateway::v1::routing_client::RoutingClient;
 use holdfast_testkit::{Backends, Reply, Request};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::person::{Caller, LONG, Person};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::person::{GrpcClient, REPLY_TIMEOUT, TelegramUser};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use serde_json::json;
@@ -15,9 +15,9 @@ use serde_json::json;
 use crate::RUNNER;
 
 /// The machine may be busy: what is remembered is waited for.
-const PATIENT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
+const LONG_RECALL_TIMEOUT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
 
-const SECOND: &str = "2000:token-of-the-second-bot";
+const SECOND_BOT_TOKEN: &str = "2000:token-of-the-second-bot";
 
 const ANYBODY: &str = "I know of nobody";
 
@@ -45,25 +45,25 @@ fn knowing(asked: &Request) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_nobody_else()
 -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let plan = Plan {
+    let _turn = turnstile::lock_shared().await?;
+    let plan = MeshConfig {
         memories: 1,
         tenants: vec![QueueMode::Steer, QueueMode::Steer],
-        ..Plan::small(RUNNER)
+        ..MeshConfig::small(RUNNER)
     };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     mesh.fakes.model.answer(knowing);
     let (runner, memory) = (&mesh.runners[0], &mesh.memories[0]);
     for node in mesh.gateways.iter().chain(&mesh.bridges).chain([memory]) {
         node.start().await?;
-        node.ready(LONG).await?;
+        node.ready(REPLY_TIMEOUT).await?;
     }
-    let caller = Caller::of(&mesh, 0)?;
+    let caller = GrpcClient::of(&mesh, 0)?;
     set_up(&caller).await?;
-    runner.start_with(&[PATIENT]).await?;
-    runner.ready(LONG).await?;
+    runner.start_with(&[LONG_RECALL_TIMEOUT]).await?;
+    runner.ready(REPLY_TIMEOUT).await?;
     let bot = mesh.tenants[0].bot.as_str();
-    let (owner, anna) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
+    let (owner, anna) = (TelegramUser::of(&mesh, bot, 1), TelegramUser::of(&mesh, bot, 42));
 
     for (who, fact) in [(&owner, "our boat is called Ida"), (&anna, "my cat is called Tom")] {
         let kept = who.ask(&format!("Remember: {fact}")).await?;
@@ -73,19 +73,22 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
         node.kill().await?;
     }
     memory.start().await?;
-    memory.ready(LONG).await?;
-    runner.start_with(&[PATIENT]).await?;
+    memory.ready(REPLY_TIMEOUT).await?;
+    runner.start_with(&[LONG_RECALL_TIMEOUT]).await?;
 
     let question = "what is it called, the cat or the boat?";
-    let elsewhere = Person::of(&mesh, SECOND, 50);
+    let elsewhere = TelegramUser::of(&mesh, SECOND_BOT_TOKEN, 50);
     let known = elsewhere.ask(question).await?;
     ensure!(known == "I know Tom", "Anna's other account is told by the other bot `{known}`");
     let known = caller.ask("", question).await?;
     ensure!(known == "I know Ida", "the owner's main session is told `{known}`");
     for (who, person) in [
-        ("somebody else in Telegram", Person::of(&mesh, bot, 43)),
-        ("somebody else by the other bot", Person::of(&mesh, SECOND, 43)),
-        ("who has that id at another tenant's bot", Person::of(&mesh, &mesh.tenants[1].bot, 42)),
+        ("somebody else in Telegram", TelegramUser::of(&mesh, bot, 43)),
+        ("somebody else by the other bot", TelegramUser::of(&mesh, SECOND_BOT_TOKEN, 43)),
+        (
+            "who has that id at another tenant's bot",
+            TelegramUser::of(&mesh, &mesh.tenants[1].bot, 42),
+        ),
     ] {
         let known = person.ask(question).await?;
         ensure!(known == ANYBODY, "{who} is told `{known}`");
@@ -94,7 +97,7 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
         let known = caller.ask(session, question).await?;
         ensure!(known == ANYBODY, "a program's session `{session}` is told `{known}`");
     }
-    let known = Caller::of(&mesh, 1)?.ask("", question).await?;
+    let known = GrpcClient::of(&mesh, 1)?.ask("", question).await?;
     ensure!(known == ANYBODY, "the other tenant's owner is told `{known}`");
 
     let hers = "select count(*) from session.sessions where key like '%:dm:telegram:%:anna'";
@@ -106,7 +109,7 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
 }
 
 /// Another bot of the tenant's, Anna's two accounts, and who the owner is.
-async fn set_up(caller: &Caller) -> anyhow::Result<()> {
+async fn set_up(caller: &GrpcClient) -> anyhow::Result<()> {
     let account = pb::Account {
         channel: "telegram".to_owned(),
         name: "second".to_owned(),
@@ -114,7 +117,7 @@ async fn set_up(caller: &Caller) -> anyhow::Result<()> {
         settings: json!({"allow": ["*"], "parse": "plain"}).to_string(),
         ..pb::Account::default()
     };
-    let secrets = json!({"token": SECOND}).to_string();
+    let secrets = json!({"token": SECOND_BOT_TOKEN}).to_string();
     let create = pb::CreateAccountRequest { account: Some(account), secrets };
     let mut channels = ChannelsClient::new(caller.channel.clone());
     channels.create_account(caller.request(create)?).await?;

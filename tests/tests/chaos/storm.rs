@@ -10,8 +10,8 @@ use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
 use holdfast_testkit::OwnBackends;
 use holdfast_tests::checks::{Findings, check};
-use holdfast_tests::load::Load;
-use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::load::Senders;
+use holdfast_tests::mesh::{Mesh, MeshConfig};
 use holdfast_tests::node::{Node, Role};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
@@ -29,13 +29,13 @@ use crate::{POINTS, RUNNER, storm_time};
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// How long a process may take to be ready, or to stop.
-const LIMIT: Duration = Duration::from_secs(30);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a runner dies at each.
-const CHANCE: f64 = 0.0004;
+const DEATH_PROBABILITY: f64 = 0.0004;
 
 /// What is not at rest, in words.
-const BUSY: &str = "
+const BUSY_QUERY: &str = "
     select (select count(*) from session.inbox where state in ('new', 'seen')) || ' messages, '
         || (select count(*) from session.deliveries where state in ('pending', 'sending')) || ' replies, '
         || (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))
@@ -43,10 +43,11 @@ const BUSY: &str = "
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
-    let _turn = turnstile::alone().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let backends = OwnBackends::start().await?;
-    let points: Vec<String> = POINTS.iter().map(|name| format!("{name}=kill:{CHANCE}")).collect();
-    let plan = Plan {
+    let points: Vec<String> =
+        POINTS.iter().map(|name| format!("{name}=kill:{DEATH_PROBABILITY}")).collect();
+    let plan = MeshConfig {
         gateways: 2,
         runners: 3,
         bridges: 2,
@@ -59,11 +60,11 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
         lease: LEASE,
         slots: 8,
         failpoints: points.join(","),
-        ..Plan::small(RUNNER)
+        ..MeshConfig::small(RUNNER)
     };
     let mesh = Mesh::start(&plan, backends.urls()).await?;
     mesh.fakes.model.latency(Duration::from_millis(250));
-    let load = Load::on(&mesh)?;
+    let load = Senders::on(&mesh)?;
     let weather = Weather::default();
 
     let mut report = Report::of("storm");
@@ -84,7 +85,7 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
 /// had to complain about.
 async fn play(
     mesh: &Mesh,
-    load: &Load<'_>,
+    load: &Senders<'_>,
     backends: &OwnBackends,
     weather: &Weather,
     report: &mut Report,
@@ -127,7 +128,7 @@ async fn play(
     let (complaints, blown) = tokio::join!(talk(mesh, load, &enough), blow);
     blown?;
     let began = Instant::now();
-    report.line("open when people stopped talking", mesh.text(BUSY).await?);
+    report.line("open when people stopped talking", mesh.text(BUSY_QUERY).await?);
     mesh.fakes.model.latency(Duration::ZERO);
     calm(mesh).await?;
     report.line("calm after, ms", began.elapsed().as_millis());
@@ -145,7 +146,7 @@ async fn keep_up(mesh: &Mesh) -> anyhow::Result<()> {
         }
         if lapse.elapsed() > Duration::from_secs(2) {
             // Postgres may be down.
-            let _ = mesh.lapse_sends(Duration::from_secs(6)).await;
+            let _ = mesh.expire_sends(Duration::from_secs(6)).await;
             lapse = Instant::now();
         }
         sleep(Duration::from_millis(50)).await;
@@ -157,7 +158,7 @@ async fn roll(mesh: &Mesh) -> anyhow::Result<Duration> {
     let mut longest = Duration::ZERO;
     for node in mesh.nodes() {
         up(&node).await?;
-        match node.stop(LIMIT).await {
+        match node.stop(PROCESS_TIMEOUT).await {
             Ok(took) => longest = longest.max(took),
             // Dead at a failpoint just now: there was nothing to drain.
             Err(error) if format!("{error:#}").contains("SIGABRT") => {}
@@ -173,13 +174,13 @@ async fn roll(mesh: &Mesh) -> anyhow::Result<Duration> {
 /// Waits until it is ready; one that dies at a failpoint meanwhile is started again by then.
 async fn up(node: &Node) -> anyhow::Result<()> {
     for _ in 0..5 {
-        if node.ready(LIMIT).await.is_ok() {
+        if node.ready(PROCESS_TIMEOUT).await.is_ok() {
             return Ok(());
         }
         sleep(Duration::from_millis(300)).await;
         node.revive().await?;
     }
-    node.ready(LIMIT).await
+    node.ready(PROCESS_TIMEOUT).await
 }
 
 /// Waits until nothing is under way any more.
@@ -214,7 +215,7 @@ fn sum(nodes: &[Arc<Node>], what: impl Fn(&Node) -> &AtomicU64) -> u64 {
 async fn tell(
     report: &mut Report,
     mesh: &Mesh,
-    load: &Load<'_>,
+    load: &Senders<'_>,
     weather: &Weather,
     findings: &Findings,
 ) {

@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use holdfast_tests::clockwork::Clockwork;
+use holdfast_tests::clockwork::SchedulerMesh;
 use holdfast_tests::turnstile;
 use tokio::time::{Instant, sleep};
 
 use crate::report::Report;
 use crate::{Form, form};
 
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slot_comes_once_though_a_scheduler_is_killed_each_second() -> anyhow::Result<()> {
-    let _turn = turnstile::alone().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     // The long form's rate is one that debug builds on a slow machine keep up with: what is
     // recorded faster than it can be delivered between two deaths only piles up.
     let (jobs, seconds, burst, least) = match form() {
         Form::Short => (60, 15, 300, 300),
         Form::Long => (240, 220, 2_500, 50_000),
     };
-    let mut clockwork = Clockwork::prepare(3, 4).await?;
+    let mut clockwork = SchedulerMesh::prepare(3, 4).await?;
     start(&clockwork).await?;
     let answering = clockwork.answer();
     clockwork.add_each_second(jobs).await?;
@@ -70,11 +70,11 @@ mod needs_faketime {
         let mut report = Report::of("clocks");
         let library =
             faketime().context("install faketime (Debian: `apt-get install faketime`)")?;
-        let _turn = turnstile::alone().await?;
+        let _turn = turnstile::lock_exclusive().await?;
         let dir = tempfile::tempdir()?;
         let wall = dir.path().join("wall");
         std::fs::write(&wall, "-2d")?;
-        let mut clockwork = Clockwork::prepare(2, 2).await?;
+        let mut clockwork = SchedulerMesh::prepare(2, 2).await?;
         let (honest, lying) = (clockwork.replicas[0].clone(), clockwork.replicas[1].clone());
         let answering = clockwork.answer();
         honest.start().await?;
@@ -89,8 +89,8 @@ mod needs_faketime {
                 ("HOLDFAST_TELEMETRY__LOG", "info"),
             ])
             .await?;
-        lying.ready(START).await?;
-        honest.ready(START).await?;
+        lying.ready(START_TIMEOUT).await?;
+        honest.ready(START_TIMEOUT).await?;
         let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let said = lying.output().await;
         ensure!(
@@ -135,9 +135,9 @@ mod needs_faketime {
     }
 }
 
-async fn start(clockwork: &Clockwork) -> anyhow::Result<()> {
+async fn start(clockwork: &SchedulerMesh) -> anyhow::Result<()> {
     try_join_all(clockwork.replicas.iter().map(|node| node.start())).await?;
-    try_join_all(clockwork.replicas.iter().map(|node| node.ready(START))).await?;
+    try_join_all(clockwork.replicas.iter().map(|node| node.ready(START_TIMEOUT))).await?;
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use futures::future::try_join_all;
 use holdfast_testkit::{Backends, Reply, Request};
-use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::person::{LONG, Person, until};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::person::{REPLY_TIMEOUT, TelegramUser, until};
 use holdfast_tests::turnstile;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
@@ -86,8 +86,8 @@ fn sets() -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_work_on_it_are_killed()
 -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
-    let plan = Plan { runners: 2, schedulers: 2, ..Plan::small(RUNNER) };
+    let _turn = turnstile::lock_shared().await?;
+    let plan = MeshConfig { runners: 2, schedulers: 2, ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     let coach = Arc::new(Coach::default());
     coach.is_silent.store(true, Ordering::SeqCst);
@@ -99,27 +99,27 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     one.start_with(&[QUICK]).await?;
     let rest: Vec<_> = mesh.gateways.iter().chain(&mesh.bridges).chain([first]).collect();
     try_join_all(rest.iter().map(|node| node.start())).await?;
-    try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(LONG))).await?;
-    let person = Person::of(&mesh, &mesh.tenants[0].bot, 42);
+    try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(REPLY_TIMEOUT))).await?;
+    let person = TelegramUser::of(&mesh, &mesh.tenants[0].bot, 42);
     let mut gates = PgConnection::connect(&mesh.admin_url()).await?;
     sqlx::raw_sql(GATES).execute(&mut gates).await?;
 
-    person.say("remind me in two minutes to stretch, and then decide when to remind me next");
-    person.hears(1).await?;
+    person.send("remind me in two minutes to stretch, and then decide when to remind me next");
+    person.wait_for_messages(1).await?;
 
     // The scheduler has put the message into the inbox and not written down that it has, and the
     // runner asks the model about it. Both are killed.
     until("it fires", async || Ok(coach.asked.load(Ordering::SeqCst) > 0)).await?;
     until("it is held up", async || Ok(mesh.number(&held_up(711)).await? > 0)).await?;
     second.start().await?;
-    second.ready(LONG).await?;
+    second.ready(REPLY_TIMEOUT).await?;
     first.kill().await?;
     one.kill().await?;
     coach.is_silent.store(false, Ordering::SeqCst);
     sqlx::query("select pg_advisory_unlock(711)").execute(&mut gates).await?;
     // The other runner dies when the next reminder is set and the journal does not know it yet.
     other.start_with(&[QUICK, ("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
-    other.dies(LONG).await?;
+    other.wait_for_death(REPLY_TIMEOUT).await?;
     let mut left: Vec<i64> = vec![mesh.number("select count(*) from schedule.jobs").await?];
     for node in [one, other] {
         node.start_with(&[QUICK]).await?;
@@ -131,7 +131,7 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     for node in [first, second] {
         node.start().await?;
     }
-    person.hears(3).await?;
+    person.wait_for_messages(3).await?;
     at_rest(&mesh).await?;
 
     left.push(mesh.number("select count(*) from schedule.jobs").await?);

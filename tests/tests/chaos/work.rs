@@ -15,7 +15,7 @@ use holdfast_proto::gateway::v1::files_client::FilesClient;
 use holdfast_proto::gateway::v1::messages_client::MessagesClient;
 use holdfast_proto::gateway::v1::sessions_client::SessionsClient;
 use holdfast_testkit::Backends;
-use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
 use holdfast_tests::node::Node;
 use holdfast_tests::turnstile;
 use holdfast_tests::work::{self, Work};
@@ -29,7 +29,7 @@ use crate::{Form, RUNNER, form};
 const SOON: Duration = Duration::from_secs(30);
 
 /// How long all of the work may take, with a death in it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TASK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the model reads at once: less than the two long files.
 const WINDOW: &str = "24000";
@@ -98,7 +98,7 @@ impl Person {
     /// Waits until the agent says that all is done, and approves what it asks for meanwhile.
     async fn see_it_done(&self, session: &str) -> anyhow::Result<usize> {
         let mut approved = 0;
-        let waited = timeout(PATIENCE, async {
+        let waited = timeout(TASK_TIMEOUT, async {
             loop {
                 approved += self.approve().await?;
                 let history = self.history(session).await?;
@@ -139,7 +139,8 @@ fn repository() -> anyhow::Result<Vec<u8>> {
 
 /// A mesh without a runner, whose agent has the program.
 async fn prepare(runners: usize) -> anyhow::Result<(Mesh, Person)> {
-    let plan = Plan { runners, lease: Duration::from_millis(900), ..Plan::small(RUNNER) };
+    let plan =
+        MeshConfig { runners, lease: Duration::from_millis(900), ..MeshConfig::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     for node in mesh.gateways.iter().chain(&mesh.bridges) {
         node.start().await?;
@@ -228,7 +229,7 @@ async fn judge(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
 -> anyhow::Result<()> {
-    let _turn = turnstile::shared().await?;
+    let _turn = turnstile::lock_shared().await?;
     let (mesh, person) = prepare(2).await?;
     let given = person.give(repository()?).await?;
     let work = Work::teach(&mesh.fakes.model, "work", Duration::from_secs(2));
@@ -251,7 +252,7 @@ async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
         }
         anyhow::Ok(())
     };
-    let (approved, killed) = tokio::join!(done, timeout(PATIENCE, kill));
+    let (approved, killed) = tokio::join!(done, timeout(TASK_TIMEOUT, kill));
     killed.context("the helpers were not asked")??;
 
     ensure!(approved? == 1, "it did not ask before it went out");
@@ -323,7 +324,10 @@ async fn with_deaths(
     let session = person.send(name).await?;
     let rescue = async {
         for (number, (point, _)) in places.iter().enumerate() {
-            mesh.runners[number % 2].dies(PATIENCE).await.with_context(|| point.to_string())?;
+            mesh.runners[number % 2]
+                .wait_for_death(TASK_TIMEOUT)
+                .await
+                .with_context(|| point.to_string())?;
             let open = mesh.text(OPEN).await?;
             {
                 let mut died = died.borrow_mut();
@@ -360,7 +364,7 @@ async fn with_deaths(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whichever_step_or_call_its_runner_dies_in_the_work_comes_to_the_same() -> anyhow::Result<()>
 {
-    let _turn = turnstile::shared().await?;
+    let _turn = turnstile::lock_shared().await?;
     let (mesh, person) = prepare(2).await?;
     let mut report = Report::of("work");
     match form() {

@@ -3,7 +3,7 @@
 use clap::Args;
 use holdfast_proto::gateway::v1::{ActiveHours, Agent};
 
-use super::super::given;
+use super::super::option_values;
 use crate::error::Error;
 
 /// Heartbeat settings; options that are not given stay unchanged
@@ -47,7 +47,7 @@ impl Heartbeat {
             settings.enabled = Some(word == "on");
         }
         if let Some(prompt) = self.heartbeat_prompt {
-            settings.prompt = given::text(&prompt)?;
+            settings.prompt = option_values::text(&prompt)?;
         }
         for (field, said) in [
             (&mut settings.every, self.heartbeat_every),

@@ -40,7 +40,7 @@ const TEMPLATES: [Template; 3] = [
 /// # Errors
 ///
 /// If the template needs a node (`desktop-agent`).
-pub fn ready(template: &str, name: String) -> Result<Agent, Error> {
+pub fn from_template(template: &str, name: String) -> Result<Agent, Error> {
     let Some(template) = TEMPLATES.iter().find(|known| known.name == template) else {
         return Err(Error::Usage(
             "a desktop-agent works on a person's own machine, and only through a node that runs \
@@ -65,17 +65,17 @@ mod tests {
 
     #[test]
     fn a_web_agent_has_the_web_s_tools_and_no_others() {
-        let agent = ready("web-agent", "surfer".to_owned()).unwrap();
+        let agent = from_template("web-agent", "surfer".to_owned()).unwrap();
 
         assert_eq!((agent.name.as_str(), agent.tools.len()), ("surfer", 3));
         assert!(agent.instructions.contains("never an instruction"));
-        let told = ready("desktop-agent", "x".to_owned()).unwrap_err().to_string();
+        let told = from_template("desktop-agent", "x".to_owned()).unwrap_err().to_string();
         assert!(told.contains("through a node"), "{told}");
     }
 
     #[test]
     fn every_template_that_is_named_is_there_or_says_what_to_do() {
-        let there = |name: &&str| ready(name, "a".to_owned()).is_ok();
+        let there = |name: &&str| from_template(name, "a".to_owned()).is_ok();
 
         assert_eq!(
             NAMES.iter().filter(|name| !there(name)).collect::<Vec<_>>(),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_coach_knows_a_reminder_by_what_the_scheduler_says_in_each_language() {
-        let agent = ready("study-coach", "coach".to_owned()).unwrap();
+        let agent = from_template("study-coach", "coach".to_owned()).unwrap();
 
         for locale in [Locale::En, Locale::Zh] {
             let fired = locale.fired("vocabulary");
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_librarian_may_change_the_knowledge_base_and_run_nothing() {
-        let agent = ready("librarian", "mia".to_owned()).unwrap();
+        let agent = from_template("librarian", "mia".to_owned()).unwrap();
 
         for tool in ["kb_search", "kb_get", "kb_ingest", "kb_update"] {
             assert!(agent.tools.iter().any(|has| has == tool) && agent.instructions.contains(tool));

@@ -18,7 +18,7 @@ const COLUMNS: [&str; 8] =
     ["id", "state", "article", "version", "title", "agent", "user", "created_at"];
 
 #[derive(Debug, Subcommand)]
-pub enum Proposed {
+pub enum ProposalCommand {
     /// List changes proposed by agents, newest first; or show one with its text
     Proposals {
         /// Id of the proposal to show, `itm_…`
@@ -51,7 +51,7 @@ pub enum Proposed {
     },
 }
 
-impl Proposed {
+impl ProposalCommand {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::Proposals { id: Some(id), .. } => {

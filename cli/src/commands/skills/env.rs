@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::super::{given, view::time};
+use super::super::{option_values, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 3] = ["skill", "name", "updated_at"];
@@ -44,7 +44,7 @@ impl Env {
             }
             Self::Set { skill, name, value } => {
                 let shown = json!({ "skill": skill, "name": name });
-                let value = given::secret(&value)?;
+                let value = option_values::secret(&value)?;
                 let request = client.request(PutSkillEnvRequest { skill, name, value });
                 client.answer(client.skills().put_skill_env(request).await)?;
                 screen.done("set", &shown)

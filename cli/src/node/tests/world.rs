@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use agent_runner::{Runner, Scratch};
+use agent_runner::{RunnerConfig, ScratchConfig};
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
@@ -10,18 +10,18 @@ use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, Pr
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_sandbox::Sandbox;
-use holdfast_session::{Accepted, Approval, ApprovalFilter, NewMessage, Sessions};
+use holdfast_session::{Acceptance, Approval, ApprovalFilter, NewMessage, Sessions};
 use holdfast_testkit::{Database, FakeModel, Reply, nats, redis};
 use holdfast_types::{
-    ApprovalState, Body, Entry, NodeId, NodeReached, NodeSaid, NodeWish, QueueMode, SessionKey,
-    Source, TenantId, Verdict,
+    ApprovalDecision, ApprovalState, Body, Entry, NodeId, NodeReply, NodeRequest,
+    NodeRequestOutcome, QueueMode, SessionKey, Source, TenantId,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Walls, allow::Allow, config, host::Host, link::Link};
+use super::super::{IsolationMode, allow::CommandAllowList, config, host::Host, link::Link};
 use crate::error::Error;
 
 /// Longer than any operation here should take.
@@ -122,16 +122,19 @@ impl World {
             nats: of_nats(&self.nats),
             redis: of_redis(&self.redis),
             secrets: secrets(),
-            runner: Runner {
+            runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
                 lease: Duration::from_secs(2),
                 sweep: Duration::from_millis(100),
                 sandbox: holdfast_sandbox::Config {
-                    backend: holdfast_sandbox::Choice::None,
+                    backend: holdfast_sandbox::BackendChoice::None,
                     ..holdfast_sandbox::Config::default()
                 },
-                scratch: Scratch { dir: self.scratch.path().to_owned(), ..Scratch::default() },
-                ..Runner::default()
+                scratch: ScratchConfig {
+                    dir: self.scratch.path().to_owned(),
+                    ..ScratchConfig::default()
+                },
+                ..RunnerConfig::default()
             },
             ..agent_runner::Config::default()
         };
@@ -154,16 +157,16 @@ impl World {
     }
 
     /// Sends a message of the agent's owner.
-    pub async fn owner_says(&self, text: &str) -> anyhow::Result<Accepted> {
+    pub async fn owner_says(&self, text: &str) -> anyhow::Result<Acceptance> {
         self.send(SessionKey::main(&self.agent.name), text).await
     }
 
     /// Sends a message of another user.
-    pub async fn says(&self, who: &str, text: &str) -> anyhow::Result<Accepted> {
+    pub async fn says(&self, who: &str, text: &str) -> anyhow::Result<Acceptance> {
         self.send(SessionKey::api(&self.agent.name, who)?, text).await
     }
 
-    async fn send(&self, key: SessionKey, text: &str) -> anyhow::Result<Accepted> {
+    async fn send(&self, key: SessionKey, text: &str) -> anyhow::Result<Acceptance> {
         let message = NewMessage {
             key,
             agent: self.agent.id,
@@ -182,7 +185,7 @@ impl World {
     }
 
     /// Results of all calls of the turn, once it has ended.
-    pub async fn results(&self, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+    pub async fn results(&self, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
         let ended = async || {
             let answer = self.sessions.answer(self.tenant, sent.message).await;
             answer.is_ok_and(|answer| answer.outcome.is_some())
@@ -214,7 +217,7 @@ impl World {
         Ok(self.sessions.approvals(self.tenant, all).await?.len())
     }
 
-    pub async fn say_of(&self, asked: &Approval, verdict: Verdict) -> anyhow::Result<()> {
+    pub async fn say_of(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
         self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
         self.bus.wake_run(0);
@@ -324,15 +327,15 @@ impl Machine {
 
     pub fn try_connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
         let link = Link::new(&format!("http://{to}"), &self.token, Arc::clone(&self.host))?;
-        let keep = async move { link.keep(&CancellationToken::new()).await };
+        let keep = async move { link.stay_connected(&CancellationToken::new()).await };
         Ok(Connection(tokio::spawn(keep)))
     }
 
     /// The current connection, if there is one.
     async fn since(&self) -> Option<String> {
         let second = Duration::from_secs(1);
-        match self.bus.ask_node(self.tenant, self.id, &NodeWish::Here, second).await {
-            NodeReached::Said(NodeSaid::Here { since }) => Some(since),
+        match self.bus.ask_node(self.tenant, self.id, &NodeRequest::Here, second).await {
+            NodeRequestOutcome::Answered(NodeReply::Here { since }) => Some(since),
             _ => None,
         }
     }
@@ -353,8 +356,8 @@ impl Machine {
 
 async fn host(folder: &TempDir, patterns: &[String]) -> anyhow::Result<Arc<Host>> {
     let all = patterns == ["--all"];
-    let allow = Allow::new(if all { &[] } else { patterns }, all)?;
-    let sandbox: Arc<dyn Sandbox> = holdfast_sandbox::open(&config(Walls::None)).await?;
+    let allow = CommandAllowList::new(if all { &[] } else { patterns }, all)?;
+    let sandbox: Arc<dyn Sandbox> = holdfast_sandbox::open(&config(IsolationMode::None)).await?;
     Ok(Arc::new(Host::new(sandbox, folder.path().canonicalize()?, allow)))
 }
 

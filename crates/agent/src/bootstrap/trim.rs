@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::BootstrapName;
 
 /// Maximum length of a file in a prompt, in Unicode scalars.
-pub const MOST_CHARS: usize = 20_000;
+pub const MAX_FILE_CHARS: usize = 20_000;
 
 /// Share of the limit for the beginning, in per cent.
 pub const HEAD_PERCENT: usize = 70;
@@ -20,7 +20,7 @@ pub const TAIL_PERCENT: usize = 20;
 /// and the end with a mark between that has the file's name and the counts.
 #[must_use]
 pub fn trimmed(name: BootstrapName, content: &str) -> Cow<'_, str> {
-    trimmed_to(name, content, MOST_CHARS)
+    trimmed_to(name, content, MAX_FILE_CHARS)
 }
 
 fn trimmed_to(name: BootstrapName, content: &str, most: usize) -> Cow<'_, str> {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_file_of_twenty_thousand_characters_is_whole_and_white_space_at_its_end_is_no_part() {
-        let content = "界".repeat(MOST_CHARS);
+        let content = "界".repeat(MAX_FILE_CHARS);
 
         assert_eq!(trimmed(BootstrapName::User, &content), content);
         assert_eq!(trimmed(BootstrapName::User, &format!("{content}\n \n")), content);

@@ -20,27 +20,27 @@ pub const FLUSH_TOOLS: [&str; 4] = ["append_file", "edit", "read", "write"];
 
 /// Returns the entry that starts a flush; the `keeps` newest entries are left out.
 #[must_use]
-pub fn flush_begins(instruction: String, keeps: u32) -> Entry {
+pub fn flush_entry(instruction: String, keeps: u32) -> Entry {
     Entry::Noted { note: Note::Flush, text: instruction, keeps }
 }
 
 /// Whether a memory flush is open.
 #[must_use]
 pub fn is_flushing(journal: &[Entry]) -> bool {
-    turn::flush(turn::open(journal)).is_some()
+    turn::open_flush(turn::open(journal)).is_some()
 }
 
 /// Number of model requests in the open flush.
 #[must_use]
 pub fn flush_rounds(journal: &[Entry]) -> usize {
     let open = turn::open(journal);
-    let flush = turn::flush(open).map_or(&[][..], |flush| &open[flush..]);
+    let flush = turn::open_flush(open).map_or(&[][..], |flush| &open[flush..]);
     flush.iter().filter(|entry| matches!(entry, Entry::Thought { .. })).count()
 }
 
 /// Returns the number of compactions of a conversation, and that number at its last flush.
 #[must_use]
-pub fn flushes(journal: &[Entry]) -> (u32, Option<u32>) {
+pub fn flush_counts(journal: &[Entry]) -> (u32, Option<u32>) {
     let (mut compactions, mut flushed_at) = (0_u32, None);
     for entry in journal {
         match entry {
@@ -68,7 +68,7 @@ pub fn flush_messages(
     budget: usize,
 ) -> Option<Vec<ChatMessage>> {
     let open = turn::open(journal);
-    let at = journal.len() - open.len() + turn::flush(open)?;
+    let at = journal.len() - open.len() + turn::open_flush(open)?;
     let Entry::Noted { text, keeps, .. } = &journal[at] else { return None };
     let goes = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
     let mut messages = history(&journal[..goes], kind, &[], budget).messages;
@@ -100,7 +100,7 @@ mod tests {
             heard(1, "my cat is Tom"),
             thought("noted", &[]),
             heard(2, "and now?"),
-            flush_begins("store it".into(), 1),
+            flush_entry("store it".into(), 1),
             thought("", &[("a", "write")]),
             heard(3, "hurry"),
             returned("a"),
@@ -124,7 +124,7 @@ mod tests {
     fn what_was_written_down_is_no_part_of_the_conversation() {
         let journal = [
             heard(1, "hi"),
-            flush_begins("store it".into(), 0),
+            flush_entry("store it".into(), 0),
             thought("", &[("a", "write")]),
             heard(2, "hurry"),
             returned("a"),
@@ -144,7 +144,7 @@ mod tests {
     fn a_summary_that_begins_in_the_midst_of_a_flush_shows_nothing_of_it() {
         let journal = [
             heard(1, "hi"),
-            flush_begins("store it".into(), 0),
+            flush_entry("store it".into(), 0),
             heard(2, "hurry"),
             thought("", &[("a", "write")]),
             returned("a"),
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn a_flush_counts_for_the_compaction_after_it_and_not_for_the_next() {
         let mut journal = vec![heard(1, "hi")];
-        assert_eq!(flushes(&journal), (0, None));
+        assert_eq!(flush_counts(&journal), (0, None));
 
-        journal.push(flush_begins("store it".into(), 0));
-        assert_eq!(flushes(&journal), (0, Some(0)));
+        journal.push(flush_entry("store it".into(), 0));
+        assert_eq!(flush_counts(&journal), (0, Some(0)));
 
         journal.extend([noted(Note::Flushed), Entry::summary("s", 0)]);
-        assert_eq!(flushes(&journal), (1, Some(0)));
+        assert_eq!(flush_counts(&journal), (1, Some(0)));
     }
 }

@@ -7,10 +7,10 @@ use holdfast_types::ChatMessage;
 
 use super::{
     measure::{Budget, compute_adaptive_chunk_ratio, share},
-    prompt::{LONGEST_GENTLY, LONGEST_MESSAGE, SummaryRequest},
+    prompt::{MAX_BACKGROUND_MESSAGE_CHARS, MAX_MESSAGE_CHARS, SummaryRequest},
     split::{chunk_messages_by_max_tokens, split_messages_by_token_share},
     stages::Summary,
-    trigger::{Fill, KEPT_MESSAGES, needs_summary},
+    trigger::{ConversationSize, KEPT_MESSAGES, needs_summary},
 };
 use crate::{
     context::introduced,
@@ -23,13 +23,13 @@ use crate::{
 const PARTS: usize = 2;
 
 /// The background summarises up to this number of messages as a whole, and more in two halves.
-const WHOLE_UPTO: usize = 10;
+const MAX_MESSAGES_IN_ONE_PART: usize = 10;
 
 /// Remark at the end of a background summary that left out a message.
-const TOO_LONG: &str = "[Some messages were too long to be part of this summary.]";
+const LEFT_OUT_REMARK: &str = "[Some messages were too long to be part of this summary.]";
 
 /// Maximum length of the user's wish, in characters.
-const LONGEST_WISH: usize = 1_000;
+const MAX_WISH_CHARS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
@@ -46,7 +46,7 @@ pub enum Reason {
 pub struct Plan {
     pub(super) requests: Vec<SummaryRequest>,
     /// Number of the conversation's oldest messages that the summary will replace.
-    pub(super) goes: usize,
+    pub(super) replaced_messages: usize,
     /// Number of the journal's newest entries that it will not replace.
     pub(super) keeps: u32,
     /// Maximum size of the texts in one merge, in tokens.
@@ -81,11 +81,11 @@ impl Plan {
         let cut = match reason {
             Reason::Proactive | Reason::Overflow => {
                 let ratio = compute_adaptive_chunk_ratio(messages, budget.window, tokenizer);
-                newest_within(conversation, share(budget.window, ratio), tokenizer)?
+                cut_within(conversation, share(budget.window, ratio), tokenizer)?
             }
             // A user who asks wants a shorter conversation, however short it is. Keep the newest
             // exchange.
-            Reason::Asked => before_the_newest(conversation)?,
+            Reason::Asked => cut_before_newest_exchange(conversation)?,
         };
         let older = &messages[..cut.message];
         let max_chunk = budget.max_chunk();
@@ -94,9 +94,9 @@ impl Plan {
             .flat_map(|part| chunk_messages_by_max_tokens(part, max_chunk, tokenizer))
             .collect();
         Some(Self {
-            requests: questions(conversation.summary, &chunks, LONGEST_MESSAGE),
-            goes: cut.message,
-            keeps: kept(conversation, cut),
+            requests: summary_requests(conversation.summary, &chunks, MAX_MESSAGE_CHARS),
+            replaced_messages: cut.message,
+            keeps: kept_entries(conversation, cut),
             max_merge: max_chunk,
             remark: None,
             wish: String::new(),
@@ -105,10 +105,10 @@ impl Plan {
 
     /// Adds the user's own words about what matters to every request.
     #[must_use]
-    pub fn with_regard_to(mut self, wish: &str) -> Self {
-        self.wish = line(wish, LONGEST_WISH);
+    pub fn with_wish(mut self, wish: &str) -> Self {
+        self.wish = line(wish, MAX_WISH_CHARS);
         for request in &mut self.requests {
-            request.regard(&self.wish);
+            request.add_wish(&self.wish);
         }
         self
     }
@@ -118,19 +118,20 @@ impl Plan {
     /// larger than half a window are left out, with a remark. `None` if no summary is due or
     /// nothing would be summarised.
     #[must_use]
-    pub fn gentle(
+    pub fn background(
         conversation: &Conversation<'_>,
         window: usize,
         tokenizer: &(impl Tokenizer + ?Sized),
     ) -> Option<Self> {
         let messages = &conversation.messages;
         let tokens = messages_tokens(tokenizer, messages);
-        if !needs_summary(Fill { messages: messages.len(), tokens, window }) {
+        if !needs_summary(ConversationSize { messages: messages.len(), tokens, window }) {
             return None;
         }
         let upto = messages.len().checked_sub(KEPT_MESSAGES)?;
         let cut = cuts(conversation).rfind(|cut| cut.message <= upto)?;
-        let spoken: Vec<ChatMessage> = messages[..cut.message].iter().filter_map(spoken).collect();
+        let spoken: Vec<ChatMessage> =
+            messages[..cut.message].iter().filter_map(without_calls).collect();
         let half = window / 2;
         let all = spoken.len();
         let fitting: Vec<ChatMessage> = spoken
@@ -141,7 +142,7 @@ impl Plan {
             return None;
         }
         let halves = match fitting.len() {
-            ..=WHOLE_UPTO => vec![fitting.as_slice()],
+            ..=MAX_MESSAGES_IN_ONE_PART => vec![fitting.as_slice()],
             many => {
                 let (first, second) = fitting.split_at(many / 2);
                 vec![first, second]
@@ -152,11 +153,11 @@ impl Plan {
             .flat_map(|part| chunk_messages_by_max_tokens(part, half, tokenizer))
             .collect();
         Some(Self {
-            requests: questions(conversation.summary, &chunks, LONGEST_GENTLY),
-            goes: cut.message,
-            keeps: kept(conversation, cut),
+            requests: summary_requests(conversation.summary, &chunks, MAX_BACKGROUND_MESSAGE_CHARS),
+            replaced_messages: cut.message,
+            keeps: kept_entries(conversation, cut),
             max_merge: half,
-            remark: (fitting.len() < all).then_some(TOO_LONG),
+            remark: (fitting.len() < all).then_some(LEFT_OUT_REMARK),
             wish: String::new(),
         })
     }
@@ -180,7 +181,7 @@ pub fn drop_oldest(conversation: &Conversation<'_>) -> Option<Summary> {
         Some(summary) => format!("{}\n\n{note}", summary.trim()),
         None => note,
     };
-    Some(Summary { text, keeps: kept(conversation, cut) })
+    Some(Summary { text, keeps: kept_entries(conversation, cut) })
 }
 
 /// Place where the conversation may be cut.
@@ -204,7 +205,7 @@ fn cuts(conversation: &Conversation<'_>) -> impl DoubleEndedIterator<Item = Cut>
 
 /// Returns the oldest cut after which all messages fit in `room`, or the newest cut if none does.
 /// `None` if there is no cut, or if everything fits.
-fn newest_within(
+fn cut_within(
     conversation: &Conversation<'_>,
     room: usize,
     tokenizer: &(impl Tokenizer + ?Sized),
@@ -226,17 +227,17 @@ fn newest_within(
 }
 
 /// Returns the newest cut that keeps the newest exchange whole.
-fn before_the_newest(conversation: &Conversation<'_>) -> Option<Cut> {
+fn cut_before_newest_exchange(conversation: &Conversation<'_>) -> Option<Cut> {
     let newest = conversation.exchanges.last().copied().unwrap_or_default();
     cuts(conversation).rfind(|cut| cut.message <= newest)
 }
 
-fn kept(conversation: &Conversation<'_>, cut: Cut) -> u32 {
+fn kept_entries(conversation: &Conversation<'_>, cut: Cut) -> u32 {
     u32::try_from(conversation.entries - cut.entry).unwrap_or(u32::MAX)
 }
 
 /// Returns one request for each chunk; the first includes the previous summary.
-fn questions(
+fn summary_requests(
     summary: Option<&str>,
     chunks: &[&[ChatMessage]],
     longest: usize,
@@ -250,7 +251,7 @@ fn questions(
 }
 
 /// Returns the text of a user or assistant message, without calls; `None` if it has none.
-fn spoken(message: &ChatMessage) -> Option<ChatMessage> {
+fn without_calls(message: &ChatMessage) -> Option<ChatMessage> {
     match message {
         ChatMessage::User { text, .. } if !text.trim().is_empty() => Some(message.clone()),
         ChatMessage::Assistant { text, .. } if !text.trim().is_empty() => {

@@ -15,11 +15,11 @@ pub const SUMMARY_OUTPUT_TOKENS: u32 = 1_024;
 pub const SUMMARY_TIMEOUT_SECS: u64 = 120;
 
 /// Maximum length of a message in a compaction's prompt, in characters.
-pub(super) const LONGEST_MESSAGE: usize = 1_000;
+pub(super) const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// Maximum length of a message in a background summary's prompt, in characters: no limit, as
 /// messages larger than half a window are left out anyway.
-pub(super) const LONGEST_GENTLY: usize = usize::MAX;
+pub(super) const MAX_BACKGROUND_MESSAGE_CHARS: usize = usize::MAX;
 
 const FOCUS: &str = "Summarize the part of a conversation below. Focus on:\n\
      1. Key decisions and their reasons\n\
@@ -66,14 +66,14 @@ impl SummaryRequest {
         }
         prompt.push_str("\n\n<conversation>\n");
         for message in messages {
-            speak(&mut prompt, message, longest);
+            push_message(&mut prompt, message, longest);
         }
         prompt.push_str("</conversation>");
         Self { prompt, max_output: SUMMARY_OUTPUT_TOKENS }
     }
 
     /// Adds the user's wish. It is trusted, so it stands outside the record.
-    pub(super) fn regard(&mut self, wish: &str) {
+    pub(super) fn add_wish(&mut self, wish: &str) {
         if !wish.is_empty() {
             self.prompt.push_str("\n\nThe user asks that the summary regards this above all: ");
             self.prompt.push_str(wish);
@@ -94,24 +94,26 @@ impl SummaryRequest {
 }
 
 /// Appends a message with its speaker; nothing for an empty message.
-fn speak(prompt: &mut String, message: &ChatMessage, longest: usize) {
+fn push_message(prompt: &mut String, message: &ChatMessage, longest: usize) {
     match message {
-        ChatMessage::User { text, .. } => say(prompt, "user", text, longest),
+        ChatMessage::User { text, .. } => push_speech(prompt, "user", text, longest),
         ChatMessage::Assistant { text, calls, .. } => {
-            say(prompt, "assistant", text, longest);
+            push_speech(prompt, "assistant", text, longest);
             for call in calls {
                 let text = format!("{} {}", call.tool, call.input);
-                say(prompt, "assistant calls", &text, longest);
+                push_speech(prompt, "assistant calls", &text, longest);
             }
         }
-        ChatMessage::Tool { output, failed: false, .. } => say(prompt, "tool", output, longest),
+        ChatMessage::Tool { output, failed: false, .. } => {
+            push_speech(prompt, "tool", output, longest)
+        }
         ChatMessage::Tool { output, failed: true, .. } => {
-            say(prompt, "tool failed", output, longest);
+            push_speech(prompt, "tool failed", output, longest);
         }
     }
 }
 
-fn say(prompt: &mut String, who: &str, text: &str, longest: usize) {
+fn push_speech(prompt: &mut String, who: &str, text: &str, longest: usize) {
     let text = text.trim();
     if text.is_empty() {
         return;
@@ -184,7 +186,7 @@ mod tests {
     fn a_message_is_cut_after_so_many_characters_and_only_then() {
         let said = |text: &str| {
             let mut prompt = String::new();
-            speak(&mut prompt, &user(text), 4);
+            push_message(&mut prompt, &user(text), 4);
             prompt
         };
 

@@ -61,8 +61,8 @@ impl Plan {
     /// Number of the conversation's oldest messages that the summary will replace. A memory flush
     /// reads these or, where the model refused all as too long, the newest of them that fit.
     #[must_use]
-    pub const fn goes(&self) -> usize {
-        self.goes
+    pub const fn replaced_messages(&self) -> usize {
+        self.replaced_messages
     }
 
     /// Number of the journal's newest entries that the summary will not replace.
@@ -77,7 +77,7 @@ impl Plan {
     /// # Errors
     ///
     /// If an answer is missing or empty. The plan is lost, and nothing has changed.
-    pub fn answered(self, answers: Vec<String>) -> Result<Progress, Error> {
+    pub fn take_answers(self, answers: Vec<String>) -> Result<Progress, Error> {
         if answers.len() != self.requests.len() {
             let (asked, answered) = (self.requests.len(), answers.len());
             return Err(Error::Miscounted { asked, answered });
@@ -95,7 +95,7 @@ impl Plan {
         let groups = groups(&answers, self.max_merge);
         let merge = |group: &[String]| {
             let mut request = SummaryRequest::merge(group);
-            request.regard(&self.wish);
+            request.add_wish(&self.wish);
             request
         };
         let requests = groups.into_iter().map(merge).collect();
@@ -130,7 +130,7 @@ mod tests {
     fn plan(questions: usize, max_merge: usize) -> Plan {
         let request = SummaryRequest { prompt: "?".into(), max_output: 1 };
         let (requests, wish) = (vec![request; questions], String::new());
-        Plan { requests, goes: 0, keeps: 3, max_merge, remark: None, wish }
+        Plan { requests, replaced_messages: 0, keeps: 3, max_merge, remark: None, wish }
     }
 
     fn answers(count: usize) -> Vec<String> {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_single_answer_is_the_summary_as_it_is() {
-        let done = plan(1, 100).answered(vec![" they met\n".into()]).unwrap();
+        let done = plan(1, 100).take_answers(vec![" they met\n".into()]).unwrap();
 
         let Progress::Done(summary) = done else { panic!("{done:?}") };
         assert_eq!(summary.clone().entry(0), Entry::summary("they met", 3));
@@ -148,20 +148,20 @@ mod tests {
 
     #[test]
     fn several_answers_are_merged_by_one_more_question() {
-        let more = plan(2, 100).answered(answers(2)).unwrap();
+        let more = plan(2, 100).take_answers(answers(2)).unwrap();
 
         let Progress::Ask(merging) = more else { panic!("{more:?}") };
         assert_eq!(merging.requests(), [SummaryRequest::merge(&answers(2))]);
-        let done = merging.answered(vec!["all".into()]).unwrap();
+        let done = merging.take_answers(vec!["all".into()]).unwrap();
         assert_eq!(done, Progress::Done(Summary { text: "all".into(), keeps: 3 }));
     }
 
     #[test]
     fn what_matters_to_the_one_who_asks_is_told_in_each_question() {
-        let plan = plan(2, 100).with_regard_to("the\nnames");
+        let plan = plan(2, 100).with_wish("the\nnames");
         assert!(plan.requests().iter().all(|asked| asked.prompt.ends_with(": the names")));
 
-        let more = plan.answered(answers(2)).unwrap();
+        let more = plan.take_answers(answers(2)).unwrap();
 
         let Progress::Ask(merging) = more else { panic!("{more:?}") };
         assert!(merging.requests()[0].prompt.ends_with(": the names"));
@@ -171,7 +171,7 @@ mod tests {
     fn what_was_left_out_is_remarked_at_the_end() {
         let plan = Plan { remark: Some("left out"), ..plan(1, 100) };
 
-        let done = plan.answered(vec!["they met".into()]).unwrap();
+        let done = plan.take_answers(vec!["they met".into()]).unwrap();
 
         let text = "they met\n\nleft out".to_owned();
         assert_eq!(done, Progress::Done(Summary { text, keeps: 3 }));
@@ -181,9 +181,9 @@ mod tests {
     fn answers_that_make_no_summary_are_refused() {
         let blank = vec!["a".into(), " \n".into()];
 
-        assert_eq!(plan(2, 9).answered(blank), Err(Error::Empty(1)));
+        assert_eq!(plan(2, 9).take_answers(blank), Err(Error::Empty(1)));
         assert_eq!(
-            plan(2, 9).answered(answers(1)),
+            plan(2, 9).take_answers(answers(1)),
             Err(Error::Miscounted { asked: 2, answered: 1 })
         );
         assert_eq!(Error::Empty(1).kind(), Kind::Unavailable);
@@ -192,7 +192,7 @@ mod tests {
     proptest! {
         #[test]
         fn merging_ends_and_loses_no_part(count in 1_usize..40, max in 0_usize..30) {
-            let mut progress = plan(count, max).answered(answers(count)).unwrap();
+            let mut progress = plan(count, max).take_answers(answers(count)).unwrap();
             let mut rounds = 0;
 
             while let Progress::Ask(plan) = progress {
@@ -205,7 +205,7 @@ mod tests {
                     parts.collect::<Vec<_>>().join(" ")
                 });
                 let merged = merged.collect();
-                progress = plan.answered(merged).unwrap();
+                progress = plan.take_answers(merged).unwrap();
             }
 
             let Progress::Done(summary) = progress else { unreachable!() };

@@ -42,7 +42,7 @@ fn asked(plan: Plan) -> (Summary, usize) {
     loop {
         count += plan.requests().len();
         let answers = vec!["sum".to_owned(); plan.requests().len()];
-        match plan.answered(answers).unwrap() {
+        match plan.take_answers(answers).unwrap() {
             Progress::Ask(more) => plan = more,
             Progress::Done(summary) => return (summary, count),
         }
@@ -74,7 +74,7 @@ fn the_newest_messages_are_kept_up_to_their_share_of_the_window() {
     let journal = talk(10, 50);
 
     let plan = compact(&journal, Reason::Proactive, BUDGET).unwrap();
-    assert_eq!(plan.goes(), 12);
+    assert_eq!(plan.replaced_messages(), 12);
     let (summary, questions) = asked(plan);
 
     assert_eq!(summary, Summary { text: "sum".into(), keeps: 8 });
@@ -134,8 +134,8 @@ fn the_summary_so_far_goes_into_the_new_one() {
 
     let compact = compact(&old, Reason::Proactive, BUDGET).unwrap();
     let few = [vec![Entry::summary("They met in Rome.", 0)], talk(5, 50)].concat();
-    let one_part = Plan::gentle(&read(&few), 600, &QuarterOfChars).unwrap();
-    let two_parts = Plan::gentle(&read(&old), 1_000, &QuarterOfChars).unwrap();
+    let one_part = Plan::background(&read(&few), 600, &QuarterOfChars).unwrap();
+    let two_parts = Plan::background(&read(&old), 1_000, &QuarterOfChars).unwrap();
 
     assert_eq!(told(&compact), [true, false, false, false]);
     assert_eq!(told(&one_part), [true]);
@@ -145,7 +145,7 @@ fn the_summary_so_far_goes_into_the_new_one() {
 #[test]
 fn what_is_appended_while_a_summary_is_made_is_seen_after_it() {
     let mut journal = talk(11, 10);
-    let plan = Plan::gentle(&read(&journal), 10_000, &QuarterOfChars).unwrap();
+    let plan = Plan::background(&read(&journal), 10_000, &QuarterOfChars).unwrap();
 
     journal.extend([heard(50, "meanwhile"), thought("yes", &[])]);
     journal.push(asked(plan).0.entry(2));
@@ -168,8 +168,8 @@ fn the_background_keeps_four_messages_of_21_and_leaves_20_alone() {
     let twenty = talk(10, 10);
     let more = [twenty.clone(), vec![heard(50, "one more")]].concat();
 
-    assert_eq!(Plan::gentle(&read(&twenty), 10_000, &QuarterOfChars), None);
-    let plan = Plan::gentle(&read(&more), 10_000, &QuarterOfChars).unwrap();
+    assert_eq!(Plan::background(&read(&twenty), 10_000, &QuarterOfChars), None);
+    let plan = Plan::background(&read(&more), 10_000, &QuarterOfChars).unwrap();
     assert_eq!(plan.requests().len(), 2);
     assert_eq!(asked(plan).0.keeps, 4);
 }
@@ -178,10 +178,10 @@ fn the_background_keeps_four_messages_of_21_and_leaves_20_alone() {
 fn the_background_summarises_above_three_quarters_of_the_window() {
     let journal = talk(5, 75); // 750 tokens, 10 messages
 
-    assert_eq!(Plan::gentle(&read(&journal), 1_000, &QuarterOfChars), None);
-    let plan = Plan::gentle(&read(&journal), 999, &QuarterOfChars).unwrap();
+    assert_eq!(Plan::background(&read(&journal), 1_000, &QuarterOfChars), None);
+    let plan = Plan::background(&read(&journal), 999, &QuarterOfChars).unwrap();
     assert_eq!((plan.requests().len(), asked(plan).0.keeps), (1, 4));
-    assert_eq!(Plan::gentle(&read(&talk(2, 75)), 100, &QuarterOfChars), None);
+    assert_eq!(Plan::background(&read(&talk(2, 75)), 100, &QuarterOfChars), None);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn ten_messages_are_summarised_whole_and_eleven_in_two_halves() {
     let questions = |spoken: usize| {
         let older = talk(10, 2);
         let journal = [older[..spoken].to_vec(), talk(2, 100)].concat();
-        Plan::gentle(&read(&journal), 500, &QuarterOfChars).unwrap().requests().len()
+        Plan::background(&read(&journal), 500, &QuarterOfChars).unwrap().requests().len()
     };
 
     assert_eq!(questions(10), 1);
@@ -205,7 +205,7 @@ fn what_is_longer_than_half_the_window_is_left_out_and_remarked() {
     ]
     .concat();
 
-    let plan = Plan::gentle(&read(&journal), 1_000, &QuarterOfChars).unwrap();
+    let plan = Plan::background(&read(&journal), 1_000, &QuarterOfChars).unwrap();
 
     let prompt = &plan.requests()[0].prompt;
     assert!(!prompt.contains("user:") && prompt.contains("assistant: xxx"), "{prompt}");
@@ -217,7 +217,7 @@ fn what_is_longer_than_half_the_window_is_left_out_and_remarked() {
     );
     let nothing_else =
         [heard(1, &long(900)), heard(2, "a"), heard(3, "b"), heard(4, "c"), heard(5, "d")];
-    assert_eq!(Plan::gentle(&read(&nothing_else), 1_000, &QuarterOfChars), None);
+    assert_eq!(Plan::background(&read(&nothing_else), 1_000, &QuarterOfChars), None);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn the_background_tells_of_no_tools() {
         [heard(50, "look"), thought("I look", &[("a", "t")]), returned("a"), thought("ok", &[])];
     let journal = [calls.to_vec(), talk(10, 10)].concat();
 
-    let plan = Plan::gentle(&read(&journal), 10_000, &QuarterOfChars).unwrap();
+    let plan = Plan::background(&read(&journal), 10_000, &QuarterOfChars).unwrap();
 
     let prompt = &plan.requests()[0].prompt;
     assert!(prompt.contains("user: look\nassistant: I look\nassistant: ok\nuser: x"), "{prompt}");
@@ -309,7 +309,7 @@ proptest! {
         let plans = [
             Plan::compact(&before, Reason::Proactive, budget, &QuarterOfChars).map(asked),
             Plan::compact(&before, Reason::Overflow, budget, &QuarterOfChars).map(asked),
-            Plan::gentle(&before, window, &QuarterOfChars).map(asked),
+            Plan::background(&before, window, &QuarterOfChars).map(asked),
             drop_oldest(&before).map(|dropped| (dropped, 0)),
         ];
 
@@ -341,7 +341,7 @@ fn who_asks_for_it_has_all_but_the_newest_exchange_summarised_however_short_it_i
 
     let plan = compact(&journal, Reason::Asked, BUDGET).unwrap();
 
-    assert_eq!(plan.goes(), 4);
+    assert_eq!(plan.replaced_messages(), 4);
     assert_eq!(plan.keeps(), 3);
     assert_eq!(compact(&talk(1, 5), Reason::Asked, BUDGET), None);
     assert_eq!(compact(&[heard(9, "/compact")], Reason::Asked, BUDGET), None);

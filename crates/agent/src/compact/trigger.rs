@@ -18,7 +18,7 @@ pub const MAX_DROPS: u8 = 2;
 pub const SOFT_THRESHOLD_TOKENS: usize = 4_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fill {
+pub struct ConversationSize {
     pub messages: usize,
     pub tokens: usize,
     /// The model's context window, in tokens.
@@ -27,7 +27,7 @@ pub struct Fill {
 
 /// Whether a background summary is due: more than 20 messages, or more than 75 % of the window.
 #[must_use]
-pub const fn needs_summary(fill: Fill) -> bool {
+pub const fn needs_summary(fill: ConversationSize) -> bool {
     fill.messages > SUMMARY_MESSAGES
         || fill.tokens.saturating_mul(4) > fill.window.saturating_mul(3)
 }
@@ -35,7 +35,7 @@ pub const fn needs_summary(fill: Fill) -> bool {
 /// Measures already taken for one request that was refused as too long. Independent of the retries
 /// that a key or a provider is charged with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Overflow {
+pub struct OverflowMeasures {
     /// A compaction was tried, with or without success.
     pub is_compacted: bool,
     /// Number of times that the oldest half was dropped.
@@ -55,7 +55,7 @@ pub enum Remedy {
 /// Returns the next measure for a request that is too long: one compaction, then at most two drops
 /// of the oldest half (C-22).
 #[must_use]
-pub const fn remedy(tried: Overflow) -> Remedy {
+pub const fn remedy(tried: OverflowMeasures) -> Remedy {
     if !tried.is_compacted {
         Remedy::Compact
     } else if tried.drops < MAX_DROPS {
@@ -67,7 +67,7 @@ pub const fn remedy(tried: Overflow) -> Remedy {
 
 /// Conditions for a memory flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flush {
+pub struct FlushConditions {
     pub reason: Reason,
     pub tokens: usize,
     pub budget: Budget,
@@ -83,7 +83,7 @@ pub struct Flush {
 /// Whether memory is flushed before the coming compaction: once for each, and only in sessions that
 /// can write to a memory of their own.
 #[must_use]
-pub fn needs_memory_flush(flush: &Flush) -> bool {
+pub fn needs_memory_flush(flush: &FlushConditions) -> bool {
     let has_memory = match flush.kind {
         SessionKind::Main
         | SessionKind::Dm
@@ -132,7 +132,7 @@ mod tests {
             (0, 0, 0, false),
         ] {
             assert_eq!(
-                needs_summary(Fill { messages, tokens, window }),
+                needs_summary(ConversationSize { messages, tokens, window }),
                 is_time,
                 "{messages} {tokens}"
             );
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_overflow_is_compacted_once_then_the_oldest_half_goes_twice() {
-        let mut tried = Overflow::default();
+        let mut tried = OverflowMeasures::default();
         let mut remedies = Vec::new();
         loop {
             let remedy = remedy(tried);
@@ -159,7 +159,7 @@ mod tests {
         );
     }
 
-    const NEAR: Flush = Flush {
+    const NEAR: FlushConditions = FlushConditions {
         reason: Reason::Proactive,
         tokens: 107_616, // 128 000 − 16 384 − 4 000
         budget: Budget { window: 128_000, reserve: 16_384, instructions: 0 },
@@ -172,28 +172,32 @@ mod tests {
     #[test]
     fn memory_is_written_down_4000_tokens_before_the_room_is_used_up() {
         assert!(needs_memory_flush(&NEAR));
-        assert!(!needs_memory_flush(&Flush { tokens: NEAR.tokens - 1, ..NEAR }));
+        assert!(!needs_memory_flush(&FlushConditions { tokens: NEAR.tokens - 1, ..NEAR }));
     }
 
     #[test]
     fn a_model_that_refused_has_memory_written_down_whatever_was_estimated() {
-        assert!(needs_memory_flush(&Flush { reason: Reason::Overflow, tokens: 0, ..NEAR }));
+        assert!(needs_memory_flush(&FlushConditions {
+            reason: Reason::Overflow,
+            tokens: 0,
+            ..NEAR
+        }));
     }
 
     #[test]
     fn memory_is_written_down_once_for_each_compaction() {
         for reason in [Reason::Proactive, Reason::Overflow] {
-            assert!(!needs_memory_flush(&Flush { reason, flushed_at: Some(2), ..NEAR }));
-            assert!(needs_memory_flush(&Flush { reason, flushed_at: Some(1), ..NEAR }));
+            assert!(!needs_memory_flush(&FlushConditions { reason, flushed_at: Some(2), ..NEAR }));
+            assert!(needs_memory_flush(&FlushConditions { reason, flushed_at: Some(1), ..NEAR }));
         }
     }
 
     #[test]
     fn who_cannot_write_or_has_no_memory_is_not_asked_to() {
-        assert!(!needs_memory_flush(&Flush { may_write: false, ..NEAR }));
-        assert!(!needs_memory_flush(&Flush { kind: SessionKind::Heartbeat, ..NEAR }));
-        assert!(!needs_memory_flush(&Flush { kind: SessionKind::Subagent, ..NEAR }));
-        assert!(needs_memory_flush(&Flush { kind: SessionKind::Group, ..NEAR }));
+        assert!(!needs_memory_flush(&FlushConditions { may_write: false, ..NEAR }));
+        assert!(!needs_memory_flush(&FlushConditions { kind: SessionKind::Heartbeat, ..NEAR }));
+        assert!(!needs_memory_flush(&FlushConditions { kind: SessionKind::Subagent, ..NEAR }));
+        assert!(needs_memory_flush(&FlushConditions { kind: SessionKind::Group, ..NEAR }));
     }
 
     #[test]

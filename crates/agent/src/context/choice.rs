@@ -15,7 +15,7 @@
 //! lists select the tools in the *request*, under every strategy: a lite prompt describes no tools,
 //! but its model can call them.
 
-use holdfast_types::{ContextOptions, Strategy};
+use holdfast_types::{ContextOptions, PromptStrategy};
 
 /// Block of a prompt, in the prompt's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +88,7 @@ pub struct Available<'a> {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Choice<'a> {
+pub struct PromptContents<'a> {
     /// Tools of the request, in the given order.
     pub tools: Vec<&'a str>,
     /// Skills in the prompt, in the given order.
@@ -100,8 +100,8 @@ pub struct Choice<'a> {
 
 /// Applies the options to the available tools and skills.
 #[must_use]
-pub fn choose<'a>(options: &'a ContextOptions, available: &Available<'a>) -> Choice<'a> {
-    let is_lite = options.strategy == Strategy::Lite;
+pub fn choose<'a>(options: &'a ContextOptions, available: &Available<'a>) -> PromptContents<'a> {
+    let is_lite = options.strategy == PromptStrategy::Lite;
     let tools = Filter { only: &options.include_tools, without: &options.exclude_tools };
     let skills = Filter { only: &options.include_skills, without: &options.exclude_skills };
 
@@ -120,7 +120,7 @@ pub fn choose<'a>(options: &'a ContextOptions, available: &Available<'a>) -> Cho
         Block::Runtime => options.include_runtime.unwrap_or(!is_lite),
     };
     let blocks = Block::ALL.into_iter().filter(is_in).collect();
-    Choice { tools: chosen_tools, skills: chosen_skills, blocks, unknown }
+    PromptContents { tools: chosen_tools, skills: chosen_skills, blocks, unknown }
 }
 
 /// Whether to recommend skills for a message: the agent enables it, no skills were chosen by name,
@@ -132,7 +132,7 @@ pub fn wants_recommendations(
     available: &Available<'_>,
 ) -> bool {
     is_enabled
-        && options.strategy != Strategy::Lite
+        && options.strategy != PromptStrategy::Lite
         && options.include_skills.is_none()
         && available.skills_filter.is_none()
         && !available.skills.is_empty()
@@ -191,15 +191,15 @@ mod tests {
         choose(options, &AVAILABLE).blocks.iter().collect()
     }
 
-    fn of(strategy: Strategy) -> ContextOptions {
+    fn of(strategy: PromptStrategy) -> ContextOptions {
         ContextOptions { strategy, ..ContextOptions::default() }
     }
 
     #[test]
     fn each_strategy_has_its_blocks_in_order() {
-        assert_eq!(blocks(&of(Strategy::Full)), Block::ALL);
-        assert_eq!(blocks(&of(Strategy::Custom)), Block::ALL);
-        assert_eq!(blocks(&of(Strategy::Lite)), [Identity, Time, Session]);
+        assert_eq!(blocks(&of(PromptStrategy::Full)), Block::ALL);
+        assert_eq!(blocks(&of(PromptStrategy::Custom)), Block::ALL);
+        assert_eq!(blocks(&of(PromptStrategy::Lite)), [Identity, Time, Session]);
     }
 
     #[test]
@@ -212,13 +212,13 @@ mod tests {
     #[test]
     fn a_flag_that_is_said_counts_under_every_strategy() {
         for (strategy, said, memory_in) in [
-            (Strategy::Full, None, true),
-            (Strategy::Full, Some(false), false),
-            (Strategy::Full, Some(true), true),
-            (Strategy::Custom, None, true),
-            (Strategy::Custom, Some(false), false),
-            (Strategy::Lite, None, false),
-            (Strategy::Lite, Some(true), true),
+            (PromptStrategy::Full, None, true),
+            (PromptStrategy::Full, Some(false), false),
+            (PromptStrategy::Full, Some(true), true),
+            (PromptStrategy::Custom, None, true),
+            (PromptStrategy::Custom, Some(false), false),
+            (PromptStrategy::Lite, None, false),
+            (PromptStrategy::Lite, Some(true), true),
         ] {
             let options =
                 ContextOptions { include_memory: said, include_runtime: said, ..of(strategy) };
@@ -240,7 +240,7 @@ mod tests {
             (list(&[]), None, vec![]),
             (None, list(&[]), vec!["exec", "read", "write"]),
         ] {
-            for strategy in [Strategy::Full, Strategy::Custom, Strategy::Lite] {
+            for strategy in [PromptStrategy::Full, PromptStrategy::Custom, PromptStrategy::Lite] {
                 let options = ContextOptions {
                     include_tools: include.clone(),
                     exclude_tools: exclude.clone(),
@@ -253,7 +253,7 @@ mod tests {
         let options = ContextOptions {
             include_skills: list(&["paint", "cook"]),
             exclude_skills: list(&["cook"]),
-            ..of(Strategy::Custom)
+            ..of(PromptStrategy::Custom)
         };
         assert_eq!(choose(&options, &AVAILABLE).skills, ["paint"]);
     }
@@ -263,7 +263,7 @@ mod tests {
         let options = ContextOptions {
             include_tools: list(&[]),
             exclude_skills: list(&["cook", "paint"]),
-            ..of(Strategy::Full)
+            ..of(PromptStrategy::Full)
         };
 
         assert_eq!(blocks(&options), [Identity, Bootstrap, Memory, Time, Runtime, Session]);
@@ -275,10 +275,10 @@ mod tests {
         let filter = ["cook".to_owned()];
         let available = Available { skills_filter: Some(&filter), ..AVAILABLE };
         let options =
-            ContextOptions { include_skills: list(&["paint", "cook"]), ..of(Strategy::Full) };
+            ContextOptions { include_skills: list(&["paint", "cook"]), ..of(PromptStrategy::Full) };
 
         assert_eq!(choose(&options, &available).skills, ["cook"]);
-        assert!(choose(&of(Strategy::Lite), &available).skills.is_empty());
+        assert!(choose(&of(PromptStrategy::Lite), &available).skills.is_empty());
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let options = ContextOptions {
             include_tools: list(&["raed", "read"]),
             include_skills: list(&["sing"]),
-            ..of(Strategy::Custom)
+            ..of(PromptStrategy::Custom)
         };
 
         assert_eq!(choose(&options, &AVAILABLE).unknown, ["raed", "sing"]);
@@ -296,15 +296,15 @@ mod tests {
     fn skills_are_recommended_unless_someone_chose_them() {
         let filter = ["cook".to_owned()];
         let filtered = Available { skills_filter: Some(&filter), ..AVAILABLE };
-        let chosen = ContextOptions { include_skills: list(&["cook"]), ..of(Strategy::Full) };
+        let chosen = ContextOptions { include_skills: list(&["cook"]), ..of(PromptStrategy::Full) };
 
-        assert!(wants_recommendations(true, &of(Strategy::Full), &AVAILABLE));
-        assert!(wants_recommendations(true, &of(Strategy::Custom), &AVAILABLE));
-        assert!(!wants_recommendations(false, &of(Strategy::Full), &AVAILABLE));
-        assert!(!wants_recommendations(true, &of(Strategy::Lite), &AVAILABLE));
+        assert!(wants_recommendations(true, &of(PromptStrategy::Full), &AVAILABLE));
+        assert!(wants_recommendations(true, &of(PromptStrategy::Custom), &AVAILABLE));
+        assert!(!wants_recommendations(false, &of(PromptStrategy::Full), &AVAILABLE));
+        assert!(!wants_recommendations(true, &of(PromptStrategy::Lite), &AVAILABLE));
         assert!(!wants_recommendations(true, &chosen, &AVAILABLE));
-        assert!(!wants_recommendations(true, &of(Strategy::Full), &filtered));
-        assert!(!wants_recommendations(true, &of(Strategy::Full), &Available::default()));
+        assert!(!wants_recommendations(true, &of(PromptStrategy::Full), &filtered));
+        assert!(!wants_recommendations(true, &of(PromptStrategy::Full), &Available::default()));
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use holdfast_types::ChatMessage;
 
-use crate::history::NOT_MADE;
+use crate::history::CALL_NOT_MADE;
 
 /// Repairs a list of messages: each call has exactly one result, before any other message.
 #[must_use]
@@ -55,7 +55,7 @@ pub fn sanitised(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
             clean.extend(ids.into_iter().map(|id| {
                 results.remove(&id).unwrap_or_else(|| ChatMessage::Tool {
                     call: id,
-                    output: NOT_MADE.to_owned(),
+                    output: CALL_NOT_MADE.to_owned(),
                     failed: true,
                 })
             }));
@@ -151,7 +151,8 @@ pub(crate) mod tests {
 
         let clean = sanitised(messages);
 
-        let missing = ChatMessage::Tool { call: "a".into(), output: NOT_MADE.into(), failed: true };
+        let missing =
+            ChatMessage::Tool { call: "a".into(), output: CALL_NOT_MADE.into(), failed: true };
         assert_eq!(clean, [user("hi"), asks_for(&["a", "b"]), missing, result("b"), user("hurry")]);
     }
 

@@ -30,7 +30,7 @@ use holdfast_types::{
     Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, SystemEvent, ToolCall,
 };
 
-use super::said::{is_system, said};
+use super::message_text::{is_system, render_message};
 use crate::{
     step::UNKNOWN_OUTCOME,
     text::{line, shortened},
@@ -38,17 +38,17 @@ use crate::{
 };
 
 /// Result of a call that was not started before its turn ended.
-pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before";
+pub(crate) const CALL_NOT_MADE: &str = "this call was not made: its turn ended before";
 
 /// Maximum length of a repeated question, in characters: without it, the summary of a very long
 /// question would save nothing.
-pub(super) const LONGEST_QUESTION: usize = 4_000;
+pub(super) const MAX_QUESTION_CHARS: usize = 4_000;
 
 /// Maximum length of a system event, in characters.
-const LONGEST_EVENT: usize = 2_000;
+const MAX_EVENT_CHARS: usize = 2_000;
 
 /// Placeholder for the missing message before a call.
-pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
+pub(super) const EARLIER_NOT_SHOWN: &str = "[what was said before is not shown]";
 
 /// Loaded image of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,16 +84,16 @@ impl<'j> Conversation<'j> {
     /// Reads a journal and includes the loaded images.
     #[must_use]
     pub fn with_pictures(journal: &'j [Entry], kind: SessionKind, pictures: &'j [Picture]) -> Self {
-        let begun = began(journal);
-        let (summary, start) = in_force(&journal[begun..]);
+        let begun = conversation_start(journal);
+        let (summary, start) = current_summary(&journal[begun..]);
         let start = begun + start;
         let mut reader = Reader::new(kind, start, journal.len() - start);
         reader.pictures = pictures;
-        reader.pass_over(&journal[begun..start]);
+        reader.skip_summarised(&journal[begun..start]);
         for (at, entry) in journal.iter().enumerate().skip(start) {
             reader.take(at, entry);
         }
-        let is_clean = reader.asked.as_ref().is_none_or(Asked::is_answered);
+        let is_clean = reader.open_calls.as_ref().is_none_or(OpenCalls::is_answered);
         reader.settle();
         let end = Some(journal.len()).filter(|end| is_clean && *end > start);
         let Reader { messages, cuts, exchanges, .. } = reader;
@@ -113,22 +113,22 @@ impl<'j> Conversation<'j> {
 }
 
 /// Formats system events, one line each: untrusted text cannot add lines.
-fn told(text: &str) -> String {
+fn format_system_events(text: &str) -> String {
     let events: Vec<SystemEvent> = serde_json::from_str(text).unwrap_or_default();
     let lines =
-        events.iter().map(|event| format!("[system event] {}", line(&event.text, LONGEST_EVENT)));
+        events.iter().map(|event| format!("[system event] {}", line(&event.text, MAX_EVENT_CHARS)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the index at which the current conversation starts.
-pub(super) fn began(journal: &[Entry]) -> usize {
+pub(super) fn conversation_start(journal: &[Entry]) -> usize {
     let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
     journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1)
 }
 
 /// Returns the summary that replaces most, and the index of the first entry that it does not
 /// replace.
-fn in_force(journal: &[Entry]) -> (Option<&str>, usize) {
+fn current_summary(journal: &[Entry]) -> (Option<&str>, usize) {
     let mut found: (Option<&str>, usize) = (None, 0);
     for (at, entry) in journal.iter().enumerate() {
         if let Entry::Noted { note: Note::Summary, text, keeps } = entry {
@@ -151,15 +151,15 @@ struct Reader<'j> {
     cuts: Vec<Option<usize>>,
     exchanges: Vec<usize>,
     ended: bool,
-    asked: Option<Asked<'j>>,
+    open_calls: Option<OpenCalls<'j>>,
     heard: Vec<(i64, &'j Body)>,
     pictures: &'j [Picture],
     /// Whether a memory flush is open.
-    aside: bool,
+    is_flushing: bool,
 }
 
 /// Calls that wait for results, and messages heard meanwhile.
-struct Asked<'j> {
+struct OpenCalls<'j> {
     calls: &'j [ToolCall],
     begun: BTreeSet<&'j str>,
     results: BTreeMap<&'j str, (&'j str, bool)>,
@@ -176,32 +176,32 @@ impl<'j> Reader<'j> {
             cuts: Vec::with_capacity(room),
             exchanges: Vec::new(),
             ended: true,
-            asked: None,
+            open_calls: None,
             heard: Vec::new(),
             pictures: &[],
-            aside: false,
+            is_flushing: false,
         }
     }
 
     /// Reads the entries that a summary replaces. If the summary ends within a turn, the turn's
     /// question is repeated, so that it is not lost while it is being answered.
-    fn pass_over(&mut self, summarised: &'j [Entry]) {
+    fn skip_summarised(&mut self, summarised: &'j [Entry]) {
         let turn = summarised.len() - turn::open(summarised).len();
         for (at, entry) in summarised.iter().enumerate() {
-            self.aside = turn::is_flushing_after(entry, self.aside);
+            self.is_flushing = turn::is_flushing_after(entry, self.is_flushing);
             self.forget_heard_before(entry);
             let Entry::Heard { seq, body } = entry else { continue };
-            if at < turn || !turn::asks(entry) {
+            if at < turn || !turn::asks_for_answer(entry) {
                 self.is_repeated(*seq, body);
             } else if let Some(ChatMessage::User { text, .. }) = self.message(*seq, body) {
-                self.push(None, ChatMessage::user(shortened(&text, LONGEST_QUESTION)));
+                self.push(None, ChatMessage::user(shortened(&text, MAX_QUESTION_CHARS)));
             }
         }
     }
 
     fn take(&mut self, at: usize, entry: &'j Entry) {
-        let was_aside = self.aside;
-        self.aside = turn::is_flushing_after(entry, was_aside);
+        let was_aside = self.is_flushing;
+        self.is_flushing = turn::is_flushing_after(entry, was_aside);
         self.forget_heard_before(entry);
         match entry {
             Entry::Thought { .. } | Entry::Called { .. } | Entry::Returned { .. } if was_aside => {}
@@ -218,16 +218,16 @@ impl<'j> Reader<'j> {
                 if calls.is_empty() {
                     self.ended = true;
                 } else {
-                    self.asked = Some(Asked::new(calls));
+                    self.open_calls = Some(OpenCalls::new(calls));
                 }
             }
             Entry::Called { call, .. } => {
-                if let Some(asked) = &mut self.asked {
+                if let Some(asked) = &mut self.open_calls {
                     asked.begun.insert(call);
                 }
             }
             Entry::Returned { call, output, failed, media } => {
-                if let Some(asked) = &mut self.asked {
+                if let Some(asked) = &mut self.open_calls {
                     asked.take(call, (output, *failed), media);
                 }
             }
@@ -245,7 +245,7 @@ impl<'j> Reader<'j> {
         let mut cut = Some(at);
         let follows = |last: &ChatMessage| !matches!(last, ChatMessage::Assistant { .. });
         if !calls.is_empty() && !self.messages.last().is_some_and(follows) {
-            self.push(cut.take(), ChatMessage::user(NOT_SHOWN.to_owned()));
+            self.push(cut.take(), ChatMessage::user(EARLIER_NOT_SHOWN.to_owned()));
         }
         self.push(
             cut,
@@ -265,7 +265,7 @@ impl<'j> Reader<'j> {
             Note::Failed => (format!("[the turn above was given up: {reason}]"), true),
             Note::DeadlinePassed => (format!("[the wait ran past its deadline: {reason}]"), false),
             Note::Told => {
-                let told = told(text);
+                let told = format_system_events(text);
                 if told.is_empty() {
                     return;
                 }
@@ -295,7 +295,7 @@ impl<'j> Reader<'j> {
 
     /// Adds a message, or keeps it until the open calls have their results.
     fn say(&mut self, at: usize, message: ChatMessage) {
-        match &mut self.asked {
+        match &mut self.open_calls {
             Some(asked) => asked.meanwhile.push(message),
             None => self.push(Some(at), message),
         }
@@ -320,7 +320,7 @@ impl<'j> Reader<'j> {
 
     /// Gives each open call its one result.
     fn settle(&mut self) {
-        let Some(asked) = self.asked.take() else { return };
+        let Some(asked) = self.open_calls.take() else { return };
         for call in asked.calls {
             let (output, failed) = asked.result(&call.id);
             let (call, output) = (call.id.clone(), output.to_owned());
@@ -348,7 +348,10 @@ impl<'j> Reader<'j> {
             return Some(ChatMessage::assistant(body.text.clone(), Vec::new()));
         }
         let files = body.attachments.iter().filter_map(|attachment| attachment.file.as_ref());
-        Some(ChatMessage::User { text: said(body, self.kind), images: self.loaded(files) })
+        Some(ChatMessage::User {
+            text: render_message(body, self.kind),
+            images: self.loaded(files),
+        })
     }
 
     fn loaded(&self, files: impl Iterator<Item = &'j StoredFile>) -> Vec<Image> {
@@ -376,7 +379,7 @@ impl<'j> Reader<'j> {
     }
 }
 
-impl<'j> Asked<'j> {
+impl<'j> OpenCalls<'j> {
     const fn new(calls: &'j [ToolCall]) -> Self {
         Self {
             calls,
@@ -406,7 +409,7 @@ impl<'j> Asked<'j> {
         match self.results.get(call) {
             Some(result) => *result,
             None if self.begun.contains(call) => (UNKNOWN_OUTCOME, true),
-            None => (NOT_MADE, true),
+            None => (CALL_NOT_MADE, true),
         }
     }
 }

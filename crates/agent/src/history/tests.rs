@@ -6,7 +6,7 @@ use holdfast_types::{
 use proptest::prelude::*;
 
 use super::{
-    conversation::{LONGEST_QUESTION, NOT_MADE, NOT_SHOWN},
+    conversation::{CALL_NOT_MADE, EARLIER_NOT_SHOWN, MAX_QUESTION_CHARS},
     *,
 };
 use crate::{
@@ -101,7 +101,7 @@ fn a_call_that_never_returned_has_a_result_that_says_what_is_known() {
             user("hi"),
             assistant("", &[("a", "act"), ("b", "read")]),
             failed("a", UNKNOWN_OUTCOME),
-            failed("b", NOT_MADE),
+            failed("b", CALL_NOT_MADE),
             user("[the turn above was interrupted by newer input]"),
             user("stop"),
         ]
@@ -240,7 +240,7 @@ fn a_turn_that_is_summarised_in_part_keeps_its_question() {
 #[test]
 fn a_question_that_is_said_again_is_not_so_long_that_nothing_is_gained() {
     let journal = [
-        heard(1, &"x".repeat(LONGEST_QUESTION + 1)),
+        heard(1, &"x".repeat(MAX_QUESTION_CHARS + 1)),
         thought("", &[("a", "read")]),
         returned("a"),
         Entry::summary("sum", 2),
@@ -249,8 +249,8 @@ fn a_question_that_is_said_again_is_not_so_long_that_nothing_is_gained() {
     let whole = read(&journal[..3]);
     let again = read(&journal);
 
-    assert_eq!(whole[0], user(&"x".repeat(LONGEST_QUESTION + 1)));
-    assert_eq!(again[0], user(&format!("{}\n[shortened]", "x".repeat(LONGEST_QUESTION))));
+    assert_eq!(whole[0], user(&"x".repeat(MAX_QUESTION_CHARS + 1)));
+    assert_eq!(again[0], user(&format!("{}\n[shortened]", "x".repeat(MAX_QUESTION_CHARS))));
     assert_eq!(again[1..], whole[1..]);
 }
 
@@ -276,7 +276,10 @@ fn what_a_turn_heard_that_was_given_up_is_seen_again_where_it_is_asked_anew() {
 fn a_journal_that_begins_in_the_midst_of_a_turn_is_still_led_by_someone() {
     let journal = [returned("x"), thought("", &[("a", "read")]), returned("a")];
 
-    assert_eq!(read(&journal), [user(NOT_SHOWN), assistant("", &[("a", "read")]), result("a")]);
+    assert_eq!(
+        read(&journal),
+        [user(EARLIER_NOT_SHOWN), assistant("", &[("a", "read")]), result("a")]
+    );
 }
 
 #[test]

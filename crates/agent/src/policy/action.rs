@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    decision::{Decision, Place, Reason, Rule},
+    decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
-    path::{covers, normal},
+    path::{covers, normalised},
 };
 
 /// In ascending order of permissiveness.
@@ -52,16 +52,16 @@ impl FsScope {
             Access::Read => &self.read,
             Access::Write => &self.write,
         };
-        let Some(path) = normal(path) else { return false };
+        let Some(path) = normalised(path) else { return false };
         list.as_ref().is_none_or(|list| {
-            list.iter().filter_map(|scope| normal(scope)).any(|scope| covers(&scope, &path))
+            list.iter().filter_map(|scope| normalised(scope)).any(|scope| covers(&scope, &path))
         })
     }
 
     fn check(&self, at: &str) -> Result<(), Error> {
         for (list, field) in [(&self.read, "read"), (&self.write, "write")] {
             let mut paths = list.iter().flatten();
-            if let Some(wrong) = paths.find(|path| normal(path).is_none()) {
+            if let Some(wrong) = paths.find(|path| normalised(path).is_none()) {
                 return Err(Error::Scope { at: format!("{at}.{field}"), path: short(wrong) });
             }
         }
@@ -138,7 +138,7 @@ pub(crate) fn permit(permission: Permission, rule: Rule, reason: Reason) -> Deci
     match permission {
         Permission::Allow => Decision::Allow,
         Permission::Ask => Decision::NeedApproval { reason },
-        Permission::Deny => Decision::Deny { layer: Place::Action, rule },
+        Permission::Deny => Decision::Deny { layer: DecisionSource::Action, rule },
     }
 }
 

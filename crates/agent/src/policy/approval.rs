@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{
     action::{Access, ActionRequest, Permission, permit, stricter},
-    decision::{Decision, Place, Reason, Rule},
+    bound_policy::Binder,
+    decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
     exec::{ExecVerdict, exec_approval, with_variables},
     name::principal_of,
-    path::{covers, normal},
-    sieve::Binder,
+    path::{covers, normalised},
     view::View,
 };
 
@@ -46,10 +46,10 @@ impl Approvals {
 }
 
 /// Files that define an agent. Changes to them need an approval.
-const PROTECTED: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
+const PROTECTED_PATHS: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
 
 /// Default approval modes.
-const ASKED: [(&str, ApprovalMode); 5] = [
+const DEFAULT_APPROVAL_MODES: [(&str, ApprovalMode); 5] = [
     ("write", ApprovalMode::Protected),
     ("edit", ApprovalMode::Protected),
     ("apply_patch", ApprovalMode::Protected),
@@ -63,18 +63,18 @@ const NODE_READS: [&str; 4] = ["discover", "list", "status", "ping"];
 
 /// Approval modes of one agent, bound to the catalogue.
 #[derive(Debug)]
-pub(crate) struct Gates {
+pub(crate) struct BoundApprovals {
     modes: Vec<ApprovalMode>,
     protected: Vec<String>,
 }
 
-impl Gates {
+impl BoundApprovals {
     pub(crate) fn new(
         binder: &mut Binder<'_>,
         tenant: &Approvals,
         agent: &Approvals,
     ) -> Result<Self, Error> {
-        let shipped: Vec<(&str, ApprovalMode)> = ASKED.to_vec();
+        let shipped: Vec<(&str, ApprovalMode)> = DEFAULT_APPROVAL_MODES.to_vec();
         let of = |approvals: &Approvals| -> Vec<(String, ApprovalMode)> {
             approvals.tools.iter().map(|(entry, mode)| (entry.clone(), *mode)).collect()
         };
@@ -87,11 +87,11 @@ impl Gates {
             let base = get(&tenants).or_else(|| get(&shipped)).unwrap_or(ApprovalMode::Never);
             modes.push(get(&agents).map_or(base, |own| own.max(base)));
         }
-        let mut protected: Vec<String> = PROTECTED.map(str::to_owned).to_vec();
+        let mut protected: Vec<String> = PROTECTED_PATHS.map(str::to_owned).to_vec();
         for (approvals, at) in [(tenant, "tools.approvals"), (agent, "agent.tools.approvals")] {
             for path in &approvals.protected {
                 let wrong = || Error::Scope { at: format!("{at}.protected"), path: short(path) };
-                protected.push(normal(path).ok_or_else(wrong)?.to_lowercase());
+                protected.push(normalised(path).ok_or_else(wrong)?.to_lowercase());
             }
         }
         Ok(Self { modes, protected })
@@ -111,7 +111,7 @@ impl Gates {
 
     /// Whether a path is protected, in any case.
     fn protects(&self, path: &str) -> bool {
-        let Some(path) = normal(path) else { return true };
+        let Some(path) = normalised(path) else { return true };
         let path = path.to_lowercase();
         // Deleting a parent folder deletes a protected path too.
         self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))
@@ -126,7 +126,7 @@ fn strictest<T: AsRef<str>>(
 ) -> Result<Vec<Option<ApprovalMode>>, Error> {
     let mut modes = vec![None; binder.catalog.len()];
     for (entry, mode) in list {
-        let covered = binder.denied(&[entry.as_ref()], at)?;
+        let covered = binder.bind_deny(&[entry.as_ref()], at)?;
         for tool in covered.set.iter() {
             if let Some(known) = modes.get_mut(tool) {
                 *known = Some(known.map_or(*mode, |known: ApprovalMode| known.max(*mode)));
@@ -168,18 +168,18 @@ impl View<'_> {
     pub fn in_scope(&self, access: Access, path: &str) -> Decision {
         let mut scopes = self.compiled.actions.scopes(self.is_subagent).chain(&self.scopes);
         // Without scopes the path must still be inside the workspace.
-        if normal(path).is_some() && scopes.all(|scope| scope.allows(access, path)) {
+        if normalised(path).is_some() && scopes.all(|scope| scope.allows(access, path)) {
             return Decision::Allow;
         }
         let access = match access {
             Access::Read => "read",
             Access::Write => "write",
         };
-        Decision::Deny { layer: Place::Action, rule: Rule::OutOfScope { access } }
+        Decision::Deny { layer: DecisionSource::Action, rule: Rule::OutOfScope { access } }
     }
 
     /// Decides a call by its input; `decision` is the decision for the tool.
-    pub(crate) fn judge(&self, tool: &str, input: &Value, decision: Decision) -> Decision {
+    pub(crate) fn decide_input(&self, tool: &str, input: &Value, decision: Decision) -> Decision {
         match tool {
             "exec" => stricter(self.command(input), decision),
             "read" | "list_files" | "send_file" => {
@@ -216,7 +216,7 @@ impl View<'_> {
         let judged = match verdict {
             ExecVerdict::Allowed { .. } => Decision::Allow,
             ExecVerdict::Denied { reason } => {
-                Decision::Deny { layer: Place::Exec, rule: Rule::Command(reason) }
+                Decision::Deny { layer: DecisionSource::Exec, rule: Rule::Command(reason) }
             }
             ExecVerdict::Ask { reason } => {
                 Decision::NeedApproval { reason: Reason::Command(reason) }
@@ -253,7 +253,7 @@ impl View<'_> {
     }
 
     fn mode(&self, tool: &str) -> ApprovalMode {
-        let place = self.compiled.catalog.place(tool);
+        let place = self.compiled.catalog.position(tool);
         place.map_or(ApprovalMode::Never, |at| self.compiled.gates.mode(at))
     }
 }
@@ -270,7 +270,7 @@ fn paths(tool: &str, input: &Value) -> Vec<String> {
     if tool == "apply_patch" {
         for field in ["patch", "input", "diff"] {
             if let Some(patch) = input.get(field).and_then(Value::as_str) {
-                found.extend(patched(patch));
+                found.extend(patched_files(patch));
             }
         }
     }
@@ -278,7 +278,7 @@ fn paths(tool: &str, input: &Value) -> Vec<String> {
 }
 
 /// Returns the files in a patch: unified diff, or `*** Update File` format.
-fn patched(patch: &str) -> Vec<String> {
+fn patched_files(patch: &str) -> Vec<String> {
     const HEADERS: [&str; 9] = [
         "+++ ",
         "*** Add File: ",
@@ -296,21 +296,21 @@ fn patched(patch: &str) -> Vec<String> {
         if let Some((old, new)) =
             line.strip_prefix("diff --git ").and_then(|names| names.split_once(" b/"))
         {
-            found.extend(named(old, true).into_iter().chain(named(new, false)));
+            found.extend(header_path(old, true).into_iter().chain(header_path(new, false)));
         }
         // Elsewhere, `--- ` is a removed line that begins with `-- `.
         let is_old = lines.peek().is_some_and(|next| next.starts_with("+++ "));
         let old = line.strip_prefix("--- ").filter(|_| is_old);
         let header = HEADERS.iter().find_map(|header| line.strip_prefix(header));
         if let Some(name) = old.or(header) {
-            found.extend(named(name, old.is_some() || line.starts_with("+++ ")));
+            found.extend(header_path(name, old.is_some() || line.starts_with("+++ ")));
         }
     }
     found
 }
 
 /// Returns the path of a header. In a diff the prefixes `a/` and `b/` are not folders.
-fn named(header: &str, is_diff: bool) -> Option<String> {
+fn header_path(header: &str, is_diff: bool) -> Option<String> {
     // A date may follow after a tab.
     let name = header.split('\t').next().unwrap_or(header).trim().trim_matches('"');
     if name == "/dev/null" || name.is_empty() {

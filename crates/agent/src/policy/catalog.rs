@@ -37,13 +37,13 @@ impl Tool {
 /// All tools, sorted by canonical name (spec TOL-005).
 #[derive(Debug, Default)]
 pub struct Catalog {
-    tools: Vec<Listed>,
+    tools: Vec<CatalogEntry>,
     places: HashMap<String, usize>,
     core: ToolSet,
 }
 
 #[derive(Debug)]
-struct Listed {
+struct CatalogEntry {
     canonical: String,
     tool: Tool,
 }
@@ -55,7 +55,7 @@ impl Catalog {
     /// `exec` by calling it `Bash`.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> (Self, Vec<Warning>) {
-        let (mut listed, mut warnings): (Vec<Listed>, _) = (Vec::new(), Vec::new());
+        let (mut listed, mut warnings): (Vec<CatalogEntry>, _) = (Vec::new(), Vec::new());
         for tool in tools {
             let canonical = canonical(&tool.name).into_owned();
             if !matches!(Entry::parse(&canonical, ""), Ok(Entry::Name(_))) {
@@ -63,16 +63,16 @@ impl Catalog {
             } else if tool.origin != Origin::Native && is_known(&canonical) {
                 warnings.push(Warning::Clash { tool: tool.name });
             } else {
-                listed.push(Listed { canonical, tool });
+                listed.push(CatalogEntry { canonical, tool });
             }
         }
         // Stable sort: of two tools with the same name the first stays, the product's own before
         // others.
         listed.sort_by(|a, b| {
-            let is_foreign = |listed: &Listed| listed.tool.origin != Origin::Native;
+            let is_foreign = |listed: &CatalogEntry| listed.tool.origin != Origin::Native;
             (&a.canonical, is_foreign(a)).cmp(&(&b.canonical, is_foreign(b)))
         });
-        let mut tools: Vec<Listed> = Vec::with_capacity(listed.len());
+        let mut tools: Vec<CatalogEntry> = Vec::with_capacity(listed.len());
         for next in listed {
             match tools.last() {
                 Some(last) if last.canonical == next.canonical => {
@@ -105,10 +105,10 @@ impl Catalog {
     /// Finds a tool by its name or an alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
-        self.place(name).and_then(|at| self.tools.get(at)).map(|listed| &listed.tool)
+        self.position(name).and_then(|at| self.tools.get(at)).map(|listed| &listed.tool)
     }
 
-    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.places.get(canonical(name).as_ref()).copied()
     }
 

@@ -8,12 +8,12 @@ use super::layer::Layer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     Allow,
-    Deny { layer: Place, rule: Rule },
+    Deny { layer: DecisionSource, rule: Rule },
     NeedApproval { reason: Reason },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum DecisionSource {
     /// One of the nine layers.
     Layer(Layer),
     Visibility,
@@ -23,7 +23,7 @@ pub enum Place {
     Exec,
 }
 
-impl Place {
+impl DecisionSource {
     /// Label in the metric of denials.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -48,7 +48,7 @@ impl Place {
 
 /// Allow-list that is not part of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum List {
+pub enum TurnList {
     Own,
     /// List of the route or of a message.
     Message,
@@ -56,7 +56,7 @@ pub enum List {
     Bundle,
 }
 
-impl List {
+impl TurnList {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "the agent's own list of tools",
@@ -80,7 +80,7 @@ pub enum Rule {
         list: String,
     },
     /// An allow-list of the turn does not contain the tool.
-    NotListed(List),
+    NotListed(TurnList),
     /// A subagent at this depth may not spawn others.
     TooDeep {
         depth: u8,

@@ -8,10 +8,10 @@ use super::{
 };
 
 /// Maximum length of an entry, in characters.
-pub(crate) const LONGEST: usize = 128;
+pub(crate) const MAX_ENTRY_CHARS: usize = 128;
 
 /// Maximum number of entries in a list.
-const MOST: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 /// Parsed entry of a tool list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Entry {
     pub(crate) fn parse(text: &str, at: &str) -> Result<Self, Error> {
         let text = text.trim();
         let is_odd = |c: char| c.is_control() || c.is_whitespace();
-        if text.is_empty() || text.chars().count() > LONGEST || text.contains(is_odd) {
+        if text.is_empty() || text.chars().count() > MAX_ENTRY_CHARS || text.contains(is_odd) {
             return Err(Error::Entry { at: at.to_owned(), entry: short(text) });
         }
         Ok(Self::read(text))
@@ -93,8 +93,8 @@ impl Entry {
 ///
 /// If the list is too long, or an entry could never name a tool.
 pub(crate) fn parse_all<T: AsRef<str>>(list: &[T], at: &str) -> Result<Vec<Entry>, Error> {
-    if list.len() > MOST {
-        return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MOST });
+    if list.len() > MAX_ENTRIES {
+        return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MAX_ENTRIES });
     }
     list.iter().map(|text| Entry::parse(text.as_ref(), at)).collect()
 }

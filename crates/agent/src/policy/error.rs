@@ -13,7 +13,7 @@ pub enum Error {
     /// The entry can never name a tool.
     #[error(
         "`{entry}` in `{at}` names no tool: write a name, a `group:` or a pattern with `*`, of 1 to {} characters without spaces",
-        crate::policy::entry::LONGEST
+        crate::policy::entry::MAX_ENTRY_CHARS
     )]
     Entry { at: String, entry: String },
     #[error("`{at}` has {got} entries, and {limit} is the most")]

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Maximum number of rules in a command allow-list.
-const MOST: usize = 512;
+const MAX_RULES: usize = 512;
 
 /// Commands that may run, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,8 +72,8 @@ impl ExecSettings {
         for (rules, at) in [(self, "tools.exec"), (agent, "agent.tools.exec")] {
             let at = format!("{at}.allowlist");
             let got = rules.allowlist.len();
-            if got > MOST {
-                return Err(Error::TooMany { at, got, limit: MOST });
+            if got > MAX_RULES {
+                return Err(Error::TooMany { at, got, limit: MAX_RULES });
             }
             for rule in &rules.allowlist {
                 if words(&rule.pattern).is_none() {
@@ -190,14 +190,14 @@ pub fn exec_approval(
             }
         },
     };
-    judged(matched, ask)
+    verdict_after_ask(matched, ask)
 }
 
 /// Corrects a verdict for a command with environment variables: `PATH=.` can make `ls` any program.
 pub(crate) fn with_variables(verdict: ExecVerdict, ask: Ask) -> ExecVerdict {
     match verdict {
         ExecVerdict::Allowed { reason: ExecReason::Allowlist, .. } => {
-            judged(Err(ExecReason::Environment), ask)
+            verdict_after_ask(Err(ExecReason::Environment), ask)
         }
         ExecVerdict::Allowed { .. } | ExecVerdict::Denied { .. } | ExecVerdict::Ask { .. } => {
             verdict
@@ -205,7 +205,10 @@ pub(crate) fn with_variables(verdict: ExecVerdict, ask: Ask) -> ExecVerdict {
     }
 }
 
-fn judged(matched: Result<(ExecReason, Vec<String>), ExecReason>, ask: Ask) -> ExecVerdict {
+fn verdict_after_ask(
+    matched: Result<(ExecReason, Vec<String>), ExecReason>,
+    ask: Ask,
+) -> ExecVerdict {
     match (matched, ask) {
         (_, Ask::Always) => ExecVerdict::Ask { reason: ExecReason::Always },
         (Ok((reason, rules)), Ask::OnMiss | Ask::Off) => ExecVerdict::Allowed { reason, rules },
@@ -232,13 +235,13 @@ fn is_allowed(command: &[String], pattern: &str) -> bool {
     match patterns.split_last() {
         None => true,
         Some((last, firsts)) if last == "*" => {
-            arguments.len() >= firsts.len() && fit(firsts, arguments)
+            arguments.len() >= firsts.len() && words_match(firsts, arguments)
         }
-        Some(_) => arguments.len() == patterns.len() && fit(patterns, arguments),
+        Some(_) => arguments.len() == patterns.len() && words_match(patterns, arguments),
     }
 }
 
-fn fit(patterns: &[String], words: &[String]) -> bool {
+fn words_match(patterns: &[String], words: &[String]) -> bool {
     patterns.iter().zip(words).all(|(pattern, word)| is_word(pattern, word))
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::{Decision, Place, Rule};
+use super::decision::{Decision, DecisionSource, Rule};
 
 /// Explanation of a decision about a tool. A stable format that programs read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl Explanation {
             tool: tool.to_owned(),
             decision: word.to_owned(),
             layer: layer.map(|layer| layer.as_str().to_owned()),
-            number: layer.and_then(Place::number),
+            number: layer.and_then(DecisionSource::number),
             entry,
             list,
             reason,

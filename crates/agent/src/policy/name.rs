@@ -167,7 +167,7 @@ pub(crate) fn principal_of(canonical: &str) -> Option<&'static str> {
 
 /// Returns the name of a tool for models that expect the names of this family.
 #[must_use]
-pub fn shown(canonical: &str, family: Family) -> &str {
+pub fn name_for_family(canonical: &str, family: Family) -> &str {
     ALIASES
         .iter()
         .find(|alias| alias.family == family && alias.canonical == canonical)
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn a_model_is_shown_one_form_of_a_name() {
-        assert_eq!(shown("exec", Family::Hub), "run_command");
-        assert_eq!(shown("exec", Family::Claw), "bash");
-        assert_eq!(shown("sessions_spawn", Family::Pico), "spawn");
-        assert_eq!(shown("cron", Family::Hub), "cron");
+        assert_eq!(name_for_family("exec", Family::Hub), "run_command");
+        assert_eq!(name_for_family("exec", Family::Claw), "bash");
+        assert_eq!(name_for_family("sessions_spawn", Family::Pico), "spawn");
+        assert_eq!(name_for_family("cron", Family::Hub), "cron");
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use super::glob;
 /// Normalises a workspace path: relative, without `.` and empty parts.
 ///
 /// `None` if the path is absolute, contains `..`, or could be read as another path.
-pub(crate) fn normal(path: &str) -> Option<String> {
+pub(crate) fn normalised(path: &str) -> Option<String> {
     let is_odd = |c: char| c.is_control() || c == '\\';
     if path.starts_with(['/', '~']) || path.contains(is_odd) {
         return None;
@@ -83,7 +83,7 @@ mod tests {
             ("a\\..\\b", None),
             ("a\0b", None),
         ] {
-            assert_eq!(normal(path).as_deref(), form, "{path}");
+            assert_eq!(normalised(path).as_deref(), form, "{path}");
         }
     }
 
@@ -110,8 +110,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_normal_path_stays_normal(path in "\\PC{0,60}") {
-            if let Some(form) = normal(&path) {
-                prop_assert_eq!(normal(&form), Some(form.clone()));
+            if let Some(form) = normalised(&path) {
+                prop_assert_eq!(normalised(&form), Some(form.clone()));
                 prop_assert!(covers("**", &form));
                 let goes_up = form.split('/').any(|part| part == "..");
                 prop_assert!(!goes_up && !form.starts_with('/'));

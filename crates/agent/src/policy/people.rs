@@ -18,7 +18,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{
-    compiled::MOST,
+    compiled_policy::MAX_LIST_LEN,
     error::{Error, short},
     settings::Settings,
 };
@@ -30,25 +30,25 @@ const MEMBER: &str = "member";
 const GUEST: &str = "guest";
 
 /// Maximum length of a person's id or a role, in bytes.
-const LONGEST: usize = 300;
+const MAX_NAME_BYTES: usize = 300;
 
 /// People named in the settings of the tenant and the agent.
 #[derive(Debug, Default)]
-pub(crate) struct People {
+pub(crate) struct NamedPeople {
     /// Id and role.
     named: BTreeSet<(String, String)>,
 }
 
 /// Roles of the authors of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct TurnAuthors {
     /// Id of the author; `None` if there are several or none.
     pub user: Option<String>,
     /// Roles that all authors have, sorted; empty without authors.
     pub roles: Vec<String>,
 }
 
-impl Who {
+impl TurnAuthors {
     /// Whether all authors own the agent; `false` without authors.
     #[must_use]
     pub fn is_owner(&self) -> bool {
@@ -56,17 +56,17 @@ impl Who {
     }
 }
 
-impl People {
+impl NamedPeople {
     pub(crate) fn new(tenant: &Settings, agent: &Settings) -> Result<Self, Error> {
         let mut people = Self::default();
         for (root, settings) in [("tools", tenant), ("agent.tools", agent)] {
             people.take(OWNER, &settings.owners, &format!("{root}.owners"))?;
             let at = format!("{root}.roles");
-            if settings.roles.len() > MOST {
-                return Err(Error::TooMany { at, got: settings.roles.len(), limit: MOST });
+            if settings.roles.len() > MAX_LIST_LEN {
+                return Err(Error::TooMany { at, got: settings.roles.len(), limit: MAX_LIST_LEN });
             }
             for (role, list) in &settings.roles {
-                let role = checked(role, &at)?;
+                let role = checked_role(role, &at)?;
                 people.take(&role, list, &format!("{at}.{role}"))?;
             }
         }
@@ -74,8 +74,8 @@ impl People {
     }
 
     fn take(&mut self, role: &str, list: &[String], at: &str) -> Result<(), Error> {
-        if list.len() > MOST {
-            return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MOST });
+        if list.len() > MAX_LIST_LEN {
+            return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MAX_LIST_LEN });
         }
         for person in list {
             let id = person_id(person)
@@ -86,7 +86,10 @@ impl People {
     }
 
     /// Returns the common roles of the authors.
-    pub(crate) fn who<'a>(&self, speakers: impl Iterator<Item = &'a Author>) -> Who {
+    pub(crate) fn turn_authors<'a>(
+        &self,
+        speakers: impl Iterator<Item = &'a Author>,
+    ) -> TurnAuthors {
         let (mut ids, mut common) = (BTreeSet::new(), None::<BTreeSet<String>>);
         for speaker in speakers {
             let roles = self.roles(speaker);
@@ -96,13 +99,13 @@ impl People {
             });
             ids.insert(speaker.id.as_str());
         }
-        let Some(mut roles) = common else { return Who::default() };
+        let Some(mut roles) = common else { return TurnAuthors::default() };
         if !roles.contains(MEMBER) {
             roles.insert(GUEST.to_owned());
         }
         let mut ids = ids.into_iter();
         let user = ids.next().filter(|_| ids.next().is_none());
-        Who { user: user.map(str::to_owned), roles: roles.into_iter().collect() }
+        TurnAuthors { user: user.map(str::to_owned), roles: roles.into_iter().collect() }
     }
 
     fn roles(&self, speaker: &Author) -> BTreeSet<String> {
@@ -118,11 +121,11 @@ impl People {
     }
 }
 
-impl super::compiled::Compiled {
+impl super::compiled_policy::CompiledPolicy {
     /// Returns the common roles of a turn's authors, by the settings of the tenant and the agent.
     #[must_use]
-    pub fn who<'a>(&self, speakers: impl IntoIterator<Item = &'a Author>) -> Who {
-        self.people.who(speakers.into_iter())
+    pub fn turn_authors<'a>(&self, speakers: impl IntoIterator<Item = &'a Author>) -> TurnAuthors {
+        self.people.turn_authors(speakers.into_iter())
     }
 }
 
@@ -133,18 +136,18 @@ fn person_id(person: &str) -> Option<String> {
     let is_word = !door.is_empty()
         && door.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     let is_id = !id.is_empty() && id != "*" && !id.contains(char::is_control);
-    (is_word && is_id && person.len() <= LONGEST).then(|| format!("{door}:{id}"))
+    (is_word && is_id && person.len() <= MAX_NAME_BYTES).then(|| format!("{door}:{id}"))
 }
 
 /// Checks and lower-cases a role from a list.
-fn checked(role: &str, at: &str) -> Result<String, Error> {
+fn checked_role(role: &str, at: &str) -> Result<String, Error> {
     let wrong = |wanted| Error::Role { at: at.to_owned(), role: short(role), wanted };
     let word = role.trim().to_lowercase();
     match word.as_str() {
         OWNER => Err(wrong("name owners in `owners`")),
         GUEST => Err(wrong("everybody is a guest who is named nowhere")),
         word if word.is_empty()
-            || word.len() > LONGEST
+            || word.len() > MAX_NAME_BYTES
             || word.contains(|c: char| c.is_whitespace() || c.is_control()) =>
         {
             Err(wrong("write a word without spaces, as `vip`"))
@@ -167,8 +170,8 @@ pub fn are_owners<'a>(
     let read = |says: &Value| {
         Settings::deserialize(says).map_err(|error| Error::Form(short(&error.to_string())))
     };
-    let people = People::new(&read(tenant)?, &read(agent)?)?;
-    Ok(people.who(speakers.into_iter()).is_owner())
+    let people = NamedPeople::new(&read(tenant)?, &read(agent)?)?;
+    Ok(people.turn_authors(speakers.into_iter()).is_owner())
 }
 
 /// Returns the audience of a session: the owner alone, or others too.
@@ -176,7 +179,12 @@ pub fn are_owners<'a>(
 /// The main session is the owner's. If direct messages are routed to it, it is so only while all
 /// its earlier authors (`always`) and the turn's are owners. The same holds for direct messages.
 #[must_use]
-pub fn audience(kind: SessionKind, scope: DmScope, now: &Who, always: &Who) -> Audience {
+pub fn audience(
+    kind: SessionKind,
+    scope: DmScope,
+    now: &TurnAuthors,
+    always: &TurnAuthors,
+) -> Audience {
     let is_owners = match kind {
         SessionKind::Heartbeat => true,
         SessionKind::Main => match scope {
@@ -201,16 +209,16 @@ mod tests {
 
     use super::*;
 
-    fn people(tenant: serde_json::Value) -> Result<People, Error> {
-        People::new(&Settings::parse(&tenant.to_string())?, &Settings::default())
+    fn people(tenant: serde_json::Value) -> Result<NamedPeople, Error> {
+        NamedPeople::new(&Settings::parse(&tenant.to_string())?, &Settings::default())
     }
 
     fn author(id: &str, roles: &[&str]) -> Author {
         Author { id: id.to_owned(), roles: roles.iter().map(|&role| role.to_owned()).collect() }
     }
 
-    fn roles(people: &People, speakers: &[Author]) -> String {
-        people.who(speakers.iter()).roles.join(" ")
+    fn roles(people: &NamedPeople, speakers: &[Author]) -> String {
+        people.turn_authors(speakers.iter()).roles.join(" ")
     }
 
     #[test]
@@ -234,7 +242,7 @@ mod tests {
         ] {
             assert_eq!(roles(&people, std::slice::from_ref(&speaker)), expected, "{speaker:?}");
         }
-        assert_eq!(people.who([].into_iter()), Who::default());
+        assert_eq!(people.turn_authors([].into_iter()), TurnAuthors::default());
     }
 
     #[test]
@@ -243,8 +251,11 @@ mod tests {
         let (owner, stranger) = (author("telegram:7", &[]), author("telegram:9", &[]));
 
         assert_eq!(roles(&people, &[owner.clone(), stranger.clone()]), "guest");
-        assert_eq!(people.who([&owner, &owner].into_iter()).user.as_deref(), Some("telegram:7"));
-        assert_eq!(people.who([&owner, &stranger].into_iter()).user, None);
+        assert_eq!(
+            people.turn_authors([&owner, &owner].into_iter()).user.as_deref(),
+            Some("telegram:7")
+        );
+        assert_eq!(people.turn_authors([&owner, &stranger].into_iter()).user, None);
 
         let (tenant, agent) = (json!({ "owners": ["telegram:7"] }), json!({}));
         let are = |speakers: &[Author]| are_owners(&tenant, &agent, speakers).unwrap();
@@ -273,8 +284,8 @@ mod tests {
     #[test]
     fn the_main_session_is_its_owner_s_and_a_direct_one_is_if_only_owners_spoke_in_it() {
         let (owner, other) = (
-            Who { user: None, roles: vec![OWNER.to_owned()] },
-            Who { user: None, roles: vec![GUEST.to_owned()] },
+            TurnAuthors { user: None, roles: vec![OWNER.to_owned()] },
+            TurnAuthors { user: None, roles: vec![GUEST.to_owned()] },
         );
         for (kind, scope, now, always, who) in [
             (SessionKind::Main, DmScope::PerChannelPeer, &other, &other, Audience::Owner),

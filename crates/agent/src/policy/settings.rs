@@ -11,7 +11,7 @@ use super::{
     error::{Error, short},
     exec::ExecSettings,
     profile::Profile,
-    visibility::Filter,
+    visibility::VisibilityFilter,
 };
 
 /// Allowed and denied tools in one context.
@@ -83,7 +83,7 @@ pub struct Settings {
     pub spawn_depth: Option<u8>,
     /// Users, places and times for which tools are shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub visibility: Vec<Filter>,
+    pub visibility: Vec<VisibilityFilter>,
     #[serde(skip_serializing_if = "is_default")]
     pub approvals: Approvals,
     #[serde(skip_serializing_if = "is_default")]

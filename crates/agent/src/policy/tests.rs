@@ -5,7 +5,9 @@ use std::sync::Arc;
 use holdfast_types::SessionKind;
 use serde_json::{Value, json};
 
-use super::{Catalog, Compiled, Decision, Defaults, NATIVE, Origin, Settings, Subject, Tool, View};
+use super::{
+    Catalog, CompiledPolicy, Decision, Defaults, NATIVE, Origin, Settings, Subject, Tool, View,
+};
 
 mod calls;
 mod layers;
@@ -38,13 +40,13 @@ fn settings(json: Value) -> Settings {
     Settings::parse(&json.to_string()).unwrap()
 }
 
-fn compiled(tenant: Value, agent: Value) -> Compiled {
+fn compiled(tenant: Value, agent: Value) -> CompiledPolicy {
     let (tenant, agent) = (settings(tenant), settings(agent));
-    Compiled::new(catalog(), &Defaults::shipped(), &tenant, &agent).unwrap()
+    CompiledPolicy::new(catalog(), &Defaults::shipped(), &tenant, &agent).unwrap()
 }
 
 /// A tenant's policy and nothing else.
-fn policy(tenant: Value) -> Compiled {
+fn policy(tenant: Value) -> CompiledPolicy {
     compiled(tenant, json!({}))
 }
 

@@ -4,23 +4,23 @@ use serde_json::Value;
 
 use super::{
     action::FsScope,
+    bound_policy::{BoundPolicy, ToolList},
     catalog::Catalog,
-    compiled::{Compiled, Model, ModelKey},
-    decision::{Decision, List, Place, Rule},
+    compiled_policy::{CompiledPolicy, Model, ModelKey},
+    decision::{Decision, DecisionSource, Rule, TurnList},
     entry::{Entry, Mode},
     explain::Explanation,
     layer::Layer,
     name::canonical,
     set::ToolSet,
     settings::ChatRule,
-    sieve::{Covers, Sieve},
     subject::{SandboxMode, Subject},
 };
 
 /// Allowed tools of one turn, and the reasons for the removal of the others.
 #[derive(Debug)]
 pub struct View<'c> {
-    pub(crate) compiled: &'c Compiled,
+    pub(crate) compiled: &'c CompiledPolicy,
     pub(crate) is_subagent: bool,
     pub(crate) sandbox: SandboxMode,
     pub(crate) scopes: Vec<FsScope>,
@@ -31,22 +31,22 @@ pub struct View<'c> {
 /// Tools that one list removed.
 #[derive(Debug)]
 struct Removal<'c> {
-    place: Place,
-    by: By<'c>,
+    place: DecisionSource,
+    by: RemovalCause<'c>,
     tools: ToolSet,
 }
 
 #[derive(Debug)]
-enum By<'c> {
-    Deny(&'c Covers),
-    Allow(&'c Covers),
-    List(List),
+enum RemovalCause<'c> {
+    Deny(&'c ToolList),
+    Allow(&'c ToolList),
+    List(TurnList),
     Depth(u8),
     Filters,
 }
 
 impl<'c> View<'c> {
-    pub(crate) fn new(compiled: &'c Compiled, subject: &Subject) -> Self {
+    pub(crate) fn new(compiled: &'c CompiledPolicy, subject: &Subject) -> Self {
         let allowed = ToolSet::full(compiled.catalog.len());
         let mut view = Self {
             compiled,
@@ -70,26 +70,26 @@ impl<'c> View<'c> {
     /// Layers 1 and 2.
     fn profiles(&mut self, model: Option<&Model>) {
         let compiled = self.compiled;
-        self.keep(Layer::Profile, compiled.profile.profile.as_ref());
-        let closest = |scope: &'c super::compiled::Scope| {
+        self.keep_covered(Layer::Profile, compiled.profile.profile.as_ref());
+        let closest = |scope: &'c super::compiled_policy::Scope| {
             let model = model?;
             let with_profile = scope
                 .providers
                 .iter()
                 .filter(|(key, sieve)| sieve.profile.is_some() && key.is_of(model));
-            with_profile.max_by_key(|(key, _)| key.closeness()).map(|(_, sieve)| sieve)
+            with_profile.max_by_key(|(key, _)| key.specificity()).map(|(_, sieve)| sieve)
         };
         let sieve = closest(&compiled.agent).or_else(|| closest(&compiled.tenant));
-        self.keep(Layer::ProviderProfile, sieve.and_then(|sieve| sieve.profile.as_ref()));
+        self.keep_covered(Layer::ProviderProfile, sieve.and_then(|sieve| sieve.profile.as_ref()));
     }
 
     /// Layers 3 and 4.
     fn global(&mut self, model: Option<&Model>) {
         let compiled = self.compiled;
-        self.sift(Layer::Global, &compiled.tenant.own);
-        self.keep(Layer::Global, compiled.tenant.only.as_ref());
+        self.apply_lists(Layer::Global, &compiled.tenant.own);
+        self.keep_covered(Layer::Global, compiled.tenant.only.as_ref());
         let Some(model) = model else { return };
-        let of_model = |(key, _): &&'c (ModelKey, Sieve)| key.is_of(model);
+        let of_model = |(key, _): &&'c (ModelKey, BoundPolicy)| key.is_of(model);
         let tenants = || compiled.tenant.providers.iter().filter(of_model);
         for (key, denied) in &compiled.defaults.providers {
             if key.is_of(model) && self.allowed.meets(&denied.set) {
@@ -99,33 +99,33 @@ impl<'c> View<'c> {
             }
         }
         for (_, sieve) in tenants() {
-            self.sift(Layer::GlobalProvider, sieve);
+            self.apply_lists(Layer::GlobalProvider, sieve);
         }
     }
 
     /// Layers 5 and 6.
     fn agent(&mut self, subject: &Subject, model: Option<&Model>) {
         let compiled = self.compiled;
-        self.sift(Layer::Agent, &compiled.agent.own);
-        self.keep(Layer::Agent, compiled.agent.only.as_ref());
+        self.apply_lists(Layer::Agent, &compiled.agent.own);
+        self.keep_covered(Layer::Agent, compiled.agent.only.as_ref());
         if let Some(list) = &subject.tools {
-            self.narrow(Layer::Agent, List::Own, named(&compiled.catalog, list));
+            self.keep_listed(Layer::Agent, TurnList::Own, named_tools(&compiled.catalog, list));
         }
         for list in &subject.messages {
-            self.narrow(Layer::Agent, List::Message, named(&compiled.catalog, list));
+            self.keep_listed(Layer::Agent, TurnList::Message, named_tools(&compiled.catalog, list));
         }
         if let Some(list) = &subject.toolbox {
-            let mut listed = named(&compiled.catalog, list);
+            let mut listed = named_tools(&compiled.catalog, list);
             // An empty toolbox is intended; any other keeps the basics (spec TOL-034).
             if !list.is_empty() {
                 listed.add(&compiled.always.set);
             }
-            self.narrow(Layer::Agent, List::Toolbox, listed);
+            self.keep_listed(Layer::Agent, TurnList::Toolbox, listed);
         }
         let Some(model) = model else { return };
         for (key, sieve) in &compiled.agent.providers {
             if key.is_of(model) {
-                self.sift(Layer::AgentProvider, sieve);
+                self.apply_lists(Layer::AgentProvider, sieve);
             }
         }
     }
@@ -142,7 +142,7 @@ impl<'c> View<'c> {
             self.drop_unless(Layer::Chat, &compiled.defaults.groups, &lifts);
         }
         for sieve in rules() {
-            self.pass(Layer::Chat, sieve);
+            self.apply_policy(Layer::Chat, sieve);
         }
     }
 
@@ -156,8 +156,8 @@ impl<'c> View<'c> {
             let none = ToolSet::empty(compiled.catalog.len());
             self.drop_unless(Layer::Sandbox, &compiled.defaults.sandbox, &none);
         }
-        self.pass(Layer::Sandbox, &compiled.tenant.sandbox);
-        self.pass(Layer::Sandbox, &compiled.agent.sandbox);
+        self.apply_policy(Layer::Sandbox, &compiled.tenant.sandbox);
+        self.apply_policy(Layer::Sandbox, &compiled.agent.sandbox);
     }
 
     /// Layer 9.
@@ -167,11 +167,15 @@ impl<'c> View<'c> {
             let (tenant, agent) = (&compiled.tenant.subagents, &compiled.agent.subagents);
             let lifts = self.lifted([tenant, agent].into_iter());
             self.drop_unless(Layer::Subagent, &compiled.defaults.subagents, &lifts);
-            self.pass(Layer::Subagent, tenant);
-            self.pass(Layer::Subagent, agent);
+            self.apply_policy(Layer::Subagent, tenant);
+            self.apply_policy(Layer::Subagent, agent);
         }
         if let Some(list) = &subject.bundle {
-            self.narrow(Layer::Subagent, List::Bundle, named(&compiled.catalog, list));
+            self.keep_listed(
+                Layer::Subagent,
+                TurnList::Bundle,
+                named_tools(&compiled.catalog, list),
+            );
         }
         let depth = match subject.is_subagent() {
             true => subject.depth.max(1),
@@ -179,10 +183,10 @@ impl<'c> View<'c> {
         };
         if depth >= compiled.spawn_depth {
             let mut spawn = ToolSet::empty(compiled.catalog.len());
-            if let Some(at) = compiled.catalog.place("sessions_spawn") {
+            if let Some(at) = compiled.catalog.position("sessions_spawn") {
                 spawn.insert(at);
             }
-            self.remove(Place::Layer(Layer::Subagent), By::Depth(depth), &spawn);
+            self.remove(DecisionSource::Layer(Layer::Subagent), RemovalCause::Depth(depth), &spawn);
         }
     }
 
@@ -197,39 +201,39 @@ impl<'c> View<'c> {
                 }
             }
             hidden.subtract(&shown);
-            self.remove(Place::Visibility, By::Filters, &hidden);
+            self.remove(DecisionSource::Visibility, RemovalCause::Filters, &hidden);
         }
     }
 
     /// Applies a policy's profile, then its lists.
-    fn pass(&mut self, layer: Layer, sieve: &'c Sieve) {
-        self.keep(layer, sieve.profile.as_ref());
-        self.sift(layer, sieve);
+    fn apply_policy(&mut self, layer: Layer, sieve: &'c BoundPolicy) {
+        self.keep_covered(layer, sieve.profile.as_ref());
+        self.apply_lists(layer, sieve);
     }
 
-    fn sift(&mut self, layer: Layer, sieve: &'c Sieve) {
-        self.remove(Place::Layer(layer), By::Deny(&sieve.deny), &sieve.deny.set);
-        self.keep(layer, sieve.allow.as_ref());
+    fn apply_lists(&mut self, layer: Layer, sieve: &'c BoundPolicy) {
+        self.remove(DecisionSource::Layer(layer), RemovalCause::Deny(&sieve.deny), &sieve.deny.set);
+        self.keep_covered(layer, sieve.allow.as_ref());
     }
 
-    fn keep(&mut self, layer: Layer, covers: Option<&'c Covers>) {
+    fn keep_covered(&mut self, layer: Layer, covers: Option<&'c ToolList>) {
         if let Some(covers) = covers {
             let rest = self.allowed.without(&covers.set);
-            self.remove(Place::Layer(layer), By::Allow(covers), &rest);
+            self.remove(DecisionSource::Layer(layer), RemovalCause::Allow(covers), &rest);
         }
     }
 
-    fn narrow(&mut self, layer: Layer, list: List, listed: ToolSet) {
+    fn keep_listed(&mut self, layer: Layer, list: TurnList, listed: ToolSet) {
         let rest = self.allowed.without(&listed);
-        self.remove(Place::Layer(layer), By::List(list), &rest);
+        self.remove(DecisionSource::Layer(layer), RemovalCause::List(list), &rest);
     }
 
-    fn drop_unless(&mut self, layer: Layer, denied: &'c Covers, lifts: &ToolSet) {
+    fn drop_unless(&mut self, layer: Layer, denied: &'c ToolList, lifts: &ToolSet) {
         let rest = denied.set.without(lifts);
-        self.remove(Place::Layer(layer), By::Deny(denied), &rest);
+        self.remove(DecisionSource::Layer(layer), RemovalCause::Deny(denied), &rest);
     }
 
-    fn lifted(&self, sieves: impl Iterator<Item = &'c Sieve>) -> ToolSet {
+    fn lifted(&self, sieves: impl Iterator<Item = &'c BoundPolicy>) -> ToolSet {
         let mut lifts = ToolSet::empty(self.compiled.catalog.len());
         for sieve in sieves {
             lifts.add(&sieve.lifts);
@@ -238,7 +242,7 @@ impl<'c> View<'c> {
     }
 
     /// The only place that changes the allowed tools. It only removes.
-    fn remove(&mut self, place: Place, by: By<'c>, tools: &ToolSet) {
+    fn remove(&mut self, place: DecisionSource, by: RemovalCause<'c>, tools: &ToolSet) {
         if self.allowed.meets(tools) {
             let tools = self.allowed.and(tools);
             self.allowed.subtract(&tools);
@@ -255,8 +259,8 @@ impl<'c> View<'c> {
     /// Decides a tool, by any of its names.
     #[must_use]
     pub fn decide(&self, tool: &str) -> Decision {
-        let Some(at) = self.compiled.catalog.place(tool) else {
-            return Decision::Deny { layer: Place::Catalog, rule: Rule::Unknown };
+        let Some(at) = self.compiled.catalog.position(tool) else {
+            return Decision::Deny { layer: DecisionSource::Catalog, rule: Rule::Unknown };
         };
         match self.removals.iter().find(|removal| removal.tools.contains(at)) {
             Some(removal) => Decision::Deny { layer: removal.place, rule: self.rule(removal, at) },
@@ -270,7 +274,7 @@ impl<'c> View<'c> {
         match self.decide(tool) {
             Decision::Deny { layer, rule } => Decision::Deny { layer, rule },
             decision @ (Decision::Allow | Decision::NeedApproval { .. }) => {
-                self.judge(canonical(tool).as_ref(), input, decision)
+                self.decide_input(canonical(tool).as_ref(), input, decision)
             }
         }
     }
@@ -290,16 +294,16 @@ impl<'c> View<'c> {
 
     fn rule(&self, removal: &Removal<'c>, at: usize) -> Rule {
         match removal.by {
-            By::Deny(covers) => Rule::Denied {
+            RemovalCause::Deny(covers) => Rule::Denied {
                 entry: covers
                     .entry_text(&self.compiled.catalog, at, Mode::Deny)
                     .unwrap_or_default(),
                 list: covers.at.clone(),
             },
-            By::Allow(covers) => Rule::NotAllowed { list: covers.at.clone() },
-            By::List(list) => Rule::NotListed(list),
-            By::Depth(depth) => Rule::TooDeep { depth, limit: self.compiled.spawn_depth },
-            By::Filters => Rule::Hidden,
+            RemovalCause::Allow(covers) => Rule::NotAllowed { list: covers.at.clone() },
+            RemovalCause::List(list) => Rule::NotListed(list),
+            RemovalCause::Depth(depth) => Rule::TooDeep { depth, limit: self.compiled.spawn_depth },
+            RemovalCause::Filters => Rule::Hidden,
         }
     }
 }
@@ -314,11 +318,11 @@ fn is_here(rule: &ChatRule, subject: &Subject) -> bool {
 }
 
 /// Returns the tools that a list covers. Unknown entries cover nothing.
-fn named(catalog: &Catalog, list: &[String]) -> ToolSet {
+fn named_tools(catalog: &Catalog, list: &[String]) -> ToolSet {
     let mut set = ToolSet::empty(catalog.len());
     for text in list {
         // A plain name needs no parsing.
-        let entry = match catalog.place(text) {
+        let entry = match catalog.position(text) {
             Some(at) => {
                 set.insert(at);
                 continue;

@@ -14,7 +14,7 @@ use super::{
 /// Condition under which some tools are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Filter {
+pub struct VisibilityFilter {
     pub tools: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<String>>,
@@ -44,13 +44,13 @@ pub struct Hours {
 
 /// Filter with its parsed time window.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
-    filter: Filter,
+pub(crate) struct BoundFilter {
+    filter: VisibilityFilter,
     window: Option<(u16, u16)>,
 }
 
-impl Shown {
-    pub(crate) fn new(filter: &Filter, at: &str) -> Result<Self, Error> {
+impl BoundFilter {
+    pub(crate) fn new(filter: &VisibilityFilter, at: &str) -> Result<Self, Error> {
         let wrong = || Error::Window { at: format!("{at}.hours") };
         let window = match &filter.hours {
             Some(hours) => {

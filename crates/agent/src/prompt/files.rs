@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    input::{Setting, WorkspaceAccess},
-    write::{ADDRESS, NAME, SENTENCE, fenced, heading},
+    input::{PromptSettings, WorkspaceAccess},
+    write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, fenced, heading},
 };
 use crate::{
     bootstrap::{BootstrapName, trimmed},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Files of section 18 in their order; memory has its own section.
-const IN_CONTEXT: [BootstrapName; 7] = [
+const CONTEXT_FILES: [BootstrapName; 7] = [
     BootstrapName::Soul,
     BootstrapName::Identity,
     BootstrapName::User,
@@ -23,7 +23,7 @@ const IN_CONTEXT: [BootstrapName; 7] = [
 ];
 
 /// Section 6: memory search, and `MEMORY.md`.
-pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn memory(out: &mut String, setting: &PromptSettings<'_>) {
     if !setting.memory.unwrap_or(setting.is_full()) {
         return;
     }
@@ -56,27 +56,27 @@ pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-pub(super) fn workspace(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn workspace(out: &mut String, setting: &PromptSettings<'_>) {
     heading(out, "## Workspace");
     match setting.workspace {
         Some(path) => {
             out.push_str("Working directory: ");
-            push_line(out, path, ADDRESS);
+            push_line(out, path, MAX_ADDRESS_CHARS);
             out.push('\n');
         }
         None => out.push_str("Working directory: none; you have no files here.\n"),
     }
 }
 
-pub(super) fn sandbox(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn sandbox(out: &mut String, setting: &PromptSettings<'_>) {
     let Some(sandbox) = setting.sandbox else {
         return;
     };
     heading(out, "## Sandbox");
     out.push_str("Your tools run in a sandbox and cannot leave it.\nContainer: ");
-    push_line(out, sandbox.container.unwrap_or("unknown"), NAME);
+    push_line(out, sandbox.container.unwrap_or("unknown"), MAX_NAME_CHARS);
     out.push_str("\nRestrictions: ");
-    push_line(out, sandbox.restrictions.unwrap_or("Limited file access"), SENTENCE);
+    push_line(out, sandbox.restrictions.unwrap_or("Limited file access"), MAX_SENTENCE_CHARS);
     out.push('\n');
     out.push_str(match sandbox.access {
         Some(WorkspaceAccess::None) => "Workspace access: none\n",
@@ -86,7 +86,7 @@ pub(super) fn sandbox(out: &mut String, setting: &Setting<'_>) {
     });
 }
 
-pub(super) fn listed(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn injected_files(out: &mut String, setting: &PromptSettings<'_>) {
     heading(out, "## Workspace Files (injected)");
     let mut gap = "";
     for (name, _) in context(setting).filter(|(_, text)| text.is_some()) {
@@ -97,7 +97,7 @@ pub(super) fn listed(out: &mut String, setting: &Setting<'_>) {
     out.push_str(if gap.is_empty() { "None.\n" } else { ": see Project Context.\n" });
 }
 
-pub(super) fn project_context(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn project_context(out: &mut String, setting: &PromptSettings<'_>) {
     let mut files = context(setting).peekable();
     if files.peek().is_none() {
         return;
@@ -126,10 +126,10 @@ pub(super) fn project_context(out: &mut String, setting: &Setting<'_>) {
 /// Returns the files of the context. A missing file is reported if every agent should have it;
 /// empty files are left out.
 fn context<'a>(
-    setting: &Setting<'a>,
+    setting: &PromptSettings<'a>,
 ) -> impl Iterator<Item = (BootstrapName, Option<&'a str>)> + use<'a> {
     let setting = *setting;
-    IN_CONTEXT.into_iter().filter_map(move |name| {
+    CONTEXT_FILES.into_iter().filter_map(move |name| {
         let file = setting.file(name)?;
         let should_be = !matches!(name, BootstrapName::Heartbeat | BootstrapName::Bootstrap);
         match (file.text(), &file.content) {

@@ -50,8 +50,8 @@ impl PromptMode {
 
 #[derive(Debug, Clone, Copy)]
 pub struct PromptInput<'a> {
-    pub setting: Setting<'a>,
-    pub moment: Moment<'a>,
+    pub setting: PromptSettings<'a>,
+    pub moment: TurnContext<'a>,
     pub journal: &'a [Entry],
     /// Size limit in tokens; [`CONTEXT_LIMIT`](crate::CONTEXT_LIMIT) by default.
     pub context_limit: usize,
@@ -61,7 +61,7 @@ pub struct PromptInput<'a> {
 ///
 /// [`Setting::of`] takes the fields that decide who reads what; the others start empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct PromptSettings<'a> {
     pub mode: PromptMode,
     pub kind: SessionKind,
     pub audience: Audience,
@@ -98,7 +98,7 @@ pub struct Setting<'a> {
     pub marks_reasoning: bool,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> PromptSettings<'a> {
     /// Creates a setting without anything else.
     #[must_use]
     pub const fn of(agent_name: &'a str, kind: SessionKind, audience: Audience) -> Self {
@@ -206,13 +206,13 @@ pub struct ModelAlias<'a> {
 
 /// Input of the dynamic part, besides the setting.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment<'a> {
+pub struct TurnContext<'a> {
     /// Date and time, for the model to read: `Tuesday, 2026-12-01 14:05`.
     pub now: &'a str,
     /// Names of the skills recommended for the last message.
     pub skills: &'a [&'a str],
     /// Skill that the last message calls: `/name …`.
-    pub called: Option<Called<'a>>,
+    pub called: Option<CalledSkill<'a>>,
     /// Channel of the conversation, if any.
     pub channel: Option<Channel<'a>>,
     /// `None` if the channel has no reactions.
@@ -225,14 +225,14 @@ pub struct Moment<'a> {
     /// Images of the conversation that were loaded.
     pub pictures: &'a [Picture],
     /// Memories for the last message, best first.
-    pub memories: &'a [Remembered],
+    pub memories: &'a [RecalledMemory],
     /// Notes of the last days, newest first; shown where `MEMORY.md` may be.
     pub notes: &'a [DailyNote],
     /// Limit for memories and notes together, in tokens (spec MEM-015).
     pub memory_limit: usize,
 }
 
-impl<'a> Moment<'a> {
+impl<'a> TurnContext<'a> {
     /// Creates a moment without anything else.
     #[must_use]
     pub const fn at(now: &'a str) -> Self {
@@ -258,7 +258,7 @@ pub const MEMORY_LIMIT: usize = 1_500;
 
 /// Memory about the person in the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Remembered {
+pub struct RecalledMemory {
     pub what: String,
     /// Date such as `2026-12-01`; empty if unknown.
     pub when: String,
@@ -273,7 +273,7 @@ pub struct DailyNote {
 
 /// Skill that the user called by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Called<'a> {
+pub struct CalledSkill<'a> {
     pub name: &'a str,
     /// Path for the `read` tool.
     pub location: &'a str,

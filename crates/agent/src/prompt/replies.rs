@@ -1,8 +1,8 @@
 //! Replies of the agent: sections 13 to 15, 19, 20, 22 and 23.
 
 use super::{
-    input::{Channel, INLINE_BUTTONS, Moment, REPLY_TAGS, Reactions, Setting},
-    write::{NAME, PARAGRAPH, heading, remark},
+    input::{Channel, INLINE_BUTTONS, PromptSettings, REPLY_TAGS, Reactions, TurnContext},
+    write::{MAX_NAME_CHARS, MAX_PARAGRAPH_CHARS, heading, remark},
 };
 use crate::{outcome::NO_REPLY, text::push_line};
 
@@ -14,7 +14,7 @@ pub const HEARTBEAT_PROMPT: &str = "Look at HEARTBEAT.md, if there is one, and d
     take up nothing from earlier conversations. If nothing needs attention, reply HEARTBEAT_OK.";
 
 /// Section 13, if the channel can quote a message.
-pub(super) fn reply_tags(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+pub(super) fn reply_tags(out: &mut String, setting: &PromptSettings<'_>, moment: &TurnContext<'_>) {
     let can = moment.channel.is_some_and(|channel| channel.can(REPLY_TAGS));
     if setting.is_full() && can {
         heading(out, "## Reply Tags");
@@ -28,7 +28,7 @@ pub(super) fn reply_tags(out: &mut String, setting: &Setting<'_>, moment: &Momen
     }
 }
 
-pub(super) fn messaging(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+pub(super) fn messaging(out: &mut String, setting: &PromptSettings<'_>, moment: &TurnContext<'_>) {
     if !setting.is_full() {
         return;
     }
@@ -55,15 +55,15 @@ pub(super) fn messaging(out: &mut String, setting: &Setting<'_>, moment: &Moment
     }
 }
 
-fn actions(out: &mut String, moment: &Moment<'_>) {
+fn actions(out: &mut String, moment: &TurnContext<'_>) {
     let actions = moment.channel.iter().flat_map(|channel| channel.actions.iter());
     for (at, action) in actions.enumerate() {
         out.push_str(if at == 0 { "" } else { ", " });
-        push_line(out, action, NAME);
+        push_line(out, action, MAX_NAME_CHARS);
     }
 }
 
-pub(super) fn voice(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn voice(out: &mut String, setting: &PromptSettings<'_>) {
     if let (true, Some(hint)) = (setting.is_full(), setting.voice) {
         heading(out, "## Voice (TTS)");
         remark(out, hint);
@@ -71,7 +71,7 @@ pub(super) fn voice(out: &mut String, setting: &Setting<'_>) {
 }
 
 /// Section 19 (spec C-35).
-pub(super) fn silence(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn silence(out: &mut String, setting: &PromptSettings<'_>) {
     if setting.is_full() {
         heading(out, "## Silent Replies");
         out.push_str("If nothing should be said, answer with exactly ");
@@ -80,18 +80,18 @@ pub(super) fn silence(out: &mut String, setting: &Setting<'_>) {
     }
 }
 
-pub(super) fn heartbeats(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn heartbeats(out: &mut String, setting: &PromptSettings<'_>) {
     if setting.is_full() {
         heading(out, "## Heartbeats");
         out.push_str("Heartbeat prompt: ");
-        push_line(out, setting.heartbeat_prompt.unwrap_or(HEARTBEAT_PROMPT), PARAGRAPH);
+        push_line(out, setting.heartbeat_prompt.unwrap_or(HEARTBEAT_PROMPT), MAX_PARAGRAPH_CHARS);
         out.push_str("\nIf you get that and nothing needs attention, answer with exactly ");
         out.push_str(HEARTBEAT_OK);
         out.push_str("; else say what does, without it.\n");
     }
 }
 
-pub(super) fn reactions(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) {
+pub(super) fn reactions(out: &mut String, _: &PromptSettings<'_>, moment: &TurnContext<'_>) {
     let Some(level) = moment.reactions else {
         return;
     };
@@ -108,7 +108,7 @@ pub(super) fn reactions(out: &mut String, _: &Setting<'_>, moment: &Moment<'_>) 
     });
 }
 
-pub(super) fn reasoning(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn reasoning(out: &mut String, setting: &PromptSettings<'_>) {
     if setting.marks_reasoning {
         heading(out, "## Reasoning Format");
         out.push_str(

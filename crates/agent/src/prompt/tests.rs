@@ -33,17 +33,17 @@ fn file(name: BootstrapName, content: &str) -> BootstrapFile {
     BootstrapFile { name, content: Some(content.to_owned()) }
 }
 
-fn dm() -> Setting<'static> {
-    Setting {
+fn dm() -> PromptSettings<'static> {
+    PromptSettings {
         instructions: "Teach.\n",
         zone: "Europe/Berlin",
-        ..Setting::of("coach", SessionKind::Dm, Audience::Others)
+        ..PromptSettings::of("coach", SessionKind::Dm, Audience::Others)
     }
 }
 
 fn input<'a>(tools: &'a [ToolSpec], journal: &'a [Entry]) -> PromptInput<'a> {
-    let setting = Setting { tools, ..dm() };
-    PromptInput { setting, moment: Moment::at(NOW), journal, context_limit: CONTEXT_LIMIT }
+    let setting = PromptSettings { tools, ..dm() };
+    PromptInput { setting, moment: TurnContext::at(NOW), journal, context_limit: CONTEXT_LIMIT }
 }
 
 /// The headings of a text that are not inside of a file.

@@ -3,13 +3,16 @@
 use holdfast_types::ToolSpec;
 
 use super::{
-    input::{Setting, Skill},
-    write::{ADDRESS, NAME, SENTENCE, heading, item, push_line_without, remark},
+    input::{PromptSettings, Skill},
+    write::{
+        MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, heading, item, push_line_without,
+        remark,
+    },
 };
 use crate::{bootstrap::BootstrapName, text::push_line};
 
 /// Order of the well-known tools; others follow by name.
-const ORDER: [&str; 24] = [
+const TOOL_ORDER: [&str; 24] = [
     "read",
     "write",
     "edit",
@@ -37,17 +40,17 @@ const ORDER: [&str; 24] = [
 ];
 
 /// Tools that find and describe tools outside the request.
-const SEARCH: &str = "tool_search";
-const DESCRIBE: &str = "tool_describe";
+const SEARCH_TOOL: &str = "tool_search";
+const DESCRIBE_TOOL: &str = "tool_describe";
 
 /// Maximum number of other tools that the prompt names.
-const MOST_NAMED: usize = 40;
+const MAX_NAMED_TOOLS: usize = 40;
 
 /// Default text of section 3.
-const STYLE: &str = "Before you call a tool, say briefly what you are about to do.";
+const DEFAULT_CALL_STYLE: &str = "Before you call a tool, say briefly what you are about to do.";
 
 /// Section 2. The request has the tools' full descriptions and inputs.
-pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn tooling(out: &mut String, setting: &PromptSettings<'_>) {
     if setting.tools.is_empty() {
         return;
     }
@@ -56,21 +59,22 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
         "Use a tool when it gets a better answer than you have; never claim a result that no tool \
          gave you. If a call fails, say so or try another way. You have:\n",
     );
-    let can_look = setting.has_tool(SEARCH) && setting.has_tool(DESCRIBE);
+    let can_look = setting.has_tool(SEARCH_TOOL) && setting.has_tool(DESCRIBE_TOOL);
     // The two search tools are described below.
-    let is_listed = |tool: &&ToolSpec| !can_look || ![SEARCH, DESCRIBE].contains(&&*tool.name);
+    let is_listed =
+        |tool: &&ToolSpec| !can_look || ![SEARCH_TOOL, DESCRIBE_TOOL].contains(&&*tool.name);
     let mut tools: Vec<&ToolSpec> = setting.tools.iter().filter(is_listed).collect();
-    let place = |tool: &ToolSpec| ORDER.iter().position(|name| *name == tool.name);
-    tools.sort_by_key(|tool| (place(tool).unwrap_or(ORDER.len()), tool.name.as_str()));
+    let place = |tool: &ToolSpec| TOOL_ORDER.iter().position(|name| *name == tool.name);
+    tools.sort_by_key(|tool| (place(tool).unwrap_or(TOOL_ORDER.len()), tool.name.as_str()));
     for tool in tools {
         out.push_str("- **");
-        push_line(out, &tool.name, NAME);
+        push_line(out, &tool.name, MAX_NAME_CHARS);
         out.push_str("**: ");
-        push_line(out, summary(&tool.description), SENTENCE);
+        push_line(out, summary(&tool.description), MAX_SENTENCE_CHARS);
         out.push('\n');
     }
     if can_look {
-        more(out, setting.more_tools);
+        more_tools(out, setting.more_tools);
     }
     if setting.has_tool("sessions_spawn") {
         out.push_str(
@@ -84,13 +88,13 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
 }
 
 /// Names of further tools: a model does not search for tools it has never heard of.
-fn more(out: &mut String, names: &[String]) {
+fn more_tools(out: &mut String, names: &[String]) {
     out.push_str("There are more; `tool_search` finds them, `tool_describe` opens one to you");
-    for (at, name) in names.iter().take(MOST_NAMED).enumerate() {
+    for (at, name) in names.iter().take(MAX_NAMED_TOOLS).enumerate() {
         out.push_str(if at == 0 { ": " } else { ", " });
-        push_line(out, name, NAME);
+        push_line(out, name, MAX_NAME_CHARS);
     }
-    if names.len() > MOST_NAMED {
+    if names.len() > MAX_NAMED_TOOLS {
         out.push_str(" and others");
     }
     out.push_str(".\n");
@@ -105,25 +109,25 @@ fn summary(description: &str) -> &str {
     }
 }
 
-pub(super) fn call_style(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn call_style(out: &mut String, setting: &PromptSettings<'_>) {
     heading(out, "## Tool Call Style");
-    remark(out, setting.tool_call_style.unwrap_or(STYLE));
+    remark(out, setting.tool_call_style.unwrap_or(DEFAULT_CALL_STYLE));
 }
 
 /// Section 4; left out if a white label has no commands.
-pub(super) fn quick_reference(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn quick_reference(out: &mut String, setting: &PromptSettings<'_>) {
     if setting.product.commands.is_empty() {
         return;
     }
     out.push_str("\n## ");
-    push_line(out, setting.product.name, NAME);
+    push_line(out, setting.product.name, MAX_NAME_CHARS);
     out.push_str(" CLI Quick Reference\nFor people with a terminal; never make up others:\n");
     for (command, what) in setting.product.commands {
         item(out, command, what);
     }
 }
 
-pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
+pub(super) fn skills(out: &mut String, setting: &PromptSettings<'_>) {
     if !setting.is_full() || setting.skills.is_empty() {
         return;
     }
@@ -149,13 +153,13 @@ pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
     }
     for (at, skill) in named.iter().enumerate() {
         out.push_str(if at == 0 { "" } else { ", " });
-        push_line_without(out, skill.name, NAME, OPEN);
+        push_line_without(out, skill.name, MAX_NAME_CHARS, ESCAPED_OPEN);
     }
     out.push_str(".\n");
 }
 
 /// A skill's text is untrusted: it must not close the list.
-const OPEN: (char, &str) = ('<', "&lt;");
+const ESCAPED_OPEN: (char, &str) = ('<', "&lt;");
 
 /// Skills with descriptions.
 fn available(out: &mut String, skills: &[&Skill<'_>]) {
@@ -170,11 +174,11 @@ fn available(out: &mut String, skills: &[&Skill<'_>]) {
     );
     for skill in skills {
         out.push_str("- ");
-        push_line_without(out, skill.name, NAME, OPEN);
+        push_line_without(out, skill.name, MAX_NAME_CHARS, ESCAPED_OPEN);
         out.push_str(": ");
-        push_line_without(out, skill.description, SENTENCE, OPEN);
+        push_line_without(out, skill.description, MAX_SENTENCE_CHARS, ESCAPED_OPEN);
         out.push_str(" (");
-        push_line_without(out, skill.location, ADDRESS, OPEN);
+        push_line_without(out, skill.location, MAX_ADDRESS_CHARS, ESCAPED_OPEN);
         out.push_str(")\n");
     }
     out.push_str("</available_skills>\n");

@@ -11,16 +11,16 @@ use std::fmt::Write as _;
 use crate::text::push_line;
 
 /// Maximum length of a name, id or zone, in characters.
-pub(super) const NAME: usize = 64;
+pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Maximum length of a model id, path or address, in characters.
-pub(super) const ADDRESS: usize = 200;
+pub(super) const MAX_ADDRESS_CHARS: usize = 200;
 
 /// Maximum length of a description, in characters.
-pub(super) const SENTENCE: usize = 160;
+pub(super) const MAX_SENTENCE_CHARS: usize = 160;
 
 /// Maximum length of a setting's text on one line, in characters.
-pub(super) const PARAGRAPH: usize = 1_000;
+pub(super) const MAX_PARAGRAPH_CHARS: usize = 1_000;
 
 /// Starts a section; the text before it must end with a line break.
 pub(super) fn heading(out: &mut String, title: &str) {
@@ -34,16 +34,16 @@ pub(super) fn heading(out: &mut String, title: &str) {
 /// Writes a setting's text as a list item, so that it cannot become a heading.
 pub(super) fn remark(out: &mut String, text: &str) {
     out.push_str("- ");
-    push_line(out, text, PARAGRAPH);
+    push_line(out, text, MAX_PARAGRAPH_CHARS);
     out.push('\n');
 }
 
 /// Writes `- name: text` on one line.
 pub(super) fn item(out: &mut String, name: &str, text: &str) {
     out.push_str("- ");
-    push_line(out, name, ADDRESS);
+    push_line(out, name, MAX_ADDRESS_CHARS);
     out.push_str(": ");
-    push_line(out, text, SENTENCE);
+    push_line(out, text, MAX_SENTENCE_CHARS);
     out.push('\n');
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub const UNKNOWN_CHANNEL: f64 = 0.3;
 
 /// Default words of channels: names and features, in the languages of their users.
-const KNOWN: [(&str, &[&str]); 6] = [
+const DEFAULT_CHANNEL_WORDS: [(&str, &[&str]); 6] = [
     (
         "telegram",
         &["telegram", "sticker", "poll", "inline", "电报", "電報", "テレグラム", "텔레그램"],
@@ -39,7 +39,12 @@ pub struct Channels(BTreeMap<String, Vec<String>>);
 
 impl Default for Channels {
     fn default() -> Self {
-        Self(KNOWN.into_iter().map(|(channel, words)| entry(channel, words)).collect())
+        Self(
+            DEFAULT_CHANNEL_WORDS
+                .into_iter()
+                .map(|(channel, words)| entry(channel, words))
+                .collect(),
+        )
     }
 }
 

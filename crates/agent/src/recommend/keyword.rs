@@ -18,12 +18,12 @@ const STOP_WORDS: [&str; 44] = [
 ];
 
 /// Minimum length of a keyword, in characters.
-const SHORTEST: usize = 4;
+const MIN_KEYWORD_CHARS: usize = 4;
 
 #[derive(Debug)]
-pub(super) struct Said(BTreeSet<String>);
+pub(super) struct MessageKeywords(BTreeSet<String>);
 
-impl Said {
+impl MessageKeywords {
     pub(super) fn new(message: &str) -> Self {
         Self(keywords(message))
     }
@@ -54,7 +54,7 @@ fn keywords(text: &str) -> BTreeSet<String> {
                 add_pairs(&mut found, run);
             } else {
                 let word = run.to_lowercase();
-                let is_long = word.chars().count() >= SHORTEST;
+                let is_long = word.chars().count() >= MIN_KEYWORD_CHARS;
                 if is_long && STOP_WORDS.binary_search(&word.as_str()).is_err() {
                     found.insert(word);
                 }
@@ -122,7 +122,7 @@ mod tests {
             ("anything", "", 0.0),
             ("", "weather", 0.0),
         ] {
-            let got = Said::new(message).share_of(description);
+            let got = MessageKeywords::new(message).share_of(description);
             assert!((got - share).abs() < 1e-9, "{message} / {description}: {got}");
         }
     }
@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn the_stop_words_are_sorted_for_the_search_and_long_enough_to_matter() {
         assert!(STOP_WORDS.is_sorted());
-        assert!(STOP_WORDS.iter().all(|word| word.len() >= SHORTEST));
+        assert!(STOP_WORDS.iter().all(|word| word.len() >= MIN_KEYWORD_CHARS));
     }
 
     proptest! {
         #[test]
         fn any_share_is_between_nothing_and_all(message in ".{0,80}", description in ".{0,80}") {
-            let share = Said::new(&message).share_of(&description);
+            let share = MessageKeywords::new(&message).share_of(&description);
 
             prop_assert!((0.0..=1.0).contains(&share));
         }
@@ -144,7 +144,7 @@ mod tests {
         #[test]
         fn a_description_that_was_said_whole_is_matched_whole(text in "[a-z]{4,9}( [一-龥]{2,6}){0,3}") {
             let has_keywords = !keywords(&text).is_empty();
-            let share = Said::new(&text).share_of(&text);
+            let share = MessageKeywords::new(&text).share_of(&text);
 
             let whole = f64::from(u8::from(has_keywords));
             prop_assert!((share - whole).abs() < 1e-9);

@@ -12,16 +12,16 @@
 
 use std::{cmp::Ordering, time::Duration};
 
-use super::{channel::Channels, keyword::Said};
+use super::{channel::Channels, keyword::MessageKeywords};
 
 /// Minimum score of a candidate (CTX-008).
-pub const THRESHOLD: f64 = 30.0;
+pub const MIN_SCORE: f64 = 30.0;
 
 /// Confidence of a score without a model's selection.
 pub const BASE_CONFIDENCE: f64 = 0.5;
 
 /// History score of a skill that was used.
-pub const USED: f64 = 0.8;
+pub const USED_SCORE: f64 = 0.8;
 
 /// Period in which a use counts as recent.
 pub const RECENCY_HORIZON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -79,7 +79,7 @@ pub struct Skill<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Use<'a> {
+pub struct SkillUsage<'a> {
     pub skill: &'a str,
     pub age: Duration,
 }
@@ -104,11 +104,11 @@ pub fn shortlist<'a>(
     skills: &[Skill<'a>],
     message: &str,
     channel: &str,
-    uses: &[Use<'_>],
+    uses: &[SkillUsage<'_>],
     scoring: &Scoring,
 ) -> Vec<Candidate<'a>> {
     let Scoring { weights, channels } = scoring;
-    let said = Said::new(message);
+    let said = MessageKeywords::new(message);
     let mut found: Vec<Candidate<'a>> = skills
         .iter()
         .map(|skill| {
@@ -116,11 +116,11 @@ pub fn shortlist<'a>(
             let newest = uses.iter().filter(|used| used.skill == skill.name).map(|u| u.age).min();
             let score = weights.channel * channels.score(channel, &text)
                 + weights.keyword * said.share_of(skill.description)
-                + weights.history * newest.map_or(0.0, |_| USED)
+                + weights.history * newest.map_or(0.0, |_| USED_SCORE)
                 + weights.recency * newest.map_or(0.0, recency);
             Candidate { skill: *skill, score: score * 100.0 }
         })
-        .filter(|candidate| candidate.score >= THRESHOLD)
+        .filter(|candidate| candidate.score >= MIN_SCORE)
         .collect();
     found.sort_by(|a, b| by_score((a.score, a.skill.name), (b.score, b.skill.name)));
     found
@@ -150,7 +150,7 @@ mod tests {
         skills: &[Skill<'static>],
         message: &str,
         channel: &str,
-        uses: &[Use<'_>],
+        uses: &[SkillUsage<'_>],
     ) -> Vec<(&'static str, f64)> {
         shortlist(skills, message, channel, uses, &Scoring::default())
             .into_iter()
@@ -158,8 +158,8 @@ mod tests {
             .collect()
     }
 
-    fn used(age: Duration) -> [Use<'static>; 1] {
-        [Use { skill: "weather", age }]
+    fn used(age: Duration) -> [SkillUsage<'static>; 1] {
+        [SkillUsage { skill: "weather", age }]
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_use_counts_and_it_ages_evenly() {
-        let twice = [Use { skill: "weather", age: DAY * 7 }, used(DAY * 7 / 2)[0]];
+        let twice = [SkillUsage { skill: "weather", age: DAY * 7 }, used(DAY * 7 / 2)[0]];
 
         assert_eq!(scores(&[WEATHER], "weather report", "slack", &twice), [("weather", 51.0)]);
     }
@@ -239,10 +239,10 @@ mod tests {
             age in 0_u64..10_000_000,
             channel in "(telegram|slack|matrix)",
         ) {
-            let uses = [Use { skill: "weather", age: Duration::from_secs(age) }];
+            let uses = [SkillUsage { skill: "weather", age: Duration::from_secs(age) }];
             let found = scores(&[WEATHER, POLLS], &message, &channel, &uses);
 
-            prop_assert!(found.iter().all(|(_, score)| (THRESHOLD..=100.0).contains(score)));
+            prop_assert!(found.iter().all(|(_, score)| (MIN_SCORE..=100.0).contains(score)));
             prop_assert!(found.windows(2).all(|pair| pair[0].1 >= pair[1].1));
         }
     }

@@ -5,12 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Page, Pointer, returned};
+use super::{Page, PointerAction, value_or_exception};
 use crate::{Error, keys::Key};
 
 impl Page {
     /// DOM node id that a ref names.
-    fn node(&self, named: &str) -> Result<i64, Error> {
+    fn node_id(&self, named: &str) -> Result<i64, Error> {
         let number = named.trim().strip_prefix('e').and_then(|number| number.parse().ok());
         number.ok_or_else(|| {
             let shown: String = named.chars().take(40).collect();
@@ -19,9 +19,12 @@ impl Page {
     }
 
     /// Calls a JavaScript function with the element as `this`.
-    async fn on(&self, named: &str, function: &str, args: &[Value]) -> Result<Value, Error> {
-        let node = json!({ "backendNodeId": self.node(named)? });
-        let found = self.ask("DOM.resolveNode", node).await.map_err(|error| gone(named, error))?;
+    async fn call_on(&self, named: &str, function: &str, args: &[Value]) -> Result<Value, Error> {
+        let node = json!({ "backendNodeId": self.node_id(named)? });
+        let found = self
+            .call("DOM.resolveNode", node)
+            .await
+            .map_err(|error| element_missing(named, error))?;
         let args: Vec<Value> = args.iter().map(|value| json!({ "value": value })).collect();
         let params = json!({
             "objectId": found["object"]["objectId"],
@@ -31,16 +34,16 @@ impl Page {
             "awaitPromise": true,
             "userGesture": true,
         });
-        returned(self.ask("Runtime.callFunctionOn", params).await?)
+        value_or_exception(self.call("Runtime.callFunctionOn", params).await?)
     }
 
     /// Scrolls an element into view and returns its centre.
-    async fn middle(&self, named: &str) -> Result<(f64, f64), Error> {
-        let node = json!({ "backendNodeId": self.node(named)? });
-        let seen = self.ask("DOM.scrollIntoViewIfNeeded", node.clone()).await;
-        seen.map_err(|error| gone(named, error))?;
-        let quads = self.ask("DOM.getContentQuads", node).await;
-        let quads = quads.map_err(|error| gone(named, error))?;
+    async fn scroll_to_centre(&self, named: &str) -> Result<(f64, f64), Error> {
+        let node = json!({ "backendNodeId": self.node_id(named)? });
+        let seen = self.call("DOM.scrollIntoViewIfNeeded", node.clone()).await;
+        seen.map_err(|error| element_missing(named, error))?;
+        let quads = self.call("DOM.getContentQuads", node).await;
+        let quads = quads.map_err(|error| element_missing(named, error))?;
         let corners: Vec<f64> =
             quads["quads"][0].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         let [x1, y1, x2, y2, x3, y3, x4, y4] = corners[..] else {
@@ -49,7 +52,7 @@ impl Page {
         Ok(((x1 + x2 + x3 + x4) / 4.0, (y1 + y2 + y3 + y4) / 4.0))
     }
 
-    async fn pointer(
+    async fn dispatch_pointer(
         &self,
         kind: &str,
         (x, y): (f64, f64),
@@ -61,34 +64,38 @@ impl Page {
             "type": kind, "x": x, "y": y, "button": button, "buttons": u8::from(is_held),
             "clickCount": count,
         });
-        self.ask("Input.dispatchMouseEvent", params).await.map(drop)
+        self.call("Input.dispatchMouseEvent", params).await.map(drop)
     }
 
     /// Returns the centre of an element, if a click there would hit that element and not another
     /// one that covers it.
-    async fn target(&self, named: &str) -> Result<(f64, f64), Error> {
+    async fn click_point(&self, named: &str) -> Result<(f64, f64), Error> {
         const IS_HIT: &str = "function(other) {
             const label = this.closest('label');
             return this.contains(other) || other.contains(this) ||
                 (label !== null && label.contains(other));
         }";
-        let (x, y) = self.middle(named).await?;
-        let at = json!({ "x": whole(x), "y": whole(y), "includeUserAgentShadowDOM": false });
-        let hit = self.ask("DOM.getNodeForLocation", at).await;
-        let hit = hit.map_err(|error| gone(named, error))?;
+        let (x, y) = self.scroll_to_centre(named).await?;
+        let at = json!({ "x": round(x), "y": round(y), "includeUserAgentShadowDOM": false });
+        let hit = self.call("DOM.getNodeForLocation", at).await;
+        let hit = hit.map_err(|error| element_missing(named, error))?;
         let object = async |node: Value| {
             let params = json!({ "backendNodeId": node });
-            let found = self.ask("DOM.resolveNode", params).await;
+            let found = self.call("DOM.resolveNode", params).await;
             found.map(|mut found| found["object"]["objectId"].take())
         };
-        let own = object(json!(self.node(named)?)).await.map_err(|error| gone(named, error))?;
-        let hit = object(hit["backendNodeId"].clone()).await.map_err(|error| gone(named, error))?;
+        let own = object(json!(self.node_id(named)?))
+            .await
+            .map_err(|error| element_missing(named, error))?;
+        let hit = object(hit["backendNodeId"].clone())
+            .await
+            .map_err(|error| element_missing(named, error))?;
         let params = json!({
             "objectId": own, "functionDeclaration": IS_HIT, "returnByValue": true,
             "arguments": [{ "objectId": hit }],
         });
-        let is_hit = self.ask("Runtime.callFunctionOn", params).await.and_then(returned);
-        match is_hit.map_err(|error| gone(named, error))? {
+        let is_hit = self.call("Runtime.callFunctionOn", params).await.and_then(value_or_exception);
+        match is_hit.map_err(|error| element_missing(named, error))? {
             Value::Bool(true) => Ok((x, y)),
             _ => Err(Error::Refused(format!(
                 "`{named}` is behind something else, which would get the click: take a new \
@@ -102,17 +109,17 @@ impl Page {
     /// # Errors
     ///
     /// If the element is not there, not visible, or covered.
-    pub async fn point(&self, named: &str, pointer: Pointer) -> Result<(), Error> {
-        let at = self.target(named).await?;
-        self.pointer("mouseMoved", at, false, 0).await?;
+    pub async fn point(&self, named: &str, pointer: PointerAction) -> Result<(), Error> {
+        let at = self.click_point(named).await?;
+        self.dispatch_pointer("mouseMoved", at, false, 0).await?;
         let times = match pointer {
-            Pointer::Hover => 0,
-            Pointer::Click => 1,
-            Pointer::DoubleClick => 2,
+            PointerAction::Hover => 0,
+            PointerAction::Click => 1,
+            PointerAction::DoubleClick => 2,
         };
         for count in 1..=times {
-            self.pointer("mousePressed", at, true, count).await?;
-            self.pointer("mouseReleased", at, false, count).await?;
+            self.dispatch_pointer("mousePressed", at, true, count).await?;
+            self.dispatch_pointer("mouseReleased", at, false, count).await?;
         }
         self.settle().await
     }
@@ -123,15 +130,15 @@ impl Page {
     ///
     /// If an element is not there or not visible, or the first one is covered.
     pub async fn drag(&self, named: &str, to: &str) -> Result<(), Error> {
-        let from = self.target(named).await?;
-        self.pointer("mouseMoved", from, false, 0).await?;
-        self.pointer("mousePressed", from, true, 1).await?;
-        let to = self.middle(to).await?;
+        let from = self.click_point(named).await?;
+        self.dispatch_pointer("mouseMoved", from, false, 0).await?;
+        self.dispatch_pointer("mousePressed", from, true, 1).await?;
+        let to = self.scroll_to_centre(to).await?;
         let half = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
         for at in [half, to] {
-            self.pointer("mouseMoved", at, true, 1).await?;
+            self.dispatch_pointer("mouseMoved", at, true, 1).await?;
         }
-        self.pointer("mouseReleased", to, false, 1).await?;
+        self.dispatch_pointer("mouseReleased", to, false, 1).await?;
         self.settle().await
     }
 
@@ -144,7 +151,7 @@ impl Page {
         if let Some(named) = named {
             self.focus(named).await?;
         }
-        self.ask("Input.insertText", json!({ "text": text })).await?;
+        self.call("Input.insertText", json!({ "text": text })).await?;
         self.settle().await
     }
 
@@ -164,7 +171,7 @@ impl Page {
             self.focus(named).await?;
         }
         for event in key.events() {
-            self.ask("Input.dispatchKeyEvent", event).await?;
+            self.call("Input.dispatchKeyEvent", event).await?;
         }
         self.settle().await
     }
@@ -185,7 +192,7 @@ impl Page {
             this.dispatchEvent(new InputEvent('input', {bubbles: true, data: text}));
             this.dispatchEvent(new Event('change', {bubbles: true}));
         }";
-        self.on(named, FILL, &[json!(text)]).await?;
+        self.call_on(named, FILL, &[json!(text)]).await?;
         self.settle().await
     }
 
@@ -213,7 +220,7 @@ impl Page {
             list.dispatchEvent(new Event('input', {bubbles: true}));
             list.dispatchEvent(new Event('change', {bubbles: true}));
         }";
-        self.on(named, SELECT, &[json!(values)]).await?;
+        self.call_on(named, SELECT, &[json!(values)]).await?;
         self.settle().await
     }
 
@@ -229,9 +236,9 @@ impl Page {
             if (said === null) throw new Error('it is nothing that can be checked');
             return said === 'true';
         }";
-        if self.on(named, STATE, &[]).await? != checked {
-            self.point(named, Pointer::Click).await?;
-            if self.on(named, STATE, &[]).await? != checked {
+        if self.call_on(named, STATE, &[]).await? != checked {
+            self.point(named, PointerAction::Click).await?;
+            if self.call_on(named, STATE, &[]).await? != checked {
                 return Err(Error::Refused(format!("`{named}` was clicked and stayed as it was")));
             }
         }
@@ -244,8 +251,8 @@ impl Page {
     ///
     /// If the element is not there, or cannot be focused.
     pub async fn focus(&self, named: &str) -> Result<(), Error> {
-        let node = json!({ "backendNodeId": self.node(named)? });
-        self.ask("DOM.focus", node).await.map(drop).map_err(|error| gone(named, error))
+        let node = json!({ "backendNodeId": self.node_id(named)? });
+        self.call("DOM.focus", node).await.map(drop).map_err(|error| element_missing(named, error))
     }
 
     /// Takes the focus from an element.
@@ -254,7 +261,7 @@ impl Page {
     ///
     /// If the element is not there.
     pub async fn blur(&self, named: &str) -> Result<(), Error> {
-        self.on(named, "function() { this.blur(); }", &[]).await.map(drop)
+        self.call_on(named, "function() { this.blur(); }", &[]).await.map(drop)
     }
 
     /// Scrolls the page by a number of pixels, or until an element is visible.
@@ -264,19 +271,19 @@ impl Page {
     /// If the element is not there.
     pub async fn scroll(&self, named: Option<&str>, (x, y): (i32, i32)) -> Result<(), Error> {
         match named {
-            Some(named) => self.middle(named).await.map(drop),
+            Some(named) => self.scroll_to_centre(named).await.map(drop),
             None => self.evaluate(&format!("window.scrollBy({x}, {y})")).await.map(drop),
         }
     }
 }
 
 /// Rounds a coordinate to whole pixels.
-fn whole(place: f64) -> i64 {
+fn round(place: f64) -> i64 {
     format!("{place:.0}").parse().unwrap_or(0)
 }
 
 /// Adds to a refusal that the element is not there.
-fn gone(named: &str, error: Error) -> Error {
+fn element_missing(named: &str, error: Error) -> Error {
     match error {
         Error::Refused(why) => {
             Error::Refused(format!("`{named}` is not there ({why}): take a new snapshot"))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_bus::{
-    Control, ControlKind, Delta, DeltaBody, Error, McpProbe, McpProbed, McpProbedTool, Subject,
+    Control, ControlKind, Delta, DeltaBody, Error, McpProbe, McpProbeResult, McpProbeTool, Subject,
 };
 use holdfast_kit::{telemetry, trace};
 use holdfast_types::{RunId, RunnerId, SessionId, TenantId};
@@ -154,8 +154,8 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     let nobody = asker.probe_mcp(&probe, Duration::from_secs(2)).await;
     let mut probes = world.bus.mcp_probes().await.unwrap();
     let mut others = world.bus.mcp_probes().await.unwrap();
-    let tool = McpProbedTool { name: "mcp_x_echo".into(), ..McpProbedTool::default() };
-    let found = McpProbed { tools: vec![tool], error: None };
+    let tool = McpProbeTool { name: "mcp_x_echo".into(), ..McpProbeTool::default() };
+    let found = McpProbeResult { tools: vec![tool], error: None };
 
     let answer = async {
         let asked = tokio::select! {

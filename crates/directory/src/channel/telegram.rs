@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AllowList, Unusable,
-    blame::{self, Field},
+    AllowList, UnusableAccount,
+    field_errors::{self, Field},
 };
-use crate::web;
+use crate::url_syntax;
 
 const FIELDS: [Field; 5] = [
     ("mode", "\"poll\" or \"webhook\""),
@@ -28,11 +28,11 @@ const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=256;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelegramSettings {
-    pub mode: Mode,
+    pub mode: UpdateMode,
     /// Senders that may write to the bot directly.
     pub allow: AllowList,
-    pub groups: Groups,
-    pub parse: Parse,
+    pub groups: GroupSettings,
+    pub parse: ReplyFormat,
     /// Base URL of another Bot API server than the installation's.
     pub api_base: Option<String>,
 }
@@ -40,7 +40,7 @@ pub struct TelegramSettings {
 /// How the bridge receives a bot's updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum UpdateMode {
     /// The bridge requests them by long polling.
     #[default]
     Poll,
@@ -51,14 +51,14 @@ pub enum Mode {
 /// Behaviour of a bot in groups.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Groups {
+pub struct GroupSettings {
     /// Whether the bot answers only messages that mention it; it reads the others too.
     pub mention_only: bool,
     /// Groups that the bot reads; all members may write.
     pub allow: AllowList,
 }
 
-impl Default for Groups {
+impl Default for GroupSettings {
     fn default() -> Self {
         Self { mention_only: true, allow: AllowList::default() }
     }
@@ -66,7 +66,7 @@ impl Default for Groups {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Parse {
+pub enum ReplyFormat {
     /// Markdown is converted to HTML.
     #[default]
     Html,
@@ -90,36 +90,43 @@ impl TelegramSettings {
     /// # Errors
     ///
     /// [`Unusable`] if the account could not be served.
-    pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, TelegramSecrets), Unusable> {
+    pub fn read(
+        settings: &Value,
+        secrets: &Value,
+    ) -> Result<(Self, TelegramSecrets), UnusableAccount> {
         // Parsed first, so that an error in it names its own field.
         if let Some(groups) = settings.get("groups") {
-            blame::settings::<Groups>("settings.groups", &FIELDS_OF_GROUPS, groups)?;
+            field_errors::parse_settings::<GroupSettings>(
+                "settings.groups",
+                &FIELDS_OF_GROUPS,
+                groups,
+            )?;
         }
-        let settings: Self = blame::settings("settings", &FIELDS, settings)?;
-        if settings.api_base.as_deref().is_some_and(|base| web::host(base).is_none()) {
+        let settings: Self = field_errors::parse_settings("settings", &FIELDS, settings)?;
+        if settings.api_base.as_deref().is_some_and(|base| url_syntax::authority(base).is_none()) {
             let told = "`settings.api_base` is no address: write `https://host`, or leave it out";
-            return Err(Unusable(told.to_owned()));
+            return Err(UnusableAccount(told.to_owned()));
         }
-        let secrets: TelegramSecrets = blame::secrets(secrets, SECRETS)?;
+        let secrets: TelegramSecrets = field_errors::parse_secrets(secrets, SECRETS)?;
         secrets.check(settings.mode)?;
         Ok((settings, secrets))
     }
 }
 
 impl TelegramSecrets {
-    fn check(&self, mode: Mode) -> Result<(), Unusable> {
-        let refused = |why: &str| Err(Unusable(why.to_owned()));
+    fn check(&self, mode: UpdateMode) -> Result<(), UnusableAccount> {
+        let refused = |why: &str| Err(UnusableAccount(why.to_owned()));
         if !is_token(self.token.expose_secret()) {
             return refused("`secrets.token` is none: copy it from @BotFather, `123456:ABC-DEF`");
         }
         match (mode, &self.webhook_secret) {
-            (Mode::Webhook, None) => refused(
+            (UpdateMode::Webhook, None) => refused(
                 "`settings.mode` is `webhook`, and `secrets.webhook_secret` is missing: write one",
             ),
             (_, Some(secret)) if !is_webhook_secret(secret.expose_secret()) => refused(
                 "`secrets.webhook_secret` cannot be used: write 16 to 256 letters, digits, `_` and `-`",
             ),
-            (Mode::Poll | Mode::Webhook, _) => Ok(()),
+            (UpdateMode::Poll | UpdateMode::Webhook, _) => Ok(()),
         }
     }
 }
@@ -180,7 +187,7 @@ mod tests {
 
         let (settings, _) = TelegramSettings::read(&settings, &secrets).unwrap();
 
-        assert_eq!((settings.mode, settings.parse), (Mode::Webhook, Parse::Plain));
+        assert_eq!((settings.mode, settings.parse), (UpdateMode::Webhook, ReplyFormat::Plain));
         assert!(settings.allow.allows("7", "") && settings.groups.allow.allows("-100", ""));
     }
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AllowList, Unusable,
-    blame::{self, Field},
+    AllowList, UnusableAccount,
+    field_errors::{self, Field},
 };
-use crate::web;
+use crate::url_syntax;
 
 const FIELDS: [Field; 4] = [
     ("url", "an address: \"https://example.com/replies\""),
@@ -20,10 +20,10 @@ const FIELDS: [Field; 4] = [
 ];
 
 /// Minimum length of a secret, in bytes.
-const SHORTEST_SECRET: usize = 16;
+const MIN_SECRET_BYTES: usize = 16;
 
 /// Maximum tolerance, in seconds. An older request cannot be distinguished from a replay.
-const LONGEST_TOLERANCE: u64 = 3600;
+const MAX_TOLERANCE_SECS: u64 = 3600;
 
 /// Settings of a webhook account.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -58,24 +58,27 @@ impl WebhookSettings {
     /// # Errors
     ///
     /// [`Unusable`] if the account could not be served.
-    pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, WebhookSecrets), Unusable> {
-        let mut settings: Self = blame::settings("settings", &FIELDS, settings)?;
+    pub fn read(
+        settings: &Value,
+        secrets: &Value,
+    ) -> Result<(Self, WebhookSecrets), UnusableAccount> {
+        let mut settings: Self = field_errors::parse_settings("settings", &FIELDS, settings)?;
         settings.url = settings.url.filter(|url| !url.is_empty());
-        if settings.url.as_deref().is_some_and(|url| web::host(url).is_none()) {
+        if settings.url.as_deref().is_some_and(|url| url_syntax::authority(url).is_none()) {
             let told = "`settings.url` is no address: write `https://host/path`, or leave it out";
-            return Err(Unusable(told.to_owned()));
+            return Err(UnusableAccount(told.to_owned()));
         }
-        if !(1..=LONGEST_TOLERANCE).contains(&settings.tolerance) {
-            return Err(Unusable(format!(
-                "`settings.tolerance` is {} s: write 1 to {LONGEST_TOLERANCE}",
+        if !(1..=MAX_TOLERANCE_SECS).contains(&settings.tolerance) {
+            return Err(UnusableAccount(format!(
+                "`settings.tolerance` is {} s: write 1 to {MAX_TOLERANCE_SECS}",
                 settings.tolerance
             )));
         }
-        let secrets: WebhookSecrets = blame::secrets(secrets, "{\"secret\": …}")?;
+        let secrets: WebhookSecrets = field_errors::parse_secrets(secrets, "{\"secret\": …}")?;
         let length = secrets.secret.expose_secret().len();
-        if length < SHORTEST_SECRET {
-            return Err(Unusable(format!(
-                "`secrets.secret` has {length} bytes, and {SHORTEST_SECRET} are the least: \
+        if length < MIN_SECRET_BYTES {
+            return Err(UnusableAccount(format!(
+                "`secrets.secret` has {length} bytes, and {MIN_SECRET_BYTES} are the least: \
                  write what `openssl rand -hex 32` says"
             )));
         }

@@ -5,7 +5,7 @@ use holdfast_types::{AgentId, AgentName};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Agent, AgentCard, NewAgent, Settings, routing::Wanted};
+use crate::{Agent, AgentSettings, NewAgent, RoutedAgent, routing::AgentReference};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -15,7 +15,7 @@ struct Row {
     instructions: String,
     model: Option<String>,
     is_default: bool,
-    settings: Json<Settings>,
+    settings: Json<AgentSettings>,
     version: i64,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
@@ -47,29 +47,29 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Agent>> {
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
-pub(crate) async fn cards(tx: &mut TenantTx) -> sqlx::Result<Vec<AgentCard>> {
+pub(crate) async fn cards(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutedAgent>> {
     const SQL: &str = "select agent_id, name, is_default, settings from control.agents \
                        where tenant_id = $1 order by created_at, agent_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<(Uuid, String, bool, Json<Settings>)> =
+    let rows: Vec<(Uuid, String, bool, Json<AgentSettings>)> =
         sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
-    let card = |(id, name, is_default, settings): (Uuid, String, bool, Json<Settings>)| AgentCard {
-        id: id.into(),
-        name: AgentName::new(&name),
-        is_default,
-        settings: settings.0,
+    let card = |(id, name, is_default, settings): (Uuid, String, bool, Json<AgentSettings>)| {
+        RoutedAgent { id: id.into(), name: AgentName::new(&name), is_default, settings: settings.0 }
     };
     Ok(rows.into_iter().map(card).collect())
 }
 
-pub(crate) async fn find(tx: &mut TenantTx, wanted: &Wanted) -> sqlx::Result<Option<Agent>> {
+pub(crate) async fn find(
+    tx: &mut TenantTx,
+    wanted: &AgentReference,
+) -> sqlx::Result<Option<Agent>> {
     const SQL: &str = "select agent_id, name, description, instructions, model, is_default, \
                        settings, version, created_at, updated_at from control.agents \
                        where tenant_id = $1 and (agent_id = $2 or name = $3)";
     let tenant = tx.tenant().as_uuid();
     let (id, name) = match wanted {
-        Wanted::Id(id) => (Some(id.as_uuid()), None),
-        Wanted::Name(name) => (None, Some(name)),
+        AgentReference::Id(id) => (Some(id.as_uuid()), None),
+        AgentReference::Name(name) => (None, Some(name)),
     };
     let row: Option<Row> =
         sqlx::query_as(SQL).bind(tenant).bind(id).bind(name).fetch_optional(tx.conn()).await?;

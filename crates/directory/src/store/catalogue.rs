@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_llm::{Card, Supplement};
+use holdfast_llm::{ModelCard, Supplement};
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelId};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::Budget;
 
 /// A tenant's additions to the built-in catalogue, and the budgets that apply to an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Extras {
+pub(crate) struct CatalogueAdditions {
     pub(crate) supplement: Supplement,
     pub(crate) budgets: Vec<Budget>,
 }
@@ -35,7 +35,10 @@ struct Limits {
 }
 
 /// Returns a tenant's additions, and the budgets of the whole tenant and of this agent.
-pub(crate) async fn extras(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Extras> {
+pub(crate) async fn additions(
+    tx: &mut TenantTx,
+    agent: AgentId,
+) -> sqlx::Result<CatalogueAdditions> {
     const SQL: &str = "
         select (select jsonb_object_agg(model, card) from control.models where tenant_id = $1)
                    as models,
@@ -56,7 +59,7 @@ pub(crate) async fn extras(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Ex
         tokens: one.tokens,
         micros: one.micros,
     };
-    Ok(Extras {
+    Ok(CatalogueAdditions {
         supplement: Supplement {
             models: models.into_iter().filter_map(card).collect(),
             aliases: aliases
@@ -69,7 +72,7 @@ pub(crate) async fn extras(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Ex
 }
 
 /// Parses a stored model; one that another version wrote and this one cannot read is skipped.
-fn card((model, card): (String, Value)) -> Option<(ModelId, Card)> {
+fn card((model, card): (String, Value)) -> Option<(ModelId, ModelCard)> {
     match serde_json::from_value(card) {
         Ok(card) => Some((model.parse().ok()?, card)),
         Err(_) => {
@@ -79,7 +82,11 @@ fn card((model, card): (String, Value)) -> Option<(ModelId, Card)> {
     }
 }
 
-pub(crate) async fn put_model(tx: &mut TenantTx, model: &ModelId, card: &Card) -> sqlx::Result<()> {
+pub(crate) async fn put_model(
+    tx: &mut TenantTx,
+    model: &ModelId,
+    card: &ModelCard,
+) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.models (tenant_id, model, card) values ($1, $2, $3)
         on conflict (tenant_id, model) do update set card = excluded.card, updated_at = now()";

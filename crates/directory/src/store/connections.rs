@@ -1,7 +1,7 @@
 //! `control.connections`.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, Connected, UsedBy};
+use holdfast_types::{AgentId, ConnectionScope, ConnectionSettings};
 use serde_json::Value;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -24,9 +24,9 @@ impl Row {
         let corrupt = |error| Error::corrupt("connection", anyhow::Error::from(error));
         let kind = self.kind.parse().map_err(corrupt)?;
         Ok(Connection {
-            to: Connected::read(kind, self.settings.0).map_err(corrupt)?,
+            to: ConnectionSettings::from_settings(kind, self.settings.0).map_err(corrupt)?,
             agent: self.agent_id.map(AgentId::from),
-            used_by: self.used_by.parse::<UsedBy>().map_err(corrupt)?,
+            used_by: self.used_by.parse::<ConnectionScope>().map_err(corrupt)?,
             name: self.name,
             has_secret: self.has_secret,
             updated_at: self.updated_at.to_jiff(),

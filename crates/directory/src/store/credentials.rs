@@ -5,7 +5,7 @@ use holdfast_pg::TenantTx;
 use jiff::Timestamp;
 use sqlx::types::Json;
 
-use crate::{CredentialCard, CredentialKind, Error, NewCredential, Remembered};
+use crate::{CredentialKind, CredentialStats, CredentialSummary, Error, NewCredential};
 
 /// A sealed credential; the provider's own API key has neither kind nor secret here.
 #[derive(sqlx::FromRow)]
@@ -31,14 +31,14 @@ impl Row {
         self.expires_at.map(|at| at.to_jiff())
     }
 
-    pub(crate) fn remembered(&self) -> Option<Remembered> {
+    pub(crate) fn remembered(&self) -> Option<CredentialStats> {
         let (changed, stats) = (self.changed?, self.stats.as_ref()?.0.clone());
-        Some(Remembered { changed, stats })
+        Some(CredentialStats { changed, stats })
     }
 }
 
 /// Returns a provider's credentials, its own first, with their statistics and order.
-pub(crate) async fn of(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Row>> {
+pub(crate) async fn of_provider(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Row>> {
     const SQL: &str = "
         select n.name, p.kind, p.secret, p.expires_at, s.changed, s.stats, o.names, o.strict,
                case when p.token_url is not null and p.trouble is null then p.version end as version
@@ -55,9 +55,9 @@ pub(crate) async fn of(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Ro
     sqlx::query_as(SQL).bind(tenant).bind(provider).fetch_all(tx.conn()).await
 }
 
-pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error> {
+pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialSummary>, Error> {
     #[derive(sqlx::FromRow)]
-    struct Listed {
+    struct ListedRow {
         provider: String,
         name: String,
         kind: String,
@@ -85,9 +85,9 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error>
         left join control.auth_orders o on o.tenant_id = $1 and o.provider = k.provider
         order by k.provider, o.names is null, place nulls last, k.name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Listed> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
-    let card = |row: Listed| {
-        Ok(CredentialCard {
+    let rows: Vec<ListedRow> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let card = |row: ListedRow| {
+        Ok(CredentialSummary {
             kind: CredentialKind::parse(&row.kind)?,
             provider: row.provider,
             name: row.name,
@@ -176,11 +176,11 @@ pub(crate) async fn order(
 }
 
 /// Stores statistics, unless newer ones are stored or the provider was deleted.
-pub(crate) async fn remember(
+pub(crate) async fn store_stats(
     tx: &mut TenantTx,
     provider: &str,
     name: &str,
-    now: &Remembered,
+    now: &CredentialStats,
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.auth_stats as s (tenant_id, provider, name, changed, stats)
@@ -204,7 +204,7 @@ pub(crate) async fn remember(
 
 /// Resets statistics. The time of the reset is after that of the stored ones, so that an older
 /// update of another process does not undo it.
-pub(crate) async fn forget(
+pub(crate) async fn reset_stats(
     tx: &mut TenantTx,
     provider: &str,
     name: &str,

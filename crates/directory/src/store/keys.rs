@@ -33,7 +33,7 @@ impl Row {
 
 /// Fields of a key that can be read before its tenant is known.
 #[derive(sqlx::FromRow)]
-pub(crate) struct Found {
+pub(crate) struct KeyLookup {
     tenant_id: Uuid,
     pub(crate) name: String,
     pub(crate) digest: Vec<u8>,
@@ -43,13 +43,13 @@ pub(crate) struct Found {
     pub(crate) tenant_state: String,
 }
 
-impl Found {
+impl KeyLookup {
     pub(crate) fn tenant(&self) -> TenantId {
         self.tenant_id.into()
     }
 }
 
-pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<Found>> {
+pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
     const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state \
                        from control.find_key($1)";
     sqlx::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await

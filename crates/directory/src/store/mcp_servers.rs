@@ -21,7 +21,7 @@ struct Row {
 
 /// A row with its sealed secrets.
 #[derive(sqlx::FromRow)]
-struct Sealed {
+struct SealedRow {
     #[sqlx(flatten)]
     row: Row,
     secrets: Option<Vec<u8>>,
@@ -74,8 +74,8 @@ pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<
                        version, secrets from control.mcp_servers \
                        where tenant_id = $1 and enabled order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Sealed> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
-    rows.into_iter().map(|Sealed { row, secrets }| Ok((row.read()?, secrets))).collect()
+    let rows: Vec<SealedRow> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    rows.into_iter().map(|SealedRow { row, secrets }| Ok((row.read()?, secrets))).collect()
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {

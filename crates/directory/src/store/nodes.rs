@@ -1,10 +1,10 @@
 //! `control.nodes`.
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::{NodeId, TenantId, UsedBy};
+use holdfast_types::{ConnectionScope, NodeId, TenantId};
 use uuid::Uuid;
 
-use crate::{Error, NewNode, Node, NodeConnection, NodeSelf};
+use crate::{Error, NewNode, Node, NodeConnection, NodeReport};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -26,8 +26,8 @@ impl Row {
         Ok(Node {
             id: self.node_id.into(),
             name: self.name,
-            used_by: self.used_by.parse::<UsedBy>().map_err(corrupt)?,
-            said: NodeSelf {
+            used_by: self.used_by.parse::<ConnectionScope>().map_err(corrupt)?,
+            report: NodeReport {
                 platform: self.platform,
                 version: self.version,
                 commands: self.commands,
@@ -42,7 +42,7 @@ impl Row {
 
 /// Fields of a node that can be read before its tenant is known.
 #[derive(sqlx::FromRow)]
-pub(crate) struct Found {
+pub(crate) struct NodeLookup {
     tenant_id: Uuid,
     pub(crate) name: String,
     pub(crate) digest: Vec<u8>,
@@ -51,13 +51,13 @@ pub(crate) struct Found {
     pub(crate) tenant_state: String,
 }
 
-impl Found {
+impl NodeLookup {
     pub(crate) fn tenant(&self) -> TenantId {
         self.tenant_id.into()
     }
 }
 
-pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<Found>> {
+pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<NodeLookup>> {
     const SQL: &str =
         "select tenant_id, name, digest, rate, live, tenant_state from control.find_node($1)";
     sqlx::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
@@ -133,11 +133,11 @@ pub(crate) async fn revoke(tx: &mut TenantTx, id: NodeId) -> sqlx::Result<()> {
 }
 
 /// Stores a connection in place of any other. Returns whether the node may connect.
-pub(crate) async fn came(
+pub(crate) async fn connect(
     tx: &mut TenantTx,
     id: NodeId,
     connection: NodeConnection,
-    said: &NodeSelf,
+    said: &NodeReport,
 ) -> sqlx::Result<bool> {
     const SQL: &str = "update control.nodes set connection = $3, platform = $4, version = $5, \
                        commands = $6, last_seen_at = now() \
@@ -156,7 +156,7 @@ pub(crate) async fn came(
 }
 
 /// Clears a connection, if it is the current one.
-pub(crate) async fn left(
+pub(crate) async fn disconnect(
     tx: &mut TenantTx,
     id: NodeId,
     connection: NodeConnection,
@@ -169,7 +169,7 @@ pub(crate) async fn left(
 }
 
 /// Returns the current connection, and whether the node may connect.
-pub(crate) async fn stands(
+pub(crate) async fn connection_state(
     tx: &mut TenantTx,
     id: NodeId,
 ) -> sqlx::Result<Option<(Option<NodeConnection>, bool)>> {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use holdfast_pg::TenantTx;
 
-use crate::CLAIMED;
+use crate::RENEWAL_LEASE;
 
 /// Delay before a renewal is retried after a transient failure, in seconds.
-const PAUSE: f64 = 10.0;
+const TRANSIENT_RETRY_SECS: f64 = 10.0;
 
 /// Sealed tokens of one credential.
 #[derive(sqlx::FromRow)]
@@ -43,7 +43,7 @@ pub(crate) async fn claim(
         .bind(provider)
         .bind(name)
         .bind(version)
-        .bind(CLAIMED.as_secs_f64())
+        .bind(RENEWAL_LEASE.as_secs_f64())
         .fetch_optional(tx.conn())
         .await
 }
@@ -62,7 +62,7 @@ pub(crate) async fn get(
 }
 
 /// Replaces the tokens of a version. Returns the new version and the expiry.
-pub(crate) async fn keep(
+pub(crate) async fn replace_tokens(
     tx: &mut TenantTx,
     (provider, name): (&str, &str),
     version: i64,
@@ -85,7 +85,7 @@ pub(crate) async fn keep(
         .await
 }
 
-pub(crate) async fn failed(
+pub(crate) async fn record_failure(
     tx: &mut TenantTx,
     (provider, name): (&str, &str),
     version: i64,
@@ -101,7 +101,7 @@ pub(crate) async fn failed(
         .bind(name)
         .bind(version)
         .bind(trouble)
-        .bind(PAUSE)
+        .bind(TRANSIENT_RETRY_SECS)
         .execute(tx.conn())
         .await?;
     Ok(())

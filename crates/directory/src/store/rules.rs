@@ -5,7 +5,7 @@ use holdfast_types::{AgentId, ModelRoute};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{NewRule, Pattern, Rule};
+use crate::{NewRule, Pattern, RoutingRule};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -19,8 +19,8 @@ struct Row {
 }
 
 impl Row {
-    fn read(self) -> Rule {
-        Rule {
+    fn read(self) -> RoutingRule {
+        RoutingRule {
             channel: self.channel,
             user_id: self.user_id,
             pattern: self.pattern.map(Pattern::new),
@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Rule>> {
+pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutingRule>> {
     const SQL: &str = "select channel, user_id, pattern, agent_id, tools, by_model, disabled \
                        from control.rules where tenant_id = $1 order by position, rule_id";
     let tenant = tx.tenant().as_uuid();

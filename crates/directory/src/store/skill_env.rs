@@ -5,7 +5,7 @@ use holdfast_pg::TenantTx;
 use crate::SkillVariable;
 
 #[derive(sqlx::FromRow)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedVariable {
     pub(crate) skill: String,
     pub(crate) name: String,
     pub(crate) value: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<SkillVariable>> {
     Ok(rows.into_iter().map(read).collect())
 }
 
-pub(crate) async fn sealed(tx: &mut TenantTx) -> sqlx::Result<Vec<Sealed>> {
+pub(crate) async fn sealed(tx: &mut TenantTx) -> sqlx::Result<Vec<SealedVariable>> {
     const SQL: &str = "select skill, name, value from control.skill_env \
                        where tenant_id = $1 order by skill, name";
     let tenant = tx.tenant().as_uuid();

@@ -43,7 +43,7 @@ pub(crate) async fn lock(tx: &mut TenantTx) -> sqlx::Result<bool> {
 }
 
 /// Makes all queries of the transaction see one snapshot. Must be the first statement.
-pub(crate) async fn one_moment(tx: &mut TenantTx) -> sqlx::Result<()> {
+pub(crate) async fn use_snapshot(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "set transaction isolation level repeatable read, read only";
     sqlx::query(SQL).execute(tx.conn()).await?;
     Ok(())

@@ -20,10 +20,11 @@ pub(crate) async fn announce(tx: &mut SystemTx, tools: &[KnownTool]) -> sqlx::Re
                        seen_at = now() \
                        where t.summary <> excluded.summary \
                        or t.seen_at < now() - interval '6 hours'";
-    const OLD: &str = "delete from control.tools where seen_at < now() - interval '30 days'";
+    const DELETE_STALE: &str =
+        "delete from control.tools where seen_at < now() - interval '30 days'";
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     let summaries: Vec<&str> = tools.iter().map(|tool| tool.summary.as_str()).collect();
     sqlx::query(SQL).bind(names).bind(summaries).execute(tx.conn()).await?;
-    sqlx::query(OLD).execute(tx.conn()).await?;
+    sqlx::query(DELETE_STALE).execute(tx.conn()).await?;
     Ok(())
 }

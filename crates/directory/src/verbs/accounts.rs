@@ -4,13 +4,13 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AccountId, TenantId};
 use serde_json::Value;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
     Account, Actor, DataKey, Directory, Error, NewAccount, OpenAccount, Purpose, channel::CHANNELS,
     store,
 };
 
-const MOST: i64 = 200;
+const MAX_ACCOUNTS: i64 = 200;
 
 impl Directory {
     /// Returns the tenant's accounts, of one channel or of all.
@@ -62,10 +62,10 @@ impl Directory {
         let Some(secrets) = &new.secrets else {
             return Err(Error::Invalid("a new account needs its `secrets`".to_owned()));
         };
-        new.check_use(secrets)?;
+        new.check_usable(secrets)?;
         let id = AccountId::generate();
-        let mut tx = self.change(tenant).await?;
-        check_room("channel accounts", store::accounts::count(&mut tx).await?, MOST)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit("channel accounts", store::accounts::count(&mut tx).await?, MAX_ACCOUNTS)?;
         let sealed = self.seal_secrets(&mut tx, id, secrets).await?;
         let made = store::accounts::insert(&mut tx, id, &new, &sealed).await;
         let account = made.map_err(|error| refuse(&new, error))?;
@@ -87,7 +87,7 @@ impl Directory {
         id: AccountId,
         mut new: NewAccount,
     ) -> Result<Account, Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let old = store::accounts::get(&mut tx, id).await?;
         let old = old.ok_or_else(|| Error::not_found("channel account", id))?;
         if new.channel.is_empty() {
@@ -102,7 +102,7 @@ impl Directory {
         }
         let sealed = match &new.secrets {
             Some(secrets) => {
-                new.check_use(secrets)?;
+                new.check_usable(secrets)?;
                 Some(self.seal_secrets(&mut tx, id, secrets).await?)
             }
             // With unchanged settings a rename, enabling or disabling must succeed, even if
@@ -111,7 +111,7 @@ impl Directory {
             None => {
                 let sealed = store::accounts::secrets(&mut tx, id).await?;
                 let sealed = sealed.ok_or_else(|| Error::not_found("channel account", id))?;
-                new.check_use(&open(&self.data_key(&mut tx).await?, id, &sealed)?)?;
+                new.check_usable(&open(&self.data_key(&mut tx).await?, id, &sealed)?)?;
                 None
             }
         };
@@ -133,7 +133,7 @@ impl Directory {
         actor: Actor,
         id: AccountId,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::accounts::delete(&mut tx, id).await? {
             return Err(Error::not_found("channel account", id));
         }
@@ -176,7 +176,7 @@ impl Directory {
 
 fn open(data_key: &DataKey, id: AccountId, sealed: &[u8]) -> Result<Value, Error> {
     let secrets = data_key.open(Purpose::AccountSecrets(id), sealed)?;
-    serde_json::from_slice(&secrets).map_err(|_| Error::Sealed("a channel account's secrets"))
+    serde_json::from_slice(&secrets).map_err(|_| Error::Unsealable("a channel account's secrets"))
 }
 
 fn refuse(new: &NewAccount, error: sqlx::Error) -> Error {

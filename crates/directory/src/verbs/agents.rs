@@ -2,10 +2,12 @@
 
 use holdfast_types::{AgentId, TenantId};
 
-use super::check_room;
-use crate::{Actor, Agent, AgentCard, Directory, Error, NewAgent, routing::Wanted, store};
+use super::check_limit;
+use crate::{
+    Actor, Agent, Directory, Error, NewAgent, RoutedAgent, routing::AgentReference, store,
+};
 
-pub(super) const MOST: i64 = 500;
+pub(super) const MAX_AGENTS: i64 = 500;
 
 impl Directory {
     /// Returns the tenant's agents, in the order of creation.
@@ -17,7 +19,7 @@ impl Directory {
     }
 
     /// Returns the fields of the tenant's agents that routing needs, in the order of creation.
-    pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<AgentCard>, Error> {
+    pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<RoutedAgent>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let cards = store::agents::cards(&mut tx).await?;
         tx.commit().await?;
@@ -31,7 +33,7 @@ impl Directory {
     /// [`Error::NotFound`] if the tenant has no such agent.
     pub async fn agent(&self, tenant: TenantId, name_or_id: &str) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
-        self.find_agent(tenant, &Wanted::parse(name_or_id).ok_or_else(missing)?)
+        self.find_agent(tenant, &AgentReference::parse(name_or_id).ok_or_else(missing)?)
             .await?
             .ok_or_else(missing)
     }
@@ -42,7 +44,7 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such agent.
     pub async fn agent_by_id(&self, tenant: TenantId, id: AgentId) -> Result<Agent, Error> {
-        let found = self.find_agent(tenant, &Wanted::Id(id)).await?;
+        let found = self.find_agent(tenant, &AgentReference::Id(id)).await?;
         found.ok_or_else(|| Error::not_found("agent", id))
     }
 
@@ -70,9 +72,9 @@ impl Directory {
         actor: Actor,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         self.check_agent(&mut tx, &new).await?;
-        check_room("agents", store::agents::count(&mut tx).await?, MOST)?;
+        check_limit("agents", store::agents::count(&mut tx).await?, MAX_AGENTS)?;
         if new.is_default {
             store::agents::clear_default(&mut tx).await?;
         }
@@ -99,8 +101,8 @@ impl Directory {
         new: NewAgent,
     ) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
-        let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
-        let mut tx = self.change(tenant).await?;
+        let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
+        let mut tx = self.begin_change(tenant).await?;
         self.check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
         if new.is_default && !old.is_default {
@@ -127,8 +129,8 @@ impl Directory {
         name_or_id: &str,
     ) -> Result<(), Error> {
         let missing = || Error::not_found("agent", name_or_id);
-        let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
-        let mut tx = self.change(tenant).await?;
+        let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
+        let mut tx = self.begin_change(tenant).await?;
         let agent = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
         let default = store::agents::default(&mut tx).await?;
         if default.is_some_and(|default| default.id == agent.id) {
@@ -145,7 +147,11 @@ impl Directory {
         Ok(())
     }
 
-    async fn find_agent(&self, tenant: TenantId, wanted: &Wanted) -> Result<Option<Agent>, Error> {
+    async fn find_agent(
+        &self,
+        tenant: TenantId,
+        wanted: &AgentReference,
+    ) -> Result<Option<Agent>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let agent = store::agents::find(&mut tx, wanted).await?;
         tx.commit().await?;

@@ -2,29 +2,29 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use holdfast_llm::{Card, Catalogue, Supplement};
+use holdfast_llm::{Catalogue, ModelCard, Supplement};
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelId, TenantId};
 use uuid::Uuid;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
     Actor, Budget, Directory, Error, KnownModel, NewAgent,
-    catalogue::{Known, check_alias, check_card, resolve},
-    store::{self, catalogue::Extras},
+    catalogue::{TenantCatalogue, check_alias, check_card, resolve},
+    store::{self, catalogue::CatalogueAdditions},
 };
 
 /// Maximum number of models and aliases of a tenant.
-const MOST: i64 = 500;
+const MAX_MODELS_AND_ALIASES: i64 = 500;
 
 impl Directory {
     /// Returns the models of the tenant's catalogue: the built-in ones, and its own.
     pub async fn known_models(&self, tenant: TenantId) -> Result<Vec<KnownModel>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::extras(&mut tx, AgentId::from(Uuid::nil())).await?;
+        let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
         tx.commit().await?;
         let own = extras.supplement.clone();
-        let catalogue = known(extras.supplement);
+        let catalogue = build_catalogue(extras.supplement);
         let mut models: BTreeMap<ModelId, KnownModel> = BTreeMap::new();
         for (model, card) in catalogue.models() {
             let is_own = own.models.contains_key(model);
@@ -47,11 +47,11 @@ impl Directory {
     }
 
     /// Returns the tenant's model catalogue.
-    pub async fn catalogue(&self, tenant: TenantId) -> Result<Known, Error> {
+    pub async fn catalogue(&self, tenant: TenantId) -> Result<TenantCatalogue, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::extras(&mut tx, AgentId::from(Uuid::nil())).await?;
+        let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
         tx.commit().await?;
-        Ok(known(extras.supplement))
+        Ok(build_catalogue(extras.supplement))
     }
 
     /// Stores the properties of a model; an existing entry is replaced.
@@ -64,11 +64,15 @@ impl Directory {
         tenant: TenantId,
         actor: Actor,
         model: &ModelId,
-        card: &Card,
+        card: &ModelCard,
     ) -> Result<(), Error> {
         check_card(card)?;
-        let mut tx = self.change(tenant).await?;
-        check_room("models and aliases", store::catalogue::count(&mut tx).await?, MOST)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit(
+            "models and aliases",
+            store::catalogue::count(&mut tx).await?,
+            MAX_MODELS_AND_ALIASES,
+        )?;
         store::catalogue::put_model(&mut tx, model, card).await?;
         store::audit::record(&mut tx, actor, "model.put", model).await?;
         tx.commit().await?;
@@ -86,7 +90,7 @@ impl Directory {
         actor: Actor,
         model: &str,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::catalogue::delete_model(&mut tx, model).await? {
             return Err(Error::not_found("model of your own", model));
         }
@@ -108,10 +112,14 @@ impl Directory {
         model: &str,
     ) -> Result<ModelId, Error> {
         check_alias(alias)?;
-        let mut tx = self.change(tenant).await?;
-        check_room("models and aliases", store::catalogue::count(&mut tx).await?, MOST)?;
-        let extras = store::catalogue::extras(&mut tx, AgentId::from(Uuid::nil())).await?;
-        let model = resolve(&known(extras.supplement), model)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit(
+            "models and aliases",
+            store::catalogue::count(&mut tx).await?,
+            MAX_MODELS_AND_ALIASES,
+        )?;
+        let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
+        let model = resolve(&build_catalogue(extras.supplement), model)?;
         store::catalogue::put_alias(&mut tx, alias, &model).await?;
         store::audit::record(&mut tx, actor, "alias.put", alias).await?;
         tx.commit().await?;
@@ -129,7 +137,7 @@ impl Directory {
         actor: Actor,
         alias: &str,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::catalogue::delete_alias(&mut tx, alias).await? {
             return Err(Error::not_found("alias of your own", alias));
         }
@@ -159,14 +167,14 @@ impl Directory {
         budget: &Budget,
     ) -> Result<(), Error> {
         budget.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         store::budgets::put(&mut tx, budget).await.map_err(|error| {
             match (budget.agent, holdfast_pg::on_constraint("budgets_agent", &error)) {
                 (Some(agent), true) => Error::not_found("agent", agent),
                 _ => error.into(),
             }
         })?;
-        store::audit::record(&mut tx, actor, "budget.put", whose(budget.agent)).await?;
+        store::audit::record(&mut tx, actor, "budget.put", budget_subject(budget.agent)).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -182,11 +190,11 @@ impl Directory {
         actor: Actor,
         agent: Option<AgentId>,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::budgets::delete(&mut tx, agent).await? {
-            return Err(Error::not_found("budget of", whose(agent)));
+            return Err(Error::not_found("budget of", budget_subject(agent)));
         }
-        store::audit::record(&mut tx, actor, "budget.delete", whose(agent)).await?;
+        store::audit::record(&mut tx, actor, "budget.delete", budget_subject(agent)).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -198,9 +206,9 @@ impl Directory {
         if named.iter().all(is_id) {
             return new.check();
         }
-        let Extras { supplement, .. } =
-            store::catalogue::extras(tx, AgentId::from(Uuid::nil())).await?;
-        let catalogue = known(supplement);
+        let CatalogueAdditions { supplement, .. } =
+            store::catalogue::additions(tx, AgentId::from(Uuid::nil())).await?;
+        let catalogue = build_catalogue(supplement);
         for name in named {
             resolve(&catalogue, name)?;
         }
@@ -209,13 +217,13 @@ impl Directory {
 }
 
 /// Returns the built-in catalogue with a tenant's additions.
-pub(crate) fn known(supplement: Supplement) -> Known {
+pub(crate) fn build_catalogue(supplement: Supplement) -> TenantCatalogue {
     match supplement.models.is_empty() && supplement.aliases.is_empty() {
         true => Cow::Borrowed(Catalogue::built_in()),
         false => Cow::Owned(Catalogue::built_in().with(supplement)),
     }
 }
 
-fn whose(agent: Option<AgentId>) -> String {
+fn budget_subject(agent: Option<AgentId>) -> String {
     agent.map_or_else(|| "the tenant".to_owned(), |agent| agent.to_string())
 }

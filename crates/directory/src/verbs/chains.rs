@@ -1,11 +1,11 @@
 //! Operations on chains: the tenant's own, and the built-in one.
 
-use holdfast_types::{Chain, SHIPPED_CHAIN, TenantId};
+use holdfast_types::{Chain, SHIPPED_CHAIN_NAME, TenantId};
 
-use super::check_room;
+use super::check_limit;
 use crate::{Actor, Directory, Error, NamedChain, chain, store};
 
-const MOST: i64 = 100;
+const MAX_CHAINS: i64 = 100;
 
 impl Directory {
     /// Returns the tenant's chains by name, and the built-in one unless the tenant has one of its
@@ -14,7 +14,7 @@ impl Directory {
         let mut tx = self.pools.tenant(tenant).await?;
         let mut chains = store::chains::all(&mut tx).await?;
         tx.commit().await?;
-        if chains.iter().all(|known| known.name != SHIPPED_CHAIN) {
+        if chains.iter().all(|known| known.name != SHIPPED_CHAIN_NAME) {
             chains.push(NamedChain::shipped());
         }
         Ok(chains)
@@ -31,7 +31,7 @@ impl Directory {
         tx.commit().await?;
         match found {
             Some(found) => Ok(found),
-            None if name == SHIPPED_CHAIN => Ok(NamedChain::shipped()),
+            None if name == SHIPPED_CHAIN_NAME => Ok(NamedChain::shipped()),
             None => Err(Error::not_found("chain", name)),
         }
     }
@@ -49,9 +49,9 @@ impl Directory {
         chain: &Chain,
     ) -> Result<NamedChain, Error> {
         chain::check(name, chain)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if store::chains::get(&mut tx, name).await?.is_none() {
-            check_room("chains", store::chains::count(&mut tx).await?, MOST)?;
+            check_limit("chains", store::chains::count(&mut tx).await?, MAX_CHAINS)?;
         }
         store::chains::put(&mut tx, name, chain).await?;
         store::audit::record(&mut tx, actor, "chain.put", name).await?;
@@ -71,7 +71,7 @@ impl Directory {
         actor: Actor,
         name: &str,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::chains::delete(&mut tx, name).await? {
             return Err(Error::not_found("chain", name));
         }

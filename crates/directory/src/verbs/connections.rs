@@ -4,13 +4,13 @@ use holdfast_types::{AgentId, TenantId};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::check_room;
+use super::check_limit;
 use crate::{
-    Actor, Connection, Directory, Error, NewConnection, Purpose, routing::Wanted, store,
+    Actor, Connection, Directory, Error, NewConnection, Purpose, routing::AgentReference, store,
     tenant::check_name,
 };
 
-const MOST: i64 = 1_000;
+const MAX_CONNECTIONS: i64 = 1_000;
 
 impl Directory {
     /// Returns the tenant's connections, by name.
@@ -47,23 +47,27 @@ impl Directory {
         new: NewConnection,
     ) -> Result<Connection, Error> {
         new.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let agent = match &new.agent {
             None => None,
             Some(named) => {
                 let missing = || Error::not_found("agent", named);
-                let wanted = Wanted::parse(named).ok_or_else(missing)?;
+                let wanted = AgentReference::parse(named).ok_or_else(missing)?;
                 let found = store::agents::find(&mut tx, &wanted).await?;
                 Some(found.ok_or_else(missing)?.id)
             }
         };
         let old = store::connections::get(&mut tx, &new.name).await?;
         match &old {
-            None => check_room("connections", store::connections::count(&mut tx).await?, MOST)?,
+            None => check_limit(
+                "connections",
+                store::connections::count(&mut tx).await?,
+                MAX_CONNECTIONS,
+            )?,
             Some(old)
                 if old.has_secret
                     && new.secret.is_none()
-                    && (old.to.kind(), old.to.place()) != (new.to.kind(), new.to.place()) =>
+                    && (old.to.kind(), old.to.endpoint()) != (new.to.kind(), new.to.endpoint()) =>
             {
                 return Err(Error::Invalid(
                     "the stored secret was given for another place: give the secret again"
@@ -106,7 +110,7 @@ impl Directory {
         name: &str,
     ) -> Result<(), Error> {
         check_name("connection", name)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::connections::delete(&mut tx, name).await? {
             return Err(Error::not_found("connection", name));
         }
@@ -134,7 +138,7 @@ impl Directory {
                 let data_key = self.data_key(&mut tx).await?;
                 let secret = data_key.open(Purpose::ConnectionSecret(name), &sealed)?;
                 let secret = String::from_utf8(secret)
-                    .map_err(|_| Error::Sealed("a connection's secret"))?;
+                    .map_err(|_| Error::Unsealable("a connection's secret"))?;
                 Some(SecretString::from(secret))
             }
             None => None,

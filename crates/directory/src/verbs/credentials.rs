@@ -4,18 +4,19 @@ use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
-    Actor, CredentialCard, Directory, Error, Keys, NewCredential, OWN_KEY, Provider, Purpose,
-    Remembered, credential::Sealed, store, tenant::check_name,
+    Actor, CredentialStats, CredentialSummary, Directory, Error, NewCredential, PROVIDER_KEY_NAME,
+    Provider, ProviderCredentials, Purpose, credential::SealedCredential, store,
+    tenant::check_name,
 };
 
 /// Maximum number of credentials per provider.
-const MOST: usize = 20;
+const MAX_CREDENTIALS_PER_PROVIDER: usize = 20;
 
 impl Directory {
     /// Returns the tenant's credentials by provider, with their statistics.
-    pub async fn credentials(&self, tenant: TenantId) -> Result<Vec<CredentialCard>, Error> {
+    pub async fn credentials(&self, tenant: TenantId) -> Result<Vec<CredentialSummary>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let credentials = store::credentials::all(&mut tx).await?;
         tx.commit().await?;
@@ -36,7 +37,7 @@ impl Directory {
         new: &NewCredential,
     ) -> Result<(), Error> {
         new.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let provider = provider_of(&mut tx, &new.provider).await?;
         let new = &match new.refresh {
             Some(_) => {
@@ -45,17 +46,17 @@ impl Directory {
             }
             None => new.clone(),
         };
-        let others = store::credentials::of(&mut tx, &new.provider).await?;
+        let others = store::credentials::of_provider(&mut tx, &new.provider).await?;
         if others.iter().all(|other| other.name != new.name) {
-            let (have, most) = (others.len(), MOST);
+            let (have, most) = (others.len(), MAX_CREDENTIALS_PER_PROVIDER);
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-            check_room("keys of one provider", number(have), number(most))?;
+            check_limit("keys of one provider", number(have), number(most))?;
         }
         let data_key = self.data_key(&mut tx).await?;
         let purpose = Purpose::Credential { provider: &new.provider, name: &new.name };
-        let sealed = data_key.seal(purpose, &Sealed::bytes(new))?;
+        let sealed = data_key.seal(purpose, &SealedCredential::bytes(new))?;
         store::credentials::put(&mut tx, new, &sealed).await?;
-        store::credentials::forget(&mut tx, &new.provider, &new.name, now()).await?;
+        store::credentials::reset_stats(&mut tx, &new.provider, &new.name, now()).await?;
         let subject = format!("{}/{}", new.provider, new.name);
         store::audit::record(&mut tx, actor, "credential.put", subject).await?;
         tx.commit().await?;
@@ -75,7 +76,7 @@ impl Directory {
         name: &str,
     ) -> Result<(), Error> {
         let subject = subject(provider, name)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::credentials::delete(&mut tx, provider, name).await? {
             return Err(Error::not_found("credential", subject));
         }
@@ -99,11 +100,12 @@ impl Directory {
     ) -> Result<(), Error> {
         check_name("provider", provider)?;
         let (names, strict) = order;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let own = provider_of(&mut tx, provider).await?.has_key;
-        let there = store::credentials::of(&mut tx, provider).await?;
-        let is_there =
-            |name: &String| there.iter().any(|one| one.name == *name && (*name != OWN_KEY || own));
+        let there = store::credentials::of_provider(&mut tx, provider).await?;
+        let is_there = |name: &String| {
+            there.iter().any(|one| one.name == *name && (*name != PROVIDER_KEY_NAME || own))
+        };
         if let Some(missing) = names.iter().find(|name| !is_there(name)) {
             return Err(Error::not_found("credential", format!("{provider}/{missing}")));
         }
@@ -126,45 +128,45 @@ impl Directory {
         name: &str,
     ) -> Result<(), Error> {
         let subject = subject(provider, name)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let all = store::credentials::all(&mut tx).await?;
         if !all.iter().any(|one| one.provider == provider && one.name == name) {
             return Err(Error::not_found("credential", subject));
         }
-        store::credentials::forget(&mut tx, provider, name, now()).await?;
+        store::credentials::reset_stats(&mut tx, provider, name, now()).await?;
         store::audit::record(&mut tx, actor, "credential.enable", subject).await?;
         tx.commit().await?;
         Ok(())
     }
 
     /// Stores the statistics of a credential, unless newer ones are stored.
-    pub async fn remember_credential(
+    pub async fn store_credential_stats(
         &self,
         tenant: TenantId,
         provider: &str,
         name: &str,
-        remembered: &Remembered,
+        remembered: &CredentialStats,
     ) -> Result<(), Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        store::credentials::remember(&mut tx, provider, name, remembered).await?;
+        store::credentials::store_stats(&mut tx, provider, name, remembered).await?;
         tx.commit().await?;
         Ok(())
     }
 
     /// Returns a provider's credentials, decrypted. `own` is the API key that the provider was set
     /// up with.
-    pub(crate) async fn keys_of(
+    pub(crate) async fn load_credentials(
         &self,
         tx: &mut TenantTx,
         provider: &str,
         own: Option<&secrecy::SecretString>,
-    ) -> Result<Keys, Error> {
+    ) -> Result<ProviderCredentials, Error> {
         use holdfast_llm::credentials::{Credential, Profile};
-        let rows = store::credentials::of(tx, provider).await?;
-        let mut keys = Keys {
+        let rows = store::credentials::of_provider(tx, provider).await?;
+        let mut keys = ProviderCredentials {
             order: rows.first().and_then(|row| row.names.clone()),
             strict: rows.first().and_then(|row| row.strict).unwrap_or_default(),
-            ..Keys::default()
+            ..ProviderCredentials::default()
         };
         let mut data_key = None;
         for row in rows {
@@ -178,7 +180,11 @@ impl Directory {
                     }
                     let Some(data_key) = &data_key else { continue };
                     let purpose = Purpose::Credential { provider, name: &row.name };
-                    Sealed::open(&data_key.open(purpose, sealed)?, row.kind()?, row.expires())?
+                    SealedCredential::open(
+                        &data_key.open(purpose, sealed)?,
+                        row.kind()?,
+                        row.expires(),
+                    )?
                 }
                 None => match own {
                     Some(key) => Credential::ApiKey { key: key.clone() },

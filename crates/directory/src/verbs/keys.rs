@@ -8,19 +8,19 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use subtle::ConstantTimeEq as _;
 
-use super::check_room;
-use crate::{Actor, Authenticated, Directory, Error, Key, NewKey, TenantState, store, token};
+use super::check_limit;
+use crate::{Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState, store, token};
 
 /// Maximum number of usable keys of a tenant.
-const MOST: i64 = 1_000;
+const MAX_USABLE_KEYS: i64 = 1_000;
 
 /// Cached lookup of a key; the secret is not verified yet.
 #[derive(Debug, Clone)]
-pub(crate) struct KnownKey {
+pub(crate) struct CachedKey {
     digest: Vec<u8>,
     live: bool,
     active: bool,
-    who: Authenticated,
+    who: KeyPrincipal,
 }
 
 impl Directory {
@@ -31,7 +31,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked or expired, or [`Error::Suspended`].
-    pub async fn authenticate(&self, token: &str) -> Result<Authenticated, Error> {
+    pub async fn authenticate(&self, token: &str) -> Result<KeyPrincipal, Error> {
         let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
         let known = match self.keys.get(&id) {
             Some(known) => known,
@@ -42,24 +42,24 @@ impl Directory {
             return Err(Error::UnknownKey);
         }
         if !known.live {
-            return Err(Error::EndedKey);
+            return Err(Error::KeyNotActive);
         }
         if !known.active {
-            return Err(Error::Suspended);
+            return Err(Error::TenantSuspended);
         }
         Ok(known.who)
     }
 
-    async fn look_up(&self, id: KeyId) -> Result<KnownKey, Error> {
+    async fn look_up(&self, id: KeyId) -> Result<CachedKey, Error> {
         let begun = Instant::now();
         let mut tx = self.pools.system().await?;
         let found = store::keys::find(&mut tx, id).await?;
         tx.commit().await?;
         let found = found.ok_or(Error::UnknownKey)?;
-        let known = KnownKey {
+        let known = CachedKey {
             live: found.live,
             active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
-            who: Authenticated {
+            who: KeyPrincipal {
                 tenant: found.tenant(),
                 key: id,
                 name: found.name,
@@ -84,8 +84,8 @@ impl Directory {
         new: NewKey,
     ) -> Result<(Key, SecretString), Error> {
         let new = new.check()?;
-        let mut tx = self.change(tenant).await?;
-        check_room("usable keys", store::keys::count(&mut tx).await?, MOST)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit("usable keys", store::keys::count(&mut tx).await?, MAX_USABLE_KEYS)?;
         let (key, secret) = insert(&mut tx, &self.pepper, &new).await?;
         store::audit::record(&mut tx, actor, "key.create", key.id).await?;
         tx.commit().await?;
@@ -106,7 +106,7 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such key.
     pub async fn revoke_key(&self, tenant: TenantId, actor: Actor, id: KeyId) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::keys::revoke(&mut tx, id).await? {
             return Err(Error::not_found("key", id));
         }

@@ -7,13 +7,13 @@ use holdfast_types::{AgentId, TenantId};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
     Actor, DataKey, Directory, Error, McpServer, NewMcpServer, OpenMcpServer, Purpose,
-    mcp::check_name, routing::Wanted, store,
+    mcp::check_name, routing::AgentReference, store,
 };
 
-const MOST: i64 = 32;
+const MAX_SERVERS: i64 = 32;
 
 impl Directory {
     /// Returns the tenant's MCP servers, by name.
@@ -75,15 +75,17 @@ impl Directory {
         new: NewMcpServer,
     ) -> Result<McpServer, Error> {
         new.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let old = store::mcp_servers::get(&mut tx, &new.name).await?;
         let kept = old.as_ref().map(|old| old.secret_names.clone()).unwrap_or_default();
         match &old {
-            None => check_room("mcp servers", store::mcp_servers::count(&mut tx).await?, MOST)?,
+            None => {
+                check_limit("mcp servers", store::mcp_servers::count(&mut tx).await?, MAX_SERVERS)?
+            }
             Some(old)
                 if new.secrets.is_none()
                     && !kept.is_empty()
-                    && !old.transport.is_same_place(&new.transport) =>
+                    && !old.transport.is_same_server(&new.transport) =>
             {
                 return Err(Error::Invalid(
                     "the stored headers or variables were given for another server: give them \
@@ -132,7 +134,7 @@ impl Directory {
         name: &str,
     ) -> Result<(), Error> {
         check_name(name)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::mcp_servers::delete(&mut tx, name).await? {
             return Err(Error::not_found("mcp server", name));
         }
@@ -149,7 +151,7 @@ async fn find_agents(tx: &mut TenantTx, named: &[String]) -> Result<Option<Vec<A
     let mut agents = Vec::with_capacity(named.len());
     for name in named {
         let missing = || Error::not_found("agent", name);
-        let wanted = Wanted::parse(name).ok_or_else(missing)?;
+        let wanted = AgentReference::parse(name).ok_or_else(missing)?;
         agents.push(store::agents::find(tx, &wanted).await?.ok_or_else(missing)?.id);
     }
     Ok(Some(agents))
@@ -173,6 +175,6 @@ fn unseal(
 ) -> Result<Vec<(String, SecretString)>, Error> {
     let json = key.open(Purpose::McpSecrets(server), sealed)?;
     let open: BTreeMap<String, SecretString> =
-        serde_json::from_slice(&json).map_err(|_| Error::Sealed("an mcp server's secrets"))?;
+        serde_json::from_slice(&json).map_err(|_| Error::Unsealable("an mcp server's secrets"))?;
     Ok(open.into_iter().collect())
 }

@@ -17,12 +17,12 @@ mod routing;
 mod skill_env;
 mod tenants;
 
-pub(crate) use keys::KnownKey;
-pub use nodes::NodeStanding;
+pub(crate) use keys::CachedKey;
+pub use nodes::NodeConnectionState;
 
 use crate::Error;
 
 /// Returns [`Error::TooMany`] if the limit is reached.
-fn check_room(what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
+fn check_limit(what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
     if have >= limit { Err(Error::TooMany { what, limit }) } else { Ok(()) }
 }

@@ -4,19 +4,19 @@ use holdfast_types::{NodeId, TenantId};
 use secrecy::SecretString;
 use subtle::ConstantTimeEq as _;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
-    Actor, Directory, Error, KnownNode, NewNode, Node, NodeConnection, NodeSelf, TenantState,
-    store, token,
+    Actor, AuthenticatedNode, Directory, Error, NewNode, Node, NodeConnection, NodeReport,
+    TenantState, store, token,
 };
 
 /// Maximum number of nodes of a tenant that are not revoked.
-const MOST: i64 = 200;
+const MAX_NODES: i64 = 200;
 
 /// State of a node's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeStanding {
-    Counts,
+pub enum NodeConnectionState {
+    Current,
     /// A newer connection replaced it.
     Replaced,
     Revoked,
@@ -34,7 +34,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked, or [`Error::Suspended`].
-    pub async fn authenticate_node(&self, text: &str) -> Result<KnownNode, Error> {
+    pub async fn authenticate_node(&self, text: &str) -> Result<AuthenticatedNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
         let mut tx = self.pools.system().await?;
         let found = store::nodes::find(&mut tx, node).await?;
@@ -45,13 +45,13 @@ impl Directory {
             return Err(Error::UnknownKey);
         }
         if !found.live {
-            return Err(Error::EndedKey);
+            return Err(Error::KeyNotActive);
         }
         if TenantState::parse(&found.tenant_state)? != TenantState::Active {
-            return Err(Error::Suspended);
+            return Err(Error::TenantSuspended);
         }
         let (tenant, rate) = (found.tenant(), found.rate.unsigned_abs());
-        Ok(KnownNode { tenant, node, name: found.name, rate })
+        Ok(AuthenticatedNode { tenant, node, name: found.name, rate })
     }
 
     /// Creates a node; the returned token cannot be read again.
@@ -67,8 +67,8 @@ impl Directory {
         new: NewNode,
     ) -> Result<(Node, SecretString), Error> {
         new.check()?;
-        let mut tx = self.change(tenant).await?;
-        check_room("nodes", store::nodes::count(&mut tx).await?, MOST)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit("nodes", store::nodes::count(&mut tx).await?, MAX_NODES)?;
         if store::nodes::get(&mut tx, None, &new.name).await?.is_some() {
             return Err(Error::taken("a node", new.name));
         }
@@ -111,7 +111,7 @@ impl Directory {
         actor: Actor,
         named: &str,
     ) -> Result<NodeId, Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let node = store::nodes::get(&mut tx, named.parse().ok(), named).await?;
         let node = node.ok_or_else(|| Error::not_found("node", named))?;
         store::nodes::revoke(&mut tx, node.id).await?;
@@ -125,42 +125,42 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::EndedKey`] if the node was revoked.
-    pub async fn node_came(
+    pub async fn record_node_connection(
         &self,
-        known: &KnownNode,
+        known: &AuthenticatedNode,
         connection: NodeConnection,
-        said: NodeSelf,
+        said: NodeReport,
     ) -> Result<(), Error> {
         let mut tx = self.pools.tenant(known.tenant).await?;
-        let came = store::nodes::came(&mut tx, known.node, connection, &said.within()).await?;
+        let came = store::nodes::connect(&mut tx, known.node, connection, &said.truncate()).await?;
         tx.commit().await?;
-        if came { Ok(()) } else { Err(Error::EndedKey) }
+        if came { Ok(()) } else { Err(Error::KeyNotActive) }
     }
 
     /// Records the end of a connection, if it is the current one.
-    pub async fn node_left(
+    pub async fn record_node_disconnection(
         &self,
-        known: &KnownNode,
+        known: &AuthenticatedNode,
         connection: NodeConnection,
     ) -> Result<(), Error> {
         let mut tx = self.pools.tenant(known.tenant).await?;
-        store::nodes::left(&mut tx, known.node, connection).await?;
+        store::nodes::disconnect(&mut tx, known.node, connection).await?;
         Ok(tx.commit().await?)
     }
 
     /// Returns whether a connection is the current one.
-    pub async fn node_stands(
+    pub async fn node_connection_state(
         &self,
-        known: &KnownNode,
+        known: &AuthenticatedNode,
         connection: NodeConnection,
-    ) -> Result<NodeStanding, Error> {
+    ) -> Result<NodeConnectionState, Error> {
         let mut tx = self.pools.tenant(known.tenant).await?;
-        let found = store::nodes::stands(&mut tx, known.node).await?;
+        let found = store::nodes::connection_state(&mut tx, known.node).await?;
         tx.commit().await?;
         Ok(match found {
-            None | Some((_, false)) => NodeStanding::Revoked,
-            Some((Some(counts), true)) if counts == connection => NodeStanding::Counts,
-            Some((_, true)) => NodeStanding::Replaced,
+            None | Some((_, false)) => NodeConnectionState::Revoked,
+            Some((Some(counts), true)) if counts == connection => NodeConnectionState::Current,
+            Some((_, true)) => NodeConnectionState::Replaced,
         })
     }
 }

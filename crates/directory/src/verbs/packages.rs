@@ -2,7 +2,7 @@
 
 use holdfast_types::{AgentId, TenantId};
 
-use super::{agents, check_room, routing::MOST_RULES};
+use super::{agents, check_limit, routing::MAX_RULES};
 use crate::{Actor, Agent, Directory, Error, NewAgent, NewRule, store};
 
 impl Directory {
@@ -20,14 +20,14 @@ impl Directory {
         rule: Option<NewRule>,
     ) -> Result<Agent, Error> {
         let rule = rule.map(NewRule::check).transpose()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         self.check_agent(&mut tx, &new).await?;
-        check_room("agents", store::agents::count(&mut tx).await?, agents::MOST)?;
+        check_limit("agents", store::agents::count(&mut tx).await?, agents::MAX_AGENTS)?;
         let made = store::agents::insert(&mut tx, AgentId::generate(), &new).await;
         let agent = made.map_err(|error| agents::refuse(&new, error))?;
         if let Some(rule) = rule {
             let (count, position) = store::rules::end(&mut tx).await?;
-            check_room("rules", count, MOST_RULES)?;
+            check_limit("rules", count, MAX_RULES)?;
             let rule = NewRule { disabled: true, ..rule };
             store::rules::insert(&mut tx, position, &rule, agent.id, None).await?;
         }
@@ -49,7 +49,7 @@ impl Directory {
         name_or_id: &str,
     ) -> Result<u64, Error> {
         let agent = self.agent(tenant, name_or_id).await?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let enabled = store::rules::enable(&mut tx, agent.id).await?;
         store::audit::record(&mut tx, actor, "agent.approve", agent.id).await?;
         tx.commit().await?;

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// Maximum length of a policy, in bytes of JSON.
-const LONGEST: usize = 64 * 1024;
+const MAX_POLICY_BYTES: usize = 64 * 1024;
 /// Maximum length of a stored tool summary and of a refusal's reason, in characters.
-const LONGEST_TEXT: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 impl Directory {
     /// Returns the policy of an agent, or of the tenant itself.
@@ -52,12 +52,12 @@ impl Directory {
         document: &Value,
     ) -> Result<StoredPolicy, Error> {
         let length = document.to_string().len();
-        if length > LONGEST {
+        if length > MAX_POLICY_BYTES {
             return Err(Error::Invalid(format!(
-                "a policy has {LONGEST} bytes at most, and this one {length}"
+                "a policy has {MAX_POLICY_BYTES} bytes at most, and this one {length}"
             )));
         }
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let now = store::policies::get(&mut tx, agent).await?.unwrap_or_default().version;
         if let Some(based_on) = based_on.filter(|based_on| *based_on != now) {
             return Err(Error::Conflict(format!(
@@ -87,7 +87,7 @@ impl Directory {
         run: RunId,
         why: &str,
     ) -> Result<(), Error> {
-        let why: String = why.chars().take(LONGEST_TEXT).collect();
+        let why: String = why.chars().take(MAX_TEXT_CHARS).collect();
         let mut tx = self.pools.tenant(tenant).await?;
         let actor = Actor::Agent(agent);
         store::audit::record(&mut tx, actor, "tool.refuse", format!("{run} {why}")).await?;
@@ -98,7 +98,7 @@ impl Directory {
     /// Stores the tools that a runner has. Known and recently stored tools are not written again.
     pub async fn announce_tools(&self, tools: &[KnownTool]) -> Result<(), Error> {
         let short = |tool: &KnownTool| KnownTool {
-            summary: tool.summary.chars().take(LONGEST_TEXT).collect(),
+            summary: tool.summary.chars().take(MAX_TEXT_CHARS).collect(),
             name: tool.name.clone(),
         };
         let tools: Vec<KnownTool> = tools.iter().map(short).collect();

@@ -6,13 +6,14 @@ use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
 
-use super::{catalogue::known, check_room, credentials::now};
+use super::{catalogue::build_catalogue, check_limit, credentials::now};
 use crate::{
-    Actor, Agent, Directory, Error, Keys, ModelChoice, ModelSetup, NewProvider, OWN_KEY, Provider,
-    ProviderKind, Purpose, catalogue::resolve, provider::DEMO, store, tenant::check_name,
+    Actor, Agent, Directory, Error, ModelChoice, ModelSetup, NewProvider, PROVIDER_KEY_NAME,
+    Provider, ProviderCredentials, ProviderKind, Purpose, catalogue::resolve, provider::DEMO,
+    store, tenant::check_name,
 };
 
-const MOST: i64 = 50;
+const MAX_PROVIDERS: i64 = 50;
 
 impl Directory {
     /// Returns the tenant's providers, by name.
@@ -36,10 +37,12 @@ impl Directory {
         new: NewProvider,
     ) -> Result<Provider, Error> {
         let new = new.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let old = store::providers::get(&mut tx, &new.name).await?;
         match &old {
-            None => check_room("providers", store::providers::count(&mut tx).await?, MOST)?,
+            None => {
+                check_limit("providers", store::providers::count(&mut tx).await?, MAX_PROVIDERS)?
+            }
             Some(old) if old.has_key && new.api_key.is_none() && old.base_url != new.base_url => {
                 return Err(Error::Invalid(
                     "the stored API key was given for another `base_url`: give the key again"
@@ -69,7 +72,8 @@ impl Directory {
         store::providers::put(&mut tx, &provider, sealed.as_deref()).await?;
         if sealed.is_some() {
             // The statistics belong to the previous key.
-            store::credentials::forget(&mut tx, &provider.name, OWN_KEY, now()).await?;
+            store::credentials::reset_stats(&mut tx, &provider.name, PROVIDER_KEY_NAME, now())
+                .await?;
         }
         store::audit::record(&mut tx, actor, "provider.put", &provider.name).await?;
         tx.commit().await?;
@@ -88,7 +92,7 @@ impl Directory {
         name: &str,
     ) -> Result<(), Error> {
         check_name("provider", name)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::providers::delete(&mut tx, name).await? {
             return Err(Error::not_found("provider", name));
         }
@@ -105,9 +109,9 @@ impl Directory {
     /// cannot be opened.
     pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::extras(&mut tx, agent.id).await?;
+        let extras = store::catalogue::additions(&mut tx, agent.id).await?;
         let model = first_model(&mut tx, agent).await?;
-        let choice = self.choose(&mut tx, &known(extras.supplement), &model).await?;
+        let choice = self.choose(&mut tx, &build_catalogue(extras.supplement), &model).await?;
         tx.commit().await?;
         Ok(choice)
     }
@@ -122,8 +126,8 @@ impl Directory {
     /// [`Error::Sealed`] if a key cannot be opened.
     pub async fn model_setup(&self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::extras(&mut tx, agent.id).await?;
-        let catalogue = known(extras.supplement);
+        let extras = store::catalogue::additions(&mut tx, agent.id).await?;
+        let catalogue = build_catalogue(extras.supplement);
         let model = first_model(&mut tx, agent).await?;
         let mut choices = vec![self.choose(&mut tx, &catalogue, &model).await?];
         for fallback in &agent.settings.fallbacks {
@@ -137,7 +141,7 @@ impl Directory {
         }
         let speaks = store::providers::speaks(&mut tx).await?;
         tx.commit().await?;
-        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, speaks })
+        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, has_speech: speaks })
     }
 
     /// Returns the model with this name or alias, and the access to its provider.
@@ -173,7 +177,7 @@ impl Directory {
         };
         let (kind, base_url) = (provider.kind, provider.base_url);
         if kind == ProviderKind::Demo {
-            let keys = Keys::default();
+            let keys = ProviderCredentials::default();
             return Ok(ModelChoice { model, kind, base_url, api_key: None, keys });
         }
         let sealed = match provider.has_key {
@@ -184,12 +188,13 @@ impl Directory {
             Some(sealed) => {
                 let data_key = self.data_key(tx).await?;
                 let key = data_key.open(Purpose::ProviderKey(&provider.name), &sealed)?;
-                let key = String::from_utf8(key).map_err(|_| Error::Sealed("a provider's key"))?;
+                let key =
+                    String::from_utf8(key).map_err(|_| Error::Unsealable("a provider's key"))?;
                 Some(SecretString::from(key))
             }
             None => None,
         };
-        let keys = self.keys_of(tx, &provider.name, api_key.as_ref()).await?;
+        let keys = self.load_credentials(tx, &provider.name, api_key.as_ref()).await?;
         Ok(ModelChoice { model, kind, base_url, api_key, keys })
     }
 }

@@ -1,8 +1,8 @@
 //! Operations for the renewal of OAuth tokens.
 
 use crate::{
-    Directory, Error, Grant, NewTokens, Purpose, Renewable, Renewal, Renewed, RenewedAt,
-    credential::Sealed, store,
+    Directory, Error, NewTokens, Purpose, RefreshGrant, RenewableTokens, RenewalClaim,
+    RenewedTokens, TokenEndpoint, credential::SealedCredential, store,
 };
 
 impl Directory {
@@ -12,57 +12,71 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Sealed`] or [`Error::Corrupt`] if the stored tokens cannot be opened.
-    pub async fn begin_renewal(&self, which: &Renewable, version: i64) -> Result<Renewal, Error> {
-        let Renewable { tenant, provider, name } = which;
+    pub async fn begin_renewal(
+        &self,
+        which: &RenewableTokens,
+        version: i64,
+    ) -> Result<RenewalClaim, Error> {
+        let RenewableTokens { tenant, provider, name } = which;
         let mut tx = self.pools.tenant(*tenant).await?;
         let claimed = store::renewals::claim(&mut tx, (provider, name), version).await?;
         let found = match claimed {
             Some(row) => Some(row),
             None => store::renewals::get(&mut tx, (provider, name)).await?,
         };
-        let Some(found) = found else { return Ok(Renewal::No) };
+        let Some(found) = found else { return Ok(RenewalClaim::Impossible) };
         let data_key = self.data_key(&mut tx).await?;
         let is_yours = found.is_claimed;
         tx.commit().await?;
         let purpose = Purpose::Credential { provider, name };
-        let opened = Sealed::parse(&data_key.open(purpose, &found.secret)?)?;
+        let opened = SealedCredential::parse(&data_key.open(purpose, &found.secret)?)?;
         let (access, refresh, client_secret) = opened.into_parts();
         if is_yours {
             let (Some(refresh), Some(token_url), Some(client_id)) =
                 (refresh, found.token_url, found.client_id)
             else {
-                return Ok(Renewal::No);
+                return Ok(RenewalClaim::Impossible);
             };
-            let at = RenewedAt { token_url, client_id, client_secret };
-            return Ok(Renewal::Yours(Grant { refresh, at }));
+            let at = TokenEndpoint { token_url, client_id, client_secret };
+            return Ok(RenewalClaim::Claimed(RefreshGrant { refresh, at }));
         }
         if found.version != version {
             let expires = found.expires_at.map(|at| at.to_jiff());
-            return Ok(Renewal::Done(Renewed { version: found.version, access, expires }));
+            return Ok(RenewalClaim::Renewed(RenewedTokens {
+                version: found.version,
+                access,
+                expires,
+            }));
         }
-        Ok(if found.is_claimable { Renewal::Busy } else { Renewal::No })
+        Ok(if found.is_claimable { RenewalClaim::Busy } else { RenewalClaim::Impossible })
     }
 
     /// Stores new tokens in place of the exchanged ones. Returns `None` if another process replaced
     /// them meanwhile; its tokens are kept.
-    pub async fn keep_renewed(
+    pub async fn store_renewed_tokens(
         &self,
-        which: &Renewable,
+        which: &RenewableTokens,
         version: i64,
-        grant: &Grant,
+        grant: &RefreshGrant,
         new: &NewTokens,
-    ) -> Result<Option<Renewed>, Error> {
-        let Renewable { tenant, provider, name } = which;
+    ) -> Result<Option<RenewedTokens>, Error> {
+        let RenewableTokens { tenant, provider, name } = which;
         let mut tx = self.pools.tenant(*tenant).await?;
         let data_key = self.data_key(&mut tx).await?;
         let refresh = new.refresh.as_ref().unwrap_or(&grant.refresh);
         let secret = grant.at.client_secret.as_ref();
         let purpose = Purpose::Credential { provider, name };
-        let sealed = data_key.seal(purpose, &Sealed::renewed(&new.access, refresh, secret))?;
-        let kept =
-            store::renewals::keep(&mut tx, (provider, name), version, (&sealed, new.lasts)).await?;
+        let sealed =
+            data_key.seal(purpose, &SealedCredential::renewed(&new.access, refresh, secret))?;
+        let kept = store::renewals::replace_tokens(
+            &mut tx,
+            (provider, name),
+            version,
+            (&sealed, new.lifetime),
+        )
+        .await?;
         tx.commit().await?;
-        Ok(kept.map(|(version, expires)| Renewed {
+        Ok(kept.map(|(version, expires)| RenewedTokens {
             version,
             access: new.access.clone(),
             expires: expires.map(|at| at.to_jiff()),
@@ -71,15 +85,15 @@ impl Directory {
 
     /// Records that an exchange failed. With a reason a person must sign in again; without one the
     /// exchange is tried again in a few seconds.
-    pub async fn renewal_failed(
+    pub async fn record_renewal_failure(
         &self,
-        which: &Renewable,
+        which: &RenewableTokens,
         version: i64,
         trouble: Option<&str>,
     ) -> Result<(), Error> {
-        let Renewable { tenant, provider, name } = which;
+        let RenewableTokens { tenant, provider, name } = which;
         let mut tx = self.pools.tenant(*tenant).await?;
-        store::renewals::failed(&mut tx, (provider, name), version, trouble).await?;
+        store::renewals::record_failure(&mut tx, (provider, name), version, trouble).await?;
         tx.commit().await?;
         Ok(())
     }

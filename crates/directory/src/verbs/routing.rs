@@ -6,16 +6,17 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelRoute, TenantId};
 use uuid::Uuid;
 
-use super::check_room;
+use super::check_limit;
 use crate::{
-    Actor, Binding, Directory, Error, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule,
-    routing::{Wanted, channel, id},
+    Actor, Binding, Directory, Error, Identity, NewBinding, NewModelRoute, NewRule, Routing,
+    RoutingRule,
+    routing::{AgentReference, normalise_channel, normalise_id},
     store,
 };
 
-const MOST_BINDINGS: i64 = 1_000;
-pub(super) const MOST_RULES: i64 = 200;
-const MOST_IDENTITIES: i64 = 5_000;
+const MAX_BINDINGS: i64 = 1_000;
+pub(super) const MAX_RULES: i64 = 200;
+const MAX_IDENTITIES: i64 = 5_000;
 
 impl Directory {
     /// Returns the routing configuration, at most one second old.
@@ -29,7 +30,7 @@ impl Directory {
         }
         let begun = Instant::now();
         let mut tx = self.pools.tenant(tenant).await?;
-        store::tenants::one_moment(&mut tx).await?;
+        store::tenants::use_snapshot(&mut tx).await?;
         let routing = Routing::new(
             store::agents::cards(&mut tx).await?,
             store::bindings::all(&mut tx).await?,
@@ -64,16 +65,16 @@ impl Directory {
         new: NewBinding,
     ) -> Result<Binding, Error> {
         let new = new.check()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         let agent = find_agent(&mut tx, &new.agent).await?;
         let have = store::bindings::all(&mut tx).await?;
-        if let Some(like) = have.iter().find(|binding| new.is_like(binding)) {
+        if let Some(like) = have.iter().find(|binding| new.matches_same_messages(binding)) {
             return Err(Error::Conflict(format!(
                 "binding `{}` matches the same messages: delete it first",
                 like.id
             )));
         }
-        check_room("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MOST_BINDINGS)?;
+        check_limit("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MAX_BINDINGS)?;
         let route = find_route(&mut tx, new.by_model.as_ref()).await?;
         let id = Uuid::now_v7();
         let binding = store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
@@ -94,7 +95,7 @@ impl Directory {
         actor: Actor,
         id: Uuid,
     ) -> Result<(), Error> {
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::bindings::delete(&mut tx, id).await? {
             return Err(Error::not_found("binding", id));
         }
@@ -105,7 +106,7 @@ impl Directory {
     }
 
     /// Returns the tenant's rules, in the order of evaluation.
-    pub async fn rules(&self, tenant: TenantId) -> Result<Vec<Rule>, Error> {
+    pub async fn rules(&self, tenant: TenantId) -> Result<Vec<RoutingRule>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let rules = store::rules::all(&mut tx).await?;
         tx.commit().await?;
@@ -125,12 +126,12 @@ impl Directory {
         rules: Vec<NewRule>,
     ) -> Result<(), Error> {
         let count = i64::try_from(rules.len()).unwrap_or(i64::MAX);
-        if count > MOST_RULES {
-            return Err(Error::TooMany { what: "rules", limit: MOST_RULES });
+        if count > MAX_RULES {
+            return Err(Error::TooMany { what: "rules", limit: MAX_RULES });
         }
         let rules: Vec<NewRule> =
             rules.into_iter().map(NewRule::check).collect::<Result<_, _>>()?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         store::rules::delete_all(&mut tx).await?;
         for (position, rule) in (0..).zip(&rules) {
             let agent = find_agent(&mut tx, &rule.agent).await?;
@@ -162,8 +163,8 @@ impl Directory {
         identity: Identity,
     ) -> Result<(), Error> {
         let identity = identity.check()?;
-        let mut tx = self.change(tenant).await?;
-        check_room("identities", store::identities::count(&mut tx).await?, MOST_IDENTITIES)?;
+        let mut tx = self.begin_change(tenant).await?;
+        check_limit("identities", store::identities::count(&mut tx).await?, MAX_IDENTITIES)?;
         store::identities::put(&mut tx, &identity).await?;
         let subject = format!("{}:{}", identity.channel, identity.peer);
         store::audit::record(&mut tx, actor, "identity.put", subject).await?;
@@ -184,8 +185,8 @@ impl Directory {
         on: &str,
         peer: &str,
     ) -> Result<(), Error> {
-        let (on, peer) = (channel(on)?, id("peer", peer)?);
-        let mut tx = self.change(tenant).await?;
+        let (on, peer) = (normalise_channel(on)?, normalise_id("peer", peer)?);
+        let mut tx = self.begin_change(tenant).await?;
         if !store::identities::delete(&mut tx, &on, &peer).await? {
             return Err(Error::not_found("identity", format!("{on}:{peer}")));
         }
@@ -214,6 +215,6 @@ async fn find_route(
 
 async fn find_agent(tx: &mut TenantTx, name_or_id: &str) -> Result<AgentId, Error> {
     let missing = || Error::not_found("agent", name_or_id);
-    let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
+    let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
     Ok(store::agents::find(tx, &wanted).await?.ok_or_else(missing)?.id)
 }

@@ -3,15 +3,15 @@
 use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::check_room;
+use super::check_limit;
 use crate::{
-    Actor, Directory, Error, OpenVariable, Purpose, SkillVariable,
+    Actor, Directory, Error, Purpose, SkillVariable, SkillVariableValue,
     skill_env::{check, skill_key},
     store,
 };
 
 /// Maximum number of variables of a tenant.
-const MOST: i64 = 500;
+const MAX_VARIABLES: i64 = 500;
 
 impl Directory {
     /// Returns the names of the variables that are set, by skill and name, without their values.
@@ -36,9 +36,9 @@ impl Directory {
     ) -> Result<(), Error> {
         let skill = skill_key(skill)?;
         check(name, value)?;
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         // A replaced variable is counted too, so at the limit a replacement is refused.
-        check_room("variables of skills", store::skill_env::count(&mut tx).await?, MOST)?;
+        check_limit("variables of skills", store::skill_env::count(&mut tx).await?, MAX_VARIABLES)?;
         let data_key = self.data_key(&mut tx).await?;
         let purpose = Purpose::SkillEnv { skill: &skill, name };
         let sealed = data_key.seal(purpose, value.expose_secret().as_bytes())?;
@@ -61,7 +61,7 @@ impl Directory {
     ) -> Result<(), Error> {
         let skill = skill_key(skill)?;
         let subject: String = format!("{skill}/{name}").chars().take(200).collect();
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         if !store::skill_env::delete(&mut tx, &skill, name).await? {
             return Err(Error::not_found("variable", subject));
         }
@@ -75,7 +75,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Sealed`] if a value cannot be opened.
-    pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<OpenVariable>, Error> {
+    pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariableValue>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let sealed = store::skill_env::sealed(&mut tx).await?;
         if sealed.is_empty() {
@@ -84,11 +84,11 @@ impl Directory {
         }
         let data_key = self.data_key(&mut tx).await?;
         tx.commit().await?;
-        let open = |row: store::skill_env::Sealed| {
+        let open = |row: store::skill_env::SealedVariable| {
             let purpose = Purpose::SkillEnv { skill: &row.skill, name: &row.name };
             let value = String::from_utf8(data_key.open(purpose, &row.value)?)
-                .map_err(|_| Error::Sealed("a skill's variable"))?;
-            Ok(OpenVariable { skill: row.skill, name: row.name, value: value.into() })
+                .map_err(|_| Error::Unsealable("a skill's variable"))?;
+            Ok(SkillVariableValue { skill: row.skill, name: row.name, value: value.into() })
         };
         sealed.into_iter().map(open).collect()
     }

@@ -5,7 +5,7 @@ use secrecy::SecretString;
 
 use super::keys;
 use crate::{
-    Actor, Directory, Error, NewAgent, NewKey, Tenant, TenantChanges, key::FIRST, store,
+    Actor, Directory, Error, NewAgent, NewKey, Tenant, TenantChanges, key::FIRST_KEY_SCOPES, store,
     tenant::check_name,
 };
 
@@ -35,7 +35,7 @@ impl Directory {
         store::agents::insert(&mut tx, AgentId::generate(), &NewAgent::main()).await?;
         let first = NewKey {
             name: "first key".to_owned(),
-            scopes: FIRST.map(str::to_owned).to_vec(),
+            scopes: FIRST_KEY_SCOPES.map(str::to_owned).to_vec(),
             lifetime: None,
         };
         let (_, secret) = keys::insert(&mut tx, &self.pepper, &first).await?;
@@ -117,7 +117,7 @@ impl Directory {
                 i32::MAX
             )));
         }
-        let mut tx = self.change(tenant).await?;
+        let mut tx = self.begin_change(tenant).await?;
         store::tenants::update(&mut tx, changes).await?;
         store::audit::record(&mut tx, actor, "tenant.update", tenant).await?;
         let changed = store::tenants::get(&mut tx).await?;

@@ -1,19 +1,22 @@
 //! Connections: a secret is stored sealed, and used for its own service and tenant only.
 
 use holdfast_directory::{Error, NewConnection};
-use holdfast_types::{Connected, ConnectionKind, Fault as _, Kind, UsedBy};
+use holdfast_types::{ConnectionKind, ConnectionScope, ConnectionSettings, Fault as _, Kind};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::world::{BY, World};
 
 fn calendar(name: &str, url: &str, secret: Option<&str>) -> NewConnection {
-    let to = Connected::read(ConnectionKind::Caldav, json!({ "url": url, "user": "anna" }));
+    let to = ConnectionSettings::from_settings(
+        ConnectionKind::Caldav,
+        json!({ "url": url, "user": "anna" }),
+    );
     NewConnection {
         name: name.to_owned(),
         to: to.unwrap(),
         agent: None,
-        used_by: UsedBy::Owner,
+        used_by: ConnectionScope::Owner,
         secret: secret.map(Into::into),
     }
 }
@@ -54,7 +57,7 @@ async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {
         .await
         .unwrap();
     let moved = directory.open_connection(other.id, "home").await.unwrap_err();
-    assert!(matches!(moved, Error::Sealed(_)), "{moved}");
+    assert!(matches!(moved, Error::Unsealable(_)), "{moved}");
     let audit = world.audit(acme.id).await;
     assert_eq!(audit.last().unwrap().1, "connection.put");
     assert!(!format!("{audit:?}").contains("geheim"));
@@ -68,13 +71,14 @@ async fn a_stored_secret_goes_to_no_other_place() {
     put(calendar("home", HOME, Some("geheim"))).await.unwrap();
 
     let elsewhere = put(calendar("home", "https://evil.example/", None)).await.unwrap_err();
-    let renamed = NewConnection { used_by: UsedBy::Everyone, ..calendar("home", HOME, None) };
+    let renamed =
+        NewConnection { used_by: ConnectionScope::Everyone, ..calendar("home", HOME, None) };
     let kept = put(renamed).await.unwrap();
     let moved = put(calendar("home", "https://new.example/", Some("neu"))).await.unwrap();
 
     assert!(elsewhere.to_string().contains("give the secret again"), "{elsewhere}");
-    assert!(kept.has_secret && kept.used_by == UsedBy::Everyone);
-    assert_eq!(moved.to.place(), "https://new.example/");
+    assert!(kept.has_secret && kept.used_by == ConnectionScope::Everyone);
+    assert_eq!(moved.to.endpoint(), "https://new.example/");
     let (_, secret) = world.directory.open_connection(tenant.id, "home").await.unwrap();
     assert_eq!(secret.unwrap().expose_secret(), "neu");
 }

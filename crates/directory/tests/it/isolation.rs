@@ -75,7 +75,7 @@ async fn sees_its_own(world: &World, tenant: &Tenant) {
     assert_eq!(directory.bindings(id).await.unwrap(), std::slice::from_ref(&tenant.binding));
     let rules = directory.rules(id).await.unwrap();
     assert_eq!(rules.len(), 1);
-    assert!(rules[0].pattern.as_ref().unwrap().is_in(mark));
+    assert!(rules[0].pattern.as_ref().unwrap().matches(mark));
     assert_eq!(directory.identities(id).await.unwrap().len(), 1);
     assert_eq!(directory.identities(id).await.unwrap()[0].canonical, mark);
     let routing = directory.routing(id).await.unwrap();

@@ -54,7 +54,7 @@ async fn a_wrong_secret_does_not_make_a_revoked_key_known() {
     world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
     let wrong = format!("{}{}", &ours[..36], &world.tenant("other").await.1[36..]);
 
-    assert!(matches!(world.directory.authenticate(&ours).await, Err(Error::EndedKey)));
+    assert!(matches!(world.directory.authenticate(&ours).await, Err(Error::KeyNotActive)));
     assert!(matches!(world.directory.authenticate(&wrong).await, Err(Error::UnknownKey)));
 }
 
@@ -70,9 +70,9 @@ async fn a_revoked_key_ends_here_at_once_and_elsewhere_within_five_seconds() {
     world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
     let revoked_at = world.directory.keys(tenant.id).await.unwrap()[0].revoked_at;
 
-    assert!(matches!(world.directory.authenticate(&text).await, Err(Error::EndedKey)));
+    assert!(matches!(world.directory.authenticate(&text).await, Err(Error::KeyNotActive)));
     tokio::time::sleep(Duration::from_millis(5_050)).await;
-    assert!(matches!(elsewhere.authenticate(&text).await, Err(Error::EndedKey)));
+    assert!(matches!(elsewhere.authenticate(&text).await, Err(Error::KeyNotActive)));
     // A repetition changes nothing.
     world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
     assert_eq!(world.directory.keys(tenant.id).await.unwrap()[0].revoked_at, revoked_at);
@@ -95,7 +95,7 @@ async fn a_key_ends_when_its_time_is_over() {
     .unwrap();
 
     let refused = world.again().authenticate(secret.expose_secret()).await;
-    assert!(matches!(refused, Err(Error::EndedKey)), "{refused:?}");
+    assert!(matches!(refused, Err(Error::KeyNotActive)), "{refused:?}");
     assert!(made.expires_at.unwrap() > made.created_at);
 }
 
@@ -112,7 +112,7 @@ async fn a_suspended_tenants_keys_are_refused_until_it_is_active_again() {
     let refused = world.again().authenticate(&text).await.unwrap_err();
     set(TenantState::Active).await;
 
-    assert!(matches!(refused, Error::Suspended));
+    assert!(matches!(refused, Error::TenantSuspended));
     assert_eq!(refused.kind(), Kind::Forbidden);
     assert!(world.again().authenticate(&text).await.is_ok());
 }

@@ -50,7 +50,7 @@ async fn what_is_presented_to_a_server_comes_back_and_is_nowhere_in_the_table() 
     assert_eq!(presented(&world, tenant.id).await, expected);
     assert!(row.contains("X-Key") && !row.contains("s3cret"), "{row}");
     let other = world.with_another_kek().open_mcp_servers(tenant.id).await;
-    assert!(matches!(other, Err(Error::Sealed(_))), "{other:?}");
+    assert!(matches!(other, Err(Error::Unsealable(_))), "{other:?}");
     assert_eq!(world.audit(tenant.id).await.last().unwrap().1, "mcp_server.put");
 }
 

@@ -1,19 +1,20 @@
 //! A node authenticates by its token, and only one of its connections is current.
 
 use holdfast_directory::{
-    Directory, Error, KnownNode, NewNode, NodeSelf, NodeStanding, TenantChanges, TenantState,
+    AuthenticatedNode, Directory, Error, NewNode, NodeConnectionState, NodeReport, TenantChanges,
+    TenantState,
 };
-use holdfast_types::{TenantId, UsedBy};
+use holdfast_types::{ConnectionScope, TenantId};
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
 use crate::world::{BY, World};
 
 fn new(name: &str) -> NewNode {
-    NewNode { name: name.to_owned(), used_by: UsedBy::Owner }
+    NewNode { name: name.to_owned(), used_by: ConnectionScope::Owner }
 }
 
-async fn known(directory: &Directory, tenant: TenantId, name: &str) -> (KnownNode, String) {
+async fn known(directory: &Directory, tenant: TenantId, name: &str) -> (AuthenticatedNode, String) {
     let (_, token) = directory.create_node(tenant, BY, new(name)).await.unwrap();
     let token = token.expose_secret().to_owned();
     (directory.authenticate_node(&token).await.unwrap(), token)
@@ -36,13 +37,13 @@ async fn a_token_is_of_its_node_until_it_is_revoked_and_no_part_of_it_is_stored(
     let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
     world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
     let refused = world.again().authenticate_node(&token).await.unwrap_err();
-    assert!(matches!(refused, Error::Suspended));
+    assert!(matches!(refused, Error::TenantSuspended));
     let changes = TenantChanges { state: Some(TenantState::Active), ..Default::default() };
     world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
 
     world.directory.revoke_node(tenant.id, BY, "laptop").await.unwrap();
     let refused = world.again().authenticate_node(&token).await.unwrap_err();
-    assert!(matches!(refused, Error::EndedKey));
+    assert!(matches!(refused, Error::KeyNotActive));
     // The name is free again, and the node is still listed.
     let (again, _) = known(&world.directory, tenant.id, "laptop").await;
     assert_ne!(again.node, laptop.node);
@@ -58,24 +59,29 @@ async fn of_two_connections_the_newer_counts_and_the_older_s_end_changes_nothing
     let (tenant, _) = world.tenant("acme").await;
     let (laptop, _) = known(&world.directory, tenant.id, "laptop").await;
     let (older, newer) = (Uuid::now_v7(), Uuid::now_v7());
-    let stands = async |connection| world.directory.node_stands(&laptop, connection).await.unwrap();
-    let said =
-        NodeSelf { platform: "linux".into(), version: "1".into(), commands: vec!["git *".into()] };
+    let stands = async |connection| {
+        world.directory.node_connection_state(&laptop, connection).await.unwrap()
+    };
+    let said = NodeReport {
+        platform: "linux".into(),
+        version: "1".into(),
+        commands: vec!["git *".into()],
+    };
 
-    world.directory.node_came(&laptop, older, NodeSelf::default()).await.unwrap();
-    assert_eq!(stands(older).await, NodeStanding::Counts);
-    world.directory.node_came(&laptop, newer, said.clone()).await.unwrap();
-    world.directory.node_left(&laptop, older).await.unwrap();
+    world.directory.record_node_connection(&laptop, older, NodeReport::default()).await.unwrap();
+    assert_eq!(stands(older).await, NodeConnectionState::Current);
+    world.directory.record_node_connection(&laptop, newer, said.clone()).await.unwrap();
+    world.directory.record_node_disconnection(&laptop, older).await.unwrap();
 
-    assert_eq!(stands(older).await, NodeStanding::Replaced);
-    assert_eq!(stands(newer).await, NodeStanding::Counts);
+    assert_eq!(stands(older).await, NodeConnectionState::Replaced);
+    assert_eq!(stands(newer).await, NodeConnectionState::Current);
     let node = world.directory.node(tenant.id, "laptop").await.unwrap();
-    assert_eq!((node.said, node.may_be_connected), (said, true));
+    assert_eq!((node.report, node.may_be_connected), (said, true));
     world.directory.revoke_node(tenant.id, BY, &laptop.node.to_string()).await.unwrap();
-    assert_eq!(stands(newer).await, NodeStanding::Revoked);
-    let late = world.directory.node_came(&laptop, newer, NodeSelf::default()).await;
-    assert!(matches!(late, Err(Error::EndedKey)));
-    world.directory.node_left(&laptop, newer).await.unwrap();
+    assert_eq!(stands(newer).await, NodeConnectionState::Revoked);
+    let late = world.directory.record_node_connection(&laptop, newer, NodeReport::default()).await;
+    assert!(matches!(late, Err(Error::KeyNotActive)));
+    world.directory.record_node_disconnection(&laptop, newer).await.unwrap();
     let node = world.directory.node(tenant.id, &laptop.node.to_string()).await.unwrap();
     assert!(!node.may_be_connected && node.last_seen_at.is_some());
 }
@@ -97,9 +103,9 @@ async fn another_tenant_has_nodes_of_its_own_by_the_same_names() {
     known(&world.directory, theirs.id, "laptop").await;
     let taken = world.directory.create_node(ours.id, BY, new("laptop")).await.unwrap_err();
     assert!(matches!(taken, Error::Taken { .. }), "{taken}");
-    let foreign = KnownNode { tenant: theirs.id, ..laptop.clone() };
+    let foreign = AuthenticatedNode { tenant: theirs.id, ..laptop.clone() };
     assert_eq!(
-        world.directory.node_stands(&foreign, Uuid::now_v7()).await.unwrap(),
-        NodeStanding::Revoked
+        world.directory.node_connection_state(&foreign, Uuid::now_v7()).await.unwrap(),
+        NodeConnectionState::Revoked
     );
 }

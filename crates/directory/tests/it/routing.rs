@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_directory::{Error, Identity, NewAgent, NewBinding, NewModelRoute, NewRule};
-use holdfast_types::{ModelRoute, Peer, PeerKind, RouteEach};
+use holdfast_types::{ModelRoute, Peer, PeerKind, RouteScope};
 
 use crate::world::{BY, World, agent};
 
@@ -154,7 +154,7 @@ async fn a_model_chooses_among_agents_of_the_tenant_only() {
     let theirs = world.agent(other.id, "spy").await;
     let among = |names: &[&str]| NewModelRoute {
         among: names.iter().map(|&name| name.to_owned()).collect(),
-        each: RouteEach::Session,
+        each: RouteScope::Session,
         model: Some("fake:small".into()),
     };
     let id = coach.id.to_string();
@@ -166,7 +166,7 @@ async fn a_model_chooses_among_agents_of_the_tenant_only() {
 
     let expected = ModelRoute {
         among: vec![coach.id],
-        each: RouteEach::Session,
+        each: RouteScope::Session,
         model: Some("fake:small".into()),
     };
     assert_eq!(made.by_model, Some(expected));

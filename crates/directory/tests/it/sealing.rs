@@ -70,7 +70,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
             .await
             .unwrap();
         let refused = world.directory.account(ours.id, what.0).await.unwrap_err();
-        assert!(matches!(refused, Error::Sealed(_)), "{refused}");
+        assert!(matches!(refused, Error::Unsealable(_)), "{refused}");
         assert_eq!(refused.kind(), Kind::Internal);
     }
 
@@ -84,7 +84,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
     .execute(&mut world.admin().await)
     .await
     .unwrap();
-    assert!(matches!(model_key(&world.directory, theirs.id).await, Err(Error::Sealed(_))));
+    assert!(matches!(model_key(&world.directory, theirs.id).await, Err(Error::Unsealable(_))));
     // A tenant's data key, moved to another tenant.
     assert_eq!(model_key(&world.directory, ours.id).await.unwrap(), "sk-1");
     sqlx::query(
@@ -96,7 +96,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
     .execute(&mut world.admin().await)
     .await
     .unwrap();
-    assert!(matches!(model_key(&world.directory, ours.id).await, Err(Error::Sealed(_))));
+    assert!(matches!(model_key(&world.directory, ours.id).await, Err(Error::Unsealable(_))));
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn another_key_encryption_key_opens_nothing() {
 
     let refused = world.with_another_kek().account(tenant.id, made.id).await.unwrap_err();
 
-    assert!(matches!(refused, Error::Sealed(_)), "{refused}");
+    assert!(matches!(refused, Error::Unsealable(_)), "{refused}");
 }
 
 #[tokio::test]

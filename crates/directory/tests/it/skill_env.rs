@@ -9,7 +9,7 @@ use crate::world::{BY, World};
 /// Returns the variables that the tenant's commands would get.
 async fn given(world: &World, tenant: TenantId) -> Vec<String> {
     let open = world.again().open_skill_env(tenant).await.unwrap();
-    let line = |it: &holdfast_directory::OpenVariable| {
+    let line = |it: &holdfast_directory::SkillVariableValue| {
         format!("{}/{}={}", it.skill, it.name, it.value.expose_secret())
     };
     open.iter().map(line).collect()
@@ -43,7 +43,7 @@ async fn what_is_set_is_for_one_skill_of_one_tenant_and_is_nowhere_in_the_table(
     assert_eq!(listed, [("another", "KEY"), ("water-plants", "KEY")]);
     assert!(rows.contains("water-plants") && !rows.contains("s3cret"), "{rows}");
     let other = world.with_another_kek().open_skill_env(ours.id).await;
-    assert!(matches!(other, Err(Error::Sealed(_))), "{other:?}");
+    assert!(matches!(other, Err(Error::Unsealable(_))), "{other:?}");
     assert_eq!(world.audit(ours.id).await.last().unwrap().1, "skill_env.put");
 }
 

@@ -33,8 +33,8 @@ fn batches_are_small_in_texts_and_in_bytes_and_lose_none() {
     assert_eq!(batches.concat(), order);
     for batch in batches {
         let widest = batch.iter().map(|&at| texts[at].len()).max().unwrap_or(0);
-        assert!(batch.len() == 1 || batch.len() * widest <= super::BATCH_BYTES, "{batch:?}");
-        assert!(batch.len() <= super::BATCH);
+        assert!(batch.len() == 1 || batch.len() * widest <= super::MAX_BATCH_BYTES, "{batch:?}");
+        assert!(batch.len() <= super::MAX_BATCH_TEXTS);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Adding jobs: once per id, and within the limits.
 
-use holdfast_jobs::{Added, Error, Existing, JobFilter, JobKind, Limits};
+use holdfast_jobs::{AddOutcome, Error, Existing, JobFilter, JobKind, Limits};
 use serde_json::json;
 
 use crate::world::World;
@@ -14,7 +14,7 @@ async fn a_job_is_made_once_however_often_it_is_sent() -> anyhow::Result<()> {
     let made = world.jobs.add(ada.id, new.clone()).await?;
     let again = world.jobs.add(ada.id, new.clone()).await?;
 
-    assert!(matches!((&made, &again), (Added::Made(_), Added::There(_))));
+    assert!(matches!((&made, &again), (AddOutcome::Made(_), AddOutcome::AlreadyAdded(_))));
     assert_eq!(made.clone().into_job(), again.into_job());
     let job = made.into_job();
     assert_eq!((job.spec, job.payload), (new.spec, new.payload));
@@ -40,7 +40,7 @@ async fn any_id_is_taken_once_and_may_be_replaced_by_its_owner() -> anyhow::Resu
     assert!(matches!(ada.add(foreign).await, Err(Error::Taken(_))));
     let second = world.jobs.add(ada.id, new).await?;
 
-    assert!(matches!(second, Added::Replaced(_)));
+    assert!(matches!(second, AddOutcome::Replaced(_)));
     assert!(ada.get(first.id).await.is_err());
     Ok(())
 }
@@ -181,7 +181,7 @@ async fn a_reminder_for_which_the_tenant_has_no_room_is_not_said_to_be_the_users
     let world = World::start().await?.with_limits(Limits { tenant: 0, owner: 9, reminders: 9 });
     let ada = world.tenant();
     let (session, zone) = ("agent:main:main".parse()?, holdfast_schedule::Zone::default());
-    let remind = holdfast_jobs::Remind {
+    let remind = holdfast_jobs::NewReminder {
         id: holdfast_types::JobId::generate(),
         agent: ada.agent,
         user: "u1",
@@ -195,12 +195,12 @@ async fn a_reminder_for_which_the_tenant_has_no_room_is_not_said_to_be_the_users
         renewal: None,
     };
 
-    let refused = world.jobs.remind(ada.id, remind, reminder::Limits::default()).await?;
+    let refused = world.jobs.set_reminder(ada.id, remind, reminder::Limits::default()).await?;
 
     let why = refused.unwrap_err();
     assert!(why.is_full());
     let told = "Error: there is no room for more jobs and reminders here: whoever runs this assistant \
                 must remove some first";
-    assert_eq!(why.told(reminder::Locale::En), told);
+    assert_eq!(why.user_message(reminder::Locale::En), told);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Changes of jobs: allowed fields only.
 
 use holdfast_jobs::{
-    Changes, Error, JobKind, JobState, MUTABLE, Mode, NewJob, Origin, Outcome, Reminder,
+    Changes, Error, JobKind, JobState, MUTABLE_FIELDS, NewJob, Origin, Outcome, Reminder, RunMode,
 };
 use holdfast_schedule::Schedule;
 use holdfast_types::JobId;
@@ -20,7 +20,7 @@ async fn what_may_be_changed_is() -> anyhow::Result<()> {
         "schedule": {"kind": "cron", "every_s": 60}, "payload": {"kind": "systemEvent", "text": "t"},
         "session_target": "main", "wake_mode": "now", "isolation": {"postToMainMode": "full"},
     });
-    assert_eq!(patch.as_object().map(serde_json::Map::len), Some(MUTABLE.len()));
+    assert_eq!(patch.as_object().map(serde_json::Map::len), Some(MUTABLE_FIELDS.len()));
 
     let changes = Changes::from_json(patch.clone())?;
     let changed = world.jobs.update(ada.id, job.id, Some(1), changes).await?;
@@ -152,7 +152,7 @@ async fn what_is_to_be_tried_again_waits_while_its_job_is_switched_off() -> anyh
     world.admin(its_time).await?;
     assert_eq!(world.sweep().await?, []);
     assert_eq!(world.jobs.next_due().await?, None, "nobody is kept awake");
-    world.jobs.run_now(ada.id, job.id, uuid::Uuid::now_v7(), Mode::Force).await?;
+    world.jobs.run_now(ada.id, job.id, uuid::Uuid::now_v7(), RunMode::Force).await?;
     let forced = world.sweep().await?;
     assert_eq!(forced.iter().map(|one| one.origin).collect::<Vec<_>>(), [Origin::Forced]);
     world.end(&forced[0], Outcome::Ok).await?;

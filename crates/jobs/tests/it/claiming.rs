@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use holdfast_jobs::{Claimed, Delivered, Firing, JobState, Jobs, Outcome, Overlap, Planner};
+use holdfast_jobs::{
+    ClaimResult, DeliveryReport, Firing, JobState, Jobs, Outcome, Overlap, Planner,
+};
 use holdfast_pg::{Config, Pools};
 use holdfast_types::TenantId;
 use serde_json::json;
@@ -37,13 +39,19 @@ async fn deliver(world: &World, firings: &[Firing], arrived: &Delivery) -> anyho
         *arrived.entry(firing.id.idem_key()).or_default() += 1;
     }
     let lease = Duration::from_secs(60);
-    let delivered: Vec<Delivered> = firings
+    let delivered: Vec<DeliveryReport> = firings
         .iter()
-        .map(|one| Delivered { firing: one.id, run: None, lease, message: None, arrives: false })
+        .map(|one| DeliveryReport {
+            firing: one.id,
+            run: None,
+            lease,
+            message: None,
+            arrives: false,
+        })
         .collect();
-    assert_eq!(world.jobs.delivered(&delivered).await?, firings.len() as u64);
+    assert_eq!(world.jobs.mark_delivered(&delivered).await?, firings.len() as u64);
     let ended: Vec<_> = firings.iter().map(|one| ended(one, Outcome::Ok)).collect();
-    assert_eq!(world.jobs.finished(&ended).await?, firings.len() as u64);
+    assert_eq!(world.jobs.finish(&ended).await?, firings.len() as u64);
     Ok(())
 }
 
@@ -159,7 +167,7 @@ async fn a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it() -
         let lease = Duration::from_secs(60);
         world
             .jobs
-            .delivered(&[Delivered {
+            .mark_delivered(&[DeliveryReport {
                 firing: first.id,
                 run: None,
                 lease,
@@ -261,7 +269,7 @@ async fn nothing_due_writes_no_row() -> anyhow::Result<()> {
 
     for _ in 0..5 {
         assert_eq!(jobs.claim_due(100).await?.jobs, 0);
-        assert_eq!(jobs.sweep(100).await?, holdfast_jobs::Swept::default());
+        assert_eq!(jobs.sweep(100).await?, holdfast_jobs::SweepResult::default());
         jobs.next_due().await?;
     }
     let mut tx = pools.system().await?;
@@ -334,7 +342,7 @@ async fn by_turns_the_one_of_a_tenant_comes_before_the_many_of_another_that_were
     let of_bob = |one: &&Firing| one.id.job == job.id;
     assert_eq!((claimed.jobs, claimed.firings.iter().filter(of_bob).count()), (10, 1));
     let claimed = world.jobs.claim_in_turn(10, &[ada.id]).await?;
-    assert_eq!(claimed, Claimed::default(), "nothing of hers was asked for");
+    assert_eq!(claimed, ClaimResult::default(), "nothing of hers was asked for");
     Ok(())
 }
 

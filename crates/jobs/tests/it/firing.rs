@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Delivered, Error, Mode, Origin, Outcome, Overlap, Ran, Slot};
+use holdfast_jobs::{
+    DeliveryReport, Error, Origin, Outcome, Overlap, RunMode, RunRequestOutcome, Slot,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use uuid::Uuid;
@@ -16,12 +18,12 @@ async fn a_job_that_is_asked_for_runs_once_for_each_request() -> anyhow::Result<
     let job = ada.add(ada.job(json!({"every_s": 3600}))).await?;
     let request = Uuid::now_v7();
 
-    let first = world.jobs.run_now(ada.id, job.id, request, Mode::Force).await?;
-    let again = world.jobs.run_now(ada.id, job.id, request, Mode::Force).await?;
+    let first = world.jobs.run_now(ada.id, job.id, request, RunMode::Force).await?;
+    let again = world.jobs.run_now(ada.id, job.id, request, RunMode::Force).await?;
     let firings = world.sweep().await?;
-    let during = world.jobs.run_now(ada.id, job.id, request, Mode::Force).await?;
+    let during = world.jobs.run_now(ada.id, job.id, request, RunMode::Force).await?;
 
-    assert!(matches!(first, Ran::Fired(firing) if firing.slot == Slot::Now(request)));
+    assert!(matches!(first, RunRequestOutcome::Fired(firing) if firing.slot == Slot::Now(request)));
     assert_eq!((first, during), (again, again));
     assert_eq!(firings.len(), 1);
     assert_eq!(firings[0].origin, Origin::Forced);
@@ -43,7 +45,7 @@ async fn a_job_that_runs_is_not_run_beside_unless_it_may() -> anyhow::Result<()>
         let lease = Duration::from_secs(60);
         world
             .jobs
-            .delivered(&[Delivered {
+            .mark_delivered(&[DeliveryReport {
                 firing: running.id,
                 run: None,
                 lease,
@@ -52,8 +54,8 @@ async fn a_job_that_runs_is_not_run_beside_unless_it_may() -> anyhow::Result<()>
             }])
             .await?;
 
-        let ran = world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), Mode::Force).await?;
-        assert_eq!(ran == Ran::Skipped("already running"), overlap == Overlap::Skip);
+        let ran = world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), RunMode::Force).await?;
+        assert_eq!(ran == RunRequestOutcome::Skipped("already running"), overlap == Overlap::Skip);
         assert_eq!(world.sweep().await?.len(), beside, "{overlap:?}");
         world.end(&running, Outcome::Ok).await?;
 
@@ -68,7 +70,7 @@ async fn what_was_asked_for_waits_for_a_slot_that_was_quicker() -> anyhow::Resul
     let world = World::start().await?;
     let ada = world.tenant();
     let job = ada.due(5, json!({"every_s": 3600})).await?;
-    world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), Mode::Force).await?;
+    world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), RunMode::Force).await?;
 
     let slot = world.claim_one().await?;
     assert!(world.sweep().await?.is_empty());
@@ -86,10 +88,10 @@ async fn a_job_that_is_asked_for_only_if_due_says_when_it_is_not() -> anyhow::Re
     let later = ada.add(ada.job(json!({"every_s": 3600}))).await?;
     let due = ada.due(5, json!({"every_s": 3600})).await?;
 
-    let ran = async |job| world.jobs.run_now(ada.id, job, Uuid::now_v7(), Mode::Due).await;
+    let ran = async |job| world.jobs.run_now(ada.id, job, Uuid::now_v7(), RunMode::Due).await;
 
-    assert_eq!(ran(later.id).await?, Ran::Skipped("not due"));
-    assert_eq!(ran(due.id).await?, Ran::Due);
+    assert_eq!(ran(later.id).await?, RunRequestOutcome::Skipped("not due"));
+    assert_eq!(ran(due.id).await?, RunRequestOutcome::Due);
     assert!(world.sweep().await?.is_empty());
     Ok(())
 }

@@ -27,17 +27,17 @@ async fn a_heart_beats_as_it_is_set_and_rests_when_there_is_nothing_to_look_at()
     let usual = HeartbeatConfig::default();
     let often = HeartbeatConfig { every: "1s".to_owned(), ..usual.clone() };
 
-    assert!(!jobs.keep_heartbeat(ada.id, agent, &usual, false, FLOOR).await?);
+    assert!(!jobs.update_heartbeat_job(ada.id, agent, &usual, false, FLOOR).await?);
     assert_eq!(jobs.heartbeat(ada.id, agent).await?, None);
-    assert!(jobs.keep_heartbeat(ada.id, agent, &usual, true, FLOOR).await?);
-    assert!(!jobs.keep_heartbeat(ada.id, agent, &usual, true, FLOOR).await?);
+    assert!(jobs.update_heartbeat_job(ada.id, agent, &usual, true, FLOOR).await?);
+    assert!(!jobs.update_heartbeat_job(ada.id, agent, &usual, true, FLOOR).await?);
     let made = jobs.get(ada.id, heartbeat_job(agent)).await?;
-    assert!(jobs.keep_heartbeat(ada.id, agent, &often, true, FLOOR).await?);
+    assert!(jobs.update_heartbeat_job(ada.id, agent, &often, true, FLOOR).await?);
     let faster = jobs.get(ada.id, made.id).await?;
-    assert!(jobs.keep_heartbeat(ada.id, agent, &often, false, FLOOR).await?);
-    assert!(!jobs.keep_heartbeat(ada.id, agent, &usual, false, FLOOR).await?);
+    assert!(jobs.update_heartbeat_job(ada.id, agent, &often, false, FLOOR).await?);
+    assert!(!jobs.update_heartbeat_job(ada.id, agent, &usual, false, FLOOR).await?);
     let rests = jobs.get(ada.id, made.id).await?;
-    assert!(jobs.keep_heartbeat(ada.id, agent, &usual, true, FLOOR).await?);
+    assert!(jobs.update_heartbeat_job(ada.id, agent, &usual, true, FLOOR).await?);
     let beats = jobs.get(ada.id, made.id).await?;
 
     let every = |ms: i64| json!(ms);
@@ -48,7 +48,7 @@ async fn a_heart_beats_as_it_is_set_and_rests_when_there_is_nothing_to_look_at()
     assert_eq!(beats.spec["schedule"]["every_ms"], every(300_000));
     assert_eq!(jobs.heartbeat(eve.id, agent).await?, None);
 
-    jobs.forget_heartbeat(ada.id, agent).await?;
+    jobs.delete_heartbeat(ada.id, agent).await?;
     assert_eq!(jobs.heartbeat(ada.id, agent).await?, None);
     Ok(())
 }
@@ -59,18 +59,18 @@ async fn a_mark_that_is_set_while_it_is_looked_at_is_looked_at_again() -> anyhow
     let (jobs, ada) = (&world.jobs, world.tenant());
 
     jobs.mark_heartbeat(ada.id, ada.agent).await?;
-    let first = jobs.heartbeat_marks(10).await?;
+    let first = jobs.take_heartbeat_marks(10).await?;
     jobs.mark_heartbeat(ada.id, ada.agent).await?;
-    let meanwhile = jobs.heartbeat_marks(10).await?;
-    jobs.unmark_heartbeat(&first[0]).await?;
-    let second = jobs.heartbeat_marks(10).await?;
-    jobs.unmark_heartbeat(&second[0]).await?;
+    let meanwhile = jobs.take_heartbeat_marks(10).await?;
+    jobs.clear_heartbeat_mark(&first[0]).await?;
+    let second = jobs.take_heartbeat_marks(10).await?;
+    jobs.clear_heartbeat_mark(&second[0]).await?;
 
     assert_eq!((first.len(), first[0].agent, first[0].tenant), (1, ada.agent, ada.id));
     assert_eq!(meanwhile, [], "somebody looks at it");
     assert_eq!(second.len(), 1);
     assert!(second[0].version > first[0].version);
-    assert_eq!(jobs.heartbeat_marks(10).await?, []);
+    assert_eq!(jobs.take_heartbeat_marks(10).await?, []);
     assert_eq!(world.number("select count(*) from schedule.heartbeat_marks").await?, 0);
     Ok(())
 }
@@ -80,11 +80,11 @@ async fn a_mark_whose_scheduler_died_is_looked_at_by_another() -> anyhow::Result
     let world = World::start().await?;
     let (jobs, ada) = (&world.jobs, world.tenant());
     jobs.mark_heartbeat(ada.id, ada.agent).await?;
-    let first = jobs.heartbeat_marks(10).await?;
+    let first = jobs.take_heartbeat_marks(10).await?;
 
     world.admin("update schedule.heartbeat_marks set held_until = now()").await?;
 
-    assert_eq!(jobs.heartbeat_marks(10).await?, first);
+    assert_eq!(jobs.take_heartbeat_marks(10).await?, first);
     Ok(())
 }
 

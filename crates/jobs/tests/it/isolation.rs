@@ -1,6 +1,6 @@
 //! Isolation of two tenants with the same names.
 
-use holdfast_jobs::{Added, Changes, Error, JobFilter, Mode};
+use holdfast_jobs::{AddOutcome, Changes, Error, JobFilter, RunMode};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ async fn every_verb_says_not_found_to_another_tenant() -> anyhow::Result<()> {
     assert!(is_not_found(jobs.pause(eve.id, hers.id).await));
     assert!(is_not_found(jobs.resume(eve.id, hers.id).await));
     assert!(is_not_found(jobs.runs(eve.id, hers.id, 10).await));
-    assert!(is_not_found(jobs.run_now(eve.id, hers.id, Uuid::now_v7(), Mode::Force).await));
+    assert!(is_not_found(jobs.run_now(eve.id, hers.id, Uuid::now_v7(), RunMode::Force).await));
     assert!(is_not_found(jobs.backfill(eve.id, hers.id, &[ago(90)]).await));
     assert!(!jobs.remove(eve.id, hers.id).await?);
     assert!(jobs.load(eve.id, &[hers.id]).await?.is_empty());
@@ -51,7 +51,7 @@ async fn the_same_ids_and_names_are_different_jobs() -> anyhow::Result<()> {
     let other = world.jobs.add(eve.id, new.clone()).await?;
     world.jobs.remove(ada.id, new.id).await?;
 
-    assert!(matches!((&hers, &other), (Added::Made(_), Added::Made(_))));
+    assert!(matches!((&hers, &other), (AddOutcome::Made(_), AddOutcome::Made(_))));
     assert_eq!(world.jobs.find(eve.id, "daily", None).await?.tenant, eve.id);
     Ok(())
 }

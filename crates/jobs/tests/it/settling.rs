@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use holdfast_jobs::{
-    Answered, Delivered, Ended, FiringState, JobKind, JobState, Origin, Outcome, Postponed,
-    Refused, Slot, UNSENT,
+    AnsweredFiring, CLASS_UNSENT, DeliveryReport, FinishedFiring, FiringState, JobKind, JobState,
+    Origin, Outcome, PostponedFiring, Refused, Slot,
 };
 use holdfast_types::{RunId, SessionId};
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn a_run_s_outcome_is_on_record_once() -> anyhow::Result<()> {
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     let firing = world.claim_one().await?;
     let run = RunId::generate();
-    let delivered = Delivered {
+    let delivered = DeliveryReport {
         firing: firing.id,
         run: Some(run),
         lease: Duration::from_secs(60),
@@ -26,11 +26,11 @@ async fn a_run_s_outcome_is_on_record_once() -> anyhow::Result<()> {
         arrives: false,
     };
 
-    assert_eq!(world.jobs.delivered(&[delivered]).await?, 1);
-    assert_eq!(world.jobs.firing_of(ada.id, run).await?, Some(firing.id));
+    assert_eq!(world.jobs.mark_delivered(&[delivered]).await?, 1);
+    assert_eq!(world.jobs.firing_of_run(ada.id, run).await?, Some(firing.id));
     assert_eq!(world.end(&firing, Outcome::Ok).await?, 1);
     assert_eq!(world.end(&firing, Outcome::Error).await?, 0);
-    assert_eq!(world.jobs.delivered(&[delivered]).await?, 0);
+    assert_eq!(world.jobs.mark_delivered(&[delivered]).await?, 0);
 
     let runs = world.jobs.runs(ada.id, job.id, 10).await?;
     assert_eq!(runs.len(), 1);
@@ -53,8 +53,8 @@ async fn a_refusal_counts_only_while_the_firing_is_its_own() -> anyhow::Result<(
     let refuse =
         |firing| [Refused { firing, outcome: Outcome::Skipped, class: "quiet-hours".to_owned() }];
 
-    assert_eq!(world.jobs.refused(&refuse(slow)).await?, 0);
-    assert_eq!(world.jobs.refused(&refuse(quick)).await?, 1);
+    assert_eq!(world.jobs.refuse(&refuse(slow)).await?, 0);
+    assert_eq!(world.jobs.refuse(&refuse(quick)).await?, 1);
 
     let view = world.jobs.firing(&quick.id).await?;
     assert_eq!(view.map(|view| view.state), Some(FiringState::Refused));
@@ -69,14 +69,14 @@ async fn what_is_postponed_comes_again_and_is_charged_nothing() -> anyhow::Resul
     let mut firing = world.claim_one().await?;
 
     for _ in 0..10 {
-        let postponed = [Postponed { firing, after: Duration::ZERO }];
-        assert_eq!(world.jobs.postponed(&postponed).await?, 1);
-        assert_eq!(world.jobs.postponed(&postponed).await?, 1, "saying it twice is harmless");
+        let postponed = [PostponedFiring { firing, after: Duration::ZERO }];
+        assert_eq!(world.jobs.postpone(&postponed).await?, 1);
+        assert_eq!(world.jobs.postpone(&postponed).await?, 1, "saying it twice is harmless");
         firing = world.sweep().await?[0];
     }
 
-    let later = [Postponed { firing, after: Duration::from_secs(60) }];
-    world.jobs.postponed(&later).await?;
+    let later = [PostponedFiring { firing, after: Duration::from_secs(60) }];
+    world.jobs.postpone(&later).await?;
     assert!(world.sweep().await?.is_empty());
     Ok(())
 }
@@ -118,7 +118,7 @@ async fn a_job_with_one_slot_never_fires_again_and_goes_if_it_was_to() -> anyhow
     assert_eq!(firings.len(), 2);
     assert_eq!(ada.get(stays.id).await?.state, JobState::Active, "it runs");
     let all: Vec<_> = firings.iter().map(|firing| ended(firing, Outcome::Ok)).collect();
-    world.jobs.finished(&all).await?;
+    world.jobs.finish(&all).await?;
 
     assert_eq!(ada.get(stays.id).await?.state, JobState::Done);
     assert!(ada.get(goes.id).await.is_err());
@@ -192,15 +192,15 @@ async fn one_whose_answer_is_on_its_way_goes_on_and_holds_nobody_up() -> anyhow:
     let firing = world.claim_one().await?;
     let lease = Duration::from_secs(60);
     let message = Some((SessionId::generate(), 1));
-    let out = Delivered { firing: firing.id, run: None, lease, message, arrives: true };
-    world.jobs.delivered(&[out]).await?;
+    let out = DeliveryReport { firing: firing.id, run: None, lease, message, arrives: true };
+    world.jobs.mark_delivered(&[out]).await?;
     let patience = Duration::from_secs(600);
-    let answered = Answered { firing: firing.id, run: Some(RunId::generate()), patience };
+    let answered = AnsweredFiring { firing: firing.id, run: Some(RunId::generate()), patience };
 
-    assert_eq!(world.jobs.answered(&[answered]).await?, 1);
-    assert_eq!(world.jobs.answered(&[answered]).await?, 0);
+    assert_eq!(world.jobs.mark_answered(&[answered]).await?, 1);
+    assert_eq!(world.jobs.mark_answered(&[answered]).await?, 0);
 
-    let found = world.jobs.out(None, 10).await?;
+    let found = world.jobs.open_firings(None, 10).await?;
     assert!(found[0].arrives && found[0].answered && found[0].left > lease, "{found:?}");
     assert_eq!(ada.get(job.id).await?.running, None);
     world.admin("update schedule.jobs set due_at = now()").await?;
@@ -252,7 +252,7 @@ async fn a_slot_that_comes_while_one_is_postponed_is_skipped_as_one_that_runs_wo
     let ada = world.tenant();
     let job = ada.due(5, json!({"every_s": 60})).await?;
     let firing = world.claim_one().await?;
-    world.jobs.postponed(&[Postponed { firing, after: Duration::from_secs(60) }]).await?;
+    world.jobs.postpone(&[PostponedFiring { firing, after: Duration::from_secs(60) }]).await?;
 
     // A minute passes.
     for sql in [
@@ -276,9 +276,10 @@ async fn what_is_still_on_its_way_is_an_error_and_is_not_tried_again() -> anyhow
     let ada = world.tenant();
     let job = ada.due(5, json!({})).await?;
     let firing = world.claim_one().await?;
-    let unsent = Ended { class: Some(UNSENT.to_owned()), ..ended(&firing, Outcome::Error) };
+    let unsent =
+        FinishedFiring { class: Some(CLASS_UNSENT.to_owned()), ..ended(&firing, Outcome::Error) };
 
-    assert_eq!(world.jobs.finished(&[unsent]).await?, 1);
+    assert_eq!(world.jobs.finish(&[unsent]).await?, 1);
 
     let job = ada.get(job.id).await?;
     assert_eq!((job.state, job.errors), (JobState::Done, 1));

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{ABANDONED, Delivered, LOSSES, Outcome, Postponed, Refused, Swept};
+use holdfast_jobs::{
+    CLASS_ABANDONED, DeliveryReport, MAX_LOSSES, Outcome, PostponedFiring, Refused, SweepResult,
+};
 use serde_json::json;
 
 use crate::world::World;
@@ -15,23 +17,23 @@ async fn a_firing_that_nobody_survives_is_delivered_no_more_and_the_next_slot_co
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     world.claim_one().await?;
 
-    for lost in 0..LOSSES {
+    for lost in 0..MAX_LOSSES {
         world.lapse().await?;
         let firings = world.sweep().await?;
         assert_eq!(firings.iter().map(|firing| firing.lost).collect::<Vec<_>>(), [lost]);
-        assert_eq!(world.jobs.begun(&firings).await?, firings);
+        assert_eq!(world.jobs.begin_delivery(&firings).await?, firings);
     }
     world.lapse().await?;
     for swept in [world.jobs.sweep(100).await?, world.jobs.sweep_in_turn(100, &[]).await?] {
         assert_eq!((swept.firings.len(), swept.ended), (0, 0));
         let lost: Vec<i32> = swept.abandoned.iter().map(|firing| firing.lost).collect();
-        assert_eq!(lost, [LOSSES]);
+        assert_eq!(lost, [MAX_LOSSES]);
     }
     let firing = world.jobs.sweep(100).await?.abandoned[0];
-    let (outcome, class) = (Outcome::Error, ABANDONED.to_owned());
-    assert_eq!(world.jobs.refused(&[Refused { firing, outcome, class }]).await?, 1);
+    let (outcome, class) = (Outcome::Error, CLASS_ABANDONED.to_owned());
+    assert_eq!(world.jobs.refuse(&[Refused { firing, outcome, class }]).await?, 1);
 
-    assert_eq!(world.jobs.sweep(100).await?, Swept::default());
+    assert_eq!(world.jobs.sweep(100).await?, SweepResult::default());
     let job = ada.get(job.id).await?;
     let last = job.last.ok_or_else(|| anyhow::anyhow!("nothing is logged"))?;
     assert_eq!((last.outcome, last.class.as_deref()), (Outcome::Error, Some("abandoned")));
@@ -47,14 +49,14 @@ async fn a_firing_that_was_in_lost_hands_and_not_being_delivered_is_handed_out_a
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     let first = world.claim_one().await?;
 
-    for attempt in 2..LOSSES + 5 {
+    for attempt in 2..MAX_LOSSES + 5 {
         world.lapse().await?;
         let swept = world.jobs.sweep(100).await?;
         assert_eq!((swept.firings.len(), swept.ended), (1, 0), "attempt {attempt}");
         assert_eq!((swept.firings[0].attempt, swept.firings[0].lost), (attempt, 0));
     }
 
-    assert!(world.jobs.begun(&[first]).await?.is_empty(), "others have it now");
+    assert!(world.jobs.begin_delivery(&[first]).await?.is_empty(), "others have it now");
     assert_eq!(ada.get(job.id).await?.last, None);
     Ok(())
 }
@@ -69,12 +71,12 @@ async fn whoever_begins_a_firing_has_it_for_longer_and_giving_it_back_clears_it(
     // The run has timed out, and no sweep has run yet.
     world.lapse().await?;
 
-    for _ in 0..LOSSES + 2 {
-        assert_eq!(world.jobs.begun(&[firing]).await?, [firing]);
+    for _ in 0..MAX_LOSSES + 2 {
+        assert_eq!(world.jobs.begin_delivery(&[firing]).await?, [firing]);
         assert!(world.sweep().await?.is_empty(), "it is held again");
         let after = Duration::ZERO;
-        assert_eq!(world.jobs.postponed(&[Postponed { firing, after }]).await?, 1);
-        assert!(world.jobs.begun(&[firing]).await?.is_empty(), "it was given back");
+        assert_eq!(world.jobs.postpone(&[PostponedFiring { firing, after }]).await?, 1);
+        assert!(world.jobs.begin_delivery(&[firing]).await?.is_empty(), "it was given back");
         firing = world.sweep().await?[0];
     }
     Ok(())
@@ -89,7 +91,7 @@ async fn a_run_of_which_nothing_is_heard_is_lost_and_holds_nothing_up() -> anyho
     let lease = Duration::from_secs(60);
     world
         .jobs
-        .delivered(&[Delivered {
+        .mark_delivered(&[DeliveryReport {
             firing: firing.id,
             run: None,
             lease,
@@ -117,11 +119,11 @@ async fn a_run_that_says_that_it_goes_on_is_not_lost() -> anyhow::Result<()> {
     let firing = world.claim_one().await?;
     let lease = Duration::from_secs(60);
     let goes_on =
-        [Delivered { firing: firing.id, run: None, lease, message: None, arrives: false }];
-    world.jobs.delivered(&goes_on).await?;
+        [DeliveryReport { firing: firing.id, run: None, lease, message: None, arrives: false }];
+    world.jobs.mark_delivered(&goes_on).await?;
     world.lapse().await?;
 
-    world.jobs.delivered(&goes_on).await?;
+    world.jobs.mark_delivered(&goes_on).await?;
 
     assert_eq!(world.jobs.sweep(100).await?.ended, 0);
     assert!(ada.get(job.id).await?.running.is_some());
@@ -136,8 +138,8 @@ async fn jobs_that_have_been_done_for_long_are_forgotten() -> anyhow::Result<()>
     let firing = world.claim_one().await?;
     world.end(&firing, Outcome::Ok).await?;
 
-    assert_eq!(world.jobs.forget_done(Duration::from_secs(3600)).await?, 0);
-    assert_eq!(world.jobs.forget_done(Duration::ZERO).await?, 1);
+    assert_eq!(world.jobs.delete_done(Duration::from_secs(3600)).await?, 0);
+    assert_eq!(world.jobs.delete_done(Duration::ZERO).await?, 1);
 
     assert!(ada.get(job.id).await.is_err());
     for table in ["firings", "runs"] {
@@ -163,7 +165,7 @@ async fn all_that_have_been_done_for_long_are_forgotten_however_many_they_are() 
         )
         .await?;
 
-    assert_eq!(world.jobs.forget_done(Duration::ZERO).await?, 2_001);
+    assert_eq!(world.jobs.delete_done(Duration::ZERO).await?, 2_001);
     assert_eq!(world.number("select count(*) from schedule.jobs").await?, 0);
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use holdfast_jobs::{
-    Due, Ended, Error, Existing, Firing, Job, JobKind, Jobs, Limits, Missed, NewJob, Next, Outcome,
-    Overlap, Planned, Planner, Scheduled, Unplannable,
+    Due, Error, Existing, FinishedFiring, Firing, Job, JobKind, Jobs, Limits, Missed, NewJob,
+    NextSlot, Outcome, Overlap, Planner, ScheduledJob, SlotPlan, Unplannable,
 };
 use holdfast_pg::{Config, Pools};
 use holdfast_testkit::Database;
@@ -34,7 +34,11 @@ impl Clockwork {
 }
 
 impl Planner for Clockwork {
-    fn first(&self, job: Scheduled<'_>, now: Timestamp) -> Result<Option<Next>, Unplannable> {
+    fn first(
+        &self,
+        job: ScheduledJob<'_>,
+        now: Timestamp,
+    ) -> Result<Option<NextSlot>, Unplannable> {
         if job.spec.get("never").is_some() {
             return Ok(None);
         }
@@ -44,17 +48,17 @@ impl Planner for Clockwork {
             }
             None => now + every(job.spec).unwrap_or(SignedDuration::from_hours(1)),
         };
-        Ok(Some(Next { slot: first, due: first }))
+        Ok(Some(NextSlot { slot: first, due: first }))
     }
 
-    fn plan(&self, due: Due<'_>) -> Result<Planned, Unplannable> {
+    fn plan(&self, due: Due<'_>) -> Result<SlotPlan, Unplannable> {
         let spec = due.job.spec;
         if spec.get("broken").is_some() {
             return Err(Unplannable("no such zone".to_owned()));
         }
         let now = self.now().unwrap_or(due.now);
         let Some(every) = every(spec) else {
-            return Ok(Planned { fire: vec![due.slot], missed: None, next: None });
+            return Ok(SlotPlan { fire: vec![due.slot], missed: None, next: None });
         };
         let mut slots = vec![due.slot];
         let mut next = due.slot + every;
@@ -73,7 +77,7 @@ impl Planner for Clockwork {
             last: slots[count - 1],
             count: u32::try_from(count).ok(),
         });
-        Ok(Planned { fire, missed, next: Some(Next { slot: next, due: next }) })
+        Ok(SlotPlan { fire, missed, next: Some(NextSlot { slot: next, due: next }) })
     }
 }
 
@@ -176,12 +180,12 @@ impl World {
     }
 
     pub async fn end(&self, firing: &Firing, outcome: Outcome) -> Result<u64, Error> {
-        self.jobs.finished(&[ended(firing, outcome)]).await
+        self.jobs.finish(&[ended(firing, outcome)]).await
     }
 }
 
-pub fn ended(firing: &Firing, outcome: Outcome) -> Ended {
-    Ended {
+pub fn ended(firing: &Firing, outcome: Outcome) -> FinishedFiring {
+    FinishedFiring {
         firing: firing.id,
         outcome,
         class: (outcome == Outcome::Error).then(|| "model-timeout".to_owned()),

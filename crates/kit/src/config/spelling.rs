@@ -1,15 +1,16 @@
 //! Suggestions for misspelt names.
 
 /// Returns a suggestion, or the list of known names, as the end of an error message.
-pub(super) fn near(given: &str, known: &[&str]) -> String {
-    match known.iter().filter(|name| is_near(given, name)).min_by_key(|name| edits(given, name)) {
+pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
+    match known.iter().filter(|name| is_similar(given, name)).min_by_key(|name| edits(given, name))
+    {
         Some(name) => format!("; did you mean `{name}`?"),
-        None => format!("; there are {}", any_of(known).replace(" or ", " and ")),
+        None => format!("; there are {}", alternatives(known).replace(" or ", " and ")),
     }
 }
 
 /// Joins the names as alternatives: `a`, `b` or `c`.
-pub(super) fn any_of(names: &[&str]) -> String {
+pub(super) fn alternatives(names: &[&str]) -> String {
     let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.sort_unstable();
     names.dedup();
@@ -20,7 +21,7 @@ pub(super) fn any_of(names: &[&str]) -> String {
 }
 
 /// Whether `given` is probably a misspelling of `name`: at most one edit for every three letters.
-pub(super) fn is_near(given: &str, name: &str) -> bool {
+pub(super) fn is_similar(given: &str, name: &str) -> bool {
     edits(given, name) <= name.len() / 3
 }
 
@@ -45,9 +46,9 @@ mod tests {
 
     #[test]
     fn a_slip_is_near_and_another_word_is_not() {
-        assert_eq!(near("gatewy", &["database", "gateway"]), "; did you mean `gateway`?");
-        assert_eq!(near("weather", &["nats", "mesh"]), "; there are `mesh` and `nats`");
-        assert!(is_near("nats", "nats") && !is_near("name", "nats"));
+        assert_eq!(suggestion("gatewy", &["database", "gateway"]), "; did you mean `gateway`?");
+        assert_eq!(suggestion("weather", &["nats", "mesh"]), "; there are `mesh` and `nats`");
+        assert!(is_similar("nats", "nats") && !is_similar("name", "nats"));
     }
 
     #[test]

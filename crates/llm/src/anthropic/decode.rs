@@ -12,20 +12,20 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_types::{ModelId, Reply, Stop};
+use holdfast_types::{ModelId, Reply, StopReason};
 use serde_json::{Value, json};
 
-use super::{API, refusal};
+use super::{API_NAME, refusal};
 use crate::{
     Delta, Error, Request, carry,
-    gather::{Gather, MOST_CARRY, count, parse},
     http::Decode,
+    reply_builder::{MAX_CARRY_BYTES, ReplyBuilder, count, parse},
 };
 
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    gather: Gather,
+    gather: ReplyBuilder,
     /// Open and complete blocks, by index.
     blocks: BTreeMap<u64, Block>,
     /// Total size of the thinking blocks, in bytes.
@@ -49,7 +49,7 @@ impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
         Self {
             model: request.model.clone(),
-            gather: Gather::new(request),
+            gather: ReplyBuilder::new(request),
             blocks: BTreeMap::new(),
             thoughts: 0,
             is_overflow: false,
@@ -60,8 +60,8 @@ impl Decoder {
         let index = event["index"].as_u64().unwrap_or_default();
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.usage(&event["message"]["usage"]),
-            "content_block_start" => self.begin(index, &event["content_block"], deltas)?,
-            "content_block_delta" => self.go_on(index, &event["delta"], deltas)?,
+            "content_block_start" => self.begin_block(index, &event["content_block"], deltas)?,
+            "content_block_delta" => self.continue_block(index, &event["delta"], deltas)?,
             "message_delta" => {
                 self.usage(&event["usage"]);
                 self.stop(&event["delta"]);
@@ -89,15 +89,20 @@ impl Decoder {
         let Some(reason) = delta["stop_reason"].as_str() else { return };
         self.is_overflow = reason == "model_context_window_exceeded";
         self.gather.stop = Some(match reason {
-            "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
-            "tool_use" => Stop::ToolUse,
-            "refusal" => Stop::Refusal,
-            "pause_turn" => Stop::PauseTurn,
-            _ => Stop::End,
+            "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+            "tool_use" => StopReason::ToolUse,
+            "refusal" => StopReason::Refusal,
+            "pause_turn" => StopReason::PauseTurn,
+            _ => StopReason::End,
         });
     }
 
-    fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+    fn begin_block(
+        &mut self,
+        index: u64,
+        block: &Value,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), Error> {
         let begun = match block["type"].as_str().unwrap_or_default() {
             "text" => {
                 let text = block["text"].as_str().unwrap_or_default();
@@ -127,7 +132,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn go_on(&mut self, index: u64, delta: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+    fn continue_block(
+        &mut self,
+        index: u64,
+        delta: &Value,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), Error> {
         match self.blocks.get_mut(&index) {
             Some(Block::Text(length)) => {
                 let text = delta["text"].as_str().unwrap_or_default();
@@ -141,11 +151,11 @@ impl Decoder {
                     let Some(piece) = delta[key].as_str() else { continue };
                     self.thoughts += piece.len();
                     // Thinking beyond the limit is not carried, so it need not be kept.
-                    if self.thoughts <= MOST_CARRY
+                    if self.thoughts <= MAX_CARRY_BYTES
                         && let Value::String(text) = &mut thought[key]
                     {
                         text.push_str(piece);
-                    } else if self.thoughts <= MOST_CARRY {
+                    } else if self.thoughts <= MAX_CARRY_BYTES {
                         thought[key] = piece.into();
                     }
                 }
@@ -156,9 +166,9 @@ impl Decoder {
     }
 
     /// Returns the thinking blocks and their positions, to be carried.
-    fn carried(&self) -> Option<Value> {
+    fn carried_blocks(&self) -> Option<Value> {
         let has_thoughts = self.blocks.values().any(|block| matches!(block, Block::Thought(_)));
-        if !has_thoughts || self.thoughts > MOST_CARRY {
+        if !has_thoughts || self.thoughts > MAX_CARRY_BYTES {
             return None;
         }
         let items = self.blocks.values().filter_map(|block| match block {
@@ -167,7 +177,7 @@ impl Decoder {
             Block::Thought(thought) => Some(thought.clone()),
             Block::Other => None,
         });
-        carry::pack(API, &self.model.to_string(), items.collect())
+        carry::pack(API_NAME, &self.model.to_string(), items.collect())
     }
 }
 
@@ -187,7 +197,7 @@ impl Decode for Decoder {
             return Err(refusal::mid_stream(&answer["error"], &self.model));
         }
         for (index, block) in (0..).zip(answer["content"].as_array().into_iter().flatten()) {
-            self.begin(index, block, &mut deltas)?;
+            self.begin_block(index, block, &mut deltas)?;
         }
         self.usage(&answer["usage"]);
         self.stop(&answer);
@@ -200,7 +210,7 @@ impl Decode for Decoder {
     }
 
     fn finish(mut self) -> Result<Reply, Error> {
-        let carried = self.carried();
+        let carried = self.carried_blocks();
         self.gather.carry(carried);
         let is_overflow = self.is_overflow;
         self.gather.finish().map_err(|error| match error {

@@ -11,25 +11,25 @@
 use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
 use serde_json::{Value, json};
 
-use super::API;
+use super::API_NAME;
 use crate::{
     Request, carry,
-    catalogue::{By, Card},
-    words::{BLANK, Ids, name, object, unseen},
+    catalogue::{ModelCard, ThinkingForm},
+    wire_text::{EMPTY_TEXT, UniqueCallIds, image_placeholder, object, tool_name},
 };
 
 /// Default output limit, in tokens; the API requires one.
-const MOST_UNASKED: u32 = 32_000;
+const DEFAULT_MAX_OUTPUT: u32 = 32_000;
 
 /// The `off` value of models whose thinking can be turned off.
-const DISABLED: &str = "disabled";
+const THINKING_DISABLED: &str = "disabled";
 
 /// Minimum thinking budget, in tokens.
-const LEAST_BUDGET: u32 = 1_024;
+const MIN_THINKING_BUDGET: u32 = 1_024;
 
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
-    let most = request.max_output.unwrap_or_else(|| card.max_output.min(MOST_UNASKED));
+    let most = request.max_output.unwrap_or_else(|| card.max_output.min(DEFAULT_MAX_OUTPUT));
     let mut body = json!({
         "model": request.model.id(),
         "max_tokens": most,
@@ -53,16 +53,16 @@ pub(super) fn encode(request: &Request) -> Value {
             })
             .collect();
         if let Some(last) = tools.last_mut() {
-            last["cache_control"] = kept();
+            last["cache_control"] = cache_mark();
         }
         body["tools"] = tools.into();
     }
-    think(&mut body, request, card, most);
+    set_thinking(&mut body, request, card, most);
     body
 }
 
 /// Cache mark: the provider caches the request up to this block.
-fn kept() -> Value {
+fn cache_mark() -> Value {
     json!({ "type": "ephemeral" })
 }
 
@@ -70,7 +70,7 @@ fn system(stable: &str, dynamic: &str) -> Vec<Value> {
     let mut blocks = Vec::new();
     if !stable.trim().is_empty() {
         let text = stable.trim_end();
-        blocks.push(json!({ "type": "text", "text": text, "cache_control": kept() }));
+        blocks.push(json!({ "type": "text", "text": text, "cache_control": cache_mark() }));
     }
     if !dynamic.trim().is_empty() {
         blocks.push(json!({ "type": "text", "text": dynamic.trim_end() }));
@@ -79,27 +79,30 @@ fn system(stable: &str, dynamic: &str) -> Vec<Value> {
 }
 
 /// Sets the thinking level in the form that the model takes.
-fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
+fn set_thinking(body: &mut Value, request: &Request, card: &ModelCard, most: u32) {
     let off = card.thinking.off.as_deref();
     match (card.thinking.by, request.thinking) {
-        (By::Adaptive, Thinking::Off) => match off {
-            Some(DISABLED) => body["thinking"] = json!({ "type": DISABLED }),
+        (ThinkingForm::Adaptive, Thinking::Off) => match off {
+            Some(THINKING_DISABLED) => body["thinking"] = json!({ "type": THINKING_DISABLED }),
             Some(effort) => body["output_config"] = json!({ "effort": effort }),
             None => {}
         },
-        (By::Adaptive, level) => {
+        (ThinkingForm::Adaptive, level) => {
             body["thinking"] = json!({ "type": "adaptive" });
             body["output_config"] = json!({ "effort": level.as_str() });
         }
-        (By::Budget, level) => {
+        (ThinkingForm::Budget, level) => {
             // The budget must be less than the output limit. Without a turn's thinking blocks a
             // budget is refused while the turn's tool results are sent.
-            let budget = budget(level).min(most.saturating_sub(LEAST_BUDGET));
-            if budget >= LEAST_BUDGET && !is_answering_without_thoughts(request) {
+            let budget = budget(level).min(most.saturating_sub(MIN_THINKING_BUDGET));
+            if budget >= MIN_THINKING_BUDGET && !is_answering_without_thoughts(request) {
                 body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
             }
         }
-        (By::No | By::Effort | By::Switch | By::Marks, _) => {}
+        (
+            ThinkingForm::No | ThinkingForm::Effort | ThinkingForm::Switch | ThinkingForm::Marks,
+            _,
+        ) => {}
     }
     // The system prompt contains the time, which changes within a turn. Let the provider drop the
     // older thinking blocks, where it would otherwise refuse the request.
@@ -116,11 +119,11 @@ fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
 }
 
 /// Whether thinking is turned off. Earlier thinking blocks must then not be sent.
-fn is_disabled(request: &Request, card: &Card) -> bool {
-    let is_adaptive = card.thinking.by == By::Adaptive;
+fn is_disabled(request: &Request, card: &ModelCard) -> bool {
+    let is_adaptive = card.thinking.by == ThinkingForm::Adaptive;
     is_adaptive
         && request.thinking == Thinking::Off
-        && card.thinking.off.as_deref() == Some(DISABLED)
+        && card.thinking.off.as_deref() == Some(THINKING_DISABLED)
 }
 
 const fn budget(level: Thinking) -> u32 {
@@ -140,25 +143,25 @@ fn is_answering_without_thoughts(request: &Request) -> bool {
     });
     let is_answering = matches!(request.chat.messages.last(), Some(ChatMessage::Tool { .. }));
     last.is_some_and(|(calls, carry)| {
-        let thoughts = carry::unpack(carry.as_ref(), API, &request.model);
+        let thoughts = carry::unpack(carry.as_ref(), API_NAME, &request.model);
         is_answering && !calls.is_empty() && thoughts.is_none()
     })
 }
 
-fn messages(request: &Request, card: &Card) -> Vec<Value> {
+fn messages(request: &Request, card: &ModelCard) -> Vec<Value> {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
-    let mut ids = Ids::default();
+    let mut ids = UniqueCallIds::default();
     for message in &request.chat.messages {
         let (role, blocks) = match message {
-            ChatMessage::User { text, images } => ("user", said(text, images, card)),
+            ChatMessage::User { text, images } => ("user", user_blocks(text, images, card)),
             ChatMessage::Tool { call, output, failed } => {
                 ("user", vec![result(ids.of(call), output, *failed)])
             }
             ChatMessage::Assistant { text, calls, carry } => {
                 ids.begin(calls);
                 let carry = carry.as_ref().filter(|_| !is_disabled(request, card));
-                let thoughts = carry::unpack(carry, API, &request.model);
-                ("assistant", spoken(text, calls, thoughts.unwrap_or_default(), &ids))
+                let thoughts = carry::unpack(carry, API_NAME, &request.model);
+                ("assistant", assistant_blocks(text, calls, thoughts.unwrap_or_default(), &ids))
             }
         };
         match all.last_mut() {
@@ -169,7 +172,7 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
     }
     // A conversation must begin with the user.
     if all.first().is_none_or(|(role, _)| *role == "assistant") {
-        all.insert(0, ("user", vec![text_block(BLANK)]));
+        all.insert(0, ("user", vec![text_block(EMPTY_TEXT)]));
     }
     all.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
 }
@@ -178,7 +181,7 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
+fn user_blocks(text: &str, images: &[Image], card: &ModelCard) -> Vec<Value> {
     let mut blocks = Vec::new();
     if card.images {
         blocks.extend(images.iter().map(|image| {
@@ -191,13 +194,13 @@ fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
             json!({ "type": "image", "source": source })
         }));
     } else if !images.is_empty() {
-        blocks.push(text_block(&unseen(images.len())));
+        blocks.push(text_block(&image_placeholder(images.len())));
     }
     // Empty text blocks are refused.
     if !text.trim().is_empty() {
         blocks.push(text_block(text));
     } else if blocks.is_empty() {
-        blocks.push(text_block(BLANK));
+        blocks.push(text_block(EMPTY_TEXT));
     }
     blocks
 }
@@ -212,7 +215,12 @@ fn result(id: &str, output: &str, is_failed: bool) -> Value {
 
 /// Builds a reply's blocks. The carried items hold the positions of the thinking blocks between
 /// texts (by length) and calls (by id). Without them texts come first, then calls.
-fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids) -> Vec<Value> {
+fn assistant_blocks(
+    text: &str,
+    calls: &[ToolCall],
+    carried: &[Value],
+    ids: &UniqueCallIds,
+) -> Vec<Value> {
     let mut blocks = Vec::new();
     let mut rest = text;
     let mut left: Vec<&ToolCall> = calls.iter().collect();
@@ -241,11 +249,11 @@ fn push_text(blocks: &mut Vec<Value>, text: &str) {
     }
 }
 
-fn call(call: &ToolCall, ids: &Ids) -> Value {
+fn call(call: &ToolCall, ids: &UniqueCallIds) -> Value {
     json!({
         "type": "tool_use",
         "id": ids.of(&call.id),
-        "name": name(&call.tool),
+        "name": tool_name(&call.tool),
         "input": object(&call.input),
     })
 }

@@ -6,7 +6,7 @@ fn id(text: &str) -> ModelId {
     text.parse().unwrap()
 }
 
-fn card(text: &str) -> &'static Card {
+fn card(text: &str) -> &'static ModelCard {
     Catalogue::built_in().card(&id(text))
 }
 
@@ -48,9 +48,12 @@ fn a_model_is_found_under_each_of_its_names() {
 fn a_model_that_nobody_knows_is_believed_to_be_small() {
     let unknown = card("ollama:nobodys-model:4b");
 
-    assert_eq!(unknown, &Card::default());
+    assert_eq!(unknown, &ModelCard::default());
     assert_eq!((unknown.context, unknown.max_output), (32_768, 4_096));
-    assert_eq!((unknown.images, unknown.thinking.by, unknown.prices), (false, By::No, None));
+    assert_eq!(
+        (unknown.images, unknown.thinking.by, unknown.prices),
+        (false, ThinkingForm::No, None)
+    );
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn names_are_resolved_as_people_write_them() {
     }
     for alias in ["sonnet", "opus", "haiku", "gpt", "gemini", "Sonnet"] {
         let model = resolve(alias).unwrap();
-        assert_ne!(card(&model), &Card::default(), "{alias}");
+        assert_ne!(card(&model), &ModelCard::default(), "{alias}");
     }
     assert!(resolve("").is_err() && resolve("no:").is_err() && resolve("a b").is_err());
 }
@@ -93,7 +96,7 @@ fn a_tenant_knows_better_and_besides() {
 
     assert_eq!(catalogue.card(&id("openai:gpt-4o")).context, 1_000);
     let mine = catalogue.card(&id("ollama:mine"));
-    assert_eq!((mine.max_output, mine.thinking.by), (4_096, By::Switch));
+    assert_eq!((mine.max_output, mine.thinking.by), (4_096, ThinkingForm::Switch));
     assert_eq!(catalogue.resolve("gpt").unwrap(), id("ollama:mine"));
     assert_eq!(catalogue.resolve("opus"), Catalogue::built_in().resolve("opus"));
     assert_eq!(card("openai:gpt-4o").context, 128_000);
@@ -110,7 +113,8 @@ fn a_request_costs_what_it_read_and_wrote() {
     let no_discount = Prices { cached: None, ..plain };
     assert_eq!(no_discount.cost(&usage), 1_000 * 2_500 + 100 * 10_000);
 
-    let long = Some(Long { over: 999, input: 5_000, cached: Some(10), output: 15_000 });
+    let long =
+        Some(LongRequestPrices { over: 999, input: 5_000, cached: Some(10), output: 15_000 });
     let tiered = Prices { long, ..plain };
     assert_eq!(tiered.cost(&usage), 600 * 5_000 + 400 * 10 + 100 * 15_000);
     assert_eq!(tiered.cost(&Usage { input: 999, ..usage }), 599 * 2_500 + 400 * 1_250 + 1_000_000);
@@ -131,6 +135,6 @@ fn only_a_date_is_left_aside() {
         ("größe-20250514", "größe"),
         ("ß-2025-08-0x", "ß-2025-08-0x"),
     ] {
-        assert_eq!(undated(id), without);
+        assert_eq!(without_date_or_tag(id), without);
     }
 }

@@ -51,7 +51,7 @@ impl Profile {
     /// Whether the key is for a provider. Ignores case and everything after a colon.
     #[must_use]
     pub fn is_for(&self, provider: &str) -> bool {
-        normal(&self.provider) == normal(provider)
+        normalised_provider(&self.provider) == normalised_provider(provider)
     }
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for Profile {
     }
 }
 
-fn normal(provider: &str) -> String {
+fn normalised_provider(provider: &str) -> String {
     provider.split(':').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Reason;
 
-const HOUR: u64 = 60 * 60;
+const HOUR_SECS: u64 = 60 * 60;
 
 /// Failures that are farther apart than this are counted separately, in milliseconds.
-const WINDOW: i64 = 24 * 60 * 60 * 1_000;
+const FAILURE_WINDOW_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Statistics of a key; times are milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,21 +30,21 @@ pub struct Stats {
 #[must_use]
 pub fn cooldown(errors: u32) -> Duration {
     let times = 5_u64.checked_pow(errors.saturating_sub(1)).unwrap_or(u64::MAX);
-    Duration::from_secs(60_u64.saturating_mul(times).min(HOUR))
+    Duration::from_secs(60_u64.saturating_mul(times).min(HOUR_SECS))
 }
 
 /// Pause after a number of billing failures: 5 h, 10, 20, then a day.
 #[must_use]
 pub fn billing_pause(failures: u32) -> Duration {
     let times = 2_u64.checked_pow(failures.saturating_sub(1)).unwrap_or(u64::MAX);
-    Duration::from_secs((5 * HOUR).saturating_mul(times).min(24 * HOUR))
+    Duration::from_secs((5 * HOUR_SECS).saturating_mul(times).min(24 * HOUR_SECS))
 }
 
 impl Stats {
     /// Records a failure. `last_used` stays: it counts successes only.
     #[must_use]
     pub fn after_failure(mut self, reason: Reason, now: i64) -> Self {
-        if self.last_failure.is_some_and(|last| now.saturating_sub(last) > WINDOW) {
+        if self.last_failure.is_some_and(|last| now.saturating_sub(last) > FAILURE_WINDOW_MS) {
             self.error_count = 0;
             self.failure_counts.clear();
         }
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn an_account_without_money_is_left_alone_for_hours_up_to_a_day() {
-        let hours: Vec<u64> = (0..=5).map(|n| billing_pause(n).as_secs() / HOUR).collect();
+        let hours: Vec<u64> = (0..=5).map(|n| billing_pause(n).as_secs() / HOUR_SECS).collect();
         assert_eq!(hours, [5, 5, 10, 20, 24, 24]);
-        assert_eq!(billing_pause(u32::MAX).as_secs() / HOUR, 24);
+        assert_eq!(billing_pause(u32::MAX).as_secs() / HOUR_SECS, 24);
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
     fn what_failed_a_day_ago_does_not_count() {
         let old = Stats::default().after_failure(Reason::Auth, 0);
 
-        assert_eq!(old.clone().after_failure(Reason::Auth, WINDOW).error_count, 2);
-        assert_eq!(old.after_failure(Reason::Auth, WINDOW + 1).error_count, 1);
+        assert_eq!(old.clone().after_failure(Reason::Auth, FAILURE_WINDOW_MS).error_count, 2);
+        assert_eq!(old.after_failure(Reason::Auth, FAILURE_WINDOW_MS + 1).error_count, 1);
     }
 }

@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use holdfast_types::{Fault as _, Image, ImageData, Kind, Reply};
 
 use super::*;
-use crate::{Scripted, scripted::tests::request};
+use crate::{ScriptedModel, scripted_model::tests::request};
 
 /// Records the calls, and reports these models as cooling.
 #[derive(Debug, Default)]
@@ -36,14 +36,17 @@ impl Cooldowns for Noted {
 }
 
 fn answers(id: &str) -> Candidate {
-    candidate(id, Scripted::answering(|request| Ok(Scripted::text(&request.model.to_string()))))
+    candidate(
+        id,
+        ScriptedModel::answering(|request| Ok(ScriptedModel::text(&request.model.to_string()))),
+    )
 }
 
 fn fails(id: &str, with: fn() -> Error) -> Candidate {
-    candidate(id, Scripted::answering(move |_| Err(with())))
+    candidate(id, ScriptedModel::answering(move |_| Err(with())))
 }
 
-fn candidate(id: &str, model: Scripted) -> Candidate {
+fn candidate(id: &str, model: ScriptedModel) -> Candidate {
     Candidate { id: format!("p:{id}").parse().unwrap(), model: Arc::new(model), card: None }
 }
 
@@ -139,7 +142,7 @@ async fn those_who_watch_are_told_when_another_model_begins_anew() {
             _: &'a Request,
             on_delta: OnDelta<'a>,
             _: &'a CancellationToken,
-        ) -> Replying<'a> {
+        ) -> ReplyFuture<'a> {
             on_delta(Delta::Text("half".into()));
             Box::pin(async { Err(Error::Interrupted) })
         }

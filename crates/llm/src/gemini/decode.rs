@@ -9,20 +9,20 @@
 //! | `promptFeedback.blockReason` | the filter withheld the answer |
 //! | `error` | the stream failed, and why |
 
-use holdfast_types::{ModelId, Reply, Stop, Usage};
+use holdfast_types::{ModelId, Reply, StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::{API, refusal};
+use super::{API_NAME, refusal};
 use crate::{
     Delta, Error, Request, carry,
-    gather::{Gather, MOST_CARRY, count, parse},
     http::Decode,
+    reply_builder::{MAX_CARRY_BYTES, ReplyBuilder, count, parse},
 };
 
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    gather: Gather,
+    gather: ReplyBuilder,
     /// Items to carry, in order. Consecutive text without a signature is one item.
     items: Vec<Value>,
     signatures: usize,
@@ -34,7 +34,7 @@ impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
         Self {
             model: request.model.clone(),
-            gather: Gather::new(request),
+            gather: ReplyBuilder::new(request),
             items: Vec::new(),
             signatures: 0,
             is_garbled: false,
@@ -60,7 +60,7 @@ impl Decoder {
         if let Some(reason) = candidate["finishReason"].as_str() {
             self.stop(reason);
         } else if piece["promptFeedback"]["blockReason"].is_string() {
-            self.gather.stop = Some(Stop::Filtered);
+            self.gather.stop = Some(StopReason::Filtered);
             self.gather.done = true;
         }
         Ok(())
@@ -86,13 +86,13 @@ impl Decoder {
         } else if let Some(text) = part["text"].as_str() {
             let before = self.gather.text_len();
             self.gather.text(text, deltas)?;
-            self.said(self.gather.text_len() - before, signature);
+            self.add_text_item(self.gather.text_len() - before, signature);
         }
         Ok(())
     }
 
     /// Adds the length of a text piece to the carried items, with its signature.
-    fn said(&mut self, length: usize, signature: &Value) {
+    fn add_text_item(&mut self, length: usize, signature: &Value) {
         let open = self
             .items
             .last_mut()
@@ -114,10 +114,10 @@ impl Decoder {
     fn stop(&mut self, reason: &str) {
         self.gather.done = true;
         self.gather.stop = Some(match reason {
-            "MAX_TOKENS" => Stop::MaxTokens,
+            "MAX_TOKENS" => StopReason::MaxTokens,
             "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-            | "IMAGE_SAFETY" => Stop::Filtered,
-            _ => Stop::End,
+            | "IMAGE_SAFETY" => StopReason::Filtered,
+            _ => StopReason::End,
         });
         self.is_garbled = matches!(
             reason,
@@ -159,8 +159,8 @@ impl Decode for Decoder {
         }
         let is_worth_it =
             self.items.iter().any(|item| item["signature"].is_string() || item["is_given"] == true);
-        if is_worth_it && self.signatures <= MOST_CARRY {
-            self.gather.carry(carry::pack(API, &self.model.to_string(), self.items));
+        if is_worth_it && self.signatures <= MAX_CARRY_BYTES {
+            self.gather.carry(carry::pack(API_NAME, &self.model.to_string(), self.items));
         }
         self.gather.finish()
     }

@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
 use serde_json::{Value, json};
 
-use super::API;
+use super::API_NAME;
 use crate::{
     Request, carry,
-    catalogue::{By, Card},
-    words::{BLANK, name, object, told, unseen},
+    catalogue::{ModelCard, ThinkingForm},
+    wire_text::{EMPTY_TEXT, image_placeholder, object, system_prompt, tool_name},
 };
 
 /// Placeholder for the signature of a call that another model made.
-const UNSIGNED: &str = "skip_thought_signature_validator";
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
     let mut body = json!({ "contents": contents(request, card) });
-    let told = told(&chat.stable, &chat.dynamic);
+    let told = system_prompt(&chat.stable, &chat.dynamic);
     if !told.is_empty() {
         body["systemInstruction"] = json!({ "parts": [{ "text": told }] });
     }
@@ -53,32 +53,35 @@ pub(super) fn encode(request: &Request) -> Value {
 }
 
 /// Returns the thinking level in the form that the model takes.
-fn thinking(level: Thinking, card: &Card) -> Option<Value> {
+fn thinking(level: Thinking, card: &ModelCard) -> Option<Value> {
     let off = card.thinking.off.as_deref();
     match (card.thinking.by, level) {
-        (By::Effort, Thinking::Off) => off.map(|word| json!({ "thinkingLevel": word })),
-        (By::Effort, level) => Some(json!({ "thinkingLevel": level.as_str() })),
-        (By::Budget, Thinking::Off) => {
+        (ThinkingForm::Effort, Thinking::Off) => off.map(|word| json!({ "thinkingLevel": word })),
+        (ThinkingForm::Effort, level) => Some(json!({ "thinkingLevel": level.as_str() })),
+        (ThinkingForm::Budget, Thinking::Off) => {
             let least: u32 = off?.parse().ok()?;
             Some(json!({ "thinkingBudget": least }))
         }
-        (By::Budget, Thinking::Low) => Some(json!({ "thinkingBudget": 1_024 })),
-        (By::Budget, Thinking::Medium) => Some(json!({ "thinkingBudget": 8_192 })),
-        (By::Budget, Thinking::High) => Some(json!({ "thinkingBudget": 24_576 })),
-        (By::No | By::Adaptive | By::Switch | By::Marks, _) => None,
+        (ThinkingForm::Budget, Thinking::Low) => Some(json!({ "thinkingBudget": 1_024 })),
+        (ThinkingForm::Budget, Thinking::Medium) => Some(json!({ "thinkingBudget": 8_192 })),
+        (ThinkingForm::Budget, Thinking::High) => Some(json!({ "thinkingBudget": 24_576 })),
+        (
+            ThinkingForm::No | ThinkingForm::Adaptive | ThinkingForm::Switch | ThinkingForm::Marks,
+            _,
+        ) => None,
     }
 }
 
 /// Calls of the newest reply: their tools, and the ids that the provider assigned.
 #[derive(Default)]
-struct Asked<'c> {
+struct NewestCalls<'c> {
     tools: BTreeMap<&'c str, &'c str>,
     given: BTreeSet<&'c str>,
 }
 
-fn contents(request: &Request, card: &Card) -> Vec<Value> {
+fn contents(request: &Request, card: &ModelCard) -> Vec<Value> {
     let mut contents: Vec<Value> = Vec::new();
-    let mut asked = Asked::default();
+    let mut asked = NewestCalls::default();
     let mut results: Vec<Value> = Vec::new();
     for message in &request.chat.messages {
         if let ChatMessage::Tool { call, output, failed } = message {
@@ -88,12 +91,12 @@ fn contents(request: &Request, card: &Card) -> Vec<Value> {
         flush(&mut results, &mut contents);
         match message {
             ChatMessage::User { text, images } => {
-                contents.push(json!({ "role": "user", "parts": said(text, images, card) }));
+                contents.push(json!({ "role": "user", "parts": user_parts(text, images, card) }));
             }
             ChatMessage::Assistant { text, calls, carry } => {
-                let carried = carry::unpack(carry.as_ref(), API, &request.model);
+                let carried = carry::unpack(carry.as_ref(), API_NAME, &request.model);
                 let carried = carried.unwrap_or_default();
-                asked = Asked {
+                asked = NewestCalls {
                     tools: calls
                         .iter()
                         .map(|call| (call.id.as_str(), call.tool.as_str()))
@@ -104,7 +107,7 @@ fn contents(request: &Request, card: &Card) -> Vec<Value> {
                         .filter_map(|item| item["call"].as_str())
                         .collect(),
                 };
-                let parts = spoken(text, calls, carried, card, &asked);
+                let parts = assistant_parts(text, calls, carried, card, &asked);
                 if !parts.is_empty() {
                     contents.push(json!({ "role": "model", "parts": parts }));
                 }
@@ -114,7 +117,7 @@ fn contents(request: &Request, card: &Card) -> Vec<Value> {
     }
     flush(&mut results, &mut contents);
     if contents.first().is_none_or(|first| first["role"] == "model") {
-        contents.insert(0, json!({ "role": "user", "parts": [{ "text": BLANK }] }));
+        contents.insert(0, json!({ "role": "user", "parts": [{ "text": EMPTY_TEXT }] }));
     }
     contents
 }
@@ -125,7 +128,7 @@ fn flush(results: &mut Vec<Value>, contents: &mut Vec<Value>) {
     }
 }
 
-fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
+fn user_parts(text: &str, images: &[Image], card: &ModelCard) -> Vec<Value> {
     let mut parts = Vec::new();
     if card.images {
         parts.extend(images.iter().map(|image| match &image.data {
@@ -137,20 +140,20 @@ fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
             }
         }));
     } else if !images.is_empty() {
-        parts.push(json!({ "text": unseen(images.len()) }));
+        parts.push(json!({ "text": image_placeholder(images.len()) }));
     }
     if !text.is_empty() {
         parts.push(json!({ "text": text }));
     } else if parts.is_empty() {
-        parts.push(json!({ "text": BLANK }));
+        parts.push(json!({ "text": EMPTY_TEXT }));
     }
     parts
 }
 
-fn result(call: &str, output: &str, is_failed: bool, asked: &Asked<'_>) -> Value {
+fn result(call: &str, output: &str, is_failed: bool, asked: &NewestCalls<'_>) -> Value {
     let key = if is_failed { "error" } else { "output" };
     let tool = asked.tools.get(call).copied().unwrap_or_default();
-    let mut response = json!({ "name": name(tool), "response": { key: output } });
+    let mut response = json!({ "name": tool_name(tool), "response": { key: output } });
     if asked.given.contains(call) {
         response["id"] = call.into();
     }
@@ -159,12 +162,12 @@ fn result(call: &str, output: &str, is_failed: bool, asked: &Asked<'_>) -> Value
 
 /// Builds a reply's parts. The carried items hold the ends of the texts (by length) and the
 /// positions of the calls (by id), each with its signature.
-fn spoken(
+fn assistant_parts(
     text: &str,
     calls: &[ToolCall],
     carried: &[Value],
-    card: &Card,
-    asked: &Asked<'_>,
+    card: &ModelCard,
+    asked: &NewestCalls<'_>,
 ) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -184,11 +187,11 @@ fn spoken(
     }
     parts.extend(left.into_iter().map(|left| call(left, asked)));
     // Newer models refuse a first call without a signature.
-    if card.thinking.by == By::Effort
+    if card.thinking.by == ThinkingForm::Effort
         && let Some(first) = parts.iter_mut().find(|part| part["functionCall"].is_object())
         && first["thoughtSignature"].is_null()
     {
-        first["thoughtSignature"] = UNSIGNED.into();
+        first["thoughtSignature"] = SIGNATURE_PLACEHOLDER.into();
     }
     parts
 }
@@ -200,8 +203,8 @@ fn signed(mut part: Value, signature: &Value) -> Value {
     part
 }
 
-fn call(call: &ToolCall, asked: &Asked<'_>) -> Value {
-    let mut function = json!({ "name": name(&call.tool), "args": object(&call.input) });
+fn call(call: &ToolCall, asked: &NewestCalls<'_>) -> Value {
+    let mut function = json!({ "name": tool_name(&call.tool), "args": object(&call.input) });
     if asked.given.contains(call.id.as_str()) {
         function["id"] = call.id.as_str().into();
     }

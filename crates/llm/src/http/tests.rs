@@ -15,12 +15,12 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
-use holdfast_types::{ChatMessage, Stop};
+use holdfast_types::{ChatMessage, StopReason};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::{Models, Provider, ProviderKind, scripted::tests::request};
+use crate::{Models, Provider, ProviderKind, scripted_model::tests::request};
 
 /// Request that the server received: path, headers, body.
 type Seen = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
@@ -130,7 +130,7 @@ async fn each_provider_is_asked_where_it_listens_and_with_its_own_key_header() {
         let reply = ask(kind, &format!("{url}{below}"), id).await.unwrap();
 
         assert_eq!((reply.text.as_str(), reply.calls.len()), ("Grüße, 語 there", 2), "{kind:?}");
-        assert_eq!((reply.stop, reply.model), (Stop::ToolUse, format!("p:{id}")));
+        assert_eq!((reply.stop, reply.model), (StopReason::ToolUse, format!("p:{id}")));
         let seen = seen.lock().unwrap();
         let (asked, headers, body) = &seen[0];
         assert_eq!((asked.as_str(), seen.len()), (to, 1), "{kind:?}");

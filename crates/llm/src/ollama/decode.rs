@@ -3,27 +3,27 @@
 //! Each line has a piece of `message`: text, thinking, or complete calls. The line with `done` has
 //! the stop reason and the usage, without cached tokens. A line with `error` reports a failure.
 
-use holdfast_types::{ModelId, Reply, Stop};
+use holdfast_types::{ModelId, Reply, StopReason};
 use serde_json::{Value, json};
 
-use super::{API, refusal};
+use super::{API_NAME, refusal};
 use crate::{
     Delta, Error, Request, carry,
-    gather::{Gather, MOST_CARRY, count, parse},
     http::Decode,
+    reply_builder::{MAX_CARRY_BYTES, ReplyBuilder, count, parse},
 };
 
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    gather: Gather,
+    gather: ReplyBuilder,
     /// Thinking to carry, up to the size limit.
     thoughts: String,
 }
 
 impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
-        let (model, gather) = (request.model.clone(), Gather::marked(request));
+        let (model, gather) = (request.model.clone(), ReplyBuilder::marked(request));
         Self { model, gather, thoughts: String::new() }
     }
 
@@ -33,7 +33,7 @@ impl Decoder {
         }
         let message = &line["message"];
         let thought = message["thinking"].as_str().unwrap_or_default();
-        if self.thoughts.len() + thought.len() <= MOST_CARRY {
+        if self.thoughts.len() + thought.len() <= MAX_CARRY_BYTES {
             self.thoughts.push_str(thought);
         }
         self.gather.thought(thought, deltas);
@@ -49,8 +49,8 @@ impl Decoder {
             self.gather.usage.input = count(line, "/prompt_eval_count");
             self.gather.usage.output = count(line, "/eval_count");
             self.gather.stop = Some(match line["done_reason"].as_str() {
-                Some("length") => Stop::MaxTokens,
-                Some(_) | None => Stop::End,
+                Some("length") => StopReason::MaxTokens,
+                Some(_) | None => StopReason::End,
             });
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Decode for Decoder {
     fn finish(mut self) -> Result<Reply, Error> {
         if !self.thoughts.is_empty() {
             let items = vec![json!({ "thinking": self.thoughts })];
-            self.gather.carry(carry::pack(API, &self.model.to_string(), items));
+            self.gather.carry(carry::pack(API_NAME, &self.model.to_string(), items));
         }
         self.gather.finish()
     }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
 use serde_json::{Value, json};
 
-use super::API;
+use super::API_NAME;
 use crate::{
     Request, carry,
-    catalogue::{By, Card},
-    words::{name, object, outcome, told, unseen},
+    catalogue::{ModelCard, ThinkingForm},
+    wire_text::{image_placeholder, object, outcome, system_prompt, tool_name},
 };
 
 pub(super) fn encode(request: &Request) -> Value {
@@ -50,19 +50,22 @@ pub(super) fn encode(request: &Request) -> Value {
 }
 
 /// Returns the thinking level in the form that the model takes; other models refuse the field.
-fn think(level: Thinking, card: &Card) -> Option<Value> {
+fn think(level: Thinking, card: &ModelCard) -> Option<Value> {
     match (card.thinking.by, level) {
-        (By::Switch, level) => Some((level != Thinking::Off).into()),
-        (By::Effort, Thinking::Off) => card.thinking.off.as_deref().map(Value::from),
-        (By::Effort, level) => Some(level.as_str().into()),
-        (By::No | By::Budget | By::Adaptive | By::Marks, _) => None,
+        (ThinkingForm::Switch, level) => Some((level != Thinking::Off).into()),
+        (ThinkingForm::Effort, Thinking::Off) => card.thinking.off.as_deref().map(Value::from),
+        (ThinkingForm::Effort, level) => Some(level.as_str().into()),
+        (
+            ThinkingForm::No | ThinkingForm::Budget | ThinkingForm::Adaptive | ThinkingForm::Marks,
+            _,
+        ) => None,
     }
 }
 
-fn messages(request: &Request, card: &Card) -> Vec<Value> {
+fn messages(request: &Request, card: &ModelCard) -> Vec<Value> {
     let chat = &request.chat;
     let mut messages = Vec::with_capacity(chat.messages.len() + 1);
-    let told = told(&chat.stable, &chat.dynamic);
+    let told = system_prompt(&chat.stable, &chat.dynamic);
     if !told.is_empty() {
         messages.push(json!({ "role": "system", "content": told }));
     }
@@ -70,19 +73,19 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
     for message in &chat.messages {
         messages.push(match message {
-            ChatMessage::User { text, images } => said(text, images, card),
+            ChatMessage::User { text, images } => user_message(text, images, card),
             ChatMessage::Tool { call, output, failed } => {
                 let tool = tools.get(call.as_str()).copied().unwrap_or_default();
                 json!({
                     "role": "tool",
-                    "tool_name": name(tool),
+                    "tool_name": tool_name(tool),
                     "content": outcome(output, *failed),
                 })
             }
             ChatMessage::Assistant { text, calls, carry } => {
                 tools = calls.iter().map(|call| (call.id.as_str(), call.tool.as_str())).collect();
-                let carried = carry::unpack(carry.as_ref(), API, &request.model);
-                spoken(text, calls, carried.unwrap_or_default())
+                let carried = carry::unpack(carry.as_ref(), API_NAME, &request.model);
+                assistant_message(text, calls, carried.unwrap_or_default())
             }
         });
     }
@@ -90,7 +93,7 @@ fn messages(request: &Request, card: &Card) -> Vec<Value> {
 }
 
 /// Only inline images are sent: the server fetches no URLs.
-fn said(text: &str, images: &[Image], card: &Card) -> Value {
+fn user_message(text: &str, images: &[Image], card: &ModelCard) -> Value {
     let mut message = json!({ "role": "user", "content": text });
     let shown: Vec<&str> = images
         .iter()
@@ -102,7 +105,7 @@ fn said(text: &str, images: &[Image], card: &Card) -> Value {
         .collect();
     let hidden = images.len() - shown.len();
     if hidden > 0 {
-        message["content"] = format!("{text}\n{}", unseen(hidden)).trim_start().into();
+        message["content"] = format!("{text}\n{}", image_placeholder(hidden)).trim_start().into();
     }
     if !shown.is_empty() {
         message["images"] = shown.into();
@@ -110,13 +113,13 @@ fn said(text: &str, images: &[Image], card: &Card) -> Value {
     message
 }
 
-fn spoken(text: &str, calls: &[ToolCall], carried: &[Value]) -> Value {
+fn assistant_message(text: &str, calls: &[ToolCall], carried: &[Value]) -> Value {
     let mut message = json!({ "role": "assistant", "content": text });
     if let Some(thinking) = carried.iter().find_map(|item| item["thinking"].as_str()) {
         message["thinking"] = thinking.into();
     }
     if !calls.is_empty() {
-        let call = |call: &ToolCall| json!({ "function": { "name": name(&call.tool), "arguments": object(&call.input) } });
+        let call = |call: &ToolCall| json!({ "function": { "name": tool_name(&call.tool), "arguments": object(&call.input) } });
         message["tool_calls"] = calls.iter().map(call).collect();
     }
     message

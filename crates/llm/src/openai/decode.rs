@@ -13,26 +13,26 @@
 //! | no `[DONE]`, but a `finish_reason` | the end |
 //! | neither | the stream broke off |
 
-use holdfast_types::{ModelId, Reply, Stop, Usage};
+use holdfast_types::{ModelId, Reply, StopReason, Usage};
 use serde_json::Value;
 
 use super::refusal;
 use crate::{
     Delta, Error, Request,
-    gather::{Gather, count, parse},
+    reply_builder::{ReplyBuilder, count, parse},
 };
 
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    gather: Gather,
+    gather: ReplyBuilder,
     /// One entry for each call that was started, in order.
-    calls: Vec<Place>,
+    calls: Vec<CallIdentity>,
 }
 
 /// Identity of a call in the server's stream.
 #[derive(Debug)]
-struct Place {
+struct CallIdentity {
     index: Option<u64>,
     /// Id from the server; empty if it sent none.
     given: String,
@@ -40,7 +40,7 @@ struct Place {
 
 impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
-        let (model, gather) = (request.model.clone(), Gather::marked(request));
+        let (model, gather) = (request.model.clone(), ReplyBuilder::marked(request));
         Self { model, gather, calls: Vec::new() }
     }
 
@@ -105,14 +105,14 @@ impl Decoder {
 
     fn take_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
         let function = &piece["function"];
-        let at = self.place(piece)?;
+        let at = self.call_index(piece)?;
         self.gather.input(at, &function["arguments"])?;
         self.gather.name_call(at, function["name"].as_str().unwrap_or_default(), deltas);
         Ok(())
     }
 
     /// Returns the index of the call that a piece belongs to, adding a call for its first piece.
-    fn place(&mut self, piece: &Value) -> Result<usize, Error> {
+    fn call_index(&mut self, piece: &Value) -> Result<usize, Error> {
         let index = piece["index"].as_u64();
         let given = piece["id"].as_str().unwrap_or_default();
         // Pieces of several calls may be interleaved, so search instead of using the last one.
@@ -130,17 +130,17 @@ impl Decoder {
             return Ok(at);
         }
         let at = self.gather.begin_call(given)?;
-        self.calls.push(Place { index, given: given.to_owned() });
+        self.calls.push(CallIdentity { index, given: given.to_owned() });
         Ok(at)
     }
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop(reason: &str) -> StopReason {
     match reason {
-        "length" => Stop::MaxTokens,
-        "tool_calls" | "function_call" => Stop::ToolUse,
-        "content_filter" => Stop::Filtered,
-        _ => Stop::End,
+        "length" => StopReason::MaxTokens,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        "content_filter" => StopReason::Filtered,
+        _ => StopReason::End,
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{gather::LONGEST_ID, scripted::tests::request, sse::Events};
+    use crate::{reply_builder::MAX_CALL_ID_BYTES, scripted_model::tests::request, sse::Events};
 
     fn decoder() -> Decoder {
         Decoder::new(&Request { model: "openai:gpt-5".parse().unwrap(), ..request() })
@@ -257,7 +257,7 @@ mod tests {
             ],
             usage: Usage { input: 120, cached: 64, output: 17 },
             model: "openai:gpt-5".into(),
-            stop: Stop::ToolUse,
+            stop: StopReason::ToolUse,
             carry: None,
         }
     }
@@ -326,7 +326,7 @@ mod tests {
             match reply {
                 Ok(reply) => {
                     assert!(at >= finished, "whole at {at}");
-                    assert_eq!((reply.calls, reply.stop), (recorded().calls, Stop::ToolUse));
+                    assert_eq!((reply.calls, reply.stop), (recorded().calls, StopReason::ToolUse));
                 }
                 Err(error) => {
                     assert!(at < finished, "broken at {at}");
@@ -490,7 +490,7 @@ mod tests {
 
             let unique: BTreeSet<&str> = reply.calls.iter().map(|call| call.id.as_str()).collect();
             prop_assert_eq!(unique.len(), ids.len());
-            prop_assert!(unique.iter().all(|id| (1..=LONGEST_ID).contains(&id.len())));
+            prop_assert!(unique.iter().all(|id| (1..=MAX_CALL_ID_BYTES).contains(&id.len())));
         }
     }
 }

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::{
     Request,
-    catalogue::{By, Card},
-    servers::Takes,
-    words::{arguments, name, outcome, told, unseen, url},
+    catalogue::{ModelCard, ThinkingForm},
+    servers::ServerFeatures,
+    wire_text::{arguments, image_placeholder, image_url, outcome, system_prompt, tool_name},
 };
 
-pub(super) fn encode(request: &Request, takes: Takes) -> Value {
+pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     let (chat, card) = (&request.chat, request.card());
-    let told = told(&chat.stable, &chat.dynamic);
+    let told = system_prompt(&chat.stable, &chat.dynamic);
     let mut messages = Vec::with_capacity(chat.messages.len() + 1);
     if !told.is_empty() {
         messages.push(json!({ "role": "system", "content": told }));
@@ -44,15 +44,22 @@ pub(super) fn encode(request: &Request, takes: Takes) -> Value {
 }
 
 /// Returns the effort word; `None` for a model without effort levels.
-pub(crate) fn effort(thinking: Thinking, card: &Card) -> Option<&str> {
+pub(crate) fn effort(thinking: Thinking, card: &ModelCard) -> Option<&str> {
     match (card.thinking.by, thinking) {
-        (By::Effort, Thinking::Off) => card.thinking.off.as_deref(),
-        (By::Effort, level) => Some(level.as_str()),
-        (By::No | By::Budget | By::Adaptive | By::Switch | By::Marks, _) => None,
+        (ThinkingForm::Effort, Thinking::Off) => card.thinking.off.as_deref(),
+        (ThinkingForm::Effort, level) => Some(level.as_str()),
+        (
+            ThinkingForm::No
+            | ThinkingForm::Budget
+            | ThinkingForm::Adaptive
+            | ThinkingForm::Switch
+            | ThinkingForm::Marks,
+            _,
+        ) => None,
     }
 }
 
-fn message(message: &ChatMessage, card: &Card) -> Value {
+fn message(message: &ChatMessage, card: &ModelCard) -> Value {
     match message {
         ChatMessage::User { text, images } if images.is_empty() => {
             json!({ "role": "user", "content": text })
@@ -61,7 +68,7 @@ fn message(message: &ChatMessage, card: &Card) -> Value {
             json!({ "role": "user", "content": parts(text, images) })
         }
         ChatMessage::User { text, images } => {
-            let unseen = unseen(images.len());
+            let unseen = image_placeholder(images.len());
             json!({ "role": "user", "content": format!("{text}\n{unseen}").trim_start() })
         }
         ChatMessage::Assistant { text, calls, .. } if calls.is_empty() => {
@@ -79,7 +86,7 @@ fn message(message: &ChatMessage, card: &Card) -> Value {
 }
 
 fn parts(text: &str, images: &[Image]) -> Value {
-    let image = |image| json!({ "type": "image_url", "image_url": { "url": url(image) } });
+    let image = |image| json!({ "type": "image_url", "image_url": { "url": image_url(image) } });
     let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
     text.into_iter().chain(images.iter().map(image)).collect()
 }
@@ -88,7 +95,7 @@ fn call(call: &ToolCall) -> Value {
     json!({
         "id": call.id,
         "type": "function",
-        "function": { "name": name(&call.tool), "arguments": arguments(&call.input) },
+        "function": { "name": tool_name(&call.tool), "arguments": arguments(&call.input) },
     })
 }
 
@@ -112,10 +119,11 @@ mod tests {
     use super::*;
     use crate::{
         Catalogue,
-        scripted::{Scripted, tests::request},
+        scripted_model::{ScriptedModel, tests::request},
     };
 
-    const OPENAI: Takes = Takes { completion_limit: true, effort: true, cache_key: true };
+    const OPENAI: ServerFeatures =
+        ServerFeatures { completion_limit: true, effort: true, cache_key: true };
 
     fn asked(messages: Vec<ChatMessage>) -> Request {
         let chat = Chat {
@@ -129,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_chat_becomes_the_messages_that_servers_take() {
-        let calls = Scripted::calls(&[("1", "recall", r#"{"query":"tea"}"#)]).calls;
+        let calls = ScriptedModel::calls(&[("1", "recall", r#"{"query":"tea"}"#)]).calls;
         let request = asked(vec![
             ChatMessage::user("hi"),
             ChatMessage::assistant("", calls),
@@ -166,8 +174,11 @@ mod tests {
     #[test]
     fn what_a_model_made_up_cannot_make_later_requests_fail() {
         let long = "x".repeat(100);
-        let calls =
-            Scripted::calls(&[("1", "no such/töol", "{\"a"), ("2", "", ""), ("3", &long, "{}")]);
+        let calls = ScriptedModel::calls(&[
+            ("1", "no such/töol", "{\"a"),
+            ("2", "", ""),
+            ("3", &long, "{}"),
+        ]);
         let encoded = encode(&asked(vec![ChatMessage::assistant("so", calls.calls)]), OPENAI);
 
         let function = |at: usize| &encoded["messages"][1]["tool_calls"][at]["function"];
@@ -190,7 +201,7 @@ mod tests {
             input: json!({ "type": "object", "properties": {} }),
         }];
 
-        let encoded = encode(&request, Takes::default());
+        let encoded = encode(&request, ServerFeatures::default());
 
         assert_eq!(encoded["messages"][1]["content"], "error: no luck");
         assert_eq!(encoded["tools"][0]["function"]["parameters"]["type"], "object");
@@ -201,7 +212,7 @@ mod tests {
         let request = Request { max_output: Some(9), ..asked(vec![]) };
 
         let openai = encode(&request, OPENAI);
-        let other = encode(&request, Takes::default());
+        let other = encode(&request, ServerFeatures::default());
 
         assert_eq!((&openai["max_completion_tokens"], openai.get("max_tokens")), (&json!(9), None));
         assert_eq!((&other["max_tokens"], other.get("max_completion_tokens")), (&json!(9), None));
@@ -221,7 +232,7 @@ mod tests {
             (&openai["reasoning_effort"], &openai["prompt_cache_key"]),
             (&json!("high"), &json!("agt_1"))
         );
-        let other = encode(&request, Takes::default());
+        let other = encode(&request, ServerFeatures::default());
         assert_eq!((other.get("reasoning_effort"), other.get("prompt_cache_key")), (None, None));
         let unknown = Request { model: "openai:nobody".parse().unwrap(), ..request };
         assert_eq!(encode(&unknown, OPENAI).get("reasoning_effort"), None);
@@ -232,7 +243,7 @@ mod tests {
         let image =
             Image { media_type: "image/png".into(), data: ImageData::Base64("aGk=".into()) };
         let asked = asked(vec![ChatMessage::User { text: "look".into(), images: vec![image] }]);
-        let blind = Card { images: false, ..Catalogue::built_in().card(&asked.model).clone() };
+        let blind = ModelCard { images: false, ..Catalogue::built_in().card(&asked.model).clone() };
 
         let seen = &encode(&asked, OPENAI)["messages"][1]["content"];
         assert_eq!(

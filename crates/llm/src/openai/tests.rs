@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{Delta, Models, Provider, ProviderKind, scripted::tests::request};
+use crate::{Delta, Models, Provider, ProviderKind, scripted_model::tests::request};
 
 /// Request that the server received: headers and body.
 type Seen = Arc<Mutex<Vec<(HeaderMap, Value)>>>;

@@ -14,23 +14,23 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_types::{ModelId, Reply, Stop, Usage};
+use holdfast_types::{ModelId, Reply, StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::API;
+use super::API_NAME;
 use crate::{
     Delta, Error, Request, carry,
-    gather::{Gather, count, parse},
     http::Decode,
     openai::refusal,
+    reply_builder::{ReplyBuilder, count, parse},
 };
 
-const MOST_ITEMS: usize = 1_000;
+const MAX_ITEMS: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    gather: Gather,
+    gather: ReplyBuilder,
     /// Open and complete items, by index.
     items: BTreeMap<u64, Item>,
     is_refused: bool,
@@ -52,7 +52,7 @@ impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
         Self {
             model: request.model.clone(),
-            gather: Gather::new(request),
+            gather: ReplyBuilder::new(request),
             items: BTreeMap::new(),
             is_refused: false,
         }
@@ -80,7 +80,7 @@ impl Decoder {
                     self.gather.input(*at, &event["delta"])?;
                 }
             }
-            "response.completed" | "response.incomplete" => self.over(&event["response"]),
+            "response.completed" | "response.incomplete" => self.complete(&event["response"]),
             "response.failed" => {
                 return Err(refusal::mid_stream(&event["response"]["error"], &self.model));
             }
@@ -109,8 +109,8 @@ impl Decoder {
             "reasoning" => Item::Reasoning(Value::Null),
             _ => Item::Other,
         };
-        if self.items.len() > MOST_ITEMS {
-            return Err(Error::TooLong { what: "items", limit: MOST_ITEMS });
+        if self.items.len() > MAX_ITEMS {
+            return Err(Error::TooLong { what: "items", limit: MAX_ITEMS });
         }
         self.items.insert(index, begun);
         Ok(())
@@ -146,7 +146,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn over(&mut self, response: &Value) {
+    fn complete(&mut self, response: &Value) {
         self.gather.done = true;
         let usage = &response["usage"];
         self.gather.usage = Usage {
@@ -155,15 +155,15 @@ impl Decoder {
             output: count(usage, "/output_tokens"),
         };
         self.gather.stop = Some(match response["incomplete_details"]["reason"].as_str() {
-            Some("max_output_tokens") => Stop::MaxTokens,
-            Some("content_filter") => Stop::Filtered,
-            Some(_) | None if self.is_refused => Stop::Refusal,
-            Some(_) | None => Stop::End,
+            Some("max_output_tokens") => StopReason::MaxTokens,
+            Some("content_filter") => StopReason::Filtered,
+            Some(_) | None if self.is_refused => StopReason::Refusal,
+            Some(_) | None => StopReason::End,
         });
     }
 
     /// Returns the encrypted reasoning and its positions, to be carried.
-    fn carried(&self) -> Option<Value> {
+    fn carried_items(&self) -> Option<Value> {
         let is_sealed = |item: &Item| matches!(item, Item::Reasoning(whole) if whole["encrypted_content"].is_string());
         if !self.items.values().any(is_sealed) {
             return None;
@@ -182,7 +182,7 @@ impl Decoder {
             }),
             Item::Other => None,
         });
-        carry::pack(API, &self.model.to_string(), items.collect())
+        carry::pack(API_NAME, &self.model.to_string(), items.collect())
     }
 }
 
@@ -206,7 +206,7 @@ impl Decode for Decoder {
             self.end(index, item, &mut deltas)?;
         }
         if response["output"].is_array() {
-            self.over(&response);
+            self.complete(&response);
         }
         Ok(deltas)
     }
@@ -216,7 +216,7 @@ impl Decode for Decoder {
     }
 
     fn finish(mut self) -> Result<Reply, Error> {
-        let carried = self.carried();
+        let carried = self.carried_items();
         self.gather.carry(carried);
         self.gather.finish()
     }

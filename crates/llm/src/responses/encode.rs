@@ -3,12 +3,14 @@
 use holdfast_types::{ChatMessage, Image, ToolCall};
 use serde_json::{Value, json};
 
-use super::API;
+use super::API_NAME;
 use crate::{
     Request, carry,
-    catalogue::{By, Card},
+    catalogue::{ModelCard, ThinkingForm},
     openai::effort,
-    words::{Ids, arguments, name, outcome, told, unseen, url},
+    wire_text::{
+        UniqueCallIds, arguments, image_placeholder, image_url, outcome, system_prompt, tool_name,
+    },
 };
 
 pub(super) fn encode(request: &Request) -> Value {
@@ -19,7 +21,7 @@ pub(super) fn encode(request: &Request) -> Value {
         "stream": true,
         "store": false,
     });
-    let told = told(&chat.stable, &chat.dynamic);
+    let told = system_prompt(&chat.stable, &chat.dynamic);
     if !told.is_empty() {
         body["instructions"] = told.into();
     }
@@ -36,7 +38,7 @@ pub(super) fn encode(request: &Request) -> Value {
         };
         body["tools"] = chat.tools.iter().map(tool).collect();
     }
-    if card.thinking.by == By::Effort {
+    if card.thinking.by == ThinkingForm::Effort {
         // Reasoning that is not stored is returned encrypted, if requested.
         body["include"] = json!(["reasoning.encrypted_content"]);
         if let Some(effort) = effort(request.thinking, card) {
@@ -55,12 +57,12 @@ pub(super) fn encode(request: &Request) -> Value {
     body
 }
 
-fn input(request: &Request, card: &Card) -> Vec<Value> {
+fn input(request: &Request, card: &ModelCard) -> Vec<Value> {
     let mut items = Vec::new();
-    let mut ids = Ids::default();
+    let mut ids = UniqueCallIds::default();
     for message in &request.chat.messages {
         match message {
-            ChatMessage::User { text, images } => items.push(said(text, images, card)),
+            ChatMessage::User { text, images } => items.push(user_item(text, images, card)),
             ChatMessage::Tool { call, output, failed } => items.push(json!({
                 "type": "function_call_output",
                 "call_id": ids.of(call),
@@ -68,31 +70,37 @@ fn input(request: &Request, card: &Card) -> Vec<Value> {
             })),
             ChatMessage::Assistant { text, calls, carry } => {
                 ids.begin(calls);
-                let carried = carry::unpack(carry.as_ref(), API, &request.model);
-                spoken(text, calls, carried.unwrap_or_default(), &ids, &mut items);
+                let carried = carry::unpack(carry.as_ref(), API_NAME, &request.model);
+                push_assistant_items(text, calls, carried.unwrap_or_default(), &ids, &mut items);
             }
         }
     }
     items
 }
 
-fn said(text: &str, images: &[Image], card: &Card) -> Value {
+fn user_item(text: &str, images: &[Image], card: &ModelCard) -> Value {
     let mut parts = Vec::new();
     if !text.is_empty() || images.is_empty() {
         parts.push(json!({ "type": "input_text", "text": text }));
     }
     if card.images {
-        let image = |image| json!({ "type": "input_image", "image_url": url(image) });
+        let image = |image| json!({ "type": "input_image", "image_url": image_url(image) });
         parts.extend(images.iter().map(image));
     } else if !images.is_empty() {
-        parts.push(json!({ "type": "input_text", "text": unseen(images.len()) }));
+        parts.push(json!({ "type": "input_text", "text": image_placeholder(images.len()) }));
     }
     json!({ "role": "user", "content": parts })
 }
 
 /// Builds a reply's items. The carried items hold the positions of the reasoning between texts (by
 /// length) and calls (by id).
-fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids, items: &mut Vec<Value>) {
+fn push_assistant_items(
+    text: &str,
+    calls: &[ToolCall],
+    carried: &[Value],
+    ids: &UniqueCallIds,
+    items: &mut Vec<Value>,
+) {
     let mut rest = text;
     let mut left: Vec<&ToolCall> = calls.iter().collect();
     for item in carried {
@@ -125,11 +133,11 @@ fn push_text(items: &mut Vec<Value>, text: &str, phase: &Value) {
     items.push(item);
 }
 
-fn call(call: &ToolCall, ids: &Ids) -> Value {
+fn call(call: &ToolCall, ids: &UniqueCallIds) -> Value {
     json!({
         "type": "function_call",
         "call_id": ids.of(&call.id),
-        "name": name(&call.tool),
+        "name": tool_name(&call.tool),
         "arguments": arguments(&call.input),
     })
 }
@@ -139,7 +147,7 @@ mod tests {
     use holdfast_types::{Chat, ImageData, Thinking, ToolSpec};
 
     use super::*;
-    use crate::scripted::{Scripted, tests::request};
+    use crate::scripted_model::{ScriptedModel, tests::request};
 
     fn asked(model: &str, messages: Vec<ChatMessage>) -> Request {
         let chat = Chat {
@@ -157,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_chat_becomes_items() {
-        let calls = Scripted::calls(&[("a", "recall", "{\"q\":1}"), ("b", "recall", "{")]).calls;
+        let calls =
+            ScriptedModel::calls(&[("a", "recall", "{\"q\":1}"), ("b", "recall", "{")]).calls;
         let mut request = asked(
             "openai:gpt-4o",
             vec![
@@ -218,8 +227,8 @@ mod tests {
         ];
         let spoken = ChatMessage::Assistant {
             text: "so, ".into(),
-            calls: Scripted::calls(&[("a", "t", "{}")]).calls,
-            carry: carry::pack(API, "openai:gpt-5", items),
+            calls: ScriptedModel::calls(&[("a", "t", "{}")]).calls,
+            carry: carry::pack(API_NAME, "openai:gpt-5", items),
         };
         let messages = vec![spoken, result("a", "", false)];
 
@@ -253,7 +262,7 @@ mod tests {
 
     #[test]
     fn an_id_is_used_once_and_a_picture_is_shown() {
-        let calls = || Scripted::calls(&[("call_1", "t", "{}")]).calls;
+        let calls = || ScriptedModel::calls(&[("call_1", "t", "{}")]).calls;
         let image =
             Image { media_type: "image/png".into(), data: ImageData::Base64("aGk=".into()) };
         let encoded = encode(&asked(

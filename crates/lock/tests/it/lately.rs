@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use holdfast_lock::Lately;
+use holdfast_lock::RecentMessage;
 
 use crate::world::World;
 
 const DAY: i64 = 86_400_000;
 
-fn said(hash: &str, at: i64) -> Lately<'_> {
-    Lately { hash, at, window: Duration::from_secs(86_400), most: 3 }
+fn said(hash: &str, at: i64) -> RecentMessage<'_> {
+    RecentMessage { hash, sent_at_ms: at, window: Duration::from_secs(86_400), max_kept: 3 }
 }
 
 #[tokio::test]
@@ -19,15 +19,15 @@ async fn the_newest_are_remembered_once_each_and_the_old_are_not() {
     let now = 1_767_225_600_000;
 
     for (hash, at) in [("a", now), ("b", now + 1), ("a", now + 2), ("c", now + 3), ("d", now + 4)] {
-        world.locks.remember("t:heartbeat", said(hash, at)).await.unwrap();
+        world.locks.remember_message("t:heartbeat", said(hash, at)).await.unwrap();
     }
 
     let all = [(now + 2, "a".to_owned()), (now + 3, "c".to_owned()), (now + 4, "d".to_owned())];
-    assert_eq!(others.lately("t:heartbeat", 0).await.unwrap(), all);
-    assert_eq!(others.lately("t:heartbeat", now + 2).await.unwrap(), all[1..]);
-    assert_eq!(others.lately("t:other", 0).await.unwrap(), []);
+    assert_eq!(others.recent_messages("t:heartbeat", 0).await.unwrap(), all);
+    assert_eq!(others.recent_messages("t:heartbeat", now + 2).await.unwrap(), all[1..]);
+    assert_eq!(others.recent_messages("t:other", 0).await.unwrap(), []);
 
-    world.locks.remember("t:heartbeat", said("e", now + 3 + DAY)).await.unwrap();
+    world.locks.remember_message("t:heartbeat", said("e", now + 3 + DAY)).await.unwrap();
     let left = [(now + 4, "d".to_owned()), (now + 3 + DAY, "e".to_owned())];
-    assert_eq!(others.lately("t:heartbeat", 0).await.unwrap(), left);
+    assert_eq!(others.recent_messages("t:heartbeat", 0).await.unwrap(), left);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_lock::{Limit, SessionLock, Taken, Verdict};
+use holdfast_lock::{Limit, SessionLock, TakeOutcome, Verdict};
 use holdfast_testkit::{OwnBackends, backends::Server};
 use holdfast_types::{Fault as _, Kind, RunnerId, SessionId, TenantId};
 use tokio::{
@@ -94,7 +94,7 @@ async fn a_crash_is_healed_by_the_next_renewal() {
     own.restart(Server::Redis).await.unwrap();
 
     let back = Instant::now();
-    while sessions.take(lock).await.ok() != Some(Taken::Held) {
+    while sessions.take(lock).await.ok() != Some(TakeOutcome::Held) {
         assert!(back.elapsed() < Duration::from_secs(30), "redis is back and not found");
         sleep(Duration::from_millis(20)).await;
     }

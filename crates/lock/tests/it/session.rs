@@ -1,6 +1,6 @@
 //! The highest epoch wins the session.
 
-use holdfast_lock::{SessionLock, Taken};
+use holdfast_lock::{SessionLock, TakeOutcome};
 use holdfast_types::{RunnerId, SessionId, TenantId};
 
 use crate::world::World;
@@ -15,14 +15,14 @@ async fn a_newer_claim_takes_the_lock_and_the_older_learns_of_it() {
     let (old, new) = (RunnerId::generate(), RunnerId::generate());
     let (olds, news) = (world.locks.sessions(old), world.elsewhere().sessions(new));
     let (first, other) = (claim(3), claim(9));
-    assert_eq!(olds.take(first).await.unwrap(), Taken::Held);
-    assert_eq!(olds.take(other).await.unwrap(), Taken::Held);
+    assert_eq!(olds.take(first).await.unwrap(), TakeOutcome::Held);
+    assert_eq!(olds.take(other).await.unwrap(), TakeOutcome::Held);
 
     let second = SessionLock { epoch: 4, ..first };
-    assert_eq!(news.take(second).await.unwrap(), Taken::Held);
+    assert_eq!(news.take(second).await.unwrap(), TakeOutcome::Held);
 
     assert_eq!(olds.renew_many(&[first, other]).await.unwrap(), [(first, 4)]);
-    assert_eq!(olds.take(first).await.unwrap(), Taken::Newer(4));
+    assert_eq!(olds.take(first).await.unwrap(), TakeOutcome::Newer(4));
     assert_eq!(news.renew_many(&[second]).await.unwrap(), []);
     let owner = world.locks.session_owner(first.tenant, first.session).await.unwrap();
     assert_eq!(owner, Some((4, new)));
@@ -34,9 +34,9 @@ async fn one_epoch_has_one_runner() {
     let lock = claim(7);
     let (one, two) = (RunnerId::generate(), RunnerId::generate());
 
-    assert_eq!(world.locks.sessions(one).take(lock).await.unwrap(), Taken::Held);
-    assert_eq!(world.locks.sessions(two).take(lock).await.unwrap(), Taken::Newer(7));
-    assert_eq!(world.locks.sessions(one).take(lock).await.unwrap(), Taken::Held);
+    assert_eq!(world.locks.sessions(one).take(lock).await.unwrap(), TakeOutcome::Held);
+    assert_eq!(world.locks.sessions(two).take(lock).await.unwrap(), TakeOutcome::Newer(7));
+    assert_eq!(world.locks.sessions(one).take(lock).await.unwrap(), TakeOutcome::Held);
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn another_tenant_has_a_lock_of_its_own_even_for_the_same_id() {
 
     let taken = world.locks.sessions(RunnerId::generate()).take(theirs).await.unwrap();
 
-    assert_eq!(taken, Taken::Held);
+    assert_eq!(taken, TakeOutcome::Held);
     let owner = world.locks.session_owner(ours.tenant, ours.session).await.unwrap();
     assert_eq!(owner, Some((7, runner)));
 }

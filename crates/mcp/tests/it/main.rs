@@ -4,7 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Extension, Router, routing::any_service};
-use holdfast_mcp::{About, Answer, Client, Context, Door, Error, Offered, Serve, service};
+use holdfast_mcp::{
+    CallContext, Client, Error, HttpSettings, OfferedTool, ServerDescription, ToolProvider,
+    ToolResult, http_service,
+};
 use holdfast_types::ToolSpec;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
@@ -22,18 +25,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Offers what each caller may use: `echo` to all, `hush` to nobody but `anna`.
 struct Mesh;
 
-impl Serve for Mesh {
+impl ToolProvider for Mesh {
     type Who = &'static str;
 
-    fn about(&self) -> About {
-        About { name: "test", version: "1", instructions: "Try it." }
+    fn about(&self) -> ServerDescription {
+        ServerDescription { name: "test", version: "1", instructions: "Try it." }
     }
 
-    fn tools(&self, who: &Self::Who) -> Vec<Offered> {
+    fn tools(&self, who: &Self::Who) -> Vec<OfferedTool> {
         let tool = |name: &str, reads| {
             let (name, description) = (name.to_owned(), "Says it again.".to_owned());
             let spec = ToolSpec { name, description, input: json!({ "type": "object" }) };
-            Offered { spec, reads }
+            OfferedTool { spec, is_read_only: reads }
         };
         let mut tools = vec![tool("echo", true)];
         if *who == "anna" {
@@ -47,19 +50,19 @@ impl Serve for Mesh {
         who: Self::Who,
         tool: &str,
         input: Map<String, Value>,
-        _: Context,
-    ) -> Answer {
+        _: CallContext,
+    ) -> ToolResult {
         match tool {
-            "echo" => Answer::text(format!("{who}: {}", Value::Object(input))),
-            _ => Answer::failed("hush"),
+            "echo" => ToolResult::text(format!("{who}: {}", Value::Object(input))),
+            _ => ToolResult::failed("hush"),
         }
     }
 }
 
 /// Serves the mesh on a loopback port, to whoever this is.
 async fn serve(who: &'static str) -> String {
-    let door = Door { body_limit: 1024, ..Door::default() };
-    let service = service(Arc::new(Mesh), door);
+    let door = HttpSettings { body_limit: 1024, ..HttpSettings::default() };
+    let service = http_service(Arc::new(Mesh), door);
     let router = Router::new().route("/mcp", any_service(service)).layer(Extension(who));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -95,8 +98,8 @@ async fn a_client_sees_and_calls_what_its_caller_may() {
     assert_eq!(names, [("echo", true), ("hush", false)]);
     assert_eq!(bens.len(), 1);
     assert_eq!(bens[0].input, json!({ "type": "object", "properties": {} }));
-    assert_eq!(echo, Answer::text(r#"ben: {"a":1}"#));
-    assert_eq!(hush, Answer::failed("hush"));
+    assert_eq!(echo, ToolResult::text(r#"ben: {"a":1}"#));
+    assert_eq!(hush, ToolResult::failed("hush"));
     assert!(matches!(&refused, Error::Refused { code: -32602, .. }), "{refused}");
     assert!(!refused.is_lost());
 }
@@ -233,7 +236,7 @@ async fn a_call_whose_time_is_up_is_cancelled_at_the_server_and_others_go_on() {
 
     assert!(matches!(hung, Err(Error::Silent { .. })), "{hung:?}");
     timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
-    assert_eq!(client.call("x", Map::new(), PATIENCE).await.unwrap(), Answer::text("done"));
+    assert_eq!(client.call("x", Map::new(), PATIENCE).await.unwrap(), ToolResult::text("done"));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::markdown::Block;
-use super::{Limits, tokens};
+use super::{ChunkLimits, tokens};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
@@ -12,11 +12,11 @@ pub struct Piece {
 }
 
 /// Splits blocks into pieces, in order, each at most `limits.most` tokens long.
-pub fn pieces(source: &str, blocks: &[Block], limits: Limits) -> Vec<Piece> {
+pub fn pieces(source: &str, blocks: &[Block], limits: ChunkLimits) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for block in blocks {
         let length = tokens(&source[block.range.clone()]);
-        if block.fence && length <= limits.most {
+        if block.fence && length <= limits.max_tokens {
             pieces.push(Piece { range: trimmed(source, block.range.clone()), tokens: length });
             continue;
         }
@@ -24,8 +24,8 @@ pub fn pieces(source: &str, blocks: &[Block], limits: Limits) -> Vec<Piece> {
         for part in parts(source, block.range.clone(), ends) {
             let part = trimmed(source, part);
             let length = tokens(&source[part.clone()]);
-            if length > limits.most {
-                cut(source, part, limits.overlap.max(8), &mut pieces);
+            if length > limits.max_tokens {
+                cut(source, part, limits.overlap_tokens.max(8), &mut pieces);
             } else if !part.is_empty() {
                 pieces.push(Piece { range: part, tokens: length });
             }

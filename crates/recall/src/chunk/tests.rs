@@ -3,25 +3,28 @@
 use proptest::prelude::{any, proptest};
 use proptest::{collection::vec, prop_assert, prop_oneof, strategy::Just, strategy::Strategy};
 
-use super::{Limits, split, tokens};
+use super::{ChunkLimits, split, tokens};
 
-const SMALL: Limits = Limits { most: 20, overlap: 6 };
+const SMALL: ChunkLimits = ChunkLimits { max_tokens: 20, overlap_tokens: 6 };
 
-fn texts(source: &str, limits: Limits) -> Vec<&str> {
+fn texts(source: &str, limits: ChunkLimits) -> Vec<&str> {
     split(source, limits).into_iter().map(|c| &source[c.range]).collect()
 }
 
 #[test]
 fn a_short_note_is_one_chunk() {
-    assert_eq!(texts("One thing.\n\nAnother.\n", Limits::default()), ["One thing.\n\nAnother."]);
-    assert_eq!(texts(" \n\n", Limits::default()), Vec::<&str>::new());
+    assert_eq!(
+        texts("One thing.\n\nAnother.\n", ChunkLimits::default()),
+        ["One thing.\n\nAnother."]
+    );
+    assert_eq!(texts(" \n\n", ChunkLimits::default()), Vec::<&str>::new());
 }
 
 #[test]
 fn a_chunk_never_spans_two_sections_and_knows_its_headings() {
     let source = "# Trip\n## Rome\nIt was hot.\n## Paris ##\nIt rained.\n# Work\nNothing.\n";
 
-    let chunks = split(source, Limits::default());
+    let chunks = split(source, ChunkLimits::default());
 
     let seen: Vec<_> =
         chunks.iter().map(|c| (&source[c.range.clone()], c.headings.join("/"))).collect();
@@ -40,7 +43,7 @@ fn a_fence_is_kept_whole_and_its_comment_is_no_heading() {
     let code = "```sh\n# not a heading\necho one\n\necho two\n```";
     let source = format!("Words before it are here now.\n\n{code}\n\nWords after it are here now.");
 
-    let found = texts(&source, Limits { most: 25, overlap: 0 });
+    let found = texts(&source, ChunkLimits { max_tokens: 25, overlap_tokens: 0 });
 
     assert!(found.iter().any(|text| text.contains(code)), "{found:?}");
     assert!(split(&source, SMALL).iter().all(|c| c.headings.is_empty()));
@@ -59,7 +62,7 @@ fn a_fence_that_is_too_long_is_cut_between_lines() {
 fn chunks_overlap_by_whole_sentences() {
     let source = "Ann has a cat. Bob has a dog. Eve has a cow. Dan has an owl. Kim has a pig.";
 
-    let found = texts(source, Limits { most: 15, overlap: 5 });
+    let found = texts(source, ChunkLimits { max_tokens: 15, overlap_tokens: 5 });
 
     assert_eq!(
         found,
@@ -76,7 +79,7 @@ fn chinese_is_cut_after_its_sentences() {
 
     assert_eq!(tokens("今天天气很好。"), 7);
     assert_eq!(
-        texts(source, Limits { most: 15, overlap: 0 }),
+        texts(source, ChunkLimits { max_tokens: 15, overlap_tokens: 0 }),
         ["今天天气很好。我们去公园散步。", "晚上吃了火锅。"]
     );
 }
@@ -85,14 +88,14 @@ fn chinese_is_cut_after_its_sentences() {
 fn a_text_without_any_place_to_cut_is_cut_all_the_same() {
     let source = "x".repeat(4_000);
 
-    let found = split(&source, Limits::default());
+    let found = split(&source, ChunkLimits::default());
 
     assert!(found.len() > 2 && found.iter().all(|c| c.tokens <= 400));
 }
 
 #[test]
 fn a_heading_at_the_end_is_not_lost() {
-    assert_eq!(texts("Text.\n\n# Last", Limits::default()), ["Text.", "# Last"]);
+    assert_eq!(texts("Text.\n\n# Last", ChunkLimits::default()), ["Text.", "# Last"]);
 }
 
 fn line() -> impl Strategy<Value = String> {
@@ -121,8 +124,8 @@ proptest! {
             prop_assert!(chunk.range.start >= start && chunk.range.end > covered);
             let between = source.get(covered..chunk.range.start).unwrap_or_default();
             prop_assert!(between.trim().is_empty(), "lost {between:?}");
-            prop_assert!(chunk.tokens <= SMALL.most, "{} tokens", chunk.tokens);
-            prop_assert!(tokens(&source[chunk.range.clone()]) <= SMALL.most + 1);
+            prop_assert!(chunk.tokens <= SMALL.max_tokens, "{} tokens", chunk.tokens);
+            prop_assert!(tokens(&source[chunk.range.clone()]) <= SMALL.max_tokens + 1);
             (start, covered) = (chunk.range.start, chunk.range.end);
         }
         prop_assert!(source[covered..].trim().is_empty());

@@ -11,10 +11,10 @@ use std::{
 use crate::{MOUNT, Network, WorkPath};
 
 /// User id of the command within its namespace. On the host it is the user that runs this process.
-const ID: &str = "1000";
+const USER_ID: &str = "1000";
 
 /// Size of `/dev/shm`, in bytes.
-const SHARED_MEMORY: u64 = 16 << 20;
+const SHARED_MEMORY_BYTES: u64 = 16 << 20;
 
 /// Files with the same contents for every command.
 pub(super) const FILES: [(&str, &str); 4] = [
@@ -28,7 +28,7 @@ pub(super) const FILES: [(&str, &str); 4] = [
 ];
 
 /// Files of `/etc` without which programs do not start.
-const ETC: [&str; 7] = [
+const ETC_FILES: [&str; 7] = [
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -40,7 +40,7 @@ const ETC: [&str; 7] = [
 
 /// Files of `/etc` that the network needs. Private keys, in neighbouring folders, are not among
 /// them.
-const ETC_NETWORK: [&str; 6] = [
+const ETC_NETWORK_FILES: [&str; 6] = [
     "/etc/gai.conf",
     "/etc/pki/ca-trust/extracted",
     "/etc/pki/tls/certs",
@@ -50,7 +50,7 @@ const ETC_NETWORK: [&str; 6] = [
 ];
 
 /// Files of `/proc` that reveal the machine, or its other users.
-const MASKED: [&str; 9] = [
+const MASKED_PROC_FILES: [&str; 9] = [
     "/proc/cmdline",
     "/proc/config.gz",
     "/proc/kallsyms",
@@ -67,13 +67,13 @@ const BESIDE_USR: [&str; 6] = ["/bin", "/lib", "/lib32", "/lib64", "/libx32", "/
 
 /// Parts of this machine that a command may see.
 #[derive(Debug)]
-pub(super) struct System {
+pub(super) struct HostPaths {
     links: Vec<(PathBuf, PathBuf)>,
     readable: Vec<PathBuf>,
     masked: Vec<PathBuf>,
 }
 
-impl System {
+impl HostPaths {
     /// Looks at this machine once; these parts do not change while it runs.
     pub(super) fn of_this_machine(also: &[PathBuf]) -> Self {
         let mut links = Vec::new();
@@ -86,7 +86,8 @@ impl System {
             }
         }
         readable.extend(also.iter().cloned());
-        let masked = MASKED.map(PathBuf::from).into_iter().filter(|path| path.exists()).collect();
+        let masked =
+            MASKED_PROC_FILES.map(PathBuf::from).into_iter().filter(|path| path.exists()).collect();
         Self { links, readable, masked }
     }
 }
@@ -118,7 +119,7 @@ impl Args {
     }
 
     /// Adds the namespaces, and drops all privileges.
-    pub(super) fn walls(&mut self) {
+    pub(super) fn isolation(&mut self) {
         for option in [
             "--unshare-user",
             "--disable-userns",
@@ -131,7 +132,7 @@ impl Args {
         ] {
             self.add([&option]);
         }
-        self.add([&"--uid", &ID, &"--gid", &ID]);
+        self.add([&"--uid", &USER_ID, &"--gid", &USER_ID]);
         self.add([&"--cap-drop", &"ALL"]);
         self.add([&"--hostname", &"sandbox"]);
     }
@@ -155,20 +156,20 @@ impl Args {
     }
 
     /// Adds programs and libraries, read-only.
-    pub(super) fn system(&mut self, system: &System, network: Network) {
+    pub(super) fn system(&mut self, system: &HostPaths, network: Network) {
         for path in &system.readable {
             self.add([&"--ro-bind", path, path]);
         }
         for (target, link) in &system.links {
             self.add([&"--symlink", target, link]);
         }
-        for path in ETC {
+        for path in ETC_FILES {
             self.add([&"--ro-bind-try", &path, &path]);
         }
         match network {
             Network::Off => self.add([&"--unshare-net"]),
             Network::Host => {
-                for path in ETC_NETWORK {
+                for path in ETC_NETWORK_FILES {
                     self.add([&"--ro-bind-try", &path, &path]);
                 }
             }
@@ -183,7 +184,7 @@ impl Args {
     /// Adds file systems that are the command's own and are deleted with it. Their contents use
     /// memory.
     pub(super) fn own_file_systems(&mut self, tmp: u64) {
-        self.add([&"--size", &SHARED_MEMORY.to_string(), &"--tmpfs", &"/dev/shm"]);
+        self.add([&"--size", &SHARED_MEMORY_BYTES.to_string(), &"--tmpfs", &"/dev/shm"]);
         self.add([&"--size", &tmp.to_string(), &"--tmpfs", &"/tmp"]);
         self.add([&"--dir", &"/tmp/home"]);
         self.add([&"--dir", &"/run"]);
@@ -201,6 +202,6 @@ impl Args {
         for path in ["/dev", "/proc", "/"] {
             self.add([&"--remount-ro", &path]);
         }
-        self.add([&"--chdir", &workdir.mounted()]);
+        self.add([&"--chdir", &workdir.path_in_sandbox()]);
     }
 }

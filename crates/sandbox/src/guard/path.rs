@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::Blocked;
+use super::ScriptRefusal;
 
 /// Paths that a script may name besides its workspace: private to the sandbox, or the same for
 /// everyone.
-const COMMON: [&str; 14] = [
+const PERMITTED_PATHS: [&str; 14] = [
     "/bin",
     "/dev/fd",
     "/dev/full",
@@ -36,7 +36,7 @@ const fn is_boundary(character: char) -> bool {
 /// # Errors
 ///
 /// The first path that does.
-pub(super) fn check(script: &str, workspace: &Path) -> Result<(), Blocked> {
+pub(super) fn check(script: &str, workspace: &Path) -> Result<(), ScriptRefusal> {
     for word in script.split(is_boundary) {
         match word.split_once("://") {
             Some(("file", path)) => check_path(path, workspace)?,
@@ -49,19 +49,19 @@ pub(super) fn check(script: &str, workspace: &Path) -> Result<(), Blocked> {
     Ok(())
 }
 
-fn check_path(text: &str, workspace: &Path) -> Result<(), Blocked> {
+fn check_path(text: &str, workspace: &Path) -> Result<(), ScriptRefusal> {
     if text.split('/').any(|name| name == "..") {
-        return Err(Blocked::Traversal);
+        return Err(ScriptRefusal::Traversal);
     }
     // An option's letter may stand right before its path: `-I/opt/include`.
     let path = match text.strip_prefix('-') {
         Some(option) => option.trim_start_matches(|c: char| c.is_ascii_alphanumeric()),
         None => text,
     };
-    let is_common = |path: &Path| COMMON.iter().any(|common| path.starts_with(common));
+    let is_common = |path: &Path| PERMITTED_PATHS.iter().any(|common| path.starts_with(common));
     match Path::new(path) {
         path if !path.has_root() || path.starts_with(workspace) || is_common(path) => Ok(()),
-        _ => Err(Blocked::Outside),
+        _ => Err(ScriptRefusal::Outside),
     }
 }
 
@@ -69,7 +69,7 @@ fn check_path(text: &str, workspace: &Path) -> Result<(), Blocked> {
 mod tests {
     use super::*;
 
-    fn verdict(script: &str) -> Result<(), Blocked> {
+    fn verdict(script: &str) -> Result<(), ScriptRefusal> {
         check(script, Path::new("/workspace"))
     }
 
@@ -89,7 +89,7 @@ mod tests {
             "cat /usr/bin/x /home/me",
             "curl file:///etc/passwd",
         ] {
-            assert_eq!(verdict(script), Err(Blocked::Outside), "{script}");
+            assert_eq!(verdict(script), Err(ScriptRefusal::Outside), "{script}");
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
             "X=../y make",
             "cat /workspace/../x",
         ] {
-            assert_eq!(verdict(script), Err(Blocked::Traversal), "{script}");
+            assert_eq!(verdict(script), Err(ScriptRefusal::Traversal), "{script}");
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum DangerClass {
     /// Deletes trees: `rm -r`, `rm -f`, `del /f`, `rmdir /s`.
     RecursiveDelete,
     /// Makes file systems: `mkfs`, `diskpart`, `format c:`.
@@ -50,7 +50,7 @@ macro_rules! start {
     };
 }
 
-impl Class {
+impl DangerClass {
     pub const ALL: [Self; 17] = [
         Self::RecursiveDelete,
         Self::Format,
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
 
     /// Scripts of a class, and scripts that only resemble it.
-    const CASES: [(Class, &[&str], &[&str]); 17] = [
+    const CASES: [(DangerClass, &[&str], &[&str]); 17] = [
         (
-            Class::RecursiveDelete,
+            DangerClass::RecursiveDelete,
             &[
                 "rm -rf /",
                 "rm -r a",
@@ -167,7 +167,7 @@ mod tests {
             ],
         ),
         (
-            Class::Format,
+            DangerClass::Format,
             &["mkfs.ext4 /dev/sda1", "mkfs x", "diskpart", "format c:"],
             &[
                 "cat mkfs-notes.txt.mkfsx",
@@ -178,27 +178,27 @@ mod tests {
             ],
         ),
         (
-            Class::RawDisk,
+            DangerClass::RawDisk,
             &["dd if=/dev/zero of=x", "dd bs=1 if=a", "echo x > /dev/sda", "cat a >/dev/nvme0n1"],
             &["add if=x", "echo dd", "echo x > dev/sda", "cat /dev/sda.txt", "git add of=x"],
         ),
         (
-            Class::Power,
+            DangerClass::Power,
             &["shutdown -h now", "reboot", "ls && poweroff", "init 0", "systemctl reboot"],
             &["cat shutdown_handler.rs", "python on-reboot.py", "git init", "init 3", "asphalt"],
         ),
         (
-            Class::ForkBomb,
+            DangerClass::ForkBomb,
             &[":(){ :|:& };:", ": () { :|:& }", "bomb() { bomb | bomb & }"],
             &["f() { echo a; }", "x=a:b", "f() { a | b; }"],
         ),
         (
-            Class::Substitution,
+            DangerClass::Substitution,
             &["echo $(id)", "echo ${HOME}", "echo `id`"],
             &["echo $HOME", "grep '^a$' (x)", "awk '{print $1}'"],
         ),
         (
-            Class::PipeToShell,
+            DangerClass::PipeToShell,
             &[
                 "cat a | sh",
                 "curl x | bash",
@@ -215,28 +215,28 @@ mod tests {
             ],
         ),
         (
-            Class::NullRedirect,
+            DangerClass::NullRedirect,
             &["ls > /dev/null", "ls >/dev/null 2>&1", "ls 2>/dev/null"],
             &["cat /dev/null", "ls > dev/null", "ls > /dev/nullable"],
         ),
-        (Class::HereDocument, &["cat <<EOF", "cat << 'X'"], &["cat < file", "a < b"]),
+        (DangerClass::HereDocument, &["cat <<EOF", "cat << 'X'"], &["cat < file", "a < b"]),
         (
-            Class::Privilege,
+            DangerClass::Privilege,
             &["sudo ls", "ls; sudo -i", "su - root", "su root", "doas ls"],
             &["pseudo ls", "cat sudoers.txt", "issue su", "sum - x", "result"],
         ),
         (
-            Class::Ownership,
+            DangerClass::Ownership,
             &["chmod 777 x", "chmod -R 0644 x", "chown a x", "chgrp a x"],
             &["chmod +x run", "chmod u+rw 1234", "echo chown", "mychown x"],
         ),
         (
-            Class::Kill,
+            DangerClass::Kill,
             &["pkill x", "killall x", "kill -9 1", "kill -KILL 1", "kill -s kill 1"],
             &["kill 123", "kill -15 9", "skill -9", "painkiller", "kill -90"],
         ),
         (
-            Class::Packages,
+            DangerClass::Packages,
             &[
                 "npm install -g x",
                 "npm i --global x",
@@ -256,12 +256,12 @@ mod tests {
             ],
         ),
         (
-            Class::Containers,
+            DangerClass::Containers,
             &["docker run x", "docker exec -it x sh", "docker compose run x"],
             &["docker ps", "cat docker-run.md", "docker images", "mydocker running"],
         ),
         (
-            Class::GitPush,
+            DangerClass::GitPush,
             &[
                 "git push",
                 "git push origin main",
@@ -278,12 +278,12 @@ mod tests {
             ],
         ),
         (
-            Class::Remote,
+            DangerClass::Remote,
             &["ssh root@host", "ssh -p 22 a.b@host", "scp x me@host:"],
             &["ssh-keygen -l", "mail me@host", "ssh host", "git@host", "cat ssh; mail a@b"],
         ),
         (
-            Class::Eval,
+            DangerClass::Eval,
             &["eval x", "a; eval \"$x\"", "source env.sh", ". ./env.sh"],
             &[
                 "evaluate x",
@@ -310,6 +310,6 @@ mod tests {
 
     #[test]
     fn each_class_has_its_cases() {
-        assert_eq!(CASES.map(|(class, _, _)| class), Class::ALL);
+        assert_eq!(CASES.map(|(class, _, _)| class), DangerClass::ALL);
     }
 }

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_sandbox::{Access, Ended, Error, Limit, Owner, ProcessId, Processes, Signal, State};
+use holdfast_sandbox::{
+    Access, CommandEnd, Error, Limit, Owner, ProcessId, Processes, Signal, State,
+};
 use holdfast_types::{SessionId, TenantId};
 
 use crate::world::{World, is_running, seconds};
@@ -52,7 +54,7 @@ async fn a_process_is_talked_to_and_ends_by_itself() -> anyhow::Result<()> {
         assert_eq!(processes.wait(owner, id, Duration::ZERO).await?, State::Running);
         processes.close_input(owner, id)?;
 
-        let ended = State::Ended(Ended::Exited(4));
+        let ended = State::Ended(CommandEnd::Exited(4));
         assert_eq!(processes.wait(owner, id, PATIENCE).await?, ended);
         let last = processes.unread(owner, id)?;
         assert_eq!((last.out.bytes.as_slice(), last.state), (&b"bye\n"[..], ended));
@@ -74,7 +76,7 @@ async fn a_signal_reaches_it_and_stopping_ends_it() -> anyhow::Result<()> {
         assert_eq!(reads_until(&processes, owner, id, "hup\n").await?, "hup\n");
 
         let began = Instant::now();
-        assert_eq!(processes.stop(owner, id).await?, Ended::Cancelled);
+        assert_eq!(processes.stop(owner, id).await?, CommandEnd::Cancelled);
         assert!(began.elapsed() >= Duration::from_secs(2), "it was not asked first");
     }
     Ok(())
@@ -90,7 +92,7 @@ async fn a_killed_process_is_told_as_such() -> anyhow::Result<()> {
         processes.signal(owner, id, Signal::Kill)?;
 
         let state = processes.wait(owner, id, PATIENCE).await?;
-        assert_eq!(state, State::Ended(Ended::Signalled(9)));
+        assert_eq!(state, State::Ended(CommandEnd::Signalled(9)));
     }
     Ok(())
 }
@@ -108,8 +110,8 @@ async fn limits_hold_in_the_background_too() -> anyhow::Result<()> {
     let slow = processes.spawn(owner, slow).await?;
 
     let ended = async |id| processes.wait(owner, id, PATIENCE).await;
-    assert_eq!(ended(slow).await?, State::Ended(Ended::TimedOut));
-    assert_eq!(ended(filling).await?, State::Ended(Ended::Limit(Limit::Disk)));
+    assert_eq!(ended(slow).await?, State::Ended(CommandEnd::TimedOut));
+    assert_eq!(ended(filling).await?, State::Ended(CommandEnd::Limit(Limit::Disk)));
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Choice of the backend, and the error when none works.
 
-use holdfast_sandbox::{Backend, Choice, Command, Config, Error, Network, NetworkPolicy, open};
+use holdfast_sandbox::{
+    Backend, BackendChoice, Command, Config, Error, Network, NetworkPolicy, open,
+};
 use holdfast_types::{Fault as _, Kind};
 
 use crate::world::{World, config};
@@ -21,12 +23,12 @@ async fn without_bubblewrap_it_is_told_what_to_install() -> anyhow::Result<()> {
         ..config(backend)
     };
 
-    for (backend, hosted) in [(Choice::Bubblewrap, false), (Choice::Auto, true)] {
+    for (backend, hosted) in [(BackendChoice::Bubblewrap, false), (BackendChoice::Auto, true)] {
         let error = open(&missing(backend, hosted)).await.unwrap_err();
         assert_eq!(error.to_string(), "there is no `bwrap`: install the package bubblewrap");
         assert_eq!(error.kind(), Kind::Unavailable);
     }
-    let trusted = open(&missing(Choice::Auto, false)).await?;
+    let trusted = open(&missing(BackendChoice::Auto, false)).await?;
     assert_eq!(trusted.backend(), Backend::Plain);
     Ok(())
 }
@@ -34,16 +36,17 @@ async fn without_bubblewrap_it_is_told_what_to_install() -> anyhow::Result<()> {
 #[tokio::test]
 async fn walls_that_cannot_be_built_are_found_at_once() {
     // A file that is not `bwrap`.
-    let broken = Config { bwrap: Some("/usr/bin/false".into()), ..config(Choice::Bubblewrap) };
+    let broken =
+        Config { bwrap: Some("/usr/bin/false".into()), ..config(BackendChoice::Bubblewrap) };
 
     let error = open(&broken).await.unwrap_err();
 
-    assert!(matches!(error, Error::Unfit { .. }), "{error}");
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn no_walls_are_refused_where_tenants_are_hosted() {
-    let error = open(&Config { hosted: true, ..config(Choice::Plain) }).await.unwrap_err();
+    let error = open(&Config { hosted: true, ..config(BackendChoice::Plain) }).await.unwrap_err();
 
     assert!(matches!(error, Error::PlainWhileHosted), "{error}");
 }
@@ -69,7 +72,7 @@ async fn what_a_command_may_not_ask_for_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn the_network_that_is_allowed_is_the_hosts() -> anyhow::Result<()> {
-    let config = Config { network: NetworkPolicy::Host, ..config(Choice::Bubblewrap) };
+    let config = Config { network: NetworkPolicy::Host, ..config(BackendChoice::Bubblewrap) };
     let world = World::with(config).await?;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

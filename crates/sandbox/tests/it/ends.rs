@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_sandbox::{Ended, Limit};
+use holdfast_sandbox::{CommandEnd, Limit};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, is_running, seconds};
@@ -16,7 +16,7 @@ async fn a_command_tells_its_code_and_both_its_outputs() -> anyhow::Result<()> {
 
         let outcome = world.run_command(command).await?;
 
-        assert_eq!(outcome.ended, Ended::Exited(3));
+        assert_eq!(outcome.ended, CommandEnd::Exited(3));
         assert_eq!(outcome.stdout.to_text(), "input\nhello there\n");
         assert_eq!(outcome.stderr.to_text(), "bad\n");
         assert!(outcome.duration < Duration::from_secs(20));
@@ -27,7 +27,7 @@ async fn a_command_tells_its_code_and_both_its_outputs() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_signal_is_told_as_one() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
-        assert_eq!(world.run("kill -SEGV $$").await?.ended, Ended::Signalled(11));
+        assert_eq!(world.run("kill -SEGV $$").await?.ended, CommandEnd::Signalled(11));
     }
     Ok(())
 }
@@ -41,7 +41,7 @@ async fn a_command_whose_time_is_up_ends_though_it_refuses_to() -> anyhow::Resul
 
         let outcome = world.run_command(command).await?;
 
-        assert_eq!(outcome.ended, Ended::TimedOut);
+        assert_eq!(outcome.ended, CommandEnd::TimedOut);
         let took = began.elapsed();
         assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(30), "{took:?}");
     }
@@ -57,7 +57,7 @@ async fn a_command_that_is_asked_to_end_may_tidy_up() -> anyhow::Result<()> {
 
         let outcome = world.run_command(command).await?;
 
-        assert_eq!(outcome.ended, Ended::TimedOut);
+        assert_eq!(outcome.ended, CommandEnd::TimedOut);
         assert_eq!(outcome.stdout.to_text(), "on\ntidy\n");
     }
     Ok(())
@@ -75,7 +75,7 @@ async fn a_cancelled_command_ends() -> anyhow::Result<()> {
 
         let outcome = world.sandbox.run(world.command("sleep 30"), cancel).await?;
 
-        assert_eq!(outcome.ended, Ended::Cancelled);
+        assert_eq!(outcome.ended, CommandEnd::Cancelled);
         assert!(outcome.duration < Duration::from_secs(20));
     }
     Ok(())
@@ -129,7 +129,7 @@ async fn a_flood_of_output_is_cut_and_told() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         let outcome = world.run("echo first; yes | head -c 8000000; echo; echo last").await?;
 
-        assert_eq!(outcome.ended, Ended::Exited(0));
+        assert_eq!(outcome.ended, CommandEnd::Exited(0));
         let text = outcome.stdout.to_text();
         assert!(text.len() < 21_000, "{}", text.len());
         assert!(text.starts_with("first\ny\n") && text.ends_with("y\n\nlast\n"));
@@ -143,11 +143,11 @@ async fn a_flood_of_output_is_cut_and_told() -> anyhow::Result<()> {
 async fn a_busy_loop_ends_at_its_processor_time() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         let mut command = world.command("while :; do :; done");
-        let mut limits = crate::world::config(holdfast_sandbox::Choice::Auto).limits;
+        let mut limits = crate::world::config(holdfast_sandbox::BackendChoice::Auto).limits;
         limits.cpu = Duration::from_secs(1);
         command.limits = Some(limits);
 
-        assert_eq!(world.run_command(command).await?.ended, Ended::Limit(Limit::Cpu));
+        assert_eq!(world.run_command(command).await?.ended, CommandEnd::Limit(Limit::Cpu));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_sandbox::{Ended, Limit};
+use holdfast_sandbox::{CommandEnd, Limit};
 
 use crate::world::{World, is_running, seconds};
 
@@ -19,10 +19,10 @@ async fn a_bomb_of_processes_is_stopped() -> anyhow::Result<()> {
 
     // The kernel refuses to fork, except for the host's root, where the supervisor ends the
     // command.
-    let expected = [Ended::Limit(Limit::Processes), Ended::TimedOut];
+    let expected = [CommandEnd::Limit(Limit::Processes), CommandEnd::TimedOut];
     assert!(expected.contains(&ended), "{ended}");
     if rustix::process::geteuid().is_root() {
-        assert_eq!(ended, Ended::Limit(Limit::Processes));
+        assert_eq!(ended, CommandEnd::Limit(Limit::Processes));
     }
     assert!(!is_running(&word));
     Ok(())
@@ -35,7 +35,7 @@ async fn one_process_gets_no_more_memory_than_all_may() -> anyhow::Result<()> {
 
     // The kernel refuses one large allocation at once; the supervisor ends a command that grows in
     // pieces.
-    assert!(matches!(outcome.ended, Ended::Exited(1..)), "{}", outcome.ended);
+    assert!(matches!(outcome.ended, CommandEnd::Exited(1..)), "{}", outcome.ended);
     assert_eq!(outcome.stdout.to_text(), "");
     Ok(())
 }
@@ -49,7 +49,7 @@ async fn processes_that_take_too_much_together_are_stopped() -> anyhow::Result<(
 
     let outcome = world.run(script).await?;
 
-    assert_eq!(outcome.ended, Ended::Limit(Limit::Memory));
+    assert_eq!(outcome.ended, CommandEnd::Limit(Limit::Memory));
     assert!(outcome.peak_memory.is_some_and(|peak| peak > 190 << 20), "{:?}", outcome.peak_memory);
     assert!(began.elapsed() < Duration::from_secs(25));
     Ok(())
@@ -62,7 +62,7 @@ async fn what_a_command_used_is_told() -> anyhow::Result<()> {
     let outcome =
         world.run("perl -e '$x = \"a\" x (50 << 20); select undef, undef, undef, 0.3'").await?;
 
-    assert_eq!(outcome.ended, Ended::Exited(0));
+    assert_eq!(outcome.ended, CommandEnd::Exited(0));
     let peak = outcome.peak_memory.unwrap_or(0) >> 20;
     assert!((50..150).contains(&peak), "{peak} MiB");
     assert!(outcome.duration >= Duration::from_millis(300));
@@ -74,7 +74,7 @@ async fn a_file_grows_to_its_limit_and_no_further() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         let outcome = world.run("exec head -c 64000000 /dev/zero > big").await?;
 
-        assert_eq!(outcome.ended, Ended::Limit(Limit::FileSize));
+        assert_eq!(outcome.ended, CommandEnd::Limit(Limit::FileSize));
         let size = std::fs::metadata(world.workspace().join("big"))?.len();
         assert!(size <= 16 << 20, "{size}");
     }
@@ -87,7 +87,7 @@ async fn a_workspace_that_is_filled_stops_the_command() -> anyhow::Result<()> {
         let script = "for i in 1 2 3 4 5; do head -c 8000000 /dev/zero > f$i; done; sleep 30";
         let began = Instant::now();
 
-        assert_eq!(world.run(script).await?.ended, Ended::Limit(Limit::Disk));
+        assert_eq!(world.run(script).await?.ended, CommandEnd::Limit(Limit::Disk));
 
         assert!(began.elapsed() < Duration::from_secs(25));
     }
@@ -100,7 +100,7 @@ async fn files_that_are_deleted_and_held_fill_it_too() -> anyhow::Result<()> {
     let script = "for i in 11 12 13 14 15; do eval \"exec $i>f\"; rm f; \
                   head -c 8000000 /dev/zero >&$i; done; sleep 30";
 
-    assert_eq!(world.run(script).await?.ended, Ended::Limit(Limit::Disk));
+    assert_eq!(world.run(script).await?.ended, CommandEnd::Limit(Limit::Disk));
     Ok(())
 }
 
@@ -109,7 +109,7 @@ async fn a_command_that_filled_it_quickly_is_told_so() -> anyhow::Result<()> {
     let world = World::walled().await?;
     let script = "head -c 15000000 /dev/zero > a; head -c 15000000 /dev/zero > b";
 
-    assert_eq!(world.run(script).await?.ended, Ended::Limit(Limit::Disk));
+    assert_eq!(world.run(script).await?.ended, CommandEnd::Limit(Limit::Disk));
     Ok(())
 }
 
@@ -118,7 +118,7 @@ async fn what_was_there_before_counts_against_nobody() -> anyhow::Result<()> {
     let world = World::walled().await?;
     std::fs::write(world.workspace().join("old"), vec![1; 40 << 20])?;
 
-    assert_eq!(world.run("echo x > new; sleep 0.4").await?.ended, Ended::Exited(0));
+    assert_eq!(world.run("echo x > new; sleep 0.4").await?.ended, CommandEnd::Exited(0));
     Ok(())
 }
 

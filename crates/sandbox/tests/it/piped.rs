@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_sandbox::{Ended, State, Stream};
+use holdfast_sandbox::{CommandEnd, State, Stream};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     time::timeout,
@@ -29,7 +29,7 @@ async fn nothing_of_what_is_said_is_lost_however_much_it_is() -> anyhow::Result<
         }
         drop(stdin);
 
-        assert_eq!(timeout(PATIENCE, piped.process.ended()).await?, Ended::Exited(3));
+        assert_eq!(timeout(PATIENCE, piped.process.ended()).await?, CommandEnd::Exited(3));
         assert_eq!(timeout(PATIENCE, stdout.read_to_end(&mut Vec::new())).await??, 0);
         assert_eq!(piped.process.read(Stream::Err, 0).bytes, b"end\n");
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use holdfast_sandbox::Ended;
+use holdfast_sandbox::CommandEnd;
 
 use crate::world::{SECRET, World};
 
@@ -48,6 +48,6 @@ async fn the_file_system_is_closed_everywhere_else() -> anyhow::Result<()> {
                   touch /tmp/a /dev/shm/b && echo own";
 
     assert_eq!(world.output(script).await?, "own\n");
-    assert_eq!(world.run("touch hf").await?.ended, Ended::Exited(0));
+    assert_eq!(world.run("touch hf").await?.ended, CommandEnd::Exited(0));
     Ok(())
 }

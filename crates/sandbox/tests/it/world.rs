@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use holdfast_sandbox::{Choice, Command, Config, Limits, Outcome, Sandbox, open};
+use holdfast_sandbox::{BackendChoice, Command, Config, Limits, Outcome, Sandbox, open};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ pub struct World {
 /// Secret outside the workspace, and in this process' environment.
 pub const SECRET: &str = "hf-secret-7f3a91";
 
-pub fn config(backend: Choice) -> Config {
+pub fn config(backend: BackendChoice) -> Config {
     const MIB: u64 = 1 << 20;
     Config {
         backend,
@@ -38,12 +38,12 @@ pub fn config(backend: Choice) -> Config {
 impl World {
     /// Uses bubblewrap; panics with instructions if it is not installed.
     pub async fn walled() -> anyhow::Result<Self> {
-        Self::with(config(Choice::Bubblewrap)).await
+        Self::with(config(BackendChoice::Bubblewrap)).await
     }
 
     /// Uses the plain backend.
     pub async fn plain() -> anyhow::Result<Self> {
-        Self::with(config(Choice::Plain)).await
+        Self::with(config(BackendChoice::Plain)).await
     }
 
     pub async fn with(config: Config) -> anyhow::Result<Self> {

@@ -7,14 +7,14 @@ pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 pub const NO_REPLY: &str = "NO_REPLY";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct HeartbeatAnswer<'a> {
     pub text: &'a str,
     /// Whether the answer has images, files or audio.
     pub has_media: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum AnswerKind<'a> {
     Nothing,
     Ok,
     News(&'a str),
@@ -25,17 +25,17 @@ pub enum Said<'a> {
 ///
 /// The rest is delivered if it is longer than `most` characters or has media.
 #[must_use]
-pub fn said<'a>(answer: Answer<'a>, most: usize) -> Said<'a> {
+pub fn classify_answer<'a>(answer: HeartbeatAnswer<'a>, most: usize) -> AnswerKind<'a> {
     let whole = answer.text.trim();
     let (rest, had_token) = stripped(whole);
     if answer.has_media {
-        return Said::News(if had_token { rest } else { whole });
+        return AnswerKind::News(if had_token { rest } else { whole });
     }
     match had_token {
-        _ if whole.is_empty() || whole == NO_REPLY => Said::Nothing,
-        true if rest.chars().count() <= most => Said::Ok,
-        true => Said::News(rest),
-        false => Said::News(whole),
+        _ if whole.is_empty() || whole == NO_REPLY => AnswerKind::Nothing,
+        true if rest.chars().count() <= most => AnswerKind::Ok,
+        true => AnswerKind::News(rest),
+        false => AnswerKind::News(whole),
     }
 }
 
@@ -82,7 +82,7 @@ fn is_mark(c: char) -> bool {
 }
 
 /// Maximum length of a recognised HTML tag, in bytes.
-const LONGEST_TAG: usize = 24;
+const MAX_TAG_BYTES: usize = 24;
 
 /// Removes Markdown marks and HTML tags from the beginning.
 fn skip_marks(text: &str) -> &str {
@@ -103,7 +103,7 @@ fn drop_marks(text: &str) -> &str {
 }
 
 fn is_tag(tag: &str) -> bool {
-    tag.len() <= LONGEST_TAG && tag.starts_with(|c: char| c == '/' || c.is_ascii_alphabetic())
+    tag.len() <= MAX_TAG_BYTES && tag.starts_with(|c: char| c == '/' || c.is_ascii_alphabetic())
 }
 
 #[cfg(test)]
@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn of(text: &str) -> Said<'_> {
-        said(Answer { text, has_media: false }, 10)
+    fn of(text: &str) -> AnswerKind<'_> {
+        classify_answer(HeartbeatAnswer { text, has_media: false }, 10)
     }
 
     #[test]
@@ -129,16 +129,16 @@ mod tests {
             "All quiet. HEARTBEAT_OK",
             "一切正常。HEARTBEAT_OK！",
         ] {
-            assert_eq!(of(text), Said::Ok, "{text}");
+            assert_eq!(of(text), AnswerKind::Ok, "{text}");
         }
     }
 
     #[test]
     fn much_beside_the_token_is_news_without_it() {
-        assert_eq!(of("HEARTBEAT_OK\n\nThe oven is on."), Said::News("The oven is on."));
-        assert_eq!(of("The oven is on.\n**HEARTBEAT_OK**"), Said::News("The oven is on."));
-        assert_eq!(of("HEARTBEAT_OK 12345678901"), Said::News("12345678901"));
-        assert_eq!(of("HEARTBEAT_OK 1234567890"), Said::Ok);
+        assert_eq!(of("HEARTBEAT_OK\n\nThe oven is on."), AnswerKind::News("The oven is on."));
+        assert_eq!(of("The oven is on.\n**HEARTBEAT_OK**"), AnswerKind::News("The oven is on."));
+        assert_eq!(of("HEARTBEAT_OK 12345678901"), AnswerKind::News("12345678901"));
+        assert_eq!(of("HEARTBEAT_OK 1234567890"), AnswerKind::Ok);
     }
 
     #[test]
@@ -149,23 +149,23 @@ mod tests {
             "the variable is MY_HEARTBEAT_OK",
             "heartbeat_ok",
         ] {
-            assert_eq!(of(text), Said::News(text));
+            assert_eq!(of(text), AnswerKind::News(text));
         }
     }
 
     #[test]
     fn silence_is_nothing_and_only_if_it_is_all_that_is_said() {
-        assert_eq!(of(" \n"), Said::Nothing);
-        assert_eq!(of(" NO_REPLY\n"), Said::Nothing);
-        assert_eq!(of("NO_REPLY needed"), Said::News("NO_REPLY needed"));
+        assert_eq!(of(" \n"), AnswerKind::Nothing);
+        assert_eq!(of(" NO_REPLY\n"), AnswerKind::Nothing);
+        assert_eq!(of("NO_REPLY needed"), AnswerKind::News("NO_REPLY needed"));
     }
 
     #[test]
     fn what_comes_with_an_answer_is_delivered() {
-        let said = |text| said(Answer { text, has_media: true }, 10);
+        let said = |text| classify_answer(HeartbeatAnswer { text, has_media: true }, 10);
 
-        assert_eq!(said("HEARTBEAT_OK"), Said::News(""));
-        assert_eq!(said("HEARTBEAT_OK see this"), Said::News("see this"));
+        assert_eq!(said("HEARTBEAT_OK"), AnswerKind::News(""));
+        assert_eq!(said("HEARTBEAT_OK see this"), AnswerKind::News("see this"));
     }
 
     proptest! {
@@ -173,10 +173,10 @@ mod tests {
         fn no_answer_is_too_odd_and_news_is_part_of_what_was_said(
             text in "(HEARTBEAT_OK|[ *<>/b.。x_]|\\PC){0,20}", most in 0_usize..20,
         ) {
-            match said(Answer { text: &text, has_media: false }, most) {
-                Said::News(news) => prop_assert!(text.contains(news) && !news.is_empty()),
-                Said::Ok => prop_assert!(text.contains(HEARTBEAT_OK)),
-                Said::Nothing => prop_assert!(text.trim().is_empty() || text.trim() == NO_REPLY),
+            match classify_answer(HeartbeatAnswer { text: &text, has_media: false }, most) {
+                AnswerKind::News(news) => prop_assert!(text.contains(news) && !news.is_empty()),
+                AnswerKind::Ok => prop_assert!(text.contains(HEARTBEAT_OK)),
+                AnswerKind::Nothing => prop_assert!(text.trim().is_empty() || text.trim() == NO_REPLY),
             }
         }
     }

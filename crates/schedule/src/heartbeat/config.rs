@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::hours::ActiveHours;
 use crate::{
     error::{Error, bounds},
-    interval::{interval_or_usual, parse_interval},
+    interval::{interval_or_default, parse_interval},
     payload::text,
     schedule::Schedule,
     spread::phase,
@@ -91,7 +91,7 @@ impl HeartbeatConfig {
     /// Returns the interval, at least `floor`.
     #[must_use]
     pub fn interval(&self, floor: SignedDuration) -> SignedDuration {
-        interval_or_usual(&self.every).0.max(floor)
+        interval_or_default(&self.every).0.max(floor)
     }
 
     /// Returns the schedule: the interval with a phase that depends on the agent (spec HBT-020).

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Maximum characters of the answer in an event.
-const PREVIEW: usize = 100;
+const MAX_PREVIEW_CHARS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,7 +85,7 @@ impl HeartbeatEvent {
     /// Adds the beginning of the answer.
     #[must_use]
     pub fn with_preview(mut self, text: &str) -> Self {
-        self.preview = Some(text.chars().take(PREVIEW).collect());
+        self.preview = Some(text.chars().take(MAX_PREVIEW_CHARS).collect());
         self
     }
 }

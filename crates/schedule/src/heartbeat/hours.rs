@@ -53,7 +53,7 @@ impl ActiveHours {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn hold(&self, now: Timestamp, zones: &Zones) -> Result<bool, Error> {
+    pub fn is_active(&self, now: Timestamp, zones: &Zones) -> Result<bool, Error> {
         let (start, end) = self.window()?;
         let zone = match &self.timezone {
             HoursZone::User => zones.user.as_ref().unwrap_or(&zones.local),
@@ -149,7 +149,7 @@ mod tests {
             user: Some("Asia/Tokyo".parse().unwrap()),
             local: "Europe/Oslo".parse().unwrap(),
         };
-        hours.hold(now.parse().unwrap(), &zones).unwrap()
+        hours.is_active(now.parse().unwrap(), &zones).unwrap()
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         assert!(hold(&hours("01:00", "02:00", "local"), now));
         assert!(hold(&hours("19:00", "20:00", "America/New_York"), now));
         let unknown = Zones { user: None, local: "Europe/Oslo".parse().unwrap() };
-        assert!(hours("01:00", "02:00", "user").hold(now.parse().unwrap(), &unknown).unwrap());
+        assert!(hours("01:00", "02:00", "user").is_active(now.parse().unwrap(), &unknown).unwrap());
         assert!(serde_json::from_str::<HoursZone>("\"Moon\"").is_err());
     }
 

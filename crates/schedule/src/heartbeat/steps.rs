@@ -5,18 +5,18 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    answer::{Answer, Said, said},
+    answer::{AnswerKind, HeartbeatAnswer, classify_answer},
     config::HeartbeatConfig,
     event::{HeartbeatEvent, Status},
     file,
     hours::Zones,
-    recent::Recent,
+    recent::RecentAnswers,
 };
 
 /// Delay before the single retry of a heartbeat that met a run in flight (spec HBT-006).
-pub const BUSY_RETRY: SignedDuration = SignedDuration::from_secs(60);
+pub const BUSY_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
-const PROMPT: &str = "## Heartbeat Check
+const DEFAULT_PROMPT: &str = "## Heartbeat Check
 
 It's time for your periodic check. This is what HEARTBEAT.md says:
 
@@ -29,7 +29,7 @@ Keep responses brief and actionable.";
 
 /// State of the agent when a heartbeat is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts<'a> {
+pub struct AgentFacts<'a> {
     pub in_flight: bool,
     /// Content of `HEARTBEAT.md`; `None` if there is no such file.
     pub file: Option<&'a str>,
@@ -37,7 +37,7 @@ pub struct Facts<'a> {
 
 /// Decision before the model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Before {
+pub enum AskDecision {
     /// The model is not asked.
     Quiet {
         /// `skipped` or `ok-empty`.
@@ -57,36 +57,42 @@ pub enum Before {
 /// Invalid active hours count as quiet, so that a typing error wakes nobody at night.
 /// [`HeartbeatConfig::check`] has reported them to the author.
 #[must_use]
-pub fn before(config: &HeartbeatConfig, now: Timestamp, zones: &Zones, facts: Facts<'_>) -> Before {
-    let skipped = |reason| Before::Quiet { status: Status::Skipped, reason, retry: false };
+pub fn decide_ask(
+    config: &HeartbeatConfig,
+    now: Timestamp,
+    zones: &Zones,
+    facts: AgentFacts<'_>,
+) -> AskDecision {
+    let skipped = |reason| AskDecision::Quiet { status: Status::Skipped, reason, retry: false };
     if !config.enabled {
         return skipped("disabled");
     }
     if let Some(hours) = &config.active_hours
-        && !hours.hold(now, zones).unwrap_or(false)
+        && !hours.is_active(now, zones).unwrap_or(false)
     {
         return skipped("quiet-hours");
     }
     if facts.in_flight {
         let reason = "requests-in-flight";
-        return Before::Quiet { status: Status::Skipped, reason, retry: true };
+        return AskDecision::Quiet { status: Status::Skipped, reason, retry: true };
     }
     let Some(content) = facts.file else { return skipped("no-heartbeat-file") };
     if file::is_empty(content) {
         let reason = "empty-heartbeat-file";
-        return Before::Quiet { status: Status::OkEmpty, reason, retry: false };
+        return AskDecision::Quiet { status: Status::OkEmpty, reason, retry: false };
     }
-    let prompt = config.prompt.as_deref().unwrap_or(PROMPT).replace("{content}", &quoted(content));
-    Before::Ask { prompt }
+    let prompt =
+        config.prompt.as_deref().unwrap_or(DEFAULT_PROMPT).replace("{content}", &quoted(content));
+    AskDecision::Ask { prompt }
 }
 
 /// Maximum characters of the file in the prompt.
-const LONGEST_FILE: usize = 16_000;
+const MAX_FILE_CHARS: usize = 16_000;
 
 /// Quotes the file's content; nothing in it can end the quotation.
 fn quoted(content: &str) -> String {
     let content = content.trim_start_matches('\u{feff}').trim();
-    let (shown, cut) = match content.char_indices().nth(LONGEST_FILE) {
+    let (shown, cut) = match content.char_indices().nth(MAX_FILE_CHARS) {
         Some((at, _)) => (&content[..at], "\n[shortened]"),
         None => (content, ""),
     };
@@ -95,14 +101,14 @@ fn quoted(content: &str) -> String {
 
 /// Result of the model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply<'a> {
-    Said { answer: Answer<'a>, reasoning: Option<&'a str> },
+pub enum ModelReply<'a> {
+    Said { answer: HeartbeatAnswer<'a>, reasoning: Option<&'a str> },
     Failed(&'a str),
 }
 
 /// Decision after the model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum After {
+pub enum DeliveryDecision {
     Quiet {
         status: Status,
         reason: Option<String>,
@@ -117,20 +123,27 @@ pub enum After {
 
 /// Decides steps 6 to 9: whether something is delivered, and which text.
 #[must_use]
-pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: Timestamp) -> After {
-    let quiet =
-        |status, reason: Option<&str>| After::Quiet { status, reason: reason.map(str::to_owned) };
-    let (answer, reasoning) = match reply {
-        Reply::Failed(reason) => return quiet(Status::Failed, Some(reason)),
-        Reply::Said { answer, reasoning } => (answer, reasoning),
+pub fn decide_delivery(
+    config: &HeartbeatConfig,
+    reply: ModelReply<'_>,
+    recent: &RecentAnswers,
+    now: Timestamp,
+) -> DeliveryDecision {
+    let quiet = |status, reason: Option<&str>| DeliveryDecision::Quiet {
+        status,
+        reason: reason.map(str::to_owned),
     };
-    let news = match said(answer, config.ack_max_chars) {
-        Said::Nothing => return quiet(Status::OkEmpty, Some("empty-reply")),
-        Said::Ok => return quiet(Status::OkToken, None),
-        Said::News(news) => news,
+    let (answer, reasoning) = match reply {
+        ModelReply::Failed(reason) => return quiet(Status::Failed, Some(reason)),
+        ModelReply::Said { answer, reasoning } => (answer, reasoning),
+    };
+    let news = match classify_answer(answer, config.ack_max_chars) {
+        AnswerKind::Nothing => return quiet(Status::OkEmpty, Some("empty-reply")),
+        AnswerKind::Ok => return quiet(Status::OkToken, None),
+        AnswerKind::News(news) => news,
     };
     // The same text may come with other media each time.
-    if !answer.has_media && recent.has(news, now) {
+    if !answer.has_media && recent.contains(news, now) {
         return quiet(Status::Skipped, Some("duplicate"));
     }
     let reasoning = reasoning.map(str::trim).filter(|text| !text.is_empty());
@@ -138,12 +151,12 @@ pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: T
         Some(reasoning) => format!("Reasoning:\n{reasoning}\n\n{news}"),
         None => news.to_owned(),
     };
-    After::Deliver { text, said: news.to_owned() }
+    DeliveryDecision::Deliver { text, said: news.to_owned() }
 }
 
 /// Creates the event of a delivered heartbeat (spec HBT-014).
 #[must_use]
-pub fn delivered(
+pub fn delivered_event(
     text: &str,
     channel: &str,
     to: &str,
@@ -178,9 +191,9 @@ mod tests {
     }
 
     fn reason(config: &HeartbeatConfig, in_flight: bool, file: Option<&str>) -> &'static str {
-        match before(config, now(), &Zones::default(), Facts { in_flight, file }) {
-            Before::Quiet { reason, .. } => reason,
-            Before::Ask { .. } => "ask",
+        match decide_ask(config, now(), &Zones::default(), AgentFacts { in_flight, file }) {
+            AskDecision::Quiet { reason, .. } => reason,
+            AskDecision::Ask { .. } => "ask",
         }
     }
 
@@ -200,14 +213,14 @@ mod tests {
 
     #[test]
     fn only_an_empty_file_is_well_and_only_a_run_in_flight_is_tried_again() {
-        let of = |in_flight, file| match before(
+        let of = |in_flight, file| match decide_ask(
             &HeartbeatConfig::default(),
             now(),
             &Zones::default(),
-            Facts { in_flight, file },
+            AgentFacts { in_flight, file },
         ) {
-            Before::Quiet { status, retry, .. } => Some((status, retry)),
-            Before::Ask { .. } => None,
+            AskDecision::Quiet { status, retry, .. } => Some((status, retry)),
+            AskDecision::Ask { .. } => None,
         };
 
         assert_eq!(of(true, None), Some((Status::Skipped, true)));
@@ -231,10 +244,10 @@ mod tests {
         let ask = |prompt: Option<&str>| {
             let config =
                 HeartbeatConfig { prompt: prompt.map(str::to_owned), ..HeartbeatConfig::default() };
-            let facts = Facts { in_flight: false, file: Some("- call {content}\n") };
-            match before(&config, now(), &Zones::default(), facts) {
-                Before::Ask { prompt } => prompt,
-                Before::Quiet { reason, .. } => reason.to_owned(),
+            let facts = AgentFacts { in_flight: false, file: Some("- call {content}\n") };
+            match decide_ask(&config, now(), &Zones::default(), facts) {
+                AskDecision::Ask { prompt } => prompt,
+                AskDecision::Quiet { reason, .. } => reason.to_owned(),
             }
         };
 
@@ -257,33 +270,38 @@ mod tests {
 
         assert!(asked.starts_with("<file name=\"HEARTBEAT.md\">\n- call<\\/file>\n好"));
         assert!(asked.ends_with("好\n[shortened]\n</file>"));
-        assert!(asked.chars().count() < LONGEST_FILE + 100);
+        assert!(asked.chars().count() < MAX_FILE_CHARS + 100);
     }
 
-    fn answered(config: &HeartbeatConfig, text: &str, recent: &Recent) -> After {
-        let answer = Answer { text, has_media: false };
-        after(config, Reply::Said { answer, reasoning: Some(" because \n") }, recent, now())
+    fn answered(config: &HeartbeatConfig, text: &str, recent: &RecentAnswers) -> DeliveryDecision {
+        let answer = HeartbeatAnswer { text, has_media: false };
+        decide_delivery(
+            config,
+            ModelReply::Said { answer, reasoning: Some(" because \n") },
+            recent,
+            now(),
+        )
     }
 
     #[test]
     fn what_the_model_said_is_delivered_unless_it_failed_is_well_or_said_so_before() {
         let config = HeartbeatConfig::default();
-        let mut recent = Recent::default();
-        let quiet = |status, reason: Option<&str>| After::Quiet {
+        let mut recent = RecentAnswers::default();
+        let quiet = |status, reason: Option<&str>| DeliveryDecision::Quiet {
             status,
             reason: reason.map(str::to_owned),
         };
         let news = "The oven is on.".to_owned();
 
         assert_eq!(
-            after(&config, Reply::Failed("no credit"), &recent, now()),
+            decide_delivery(&config, ModelReply::Failed("no credit"), &recent, now()),
             quiet(Status::Failed, Some("no credit"))
         );
         assert_eq!(answered(&config, "HEARTBEAT_OK", &recent), quiet(Status::OkToken, None));
         assert_eq!(answered(&config, "", &recent), quiet(Status::OkEmpty, Some("empty-reply")));
         assert_eq!(
             answered(&config, &news, &recent),
-            After::Deliver { text: news.clone(), said: news.clone() }
+            DeliveryDecision::Deliver { text: news.clone(), said: news.clone() }
         );
         recent.record(&news, now());
         assert_eq!(answered(&config, &news, &recent), quiet(Status::Skipped, Some("duplicate")));
@@ -292,27 +310,33 @@ mod tests {
     #[test]
     fn what_was_thought_is_delivered_if_asked_for_and_does_not_hide_a_duplicate() {
         let config = HeartbeatConfig { include_reasoning: true, ..HeartbeatConfig::default() };
-        let mut recent = Recent::default();
+        let mut recent = RecentAnswers::default();
 
         let said = match answered(&config, "The oven is on.", &recent) {
-            After::Deliver { text, said } => {
+            DeliveryDecision::Deliver { text, said } => {
                 assert_eq!(text, "Reasoning:\nbecause\n\nThe oven is on.");
                 said
             }
-            After::Quiet { .. } => String::new(),
+            DeliveryDecision::Quiet { .. } => String::new(),
         };
 
         recent.record(&said, now());
         assert!(matches!(
             answered(&config, "The oven is on.", &recent),
-            After::Quiet { status: Status::Skipped, .. }
+            DeliveryDecision::Quiet { status: Status::Skipped, .. }
         ));
     }
 
     #[test]
     fn a_delivery_is_told_with_its_first_hundred_characters() {
-        let event =
-            delivered(&"好".repeat(101), "telegram", "42", true, now(), Duration::from_secs(2));
+        let event = delivered_event(
+            &"好".repeat(101),
+            "telegram",
+            "42",
+            true,
+            now(),
+            Duration::from_secs(2),
+        );
 
         assert_eq!(event.preview.as_deref(), Some(&*"好".repeat(100)));
         assert_eq!((event.duration_ms, event.silent, event.has_media), (2_000, false, true));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, bounds, shown};
 
 /// Maximum length of an id in bytes; imported jobs keep their ids.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// Kinds of jobs (C-18); all share one table and one loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub fn job_id(bits: u32) -> String {
 /// `_-.:@`.
 pub fn check_id(id: &str) -> Result<(), Error> {
     let is_fine = |c: char| c.is_alphanumeric() || "_-.:@".contains(c);
-    if (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(is_fine) {
+    if (1..=MAX_ID_BYTES).contains(&id.len()) && id.chars().all(is_fine) {
         return Ok(());
     }
     Err(bounds("id", format!("`{}`", shown(id)), "1 to 128 letters, digits and `_-.:@`"))

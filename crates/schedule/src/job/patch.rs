@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::read;
 use crate::{
     error::Error,
-    missed::Missed,
+    missed_slots::Missed,
     payload::{Isolation, Payload, SessionTarget, WakeMode},
     run::Overlap,
     schedule::Schedule,

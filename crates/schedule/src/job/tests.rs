@@ -10,8 +10,11 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(NOW).unwrap()
 }
 
-fn allowed() -> Allowed {
-    Allowed { floor: SignedDuration::from_secs(10), late: SignedDuration::from_mins(5) }
+fn allowed() -> ScheduleLimits {
+    ScheduleLimits {
+        min_interval: SignedDuration::from_secs(10),
+        max_lateness: SignedDuration::from_mins(5),
+    }
 }
 
 fn job() -> Job {

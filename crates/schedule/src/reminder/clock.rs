@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 
 /// Part of the day; decides between the 12-hour readings of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DayPart {
     Night,
     Morning,
     Noon,
@@ -15,7 +15,7 @@ pub(super) enum Part {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clock {
+pub(super) struct ClockTime {
     pub(super) hour: i64,
     minute: i64,
     second: i64,
@@ -23,7 +23,7 @@ pub(super) struct Clock {
     pub(super) is_sure: bool,
 }
 
-impl Clock {
+impl ClockTime {
     /// Returns the time of day with the given hour.
     pub(super) fn time(self, hour: i64) -> Option<Time> {
         let small = |number: i64| i8::try_from(number).ok();
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-impl Part {
+impl DayPart {
     /// Returns the 24-hour value of a number in this part of the day; `None` if it is ambiguous or
     /// wrong.
     pub(super) const fn hour(self, number: i64) -> Option<i64> {
@@ -46,17 +46,17 @@ impl Part {
     }
 }
 
-pub(super) fn part(text: &mut Cursor<'_>) -> Option<Part> {
+pub(super) fn parse_day_part(text: &mut Cursor<'_>) -> Option<DayPart> {
     let chinese = [
-        ("凌晨", Part::Night),
-        ("清晨", Part::Morning),
-        ("早上", Part::Morning),
-        ("早晨", Part::Morning),
-        ("上午", Part::Morning),
-        ("中午", Part::Noon),
-        ("下午", Part::Afternoon),
-        ("傍晚", Part::Evening),
-        ("晚上", Part::Evening),
+        ("凌晨", DayPart::Night),
+        ("清晨", DayPart::Morning),
+        ("早上", DayPart::Morning),
+        ("早晨", DayPart::Morning),
+        ("上午", DayPart::Morning),
+        ("中午", DayPart::Noon),
+        ("下午", DayPart::Afternoon),
+        ("傍晚", DayPart::Evening),
+        ("晚上", DayPart::Evening),
     ];
     if let Some(part) = text.eat_any(&chinese) {
         return Some(part);
@@ -64,23 +64,23 @@ pub(super) fn part(text: &mut Cursor<'_>) -> Option<Part> {
     let _ = text.eat_words("in the");
     text.gap();
     match text.word()? {
-        "morning" => Some(Part::Morning),
-        "afternoon" => Some(Part::Afternoon),
-        "evening" => Some(Part::Evening),
+        "morning" => Some(DayPart::Morning),
+        "afternoon" => Some(DayPart::Afternoon),
+        "evening" => Some(DayPart::Evening),
         _ => None,
     }
 }
 
 /// Parses a time. A number alone is accepted only if `may_be_bare`.
-pub(super) fn clock(text: &mut Cursor<'_>, may_be_bare: bool) -> Option<Clock> {
-    let sure = |hour| Clock { hour, minute: 0, second: 0, is_sure: true };
+pub(super) fn parse_clock(text: &mut Cursor<'_>, may_be_bare: bool) -> Option<ClockTime> {
+    let sure = |hour| ClockTime { hour, minute: 0, second: 0, is_sure: true };
     if text.eat_word("noon") {
         return Some(sure(12));
     }
     if text.eat_word("midnight") {
         return Some(sure(0));
     }
-    let mut clock = Clock { is_sure: false, ..sure(text.number()?.0) };
+    let mut clock = ClockTime { is_sure: false, ..sure(text.number()?.0) };
     let mut is_bare = true;
     if text.eat(":") {
         is_bare = false;
@@ -101,7 +101,7 @@ pub(super) fn clock(text: &mut Cursor<'_>, may_be_bare: bool) -> Option<Clock> {
     match half {
         Some(half) if (1..=12).contains(&clock.hour) => {
             *text = ahead;
-            Some(Clock { hour: clock.hour % 12 + half, is_sure: true, ..clock })
+            Some(ClockTime { hour: clock.hour % 12 + half, is_sure: true, ..clock })
         }
         Some(_) => None,
         None if is_bare && !may_be_bare => None,

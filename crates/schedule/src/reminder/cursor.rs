@@ -3,7 +3,7 @@
 use super::words::digit;
 
 /// Maximum digits of a number.
-const LONGEST_NUMBER: usize = 6;
+const MAX_NUMBER_DIGITS: usize = 6;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a>(pub(super) &'a str);
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         if end == 0 {
             return self.chinese().map(|number| (number, 0));
         }
-        if end > LONGEST_NUMBER {
+        if end > MAX_NUMBER_DIGITS {
             return None;
         }
         let (digits, rest) = self.0.split_at(end);

@@ -3,9 +3,9 @@
 use jiff::civil::Weekday;
 
 use super::{
-    clock::Part,
+    clock::DayPart,
     cursor::Cursor,
-    later::{a_unit, count},
+    duration::{parse_count, parse_unit},
     words::{Unit, weekday, weekday_of_number},
 };
 
@@ -13,9 +13,9 @@ use super::{
 pub(super) enum Day {
     /// Number of days from today.
     Ahead(i64),
-    Of(i16, i8, i8),
+    Date(i16, i8, i8),
     /// Month and day without a year.
-    OfAnyYear(i8, i8),
+    DateInAnyYear(i8, i8),
     /// Weekday: the next one, or that of the week `weeks` weeks from this one.
     Weekday {
         day: Weekday,
@@ -24,7 +24,7 @@ pub(super) enum Day {
 }
 
 /// Parses a day, and the part of the day that its name implies.
-pub(super) fn a_day(text: &mut Cursor<'_>) -> Option<(Day, Option<Part>)> {
+pub(super) fn parse_day(text: &mut Cursor<'_>) -> Option<(Day, Option<DayPart>)> {
     let _ = text.eat_word("on") || text.eat_word("the");
     text.gap();
     if text.eat_words("day after tomorrow") {
@@ -35,17 +35,17 @@ pub(super) fn a_day(text: &mut Cursor<'_>) -> Option<(Day, Option<Part>)> {
         ("后天", (2, None)),
         ("明天", (1, None)),
         ("明日", (1, None)),
-        ("明早", (1, Some(Part::Morning))),
-        ("明晚", (1, Some(Part::Evening))),
+        ("明早", (1, Some(DayPart::Morning))),
+        ("明晚", (1, Some(DayPart::Evening))),
         ("今天", (0, None)),
         ("今日", (0, None)),
-        ("今早", (0, Some(Part::Morning))),
-        ("今晚", (0, Some(Part::Evening))),
+        ("今早", (0, Some(DayPart::Morning))),
+        ("今晚", (0, Some(DayPart::Evening))),
     ];
     if let Some((days, part)) = text.eat_any(&chinese) {
         return Some((Day::Ahead(days), part));
     }
-    if let Some(day) = a_weekday(text) {
+    if let Some(day) = parse_weekday(text) {
         return Some((day, None));
     }
     let mut ahead = *text;
@@ -53,7 +53,7 @@ pub(super) fn a_day(text: &mut Cursor<'_>) -> Option<(Day, Option<Part>)> {
         Some(word) => {
             let day = match word {
                 "today" => (Day::Ahead(0), None),
-                "tonight" => (Day::Ahead(0), Some(Part::Evening)),
+                "tonight" => (Day::Ahead(0), Some(DayPart::Evening)),
                 "tomorrow" => (Day::Ahead(1), None),
                 "in" => (days_later(&mut ahead)?, None),
                 _ => return None,
@@ -61,11 +61,11 @@ pub(super) fn a_day(text: &mut Cursor<'_>) -> Option<(Day, Option<Part>)> {
             *text = ahead;
             Some(day)
         }
-        None => a_date(text).map(|day| (day, None)),
+        None => parse_date(text).map(|day| (day, None)),
     }
 }
 
-fn a_weekday(text: &mut Cursor<'_>) -> Option<Day> {
+fn parse_weekday(text: &mut Cursor<'_>) -> Option<Day> {
     let mut ahead = *text;
     let mut weeks = None;
     if ahead.eat_word("next") {
@@ -87,15 +87,15 @@ fn a_weekday(text: &mut Cursor<'_>) -> Option<Day> {
 /// Parses `3 days`, after `in`.
 fn days_later(text: &mut Cursor<'_>) -> Option<Day> {
     text.gap();
-    let number = count(text)?;
-    match a_unit(text)? {
+    let number = parse_count(text)?;
+    match parse_unit(text)? {
         Unit::Days(each) => Some(Day::Ahead(number * each)),
         Unit::Seconds(_) => None,
     }
 }
 
 /// Parses `2026-12-24`, `12月24日`, `3天后`.
-fn a_date(text: &mut Cursor<'_>) -> Option<Day> {
+fn parse_date(text: &mut Cursor<'_>) -> Option<Day> {
     let mut ahead = *text;
     let (first, digits) = ahead.number()?;
     let small = |number: (i64, usize)| i8::try_from(number.0).ok();
@@ -110,14 +110,14 @@ fn a_date(text: &mut Cursor<'_>) -> Option<Day> {
         if ahead.0.starts_with('t') {
             ahead.sign();
         }
-        Day::Of(i16::try_from(first).ok()?, month, day)
+        Day::Date(i16::try_from(first).ok()?, month, day)
     } else if digits == 4 && ahead.eat("年") {
         ahead.gap();
         let (month, day) = month_and_day(ahead.number()?.0, &mut ahead)?;
-        Day::Of(i16::try_from(first).ok()?, month, day)
+        Day::Date(i16::try_from(first).ok()?, month, day)
     } else if ahead.0.starts_with('月') {
         let (month, day) = month_and_day(first, &mut ahead)?;
-        Day::OfAnyYear(month, day)
+        Day::DateInAnyYear(month, day)
     } else {
         let each = ahead.eat_any(&[("天", 1), ("周", 7), ("个星期", 7), ("星期", 7)])?;
         if !(ahead.eat("以后") || ahead.eat("之后") || ahead.eat("后")) {

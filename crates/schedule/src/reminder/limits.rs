@@ -10,22 +10,22 @@ use jiff::{SignedDuration, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum reminders of a user at the same time.
-    pub most_active: usize,
+    pub max_active: usize,
     /// Minimum time from a reminder that fired to the one that its turn sets.
-    pub least_between: SignedDuration,
+    pub min_interval: SignedDuration,
     /// Maximum reminders in a row that set the next one without a message from the user.
-    pub most_renewals: u32,
+    pub max_renewals: u32,
     /// Maximum characters of a reminder's content.
-    pub most_content: usize,
+    pub max_content_chars: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            most_active: 50,
-            least_between: SignedDuration::from_mins(5),
-            most_renewals: 60,
-            most_content: 2_000,
+            max_active: 50,
+            min_interval: SignedDuration::from_mins(5),
+            max_renewals: 60,
+            max_content_chars: 2_000,
         }
     }
 }
@@ -36,14 +36,14 @@ pub struct Renewal {
     /// Number of reminders before the one that fired; the first has 0.
     pub chain: u32,
     /// Time at which the previous reminder fired.
-    pub fired: Timestamp,
+    pub fired_at: Timestamp,
     /// Time of the user's last message; `None` if there is none.
-    pub heard: Option<Timestamp>,
+    pub last_message_at: Option<Timestamp>,
 }
 
 /// Reminder to check against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct ReminderCheck<'a> {
     pub content: &'a str,
     pub at: Timestamp,
     /// Number of the user's other active reminders.
@@ -86,27 +86,27 @@ impl Fault for Refused {
 
 impl Limits {
     /// Checks the limits. Returns the reminder's position in its chain, to be stored with it.
-    pub fn check(&self, asked: Asked<'_>) -> Result<u32, Refused> {
+    pub fn check(&self, asked: ReminderCheck<'_>) -> Result<u32, Refused> {
         if asked.content.trim().is_empty() {
             return Err(Refused::NoContent);
         }
-        if asked.content.chars().count() > self.most_content {
-            return Err(Refused::TooLong { most: self.most_content });
+        if asked.content.chars().count() > self.max_content_chars {
+            return Err(Refused::TooLong { most: self.max_content_chars });
         }
-        if asked.active >= self.most_active {
-            return Err(Refused::TooMany { most: self.most_active });
+        if asked.active >= self.max_active {
+            return Err(Refused::TooMany { most: self.max_active });
         }
         let Some(renewal) = asked.renewal else { return Ok(0) };
-        if asked.at.duration_since(renewal.fired) < self.least_between {
-            return Err(Refused::TooSoon { least: self.least_between });
+        if asked.at.duration_since(renewal.fired_at) < self.min_interval {
+            return Err(Refused::TooSoon { least: self.min_interval });
         }
         // A message after the last reminder, whatever it says, means that the user is aware of it.
-        if renewal.heard.is_some_and(|heard| heard > renewal.fired) {
+        if renewal.last_message_at.is_some_and(|heard| heard > renewal.fired_at) {
             return Ok(0);
         }
-        match renewal.chain.checked_add(1).filter(|chain| *chain <= self.most_renewals) {
+        match renewal.chain.checked_add(1).filter(|chain| *chain <= self.max_renewals) {
             Some(chain) => Ok(chain),
-            None => Err(Refused::Unanswered { most: self.most_renewals }),
+            None => Err(Refused::Unanswered { most: self.max_renewals }),
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn asked(minute: i64, active: usize, renewal: Option<Renewal>) -> Result<u32, Refused> {
-        Limits::default().check(Asked { content: "tea", at: at(minute), active, renewal })
+        Limits::default().check(ReminderCheck { content: "tea", at: at(minute), active, renewal })
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_reminder_says_something_and_not_a_book() {
         let of = |content: &str| {
-            Limits::default().check(Asked { content, at: at(1), active: 0, renewal: None })
+            Limits::default().check(ReminderCheck { content, at: at(1), active: 0, renewal: None })
         };
 
         assert_eq!(of(" \n"), Err(Refused::NoContent));
@@ -145,7 +145,7 @@ mod tests {
         let mut chain = asked(0, 0, None).unwrap();
         let mut ended = None;
         for fired in (5..1_000).step_by(5) {
-            let renewal = Renewal { chain, fired: at(fired), heard: Some(at(0)) };
+            let renewal = Renewal { chain, fired_at: at(fired), last_message_at: Some(at(0)) };
             match asked(fired + 5, 0, Some(renewal)) {
                 Ok(next) => chain = next,
                 Err(refused) => ended = ended.or(Some(refused)),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_word_from_the_person_begins_the_chain_anew() {
-        let renewal = |heard| Some(Renewal { chain: 60, fired: at(10), heard });
+        let renewal = |heard| Some(Renewal { chain: 60, fired_at: at(10), last_message_at: heard });
 
         assert_eq!(asked(20, 0, renewal(Some(at(11)))), Ok(0));
         assert_eq!(asked(20, 0, renewal(Some(at(9)))), Err(Refused::Unanswered { most: 60 }));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn one_reminder_does_not_set_the_next_for_the_next_minute() {
-        let renewal = Some(Renewal { chain: 0, fired: at(10), heard: None });
+        let renewal = Some(Renewal { chain: 0, fired_at: at(10), last_message_at: None });
 
         let refused = asked(14, 0, renewal).unwrap_err();
 

@@ -16,7 +16,7 @@ pub enum Locale {
 
 /// List entry for a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct ReminderItem<'a> {
     /// Full id, `reminder_…`.
     pub id: &'a str,
     /// Whether the agent runs a turn and may set the next reminder.
@@ -36,7 +36,7 @@ impl Locale {
     /// Guesses the language of a text: Chinese if it has Han characters and neither Kana nor
     /// Hangul.
     #[must_use]
-    pub fn spoken(text: &str) -> Self {
+    pub fn detect(text: &str) -> Self {
         let is_han = |c: char| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
         let is_other = |c: char| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
         if text.chars().any(is_han) && !text.chars().any(is_other) { Self::Zh } else { Self::En }
@@ -81,7 +81,7 @@ impl Locale {
 
     /// Returns the confirmation that a reminder was set (REM-007).
     #[must_use]
-    pub fn added(self, item: Item<'_>, zone: &Zone) -> String {
+    pub fn added(self, item: ReminderItem<'_>, zone: &Zone) -> String {
         let (time, content) = (shown(item.at, zone), item.content);
         match (self, item.auto_continue) {
             (Self::En, true) => format!("Recurring reminder set: {time} - {content}"),
@@ -93,7 +93,7 @@ impl Locale {
 
     /// Returns the list of a user's reminders (REM-008).
     #[must_use]
-    pub fn list(self, user: &str, items: &[Item<'_>], zone: &Zone) -> String {
+    pub fn list(self, user: &str, items: &[ReminderItem<'_>], zone: &Zone) -> String {
         if items.is_empty() {
             return match self {
                 Self::En => format!("User {user} has no reminders."),
@@ -130,13 +130,15 @@ impl Locale {
     /// Returns the error for an id that matches none or several reminders; `None` if it matches
     /// one.
     #[must_use]
-    pub fn not_one(self, named: Named, id: &str) -> Option<String> {
+    pub fn no_single_match(self, named: ReminderMatch, id: &str) -> Option<String> {
         Some(match (self, named) {
-            (Self::En | Self::Zh, Named::One(_)) => return None,
-            (Self::En, Named::None) => format!("Error: reminder {id} does not exist"),
-            (Self::Zh, Named::None) => format!("错误: 提醒 {id} 不存在"),
-            (Self::En, Named::Many) => format!("Error: {id} means several: use the full id"),
-            (Self::Zh, Named::Many) => format!("错误: {id} 对应多个提醒，请使用完整 ID"),
+            (Self::En | Self::Zh, ReminderMatch::One(_)) => return None,
+            (Self::En, ReminderMatch::None) => format!("Error: reminder {id} does not exist"),
+            (Self::Zh, ReminderMatch::None) => format!("错误: 提醒 {id} 不存在"),
+            (Self::En, ReminderMatch::Many) => {
+                format!("Error: {id} means several: use the full id")
+            }
+            (Self::Zh, ReminderMatch::Many) => format!("错误: {id} 对应多个提醒，请使用完整 ID"),
         })
     }
 
@@ -217,7 +219,7 @@ pub fn short_id(id: &str) -> &str {
 
 /// Result of the search for an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum ReminderMatch {
     /// Index of the only match.
     One(usize),
     None,
@@ -228,17 +230,17 @@ pub enum Named {
 ///
 /// `own` must contain the user's own reminders only: knowing an id proves no ownership.
 #[must_use]
-pub fn names<'a>(wanted: &str, own: impl IntoIterator<Item = &'a str>) -> Named {
+pub fn match_reminder<'a>(wanted: &str, own: impl IntoIterator<Item = &'a str>) -> ReminderMatch {
     let wanted = wanted.trim();
-    let mut found = Named::None;
+    let mut found = ReminderMatch::None;
     for (at, id) in own.into_iter().enumerate() {
         if id == wanted {
-            return Named::One(at);
+            return ReminderMatch::One(at);
         }
         if short_id(id) == wanted {
             found = match found {
-                Named::None => Named::One(at),
-                Named::One(_) | Named::Many => Named::Many,
+                ReminderMatch::None => ReminderMatch::One(at),
+                ReminderMatch::One(_) | ReminderMatch::Many => ReminderMatch::Many,
             };
         }
     }
@@ -251,9 +253,9 @@ mod tests {
 
     use super::*;
 
-    fn item(auto_continue: bool) -> Item<'static> {
+    fn item(auto_continue: bool) -> ReminderItem<'static> {
         let at = "2026-11-22T06:20:30Z".parse().unwrap();
-        Item { id: "reminder_u_7_0a1b2c3d", auto_continue, at, content: "喝水" }
+        ReminderItem { id: "reminder_u_7_0a1b2c3d", auto_continue, at, content: "喝水" }
     }
 
     fn zone() -> Zone {
@@ -269,7 +271,7 @@ mod tests {
             ("물 水", Locale::En),
             ("", Locale::En),
         ] {
-            assert_eq!(Locale::spoken(text), locale, "{text}");
+            assert_eq!(Locale::detect(text), locale, "{text}");
             assert_eq!(Locale::of(locale.tag()), locale);
         }
     }
@@ -330,12 +332,15 @@ mod tests {
         let own = ["reminder_a_00000001", "reminder_a_00000002", "reminder_b_00000002"];
 
         assert_eq!(external_id("a", 1), own[0]);
-        assert_eq!(names("reminder_a_00000002", own), Named::One(1));
-        assert_eq!(names(" 00000001", own), Named::One(0));
-        assert_eq!(names("00000002", own), Named::Many);
-        assert_eq!(names("", own), Named::None);
-        assert_eq!(names("reminder", own), Named::None);
-        assert_eq!(Locale::Zh.not_one(Named::None, "x").unwrap(), "错误: 提醒 x 不存在");
-        assert_eq!(Locale::Zh.not_one(Named::One(1), "x"), None);
+        assert_eq!(match_reminder("reminder_a_00000002", own), ReminderMatch::One(1));
+        assert_eq!(match_reminder(" 00000001", own), ReminderMatch::One(0));
+        assert_eq!(match_reminder("00000002", own), ReminderMatch::Many);
+        assert_eq!(match_reminder("", own), ReminderMatch::None);
+        assert_eq!(match_reminder("reminder", own), ReminderMatch::None);
+        assert_eq!(
+            Locale::Zh.no_single_match(ReminderMatch::None, "x").unwrap(),
+            "错误: 提醒 x 不存在"
+        );
+        assert_eq!(Locale::Zh.no_single_match(ReminderMatch::One(1), "x"), None);
     }
 }

@@ -16,12 +16,12 @@ use jiff::{
 
 use super::{
     day::Day,
-    read::{Read, read},
+    read::{ParsedTime, read},
 };
 use crate::{error::shown, zone::Zone};
 
 /// Maximum days ahead: ten years.
-const FARTHEST_DAYS: i64 = 3_660;
+const MAX_DAYS_AHEAD: i64 = 3_660;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
@@ -55,9 +55,9 @@ pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, 
     let too_far = || TimeError::TooFar(shown(text));
     let today = zone.clock(now).date();
     let at = match read(text).ok_or_else(unreadable)? {
-        Read::Moment(at) => at,
-        Read::Later { days, seconds } => {
-            if days > FARTHEST_DAYS || seconds > FARTHEST_DAYS * 86_400 {
+        ParsedTime::Moment(at) => at,
+        ParsedTime::Later { days, seconds } => {
+            if days > MAX_DAYS_AHEAD || seconds > MAX_DAYS_AHEAD * 86_400 {
                 return Err(too_far());
             }
             // Adding days keeps the local time, even across clock changes.
@@ -65,16 +65,16 @@ pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, 
             let from = if days == 0 { now } else { zone.moment(clock).ok_or_else(too_far)? };
             from.checked_add(seconds.seconds()).map_err(|_| too_far())?
         }
-        Read::At { day: Some(_), time: None } => return Err(TimeError::NoTime(shown(text))),
-        Read::At { day: None, time: None } => return Err(unreadable()),
-        Read::At { day: None, time: Some(time) } => match upcoming(today, time, now, zone) {
+        ParsedTime::At { day: Some(_), time: None } => return Err(TimeError::NoTime(shown(text))),
+        ParsedTime::At { day: None, time: None } => return Err(unreadable()),
+        ParsedTime::At { day: None, time: Some(time) } => match upcoming(today, time, now, zone) {
             Some(at) => at,
             None => {
                 let tomorrow = today.checked_add(1.day()).map_err(|_| too_far())?;
                 upcoming(tomorrow, time, now, zone).ok_or_else(too_far)?
             }
         },
-        Read::At { day: Some(day), time: Some(time) } => {
+        ParsedTime::At { day: Some(day), time: Some(time) } => {
             on_day(day, today, time, now, zone).ok_or_else(unreadable)?
         }
     };
@@ -82,7 +82,7 @@ pub fn parse_time(text: &str, now: Timestamp, zone: &Zone) -> Result<Timestamp, 
         return Err(TimeError::Past { at, now });
     }
     let days = at.duration_since(now).as_hours() / 24;
-    if days > FARTHEST_DAYS { Err(too_far()) } else { Ok(at) }
+    if days > MAX_DAYS_AHEAD { Err(too_far()) } else { Ok(at) }
 }
 
 /// Returns the first moment after `now` with this local time.
@@ -98,9 +98,9 @@ fn on_day(day: Day, today: Date, time: Time, now: Timestamp, zone: &Zone) -> Opt
     let is_to_come = |at: &Timestamp| *at > now;
     match day {
         Day::Ahead(days) => at(today.checked_add(days.days()).ok()?),
-        Day::Of(year, month, day) => at(Date::new(year, month, day).ok()?),
+        Day::Date(year, month, day) => at(Date::new(year, month, day).ok()?),
         // The next 29 February may be eight years away.
-        Day::OfAnyYear(month, day) => (0..=8)
+        Day::DateInAnyYear(month, day) => (0..=8)
             .filter_map(|years| Date::new(today.year() + years, month, day).ok())
             .filter_map(at)
             .find(is_to_come),

@@ -6,14 +6,14 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, Wait};
 use uuid::Uuid;
 
-use super::{Ask, NewApproval, Rested, millis, subject_hash, tell};
+use super::{ApprovalBatch, NewApproval, WaitResult, emit_approval_event, millis, subject_hash};
 use crate::{
     Claim, Error, Sessions,
-    append::deliver,
-    complete::{Rest, rest},
+    append::insert_deliveries,
+    complete::{LeaseChanges, end_claim},
     sessions::lock_claimed,
-    sweep::note,
-    system_events::carry,
+    sweep::append_entries,
+    system_events::apply_system_events,
 };
 
 impl Sessions {
@@ -25,8 +25,8 @@ impl Sessions {
     /// [`Error::Fenced`] if the claim is not current, [`Error::Overtaken`] if the journal does not
     /// end where the caller expects. After any other error it is unknown whether the requests were
     /// stored; [`load`](Self::load) shows it.
-    pub async fn ask(&self, claim: &Claim, ask: Ask) -> Rested {
-        const SEEN: &str = "
+    pub async fn ask(&self, claim: &Claim, ask: ApprovalBatch) -> WaitResult {
+        const MARK_SEEN: &str = "
             update session.inbox set state = 'seen', run_id = $3
             where tenant_id = $1 and session_id = $2 and seq = any($4) and state = 'new'";
 
@@ -35,11 +35,11 @@ impl Sessions {
         let lease = lock_claimed(&mut tx, claim).await?;
         if ask.at != lease.next_entry {
             tx.rollback().await?;
-            return Err(Error::Overtaken);
+            return Err(Error::JournalMoved);
         }
-        note(&mut tx, &lease, ask.run, &ask.entries).await?;
-        carry(&mut tx, ask.run, &ask.entries).await?;
-        sqlx::query(SEEN)
+        append_entries(&mut tx, &lease, ask.run, &ask.entries).await?;
+        apply_system_events(&mut tx, ask.run, &ask.entries).await?;
+        sqlx::query(MARK_SEEN)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(ask.run.as_uuid())
@@ -48,18 +48,18 @@ impl Sessions {
             .await?;
         let requests = ask.approvals.iter().filter_map(|new| new.request.clone());
         let deliveries: Vec<_> = ask.deliveries.iter().cloned().chain(requests).collect();
-        deliver(&mut tx, claim.session, ask.run, lease.next_out, &deliveries).await?;
+        insert_deliveries(&mut tx, claim.session, ask.run, lease.next_out, &deliveries).await?;
         for new in &ask.approvals {
             store(&mut tx, claim.session, &ask, new).await?;
         }
         let ids: Vec<Uuid> = ask.approvals.iter().map(|new| new.id.as_uuid()).collect();
-        tell(&mut tx, claim.session, "approval.requested", &ids).await?;
+        emit_approval_event(&mut tx, claim.session, "approval.requested", &ids).await?;
         let first = ask.approvals.iter().map(|new| new.timeout).min();
         let wait = Wait::for_approval(millis(first.unwrap_or(Duration::ZERO)));
-        let rested = rest(
+        let rested = end_claim(
             &mut tx,
             &lease,
-            Rest {
+            LeaseChanges {
                 finished: 0,
                 finishes: &[],
                 entries: count(ask.entries.len()),
@@ -76,7 +76,7 @@ impl Sessions {
 async fn store(
     tx: &mut TenantTx,
     session: SessionId,
-    ask: &Ask,
+    ask: &ApprovalBatch,
     new: &NewApproval,
 ) -> Result<(), Error> {
     const SQL: &str = "
@@ -86,7 +86,7 @@ async fn store(
         select $1, $2, $3, $4, agent_id, $5, $6, $7, $8, $9, $10, $11, $12,
                clock_timestamp() + $13 * interval '1 millisecond'
         from session.sessions where tenant_id = $1 and session_id = $4";
-    const BUTTONS: &str = "
+    const LINK_REQUEST: &str = "
         update session.deliveries set approval_id = $3
         where tenant_id = $1 and delivery_id = $2";
 
@@ -108,7 +108,7 @@ async fn store(
         .execute(tx.conn())
         .await?;
     if let Some(request) = &new.request {
-        sqlx::query(BUTTONS)
+        sqlx::query(LINK_REQUEST)
             .bind(tenant.as_uuid())
             .bind(request.id.as_uuid())
             .bind(new.id.as_uuid())

@@ -1,11 +1,11 @@
 //! Telling channels that a request can no longer be answered, so that they remove its buttons.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Act, ApprovalId, DeliveryId, RunId, SessionId, Target};
+use holdfast_types::{ApprovalId, ChannelAction, DeliveryId, RunId, SessionId, Target};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Error, NewDelivery, append::deliver};
+use crate::{Error, NewDelivery, append::insert_deliveries};
 
 /// Sends an [`Act::Close`] for each of these requests that went to a channel. The session's lease
 /// row must be locked.
@@ -19,7 +19,7 @@ pub(super) async fn close(
         where tenant_id = $1 and session_id = $2 and approval_id = any($3) and act is null
           and part = 0
         order by out_seq";
-    const PLACES: &str = "
+    const ALLOCATE_OUT_SEQS: &str = "
         update session.session_lease set next_out = next_out + $3
         where tenant_id = $1 and session_id = $2 returning next_out - $3";
 
@@ -35,7 +35,7 @@ pub(super) async fn close(
         .await?;
     let Some((_, run, _)) = requests.first() else { return Ok(()) };
     let run = RunId::from(*run);
-    let first: i64 = sqlx::query_scalar(PLACES)
+    let first: i64 = sqlx::query_scalar(ALLOCATE_OUT_SEQS)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(i64::try_from(requests.len()).unwrap_or(i64::MAX))
@@ -44,9 +44,9 @@ pub(super) async fn close(
     let close = |(approval, _, target): (Uuid, Uuid, Json<Target>)| NewDelivery {
         target: target.0,
         text: String::new(),
-        act: Some(Act::Close { approval: ApprovalId::from(approval), message: None }),
+        act: Some(ChannelAction::Close { approval: ApprovalId::from(approval), message: None }),
         id: DeliveryId::generate(),
     };
     let deliveries: Vec<NewDelivery> = requests.into_iter().map(close).collect();
-    deliver(tx, session, run, first, &deliveries).await
+    insert_deliveries(tx, session, run, first, &deliveries).await
 }

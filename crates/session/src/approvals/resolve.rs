@@ -1,25 +1,30 @@
 //! Approval decisions: the decision and the session's wake-up, in one transaction.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{ApprovalId, ApprovalState, RunnerId, State, TenantId, Verdict};
+use holdfast_types::{
+    ApprovalDecision, ApprovalId, ApprovalState, RunnerId, SessionState, TenantId,
+};
 use uuid::Uuid;
 
-use super::{Approval, Row, approval, close::close, no_approval, rules::remember, tell};
+use super::{
+    Approval, Row, approval, approval_not_found, close::close, emit_approval_event,
+    rules::insert_rule,
+};
 use crate::{
-    Error, Running, Sessions,
+    Error, SessionOwner, Sessions,
     sessions::lock,
     sweep::{KeepWait, make_ready},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct DecisionResult {
     pub approval: Approval,
     /// The same decision was made before; nothing changed.
     pub duplicate: bool,
     /// A wake-up should be sent.
     pub wake: bool,
     /// The runner that has the session and should read the decision.
-    pub running: Option<Running>,
+    pub running: Option<SessionOwner>,
 }
 
 impl Sessions {
@@ -36,9 +41,9 @@ impl Sessions {
         &self,
         tenant: TenantId,
         id: ApprovalId,
-        verdict: Verdict,
+        verdict: ApprovalDecision,
         by: &str,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<DecisionResult, Error> {
         const SESSION: &str = "
             select session_id from session.approvals where tenant_id = $1 and approval_id = $2";
 
@@ -48,38 +53,41 @@ impl Sessions {
             .bind(id.as_uuid())
             .fetch_optional(tx.conn())
             .await?;
-        let session = session.ok_or_else(|| no_approval(&id.to_string()))?.into();
+        let session = session.ok_or_else(|| approval_not_found(&id.to_string()))?.into();
         // Lock order: the lease row first, as in all verbs.
-        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_approval(&id.to_string()))?;
-        let found = locked(&mut tx, id).await?;
+        let lease =
+            lock(&mut tx, session).await?.ok_or_else(|| approval_not_found(&id.to_string()))?;
+        let found = lock_approval(&mut tx, id).await?;
         let wanted = ApprovalState::from(verdict);
         let running = match (lease.state, lease.owner) {
-            (State::Running, Some(owner)) => {
-                Some(Running { owner: RunnerId::from(owner), epoch: lease.epoch })
+            (SessionState::Running, Some(owner)) => {
+                Some(SessionOwner { owner: RunnerId::from(owner), epoch: lease.epoch })
             }
             _ => None,
         };
         if found.state != ApprovalState::Pending {
             tx.rollback().await?;
             return match found.state == wanted {
-                true => Ok(Resolved { approval: found, duplicate: true, wake: false, running }),
-                false => Err(settled(&found)),
+                true => {
+                    Ok(DecisionResult { approval: found, duplicate: true, wake: false, running })
+                }
+                false => Err(already_decided_error(&found)),
             };
         }
         let approval = decide(&mut tx, id, wanted, by).await?;
-        if verdict == Verdict::Always {
-            remember(&mut tx, &approval, by).await?;
+        if verdict == ApprovalDecision::Always {
+            insert_rule(&mut tx, &approval, by).await?;
         }
-        tell(&mut tx, session, "approval.resolved", &[id.as_uuid()]).await?;
+        emit_approval_event(&mut tx, session, "approval.resolved", &[id.as_uuid()]).await?;
         close(&mut tx, session, &[id.as_uuid()]).await?;
-        let waits = lease.state == State::WaitForEvent && lease.wait.is_for_approval();
+        let waits = lease.state == SessionState::WaitForEvent && lease.wait.is_for_approval();
         let wake = waits && make_ready(&mut tx, &lease, KeepWait::No).await?;
         tx.commit().await?;
-        Ok(Resolved { approval, duplicate: false, wake, running })
+        Ok(DecisionResult { approval, duplicate: false, wake, running })
     }
 }
 
-async fn locked(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Error> {
+async fn lock_approval(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Error> {
     const SQL: &str = approval!("approval_id = $2 for update");
     let tenant = tx.tenant();
     let row: Option<Row> = sqlx::query_as(SQL)
@@ -87,7 +95,7 @@ async fn locked(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Error> {
         .bind(id.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
-    row.map(Approval::from).ok_or_else(|| no_approval(&id.to_string()))
+    row.map(Approval::from).ok_or_else(|| approval_not_found(&id.to_string()))
 }
 
 async fn decide(
@@ -114,7 +122,7 @@ async fn decide(
 }
 
 /// Builds the error for a decision that comes too late.
-fn settled(approval: &Approval) -> Error {
+fn already_decided_error(approval: &Approval) -> Error {
     let slug = approval.id.slug();
     Error::Conflict(match approval.state {
         ApprovalState::Expired => {

@@ -11,7 +11,7 @@ use crate::{Error, Sessions};
 
 /// Permission for an agent's calls without a new approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct ApprovalRule {
     pub id: Uuid,
     pub agent: AgentId,
     pub tool: String,
@@ -30,7 +30,7 @@ pub struct Rule {
 }
 
 /// Maximum number of rules that are read at once.
-const MOST: i64 = 512;
+const MAX_RULES_READ: i64 = 512;
 
 impl Sessions {
     /// Returns the rules of an agent for a tool; `None` is every agent, every tool.
@@ -39,7 +39,7 @@ impl Sessions {
         tenant: TenantId,
         agent: Option<AgentId>,
         tool: Option<&str>,
-    ) -> Result<Vec<Rule>, Error> {
+    ) -> Result<Vec<ApprovalRule>, Error> {
         const SQL: &str = "
             select rule_id, agent_id, tool, subject_hash, pattern, summary, created_by, created_at,
                    last_used_at, last_used
@@ -52,11 +52,11 @@ impl Sessions {
             .bind(tenant.as_uuid())
             .bind(agent.map(AgentId::as_uuid))
             .bind(tool)
-            .bind(MOST)
+            .bind(MAX_RULES_READ)
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
-        Ok(rows.into_iter().map(Rule::from).collect())
+        Ok(rows.into_iter().map(ApprovalRule::from).collect())
     }
 
     /// Records that rules allowed a call.
@@ -79,7 +79,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such rule.
-    pub async fn forget_approval_rule(&self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
+    pub async fn delete_approval_rule(&self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
         const SQL: &str =
             "delete from session.approval_rules where tenant_id = $1 and rule_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
@@ -97,7 +97,7 @@ impl Sessions {
 }
 
 /// Stores a rule for an approved call; an existing rule stays unchanged.
-pub(super) async fn remember(
+pub(super) async fn insert_rule(
     tx: &mut TenantTx,
     approval: &Approval,
     by: &str,
@@ -137,7 +137,7 @@ struct RuleRow {
     last_used: Option<String>,
 }
 
-impl From<RuleRow> for Rule {
+impl From<RuleRow> for ApprovalRule {
     fn from(row: RuleRow) -> Self {
         Self {
             id: row.rule_id,

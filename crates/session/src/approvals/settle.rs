@@ -6,25 +6,25 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{ApprovalState, RunId, SessionId, Wait};
 use uuid::Uuid;
 
-use super::{close::close, millis, tell};
+use super::{close::close, emit_approval_event, millis};
 use crate::{
-    Claim, Completed, Error, NewDelivery, Sessions,
-    append::deliver,
-    complete::{Rest, rest},
+    Claim, CompletionResult, Error, NewDelivery, Sessions,
+    append::insert_deliveries,
+    complete::{LeaseChanges, end_claim},
     sessions::lock_claimed,
 };
 
 /// Outcome of the approvals that a turn waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleResult {
     /// Some calls are decided or expired. The session stays claimed.
-    Heard(Vec<Word>),
+    Decided(Vec<DecidedCall>),
     /// No decision yet: the session waits again, and the claim has ended.
-    Waits(Completed),
+    Waiting(CompletionResult),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct DecidedCall {
     pub call: String,
     /// Never [`ApprovalState::Pending`].
     pub state: ApprovalState,
@@ -43,7 +43,7 @@ impl Sessions {
         run: RunId,
         step: i32,
         calls: &[String],
-    ) -> Result<Settled, Error> {
+    ) -> Result<SettleResult, Error> {
         const OVERDUE: &str = "
             update session.approvals set state = 'expired', decided_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2 and state = 'pending' and run_id = $3
@@ -62,7 +62,7 @@ impl Sessions {
             .bind(run.as_uuid())
             .fetch_all(tx.conn())
             .await?;
-        tell(&mut tx, claim.session, "approval.resolved", &overdue).await?;
+        emit_approval_event(&mut tx, claim.session, "approval.resolved", &overdue).await?;
         close(&mut tx, claim.session, &overdue).await?;
         let rows: Vec<(String, String, i64)> = sqlx::query_as(READ)
             .bind(claim.tenant.as_uuid())
@@ -71,27 +71,28 @@ impl Sessions {
             .bind(calls)
             .fetch_all(tx.conn())
             .await?;
-        let words: Vec<Word> = calls.iter().filter_map(|call| word(call, &rows)).collect();
+        let words: Vec<DecidedCall> =
+            calls.iter().filter_map(|call| decided_call(call, &rows)).collect();
         if !words.is_empty() {
             tx.commit().await?;
-            return Ok(Settled::Heard(words));
+            return Ok(SettleResult::Decided(words));
         }
         let left = rows.iter().map(|(.., left)| u64::try_from(*left).unwrap_or(0)).min();
         let left = Duration::from_millis(left.unwrap_or(0).saturating_add(1));
         let wait = Wait::for_approval(millis(left));
-        let rested = rest(
+        let rested = end_claim(
             &mut tx,
             &lease,
-            Rest { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
+            LeaseChanges { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
         )
         .await?;
         tx.commit().await?;
-        Ok(Settled::Waits(rested))
+        Ok(SettleResult::Waiting(rested))
     }
 
     /// Returns the subject hash of a call that a person allowed; `None` if the call was not
     /// allowed.
-    pub async fn approved(
+    pub async fn approved_subject_hash(
         &self,
         claim: &Claim,
         run: RunId,
@@ -132,7 +133,7 @@ impl Sessions {
             .bind(run.as_uuid())
             .fetch_all(tx.conn())
             .await?;
-        tell(&mut tx, claim.session, "approval.resolved", &withdrawn).await?;
+        emit_approval_event(&mut tx, claim.session, "approval.resolved", &withdrawn).await?;
         close(&mut tx, claim.session, &withdrawn).await?;
         Ok(tx.commit().await?)
     }
@@ -144,7 +145,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn turn_away(
+    pub async fn reject_message(
         &self,
         claim: &Claim,
         seq: i64,
@@ -175,28 +176,28 @@ impl Sessions {
             .fetch_optional(tx.conn())
             .await?;
         if let (Some(message), Some(answer)) = (message, answer) {
-            answered(&mut tx, claim.session, message, lease.next_out, answer).await?;
+            insert_reply(&mut tx, claim.session, message, lease.next_out, answer).await?;
         }
         Ok(tx.commit().await?)
     }
 }
 
-async fn answered(
+async fn insert_reply(
     tx: &mut TenantTx,
     session: SessionId,
     message: Uuid,
     next_out: i64,
     answer: NewDelivery,
 ) -> Result<(), Error> {
-    deliver(tx, session, message.into(), next_out, &[answer]).await
+    insert_deliveries(tx, session, message.into(), next_out, &[answer]).await
 }
 
 /// Returns the decision about a call. A call without a record counts as expired, and is not made.
-fn word(call: &str, rows: &[(String, String, i64)]) -> Option<Word> {
+fn decided_call(call: &str, rows: &[(String, String, i64)]) -> Option<DecidedCall> {
     let found = rows.iter().find(|(known, ..)| known == call);
     let state = match found {
         Some((_, state, _)) => ApprovalState::parse(state).unwrap_or(ApprovalState::Expired),
         None => ApprovalState::Expired,
     };
-    (state != ApprovalState::Pending).then(|| Word { call: call.to_owned(), state })
+    (state != ApprovalState::Pending).then(|| DecidedCall { call: call.to_owned(), state })
 }

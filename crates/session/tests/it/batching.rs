@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use holdfast_session::{Accepted, Error, Opening, Outcome};
+use holdfast_session::{Acceptance, Error, MessageWithSettings, TurnOutcome};
 use holdfast_types::{QueueMode, SessionSettings, Source, Thinking, Wait};
 
 use crate::world::{Tenant, World};
 
-fn openings(tenant: &Tenant<'_>, names: impl Iterator<Item = String>) -> Vec<Opening> {
+fn openings(tenant: &Tenant<'_>, names: impl Iterator<Item = String>) -> Vec<MessageWithSettings> {
     names
-        .map(|name| Opening {
+        .map(|name| MessageWithSettings {
             message: tenant.message(&name, &name, "hello"),
             settings: SessionSettings::default(),
         })
@@ -24,8 +24,8 @@ fn named(count: usize) -> impl Iterator<Item = String> {
 async fn all(
     world: &World,
     tenant: &Tenant<'_>,
-    openings: &[Opening],
-) -> anyhow::Result<Vec<Accepted>> {
+    openings: &[MessageWithSettings],
+) -> anyhow::Result<Vec<Acceptance>> {
     let answers = world.sessions.ingest_many(tenant.id, openings).await?;
     Ok(answers.into_iter().collect::<Result<_, _>>()?)
 }
@@ -74,7 +74,7 @@ async fn what_came_before_is_answered_with_its_first_place_and_the_rest_is_taken
     assert_eq!(world.number("select count(*) from session.inbox").await?, 40);
     assert_eq!(world.number("select sum(next_in)::bigint from session.session_lease").await?, 80);
     let known =
-        world.sessions.accepted(ada.id, &Source::Internal("test".to_owned()), "s0003").await?;
+        world.sessions.find_accepted(ada.id, &Source::Internal("test".to_owned()), "s0003").await?;
     assert_eq!(known.map(|one| one.message), Some(first[3].message));
     Ok(())
 }
@@ -102,7 +102,7 @@ async fn two_for_one_session_keep_their_order() -> anyhow::Result<()> {
     let mut given = openings(&ada, named(2));
     for key in ["a", "b"] {
         let message = ada.message("s0000", key, key);
-        given.push(Opening { message, settings: SessionSettings::default() });
+        given.push(MessageWithSettings { message, settings: SessionSettings::default() });
     }
 
     let accepted = all(&world, &ada, &given).await?;
@@ -124,7 +124,7 @@ async fn a_session_that_is_made_is_set_and_one_that_is_there_keeps_its_settings(
     let session = all(&world, &ada, &given).await?[0].session;
 
     let message = ada.message("s0000", "again", "hello");
-    all(&world, &ada, &[Opening { message, settings: set(Thinking::Low) }]).await?;
+    all(&world, &ada, &[MessageWithSettings { message, settings: set(Thinking::Low) }]).await?;
 
     let settings = world.sessions.settings(ada.id, session).await?;
     assert_eq!(settings.thinking, Some(Thinking::High));
@@ -139,11 +139,12 @@ async fn a_session_that_waits_is_woken_by_what_it_waits_for_and_one_that_runs_is
     all(&world, &ada, &openings(&ada, ["asks", "runs"].map(str::to_owned).into_iter())).await?;
     let mut claims = world.claim().await?;
     let asks = claims.swap_remove(0);
-    let filter = holdfast_types::Filter { contains: Some("yes".into()), ..Default::default() };
+    let filter =
+        holdfast_types::MessageFilter { contains: Some("yes".into()), ..Default::default() };
     let wait = Wait::Message { filter, deadline_ms: None, note: String::new() };
     world.finish(&asks, vec![1], "shall I?", wait).await?;
 
-    let say = |name: &str, key: &str, text: &str| Opening {
+    let say = |name: &str, key: &str, text: &str| MessageWithSettings {
         message: ada.message(name, key, text),
         settings: SessionSettings::default(),
     };
@@ -163,7 +164,7 @@ async fn whoever_sends_the_same_at_the_same_time_each_message_is_there_once() ->
     let given = openings(&ada, named(150));
 
     // The first client goes forward, the second backward, the third one by one.
-    let back: Vec<Opening> = given.iter().rev().cloned().collect();
+    let back: Vec<MessageWithSettings> = given.iter().rev().cloned().collect();
     let one_by_one = async {
         let each = given.iter().map(|one| world.sessions.ingest(ada.id, one.message.clone()));
         Ok::<_, anyhow::Error>(try_join_all(each).await?)
@@ -195,7 +196,7 @@ async fn another_tenant_s_sessions_of_the_same_names_are_others() -> anyhow::Res
         assert!(!other.duplicate && one.session != other.session);
     }
     let source = Source::Internal("test".to_owned());
-    let found = world.sessions.accepted(eve.id, &source, "s0000").await?;
+    let found = world.sessions.find_accepted(eve.id, &source, "s0000").await?;
     assert_eq!(found.map(|one| one.session), Some(others[0].session));
     Ok(())
 }
@@ -242,13 +243,13 @@ async fn ends_are_told_of_those_that_have_ended_and_of_no_others() -> anyhow::Re
     world.answer(second.ok_or_else(|| anyhow::anyhow!("not claimed"))?, "done").await?;
 
     let asked: Vec<_> = accepted.iter().map(|one| (ada.id, one.session, one.seq)).collect();
-    let ends = world.sessions.ends(&asked).await?;
+    let ends = world.sessions.message_outcomes(&asked).await?;
 
     assert_eq!(ends.len(), 1);
-    assert_eq!((ends[0].place, ends[0].outcome), (1, Outcome::Completed));
+    assert_eq!((ends[0].place, ends[0].outcome), (1, TurnOutcome::Completed));
     assert_eq!(ends[0].run.map(|run| run.as_uuid()), Some(accepted[1].message.as_uuid()));
     // A position in another tenant's session is ignored.
     let foreign = (world.tenant().id, accepted[1].session, 1);
-    assert_eq!(world.sessions.ends(&[foreign]).await?, []);
+    assert_eq!(world.sessions.message_outcomes(&[foreign]).await?, []);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_session::{Append, Claim, SUSPECT};
+use holdfast_session::{Claim, SUSPECT_ATTEMPTS, StepWrite};
 use holdfast_types::{RunId, RunnerId};
 
 use crate::world::{World, thought};
@@ -150,14 +150,17 @@ async fn a_runner_has_one_session_at_a_time_that_lost_two_before() -> anyhow::Re
     let first = world.claim().await?;
     let none = world.claim().await?;
     let other = world.sessions.claim(RunnerId::generate(), 100).await?;
-    let lost = |claims: &[Claim]| claims.iter().filter(|c| c.attempts > SUSPECT).count();
+    let lost = |claims: &[Claim]| claims.iter().filter(|c| c.attempts > SUSPECT_ATTEMPTS).count();
     assert_eq!((first.len(), lost(&first), none.len()), (3, 1, 0));
     assert_eq!((other.len(), lost(&other)), (1, 1));
 
     // After progress the session is not a suspect any more.
-    let thought =
-        Append { run: Some(RunId::generate()), entries: vec![thought("hm")], ..Append::default() };
-    let claim = first.iter().find(|claim| claim.attempts > SUSPECT).unwrap();
+    let thought = StepWrite {
+        run: Some(RunId::generate()),
+        entries: vec![thought("hm")],
+        ..StepWrite::default()
+    };
+    let claim = first.iter().find(|claim| claim.attempts > SUSPECT_ATTEMPTS).unwrap();
     world.sessions.append(claim, thought).await?;
     let last = world.claim().await?;
     assert_eq!((last.len(), lost(&last)), (1, 1));
@@ -176,7 +179,7 @@ async fn those_behind_suspects_do_not_wait_for_them() -> anyhow::Result<()> {
     let suspect = world.claim_one().await?;
     let behind = world.claim_one().await?;
 
-    assert_eq!((suspect.attempts, behind.attempts), (SUSPECT + 1, 1));
+    assert_eq!((suspect.attempts, behind.attempts), (SUSPECT_ATTEMPTS + 1, 1));
     Ok(())
 }
 
@@ -184,7 +187,7 @@ async fn those_behind_suspects_do_not_wait_for_them() -> anyhow::Result<()> {
 async fn suspect(world: &World, count: u32) -> anyhow::Result<()> {
     world
         .admin(&format!(
-            "update session.session_lease set attempts = {SUSPECT} where session_id in (
+            "update session.session_lease set attempts = {SUSPECT_ATTEMPTS} where session_id in (
                  select session_id from session.session_lease order by fair_key limit {count})"
         ))
         .await?;

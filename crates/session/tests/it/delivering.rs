@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Append, Arrival, HANDOVER, NewDelivery, Sent};
-use holdfast_types::{Act, DeliveryClass, DeliveryId, RunId, RunnerId};
+use holdfast_session::{DeliveryProgress, HANDOVER_TIMEOUT, NewDelivery, SendResult, StepWrite};
+use holdfast_types::{ChannelAction, DeliveryClass, DeliveryId, RunId, RunnerId};
 
 use crate::world::World;
 
@@ -48,7 +48,7 @@ async fn replies(world: &World, texts: &[&str]) -> anyhow::Result<holdfast_types
             id: DeliveryId::generate(),
         })
         .collect();
-    let append = Append { run: Some(RunId::generate()), deliveries, ..Append::default() };
+    let append = StepWrite { run: Some(RunId::generate()), deliveries, ..StepWrite::default() };
     world.sessions.append(&claim, append).await?;
     Ok(ada.id)
 }
@@ -60,8 +60,8 @@ async fn lose(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn yes() -> Sent {
-    Sent::Yes { platform_id: "m1".into() }
+fn yes() -> SendResult {
+    SendResult::Sent { platform_id: "m1".into() }
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<
             text.clone_from(&parts[0]);
         }
         said.push(text);
-        world.sessions.settle(delivery, bridge, yes()).await?;
+        world.sessions.record_send_result(delivery, bridge, yes()).await?;
     }
 
     assert_eq!(said, ["a", "b", "c"]);
@@ -109,7 +109,7 @@ async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel(
     assert_eq!(state().await?, "unknown");
 
     // The bridge was only slow: its result is the true one.
-    world.sessions.settle(&sending[0], lost, yes()).await?;
+    world.sessions.record_send_result(&sending[0], lost, yes()).await?;
     assert_eq!(state().await?, "sent");
     Ok(())
 }
@@ -137,10 +137,10 @@ async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::R
     lose(&world).await?;
     let owned = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, next, 10).await?;
 
-    let refused = Sent::Refused { reason: "no".into() };
-    world.sessions.settle(&stale[0], lost, refused).await?;
+    let refused = SendResult::Rejected { reason: "no".into() };
+    world.sessions.record_send_result(&stale[0], lost, refused).await?;
     assert!(world.sessions.split(&stale[0], lost, &["x".into()]).await.unwrap_err().is_fenced());
-    world.sessions.settle(&owned[0], next, yes()).await?;
+    world.sessions.record_send_result(&owned[0], next, yes()).await?;
 
     assert_eq!(world.sessions.deliveries(tenant, None, 10).await?[0].state, "sent");
     Ok(())
@@ -153,8 +153,8 @@ async fn what_surely_was_not_sent_is_tried_again_later() -> anyhow::Result<()> {
     replies(&world, &["a"]).await?;
     let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
 
-    let again = Sent::Again { after: Duration::from_secs(60), reason: "busy".into() };
-    world.sessions.settle(&due[0], bridge, again).await?;
+    let again = SendResult::Retry { after: Duration::from_secs(60), reason: "busy".into() };
+    world.sessions.record_send_result(&due[0], bridge, again).await?;
 
     let none = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert!(none.is_empty());
@@ -172,7 +172,10 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
     let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert!(world.sessions.resend(tenant, due[0].id).await.is_err());
 
-    world.sessions.settle(&due[0], bridge, Sent::Unknown { reason: "?".into() }).await?;
+    world
+        .sessions
+        .record_send_result(&due[0], bridge, SendResult::Unknown { reason: "?".into() })
+        .await?;
     assert_eq!(world.sessions.resend(tenant, due[0].id).await?, "webhook");
 
     let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
@@ -194,12 +197,12 @@ async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been
 
         assert!(world.sessions.claim_deliveries("webhook", class, next, 10).await?.is_empty());
         let left = world.number(LEFT).await?;
-        assert!(left > 0 && u128::try_from(left)? <= HANDOVER.as_millis(), "{left} ms");
+        assert!(left > 0 && u128::try_from(left)? <= HANDOVER_TIMEOUT.as_millis(), "{left} ms");
 
         world.admin("update session.deliveries set lease_until = clock_timestamp()").await?;
         let due = world.sessions.claim_deliveries("webhook", class, next, 10).await?;
         assert_eq!((due.len(), due[0].attempt, due[0].ambiguous), (1, 1, false));
-        assert!(world.number(LEFT).await? > i64::try_from(HANDOVER.as_millis())?);
+        assert!(world.number(LEFT).await? > i64::try_from(HANDOVER_TIMEOUT.as_millis())?);
     }
     Ok(())
 }
@@ -266,28 +269,37 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
     };
     for (run, deliveries) in [
         (said, vec![delivery("a", None), delivery("b", None)]),
-        (pinned, vec![delivery("", Some(Act::Pin { message: "m0".to_owned() }))]),
+        (pinned, vec![delivery("", Some(ChannelAction::Pin { message: "m0".to_owned() }))]),
     ] {
-        let append = Append { run: Some(run), deliveries, ..Append::default() };
+        let append = StepWrite { run: Some(run), deliveries, ..StepWrite::default() };
         world.sessions.append(&claim, append).await?;
     }
     let turns = [said, pinned, RunId::generate()].map(|run| (ada.id, claim.session, run));
-    let far = async || world.sessions.arrivals(&turns).await;
-    let settle = async |sent: Sent| {
+    let far = async || world.sessions.delivery_progress(&turns).await;
+    let settle = async |sent: SendResult| {
         let due =
             world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, bridge, 1).await?;
-        world.sessions.settle(&due[0], bridge, sent).await
+        world.sessions.record_send_result(&due[0], bridge, sent).await
     };
-    let refused = || Sent::Refused { reason: "no such chat".into() };
+    let refused = || SendResult::Rejected { reason: "no such chat".into() };
 
-    assert_eq!(far().await?, [Arrival::OnItsWay, Arrival::OnItsWay, Arrival::Arrived]);
+    assert_eq!(
+        far().await?,
+        [DeliveryProgress::Pending, DeliveryProgress::Pending, DeliveryProgress::Delivered]
+    );
     settle(refused()).await?;
-    assert_eq!(far().await?[0], Arrival::OnItsWay);
+    assert_eq!(far().await?[0], DeliveryProgress::Pending);
     settle(yes()).await?;
     settle(refused()).await?;
-    assert_eq!(far().await?, [Arrival::Lost, Arrival::Arrived, Arrival::Arrived]);
+    assert_eq!(
+        far().await?,
+        [DeliveryProgress::Failed, DeliveryProgress::Delivered, DeliveryProgress::Delivered]
+    );
 
     let strangers = turns.map(|(_, session, run)| (world.tenant().id, session, run));
-    assert_eq!(world.sessions.arrivals(&strangers).await?, [Arrival::Arrived; 3]);
+    assert_eq!(
+        world.sessions.delivery_progress(&strangers).await?,
+        [DeliveryProgress::Delivered; 3]
+    );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A paused session queues its input; a session that a user paused is not resumed with its parent.
 
-use holdfast_session::Overdue;
+use holdfast_session::OverdueResult;
 use holdfast_types::Wait;
 
 use crate::world::World;
@@ -108,17 +108,25 @@ async fn what_takes_too_long_is_stopped_and_never_the_turn_of_another_message() 
     ada.say("s", "k2", "a reminder").await?;
 
     let behind = world.sessions.end_overdue(ada.id, session, 2).await?;
-    assert_eq!(behind, Overdue::Waits);
+    assert_eq!(behind, OverdueResult::Waits);
     assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 0);
     world.finish(&claim, vec![1], "hi", Wait::Anything).await?;
-    assert_eq!(world.sessions.end_overdue(ada.id, session, 1).await?, Overdue::Waits, "it ended");
-    assert_eq!(world.sessions.end_overdue(ada.id, session, 2).await?, Overdue::Waits, "no runner");
+    assert_eq!(
+        world.sessions.end_overdue(ada.id, session, 1).await?,
+        OverdueResult::Waits,
+        "it ended"
+    );
+    assert_eq!(
+        world.sessions.end_overdue(ada.id, session, 2).await?,
+        OverdueResult::Waits,
+        "no runner"
+    );
     let claim = world.claim_one().await?;
 
     let stopped = world.sessions.end_overdue(ada.id, session, 2).await?;
-    assert!(matches!(stopped, Overdue::Stopped(running) if running.epoch == claim.epoch));
+    assert!(matches!(stopped, OverdueResult::Stopped(running) if running.epoch == claim.epoch));
     assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 2);
-    assert_eq!(world.sessions.end_overdue(ada.id, session, 3).await?, Overdue::Gone);
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 3).await?, OverdueResult::Gone);
     Ok(())
 }
 
@@ -132,11 +140,11 @@ async fn a_word_that_another_message_s_turn_waits_for_is_still_waited_for() -> a
     world.finish(&claim, vec![], "may I?", Wait::for_approval(3_600_000)).await?;
     world.admin("update session.inbox set state = 'seen' where seq = 1").await?;
 
-    assert_eq!(world.sessions.end_overdue(ada.id, session, 2).await?, Overdue::Waits);
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 2).await?, OverdueResult::Waits);
     assert!(world.claim().await?.is_empty());
     let woken = world.sessions.end_overdue(ada.id, session, 1).await?;
 
-    assert_eq!(woken, Overdue::Woken(true));
+    assert_eq!(woken, OverdueResult::Woken(true));
     let claim = world.claim_one().await?;
     assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 1);
     Ok(())

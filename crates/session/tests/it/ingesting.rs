@@ -91,7 +91,10 @@ async fn a_key_of_no_bytes_or_too_many_is_refused() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
 
-    assert!(matches!(ada.say("s", "", "hello").await, Err(Error::IdemKey(0))));
-    assert!(matches!(ada.say("s", &"k".repeat(257), "hello").await, Err(Error::IdemKey(257))));
+    assert!(matches!(ada.say("s", "", "hello").await, Err(Error::InvalidIdemKey(0))));
+    assert!(matches!(
+        ada.say("s", &"k".repeat(257), "hello").await,
+        Err(Error::InvalidIdemKey(257))
+    ));
     Ok(())
 }

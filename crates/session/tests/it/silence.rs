@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_pg::{Config, Pools, migrate, wait_for};
+use holdfast_pg::{Config, Pools, migrate, wait_until_ready};
 use holdfast_testkit::Database;
 use tokio::time::{sleep, timeout};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -56,14 +56,14 @@ async fn who_waits_for_a_schema_leaves_no_warning_behind() -> anyhow::Result<()>
     let config = Config { url: database.url().into(), ..Config::default() };
     let pools = Pools::lazy(&config, "test")?;
 
-    let waits = wait_for(&pools, std::future::pending());
+    let waits = wait_until_ready(&pools, std::future::pending());
     let early = timeout(Duration::from_secs(2), waits).await;
     assert!(early.is_err(), "the schema is not there");
     migrate(&database.admin_url()).await?;
-    wait_for(&pools, std::future::pending()).await?;
+    wait_until_ready(&pools, std::future::pending()).await?;
     // Rollbacks in the background are finished here: a lent connection has been returned.
     for _ in 0..3 {
-        drop(pools.once().await?);
+        drop(pools.system_connection().await?);
         sleep(Duration::from_millis(100)).await;
         pools.ping().await?;
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use holdfast_session::{
-    Accepted, Cleanup, Completion, Error, Given, NewMessage, NewSubagent, Subagent, SubagentOutcome,
+    Acceptance, Cleanup, Completion, Error, NewMessage, NewSubagent, Subagent, SubagentAccess,
+    SubagentOutcome,
 };
 use holdfast_types::{AgentName, RunId, SessionId, SessionKey, TenantId, Wait};
 
@@ -39,12 +40,12 @@ fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> anyhow::Result<NewSu
         task: "count the stars".into(),
         model: None,
         cleanup: Cleanup::Keep,
-        wall: Duration::from_secs(3600),
+        max_duration: Duration::from_secs(3600),
         max_steps: Some(7),
         max_tokens: None,
         most: 2,
-        given: Given::default(),
-        awaited: None,
+        given: SubagentAccess::default(),
+        await_timeout: None,
         place: None,
         trace: None,
     })
@@ -142,8 +143,9 @@ async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_o
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let waited =
-        |id| anyhow::Ok(NewSubagent { awaited: Some(Duration::ZERO), ..wanted(&ada, parent, id)? });
+    let waited = |id| {
+        anyhow::Ok(NewSubagent { await_timeout: Some(Duration::ZERO), ..wanted(&ada, parent, id)? })
+    };
     let (heard, _) = world.sessions.spawn(ada.id, waited("a")?).await?;
     let (left, _) = world.sessions.spawn(ada.id, waited("b")?).await?;
     assert!(world.sessions.await_subagent(ada.id, heard).await?.is_none());
@@ -154,7 +156,7 @@ async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_o
     assert!(world.sessions.ended_subagents(9).await?.is_empty());
     let end = world.sessions.await_subagent(ada.id, heard).await?.unwrap();
     assert_eq!(end.result, "about seven");
-    world.sessions.leave_subagent(ada.id, left).await?;
+    world.sessions.stop_awaiting_subagent(ada.id, left).await?;
     assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, left)]);
     let announced = world.sessions.announce(ada.id, left, told).await?.unwrap();
     assert!(announced.accepted.is_some());
@@ -177,7 +179,7 @@ async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Re
     world.sessions.spawn(ada.id, wanted(&ada, parent, "b")?).await?;
 
     let third = world.sessions.spawn(ada.id, wanted(&ada, parent, "c")?).await;
-    let same: Result<(SessionId, Accepted), Error> =
+    let same: Result<(SessionId, Acceptance), Error> =
         world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await;
 
     assert!(matches!(third, Err(Error::Conflict(_))), "{third:?}");

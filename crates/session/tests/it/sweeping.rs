@@ -1,6 +1,6 @@
 //! The sweep recovers everything that a crash left, and a poison message becomes a dead letter.
 
-use holdfast_session::{ATTEMPTS, Outcome, SUSPECT};
+use holdfast_session::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS, TurnOutcome};
 use holdfast_types::{RunnerId, Wait};
 
 use crate::world::World;
@@ -42,7 +42,7 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
     let poison = world.sessions.ingest(ada.id, poison).await?;
     let next = ada.say("s", "k2", "fine").await?;
 
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
         world.claim_one().await?;
         world.lapse().await?;
@@ -50,7 +50,7 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
     }
 
     let answer = world.sessions.answer(ada.id, poison.message).await?;
-    assert_eq!(answer.outcome, Some(Outcome::Dead));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Dead));
     assert!(answer.reason.unwrap().contains("5 attempts"));
     assert_eq!(world.sessions.deliveries(ada.id, None, 10).await?.len(), 1);
 
@@ -58,7 +58,7 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
     assert_eq!(claim.attempts, 1);
     world.answer(&claim, "hi").await?;
     let answer = world.sessions.answer(ada.id, next.message).await?;
-    assert_eq!(answer.outcome, Some(Outcome::Completed));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     Ok(())
 }
 
@@ -95,11 +95,11 @@ async fn a_poison_message_takes_no_other_along() -> anyhow::Result<()> {
     let outcome = async |message| -> anyhow::Result<_> {
         Ok(world.sessions.answer(ada.id, message).await?.outcome)
     };
-    assert_eq!(outcome(poison.message).await?, Some(Outcome::Dead));
+    assert_eq!(outcome(poison.message).await?, Some(TurnOutcome::Dead));
     for message in innocent {
-        assert_eq!(outcome(message).await?, Some(Outcome::Completed));
+        assert_eq!(outcome(message).await?, Some(TurnOutcome::Completed));
     }
-    assert_eq!(most, SUSPECT + 1);
+    assert_eq!(most, SUSPECT_ATTEMPTS + 1);
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let poison = ada.say("s", "k1", "poison").await?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
         world.claim_one().await?;
         world.lapse().await?;
@@ -133,7 +133,10 @@ async fn a_wait_past_its_deadline_is_ready_and_told_what_it_waited_for() -> anyh
     let ada = world.tenant();
     ada.say("s", "k1", "hello").await?;
     let wait = Wait::Message {
-        filter: holdfast_types::Filter { contains: Some("yes".into()), ..Default::default() },
+        filter: holdfast_types::MessageFilter {
+            contains: Some("yes".into()),
+            ..Default::default()
+        },
         deadline_ms: Some(60_000),
         note: String::new(),
     };
@@ -164,7 +167,7 @@ async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
 
     for _ in 0..20 {
         assert!(world.claim().await?.is_empty());
-        assert!(!world.sessions.sweep().await?.wakes());
+        assert!(!world.sessions.sweep().await?.needs_wake_up());
         world.sessions.relay(100, async |events| events.len()).await?;
         world.sessions.gauges().await?;
         world.sessions.next_ready().await?;

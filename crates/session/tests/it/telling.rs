@@ -1,7 +1,7 @@
 //! System events are given to a conversation's next turn, once (spec CRN-022).
 
-use holdfast_session::{Append, Error, LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
-use holdfast_types::{Posted, RunId, SessionKey, SystemEvent, Wait};
+use holdfast_session::{Error, MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent, StepWrite};
+use holdfast_types::{RunId, SessionKey, SessionPost, SystemEvent, Wait};
 
 use crate::world::{Tenant, World, completion, thought};
 
@@ -37,7 +37,7 @@ async fn the_newest_twenty_wait_and_what_is_said_twice_in_a_row_is_said_once() -
 
     assert_eq!(few.len(), 13);
     assert_eq!(few[12], "event 12");
-    assert_eq!(i64::try_from(many.len())?, MOST_EVENTS);
+    assert_eq!(i64::try_from(many.len())?, MAX_PENDING_EVENTS);
     assert_eq!((many[0].as_str(), many[19].as_str()), ("late 30", "late 49"));
     Ok(())
 }
@@ -59,8 +59,11 @@ async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -
     let second = world.claim_one().await?;
     let again = world.sessions.load(&second, 100).await?.events;
     let entries = vec![SystemEvent::entry(&told)];
-    let append =
-        || Append { run: Some(RunId::generate()), entries: entries.clone(), ..Append::default() };
+    let append = || StepWrite {
+        run: Some(RunId::generate()),
+        entries: entries.clone(),
+        ..StepWrite::default()
+    };
     let stale = world.sessions.append(&first, append()).await;
     let waits = waiting(&world, &tenant, &key).await?;
     world.sessions.append(&second, append()).await?;
@@ -84,7 +87,7 @@ async fn what_a_turn_posts_elsewhere_is_told_with_its_end_or_not_at_all() -> any
     world.sessions.ingest(tenant.id, tenant.message("s", "k", "look")).await?;
     let first = world.claim_one().await?;
     let run = RunId::generate();
-    let posted = Posted { key: main.clone(), text: "Cron: all is well".into() };
+    let posted = SessionPost { key: main.clone(), text: "Cron: all is well".into() };
     let completion = || {
         let entries = vec![posted.entry(), thought("all is well")];
         holdfast_session::Completion { entries, done: vec![1], reply: Some(1), ..completion(run) }
@@ -112,13 +115,13 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
 
     world.sessions.add_system_event(other.id, &event(&key, 1, "theirs")).await?;
     world.sessions.add_system_event(tenant.id, &event(&elsewhere, 1, "elsewhere")).await?;
-    let long = "語".repeat(LONGEST_EVENT + 1);
+    let long = "語".repeat(MAX_EVENT_CHARS + 1);
     world.sessions.add_system_event(tenant.id, &event(&key, 2, &long)).await?;
     let claim = world.claim_one().await?;
     let told = world.sessions.load(&claim, 100).await?.events;
 
     assert_eq!(told.len(), 1);
-    assert_eq!(told[0].text.chars().count(), LONGEST_EVENT);
+    assert_eq!(told[0].text.chars().count(), MAX_EVENT_CHARS);
     // An entry that names another tenant's event does not take that event.
     let theirs = world.sessions.system_events(other.id, &key).await?;
     let entries = vec![SystemEvent::entry(&theirs), thought("hm")];

@@ -1,7 +1,7 @@
 //! A turn is written by its owner only, completes the messages that it saw once, and its answer can
 //! be read.
 
-use holdfast_session::{Append, Completion, Error, NewDelivery, Outcome};
+use holdfast_session::{Completion, Error, NewDelivery, StepWrite, TurnOutcome};
 use holdfast_types::{DeliveryId, Entry, Fault as _, RunId, Wait};
 
 use crate::world::{World, completion, thought};
@@ -16,7 +16,7 @@ async fn an_answer_is_found_by_the_message_that_asked() -> anyhow::Result<()> {
     world.answer(&world.claim_one().await?, "hi there").await?;
 
     let answer = world.sessions.answer(ada.id, asked.message).await?;
-    assert_eq!((answer.outcome, answer.text.as_str()), (Some(Outcome::Completed), "hi there"));
+    assert_eq!((answer.outcome, answer.text.as_str()), (Some(TurnOutcome::Completed), "hi there"));
     assert_eq!(answer.run, Some(RunId::from(asked.message)));
     assert_eq!((answer.usage.input, answer.model.as_str()), (3, "test:one"));
     assert!(world.claim().await?.is_empty());
@@ -34,7 +34,8 @@ async fn a_runner_that_lost_its_session_writes_nothing() -> anyhow::Result<()> {
     let owner = world.claim_one().await?;
 
     let run = RunId::generate();
-    let append = Append { run: Some(run), entries: vec![thought("stale")], ..Append::default() };
+    let append =
+        StepWrite { run: Some(run), entries: vec![thought("stale")], ..StepWrite::default() };
     let appended = world.sessions.append(&stale, append).await;
     let completed = world.sessions.complete(&stale, completion(run)).await;
     let released = world.sessions.release(&stale).await;
@@ -57,11 +58,11 @@ async fn a_write_that_an_earlier_one_went_before_is_told_and_nothing_is_written(
     ada.say("s", "k1", "hello").await?;
     let claim = world.claim_one().await?;
     let run = RunId::generate();
-    let append = Append {
+    let append = StepWrite {
         run: Some(run),
         at: Some(world.sessions.load(&claim, 10).await?.next_entry),
         entries: vec![thought("once")],
-        ..Append::default()
+        ..StepWrite::default()
     };
     world.sessions.append(&claim, append.clone()).await?;
 
@@ -73,7 +74,7 @@ async fn a_write_that_an_earlier_one_went_before_is_told_and_nothing_is_written(
     let completed = world.sessions.complete(&claim, done).await.unwrap_err();
 
     for error in [appended, ended, completed] {
-        assert!(matches!(error, Error::Overtaken), "{error}");
+        assert!(matches!(error, Error::JournalMoved), "{error}");
         assert!(error.kind().is_transient());
     }
     assert_eq!(world.number("select count(*) from session.entries").await?, 1);
@@ -94,11 +95,11 @@ async fn a_repetition_and_a_turn_that_writes_wait_for_each_other_in_one_order() 
 
     // In each round the repetition waits for the session's row first, and the turn second.
     let mut holder = world.hold_sessions().await?;
-    let append = Append {
+    let append = StepWrite {
         run: Some(run),
         seen: vec![1],
         entries: vec![thought("one")],
-        ..Append::default()
+        ..StepWrite::default()
     };
     let (first, appended, let_go) = tokio::join!(
         ada.say("s", "k1", "hello"),
@@ -130,11 +131,11 @@ async fn what_comes_during_a_turn_is_told_and_makes_the_session_ready_again() ->
 
     let second = ada.say("s", "k2", "two").await?;
     assert_eq!(second.running.map(|running| running.owner), Some(world.runner));
-    let append = Append {
+    let append = StepWrite {
         run: Some(loaded.waiting[0].message.into()),
         entries: vec![Entry::Heard { seq: 1, body: loaded.waiting[0].body.clone() }],
         seen: vec![1],
-        ..Append::default()
+        ..StepWrite::default()
     };
     let appended = world.sessions.append(&claim, append).await?;
     assert!(appended.next_in > loaded.next_in);
@@ -160,10 +161,10 @@ async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow
         id: DeliveryId::generate(),
     };
     for _ in 0..2 {
-        let append = Append {
+        let append = StepWrite {
             run: Some(RunId::generate()),
             deliveries: vec![reply.clone()],
-            ..Append::default()
+            ..StepWrite::default()
         };
         world.sessions.append(&claim, append).await?;
     }
@@ -183,10 +184,10 @@ async fn attempts_are_counted_from_the_last_progress() -> anyhow::Result<()> {
     let second = world.claim_one().await?;
     assert_eq!(second.attempts, 2);
 
-    let append = Append {
+    let append = StepWrite {
         run: Some(RunId::generate()),
         entries: vec![thought("a step")],
-        ..Append::default()
+        ..StepWrite::default()
     };
     world.sessions.append(&second, append).await?;
     world.lapse().await?;

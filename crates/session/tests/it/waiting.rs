@@ -1,12 +1,12 @@
 //! A waiting session is woken by matching input, and other input costs nothing.
 
-use holdfast_types::{Body, Filter, Wait};
+use holdfast_types::{Body, MessageFilter, Wait};
 
 use crate::world::World;
 
 fn for_yes() -> Wait {
     Wait::Message {
-        filter: Filter { contains: Some("yes".into()), ..Filter::default() },
+        filter: MessageFilter { contains: Some("yes".into()), ..MessageFilter::default() },
         deadline_ms: None,
         note: String::new(),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_pg::{Config, Pools};
-use holdfast_session::{Accepted, Claim, Completion, Error, NewMessage, Outcome, Sessions};
+use holdfast_session::{Acceptance, Claim, Completion, Error, NewMessage, Sessions, TurnOutcome};
 use holdfast_testkit::Database;
 use holdfast_types::{
     AccountId, AgentId, AgentName, Body, Entry, QueueMode, RunId, RunnerId, SessionKey, Source,
@@ -154,7 +154,7 @@ pub fn completion(run: RunId) -> Completion {
         at: None,
         entries: vec![],
         done: vec![],
-        outcome: Outcome::Completed,
+        outcome: TurnOutcome::Completed,
         reason: None,
         reply: None,
         deliveries: vec![],
@@ -191,7 +191,12 @@ impl Tenant<'_> {
         }
     }
 
-    pub async fn say(&self, session: &str, idem_key: &str, text: &str) -> Result<Accepted, Error> {
+    pub async fn say(
+        &self,
+        session: &str,
+        idem_key: &str,
+        text: &str,
+    ) -> Result<Acceptance, Error> {
         self.world.sessions.ingest(self.id, self.message(session, idem_key, text)).await
     }
 

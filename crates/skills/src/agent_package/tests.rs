@@ -40,7 +40,7 @@ fn all_of_a_package_is_read_and_written_for_people() {
 
     assert!(written.contains("prompt: |\n"), "{written}");
     assert_eq!(AgentPackage::read("f", written.as_bytes()).unwrap(), full());
-    assert_eq!(full().file(), "travel-agent.skill.yaml");
+    assert_eq!(full().file_name(), "travel-agent.skill.yaml");
 }
 
 #[test]

@@ -9,41 +9,41 @@ use std::{cell::Cell, fmt};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{MOST_DEPTH, MOST_NODES};
+use super::{MAX_DOCUMENT_DEPTH, MAX_DOCUMENT_NODES};
 
 /// Value of a whole document.
 #[derive(Debug)]
-pub(super) struct Bounded(pub(super) Value);
+pub(super) struct LimitedValue(pub(super) Value);
 
-impl<'de> Deserialize<'de> for Bounded {
+impl<'de> Deserialize<'de> for LimitedValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let values = Cell::new(MOST_NODES);
-        Within { levels: MOST_DEPTH, values: &values }.deserialize(from).map(Self)
+        let values = Cell::new(MAX_DOCUMENT_NODES);
+        RemainingLimits { levels: MAX_DOCUMENT_DEPTH, values: &values }.deserialize(from).map(Self)
     }
 }
 
 /// Remaining depth and number of values.
 #[derive(Debug, Clone, Copy)]
-struct Within<'a> {
+struct RemainingLimits<'a> {
     /// Levels of lists and maps that may follow.
     levels: usize,
     /// Values that may follow, over all levels.
     values: &'a Cell<usize>,
 }
 
-impl Within<'_> {
+impl RemainingLimits<'_> {
     /// Limits within one more list or map.
     fn inner<E: Error>(self) -> Result<Self, E> {
         match self.levels.checked_sub(1) {
             Some(levels) => Ok(Self { levels, ..self }),
-            None => {
-                Err(E::custom(format!("nests more than {MOST_DEPTH} levels deep: make it flatter")))
-            }
+            None => Err(E::custom(format!(
+                "nests more than {MAX_DOCUMENT_DEPTH} levels deep: make it flatter"
+            ))),
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Within<'_> {
+impl<'de> DeserializeSeed<'de> for RemainingLimits<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -51,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for Within<'_> {
             Some(left) => self.values.set(left),
             None => {
                 return Err(D::Error::custom(format!(
-                    "has more than {MOST_NODES} values: put what is long into the text below it"
+                    "has more than {MAX_DOCUMENT_NODES} values: put what is long into the text below it"
                 )));
             }
         }
@@ -59,7 +59,7 @@ impl<'de> DeserializeSeed<'de> for Within<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Within<'_> {
+impl<'de> Visitor<'de> for RemainingLimits<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,25 +8,25 @@ use std::{collections::BTreeSet, time::Duration};
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 
-use super::Found;
+use super::SearchResult;
 
 /// Lifetime of an entry.
-const FRESH: Duration = Duration::from_secs(300);
+const CACHE_TTL: Duration = Duration::from_secs(300);
 /// Maximum number of entries.
-const MOST: usize = 50;
+const MAX_CACHED_SEARCHES: usize = 50;
 /// Minimum Jaccard index of similar queries, as (numerator, denominator).
-const ALIKE: (usize, usize) = (7, 10);
+const MIN_TRIGRAM_SIMILARITY: (usize, usize) = (7, 10);
 
 /// Query and the parameters that must be equal for a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct SearchKey {
     tenant: TenantId,
     registries: Vec<String>,
     limit: usize,
     trigrams: BTreeSet<[char; 3]>,
 }
 
-impl Key {
+impl SearchKey {
     pub(super) fn new(
         tenant: TenantId,
         registries: Vec<String>,
@@ -45,35 +45,35 @@ impl Key {
 
     /// Sizes of the intersection and the union of the trigrams, if the queries are similar and the
     /// other parameters equal.
-    fn shared(&self, other: &Self) -> Option<(usize, usize)> {
+    fn similarity(&self, other: &Self) -> Option<(usize, usize)> {
         let is_alike = self.tenant == other.tenant
             && self.registries == other.registries
             && self.limit == other.limit;
         let both = self.trigrams.intersection(&other.trigrams).count();
         let either = self.trigrams.len() + other.trigrams.len() - both;
-        let (part, whole) = ALIKE;
+        let (part, whole) = MIN_TRIGRAM_SIMILARITY;
         (is_alike && both * whole >= either * part).then_some((both, either))
     }
 }
 
 #[derive(Debug)]
-struct Kept {
-    key: Key,
+struct CachedSearch {
+    key: SearchKey,
     at: Instant,
-    found: Found,
+    found: SearchResult,
 }
 
 /// Entries, the least recently used first.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Vec<Kept>);
+pub(super) struct SearchCache(Vec<CachedSearch>);
 
-impl Cache {
+impl SearchCache {
     /// Result of the most similar query.
-    pub(super) fn get(&mut self, key: &Key) -> Option<Found> {
-        self.0.retain(|kept| kept.at.elapsed() < FRESH);
+    pub(super) fn get(&mut self, key: &SearchKey) -> Option<SearchResult> {
+        self.0.retain(|kept| kept.at.elapsed() < CACHE_TTL);
         let mut nearest: Option<(usize, (usize, usize))> = None;
         for (at, kept) in self.0.iter().enumerate() {
-            let Some((both, either)) = kept.key.shared(key) else { continue };
+            let Some((both, either)) = kept.key.similarity(key) else { continue };
             // Compares fractions by cross-multiplication.
             if nearest.is_none_or(|(_, (b, e))| both * e >= b * either) {
                 nearest = Some((at, (both, either)));
@@ -86,12 +86,12 @@ impl Cache {
     }
 
     /// Stores a result; evicts the least recently used one if the cache is full.
-    pub(super) fn put(&mut self, key: Key, found: Found) {
+    pub(super) fn put(&mut self, key: SearchKey, found: SearchResult) {
         self.0.retain(|kept| kept.key != key);
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_CACHED_SEARCHES {
             self.0.remove(0);
         }
-        self.0.push(Kept { key, at: Instant::now(), found });
+        self.0.push(CachedSearch { key, at: Instant::now(), found });
     }
 }
 
@@ -99,17 +99,17 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn key(tenant: TenantId, query: &str, limit: usize) -> Key {
-        Key::new(tenant, vec!["hub".to_owned()], query, limit)
+    fn key(tenant: TenantId, query: &str, limit: usize) -> SearchKey {
+        SearchKey::new(tenant, vec!["hub".to_owned()], query, limit)
     }
 
-    fn found(why: &str) -> Found {
-        Found { hits: Vec::new(), failed: vec![(why.to_owned(), String::new())] }
+    fn found(why: &str) -> SearchResult {
+        SearchResult { hits: Vec::new(), failed: vec![(why.to_owned(), String::new())] }
     }
 
     #[tokio::test(start_paused = true)]
     async fn nearly_the_same_question_is_answered_and_another_is_not() {
-        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        let (mut cache, tenant) = (SearchCache::default(), TenantId::generate());
         cache.put(key(tenant, "read a long pdf file", 5), found("pdf"));
 
         for alike in ["read a long pdf file", "READ a  long PDF files", "read a long pdf"] {
@@ -122,20 +122,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn another_limit_another_tenant_and_other_registries_are_other_questions() {
-        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        let (mut cache, tenant) = (SearchCache::default(), TenantId::generate());
         cache.put(key(tenant, "pdf", 5), found("pdf"));
 
         assert_eq!(cache.get(&key(tenant, "pdf", 6)), None);
         assert_eq!(cache.get(&key(TenantId::generate(), "pdf", 5)), None);
-        assert_eq!(cache.get(&Key::new(tenant, vec![], "pdf", 5)), None);
+        assert_eq!(cache.get(&SearchKey::new(tenant, vec![], "pdf", 5)), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_found_is_good_for_five_minutes() {
-        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        let (mut cache, tenant) = (SearchCache::default(), TenantId::generate());
         cache.put(key(tenant, "pdf", 5), found("pdf"));
 
-        tokio::time::advance(FRESH - Duration::from_millis(1)).await;
+        tokio::time::advance(CACHE_TTL - Duration::from_millis(1)).await;
         assert!(cache.get(&key(tenant, "pdf", 5)).is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(cache.get(&key(tenant, "pdf", 5)).is_none());
@@ -143,17 +143,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_unused_for_longest_goes() {
-        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        let (mut cache, tenant) = (SearchCache::default(), TenantId::generate());
         // A letter of its own each, so that no two are alike.
         let query = |at: usize| ('\u{4e00}'..).nth(at).map_or_else(String::new, String::from);
-        for at in 0..MOST {
+        for at in 0..MAX_CACHED_SEARCHES {
             cache.put(key(tenant, &query(at), 5), found(&query(at)));
         }
         assert!(cache.get(&key(tenant, &query(0), 5)).is_some());
 
         cache.put(key(tenant, "one more of them", 5), found("more"));
 
-        assert_eq!(cache.0.len(), MOST);
+        assert_eq!(cache.0.len(), MAX_CACHED_SEARCHES);
         assert_eq!(cache.get(&key(tenant, &query(0), 5)), Some(found(&query(0))));
         assert_eq!(cache.get(&key(tenant, &query(1), 5)), None);
     }

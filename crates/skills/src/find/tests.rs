@@ -20,7 +20,7 @@ fn fake(name: &'static str, found: &[(&'static str, f64)]) -> Fake {
     Fake { found: Ok(found.to_vec()), ..Fake::new(name) }
 }
 
-async fn found(finder: &Finder, query: &str, limit: usize) -> Result<Found, Error> {
+async fn found(finder: &Finder, query: &str, limit: usize) -> Result<SearchResult, Error> {
     finder.find(*ONE, &Policy::default(), query, limit).await
 }
 

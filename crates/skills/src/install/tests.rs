@@ -14,18 +14,24 @@ fn fake(entries: &[Entry]) -> Fake {
     Fake { archive: zip(entries), ..Fake::new("hub") }
 }
 
-fn wanted<'a>(slug: &'a str, present: &'a [TreePath]) -> Wanted<'a> {
-    Wanted { slug, version: None, force: Force::No, present, now: 1_730_000_000_000 }
+fn wanted<'a>(slug: &'a str, present: &'a [TreePath]) -> InstallRequest<'a> {
+    InstallRequest {
+        slug,
+        version: None,
+        force: Force::No,
+        present_paths: present,
+        now: 1_730_000_000_000,
+    }
 }
 
 async fn installed(
     fake: Fake,
-    wanted: &Wanted<'_>,
+    wanted: &InstallRequest<'_>,
     policy: &Policy,
 ) -> (Result<Installation, Error>, usize) {
     let fake = Arc::new(fake);
     let registry = Arc::clone(&fake) as Arc<dyn Registry>;
-    let done = install(&registry, wanted, policy, &Limits::default()).await;
+    let done = prepare_install(&registry, wanted, policy, &Limits::default()).await;
     (done, fake.downloads.load(Ordering::SeqCst))
 }
 
@@ -75,7 +81,7 @@ async fn one_that_is_there_stays_unless_it_is_forced_and_then_nothing_of_it_is_l
         installed(fake(&[skill("x")]), &wanted("x", &present), &Policy::default()).await;
     assert!(matches!(refused, Err(Error::Installed { .. })) && downloads == 0);
 
-    let forced = Wanted { force: Force::Yes, ..wanted("x", &present) };
+    let forced = InstallRequest { force: Force::Yes, ..wanted("x", &present) };
     let (done, _) = installed(fake(&[skill("x")]), &forced, &Policy::default()).await;
 
     assert_eq!(done.unwrap().removed, paths(&["skills/x/old/y.md", "skills/X/z.md"]));
@@ -83,7 +89,7 @@ async fn one_that_is_there_stays_unless_it_is_forced_and_then_nothing_of_it_is_l
 
 #[tokio::test]
 async fn what_does_harm_or_is_not_judged_is_not_even_downloaded() {
-    let allowed = Policy { unjudged: Unjudged::AllowedByAdmin, ..Policy::default() };
+    let allowed = Policy { unjudged: UnjudgedPolicy::AllowedByAdmin, ..Policy::default() };
     let why = || "because".to_owned();
     for (verdict, policy, told) in [
         (Verdict::Malicious(why()), Policy::default(), "it is malicious: because"),
@@ -136,7 +142,7 @@ async fn a_slug_or_version_that_is_none_reaches_no_registry() {
         assert!(matches!(refused, Err(Error::Name(_))), "{slug}");
     }
     for version in ["", "../1", "1 2", "1&slug=y", &"1".repeat(65)] {
-        let wanted = Wanted { version: Some(version), ..wanted("x", &[]) };
+        let wanted = InstallRequest { version: Some(version), ..wanted("x", &[]) };
         let (refused, _) = installed(fake(&[skill("x")]), &wanted, &Policy::default()).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{version}");
     }

@@ -56,7 +56,7 @@ fn all_of_a_head_is_read() {
     assert_eq!(read.homepage.as_deref(), Some("https://example.com"));
     assert_eq!(read.tags, ["lists", "2"]);
     assert!(!read.user_invocable && !read.model_invocable && read.always);
-    assert_eq!(read.dispatch, Some(Dispatch { tool: "calendar".to_owned() }));
+    assert_eq!(read.dispatch, Some(ToolDispatch { tool: "calendar".to_owned() }));
     assert_eq!(read.skill_key.as_deref(), Some("todo"));
     assert_eq!(read.emoji.as_deref(), Some("✅"));
     assert_eq!(read.primary_env.as_deref(), Some("TODO_KEY"));
@@ -180,7 +180,7 @@ fn what_is_no_text_or_too_long_a_one_is_refused() {
     let read = |bytes: &[u8]| Manifest::read("f", bytes).unwrap_err().to_string();
 
     assert!(read(b"---\nname: \xff\n---\n").contains("is not UTF-8"));
-    assert!(read(&vec![b'-'; MOST_BYTES + 1]).contains("bytes"));
+    assert!(read(&vec![b'-'; MAX_MANIFEST_BYTES + 1]).contains("bytes"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ proptest! {
     fn whatever_is_in_a_file_it_is_read_or_refused(text in "(?s)(---\n|name: a\n|description: b\n|metadata: |[{\\[\\]}:,'\"&*!|>-]|\\PC|\n){0,40}") {
         if let Ok(read) = Manifest::read("f", text.as_bytes()) {
             prop_assert!(!read.description.is_empty());
-            let body = read.body(&text, BASE_DIR);
+            let body = read.body(&text, BASE_DIR_PLACEHOLDER);
             prop_assert!(text.ends_with(&body));
         }
     }

@@ -8,22 +8,22 @@ use holdfast_tools::Guard;
 use reqwest::Url;
 
 use super::{
-    Hit, Meta, Registry, Verdict, http,
-    http::{MOST_ARCHIVE, in_time, unavailable},
+    Registry, SkillHit, SkillVersionMeta, Verdict, http,
+    http::{MAX_ARCHIVE_BYTES, unavailable, with_timeout},
 };
 use crate::{Download, Error, SkillName};
 
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Archive of one skill at a URL.
 #[derive(Debug, Clone)]
-pub struct AtUrl {
+pub struct UrlRegistry {
     slug: SkillName,
     url: Url,
     guard: Guard,
 }
 
-impl AtUrl {
+impl UrlRegistry {
     /// Name of this registry in policies and origins.
     pub const NAME: &str = "url";
 
@@ -45,28 +45,28 @@ impl AtUrl {
 
     async fn fetch(&self) -> Result<Vec<u8>, Error> {
         let mut url = self.url.clone();
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let client = self.guard.client(&url);
             let client = client.map_err(|refused| Error::Forbidden(refused.to_string()))?;
             let response = http::send(Self::NAME, client.get(url.clone())).await?;
-            if let Some(next) = http::onward(&response, &url) {
+            if let Some(next) = http::redirect_target(&response, &url) {
                 url = next;
                 continue;
             }
-            let response = http::checked(Self::NAME, response, "archive at this address")?;
-            return http::body(Self::NAME, response, MOST_ARCHIVE).await;
+            let response = http::check_status(Self::NAME, response, "archive at this address")?;
+            return http::read_body(Self::NAME, response, MAX_ARCHIVE_BYTES).await;
         }
-        let why = format!("it leads elsewhere more than {MOST_REDIRECTS} times");
+        let why = format!("it leads elsewhere more than {MAX_REDIRECTS} times");
         Err(unavailable(Self::NAME, why))
     }
 }
 
-impl Registry for AtUrl {
+impl Registry for UrlRegistry {
     fn name(&self) -> &str {
         Self::NAME
     }
 
-    fn search<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<Hit>, Error>> {
+    fn search<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<SkillHit>, Error>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -74,7 +74,7 @@ impl Registry for AtUrl {
         &'a self,
         slug: &'a SkillName,
         version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Meta, Error>> {
+    ) -> BoxFuture<'a, Result<SkillVersionMeta, Error>> {
         Box::pin(async move {
             self.check(slug)?;
             if version.is_some() {
@@ -83,7 +83,7 @@ impl Registry for AtUrl {
                 ));
             }
             let why = "nobody judges what is at an address".to_owned();
-            Ok(Meta { version: None, verdict: Verdict::Unavailable(why) })
+            Ok(SkillVersionMeta { version: None, verdict: Verdict::Unavailable(why) })
         })
     }
 
@@ -94,7 +94,7 @@ impl Registry for AtUrl {
     ) -> BoxFuture<'a, Result<Download, Error>> {
         Box::pin(async move {
             self.check(slug)?;
-            Ok(Download::Zip(in_time(Self::NAME, self.fetch()).await?))
+            Ok(Download::Zip(with_timeout(Self::NAME, self.fetch()).await?))
         })
     }
 }

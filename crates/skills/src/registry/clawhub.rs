@@ -18,14 +18,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    Hit, Meta, Registry, Verdict, check_version, http,
-    http::{MOST_ANSWER, MOST_ARCHIVE, unavailable},
+    Registry, SkillHit, SkillVersionMeta, Verdict, check_version, http,
+    http::{MAX_ARCHIVE_BYTES, MAX_JSON_BYTES, unavailable},
     one_line,
 };
 use crate::{Download, Error, SkillName};
 
 /// Maximum length of a summary, in characters.
-const MOST_SUMMARY: usize = 400;
+const MAX_SUMMARY_CHARS: usize = 400;
 
 #[derive(Debug)]
 pub struct ClawHub {
@@ -37,7 +37,7 @@ pub struct ClawHub {
 
 impl ClawHub {
     /// Address of the public registry.
-    pub const PUBLIC: &str = "https://clawhub.ai";
+    pub const PUBLIC_URL: &str = "https://clawhub.ai";
 
     /// The operator chose the address, so it may be private.
     ///
@@ -58,7 +58,8 @@ impl ClawHub {
             return Err(wrong("its `token` goes by TLS only: write `https://host`"));
         }
         let port = base.port_or_known_default().unwrap_or_default();
-        let guard = Guard::of_system([format!("{host}:{port}")]).map_err(Error::Broken)?;
+        let guard =
+            Guard::with_system_resolver([format!("{host}:{port}")]).map_err(Error::Broken)?;
         let client = guard.client(&base).map_err(|refused| wrong(&refused.to_string()))?.clone();
         Ok(Self { name: name.to_owned(), base, client, token })
     }
@@ -87,21 +88,21 @@ impl ClawHub {
         what: &str,
     ) -> Result<T, Error> {
         let request = self.get(path, query)?.header("accept", "application/json");
-        let bytes = http::bytes(&self.name, request, what, MOST_ANSWER).await?;
+        let bytes = http::fetch_bytes(&self.name, request, what, MAX_JSON_BYTES).await?;
         serde_json::from_slice(&bytes)
             .map_err(|_| unavailable(&self.name, "its answer was not understood".to_owned()))
     }
 
-    async fn find(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
+    async fn find(&self, query: &str, limit: usize) -> Result<Vec<SkillHit>, Error> {
         let limit = limit.to_string();
-        let found: Results =
+        let found: SearchResponse =
             self.json(&["search"], &[("q", query), ("limit", &limit)], "search").await?;
         let hits = found.results.into_iter().filter_map(|result| {
             // A skill with an invalid name could not be installed.
             let slug: SkillName = result.slug?.parse().ok()?;
-            let summary = one_line(&result.summary?, MOST_SUMMARY);
+            let summary = one_line(&result.summary?, MAX_SUMMARY_CHARS);
             let title = result.display_name.map(|title| one_line(&title, 80));
-            Some(Hit {
+            Some(SkillHit {
                 score: result.score,
                 title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| slug.to_string()),
                 slug,
@@ -113,15 +114,19 @@ impl ClawHub {
         Ok(hits.filter(|hit| !hit.summary.is_empty()).collect())
     }
 
-    async fn judged(&self, slug: &SkillName, version: Option<&str>) -> Result<Meta, Error> {
+    async fn load_meta(
+        &self,
+        slug: &SkillName,
+        version: Option<&str>,
+    ) -> Result<SkillVersionMeta, Error> {
         let what = format!("skill `{slug}`");
-        let told: Told = self.json(&["skills", slug.as_str()], &[], &what).await?;
+        let told: SkillResponse = self.json(&["skills", slug.as_str()], &[], &what).await?;
         let called = told.skill.map_or(told.slug, |skill| skill.slug);
         if let Some(called) = called.filter(|called| !slug.is_same(called)) {
             return Err(Error::Invalid(format!(
                 "`{slug}` of the registry `{}` is now called `{}`: ask for that",
                 self.name,
-                crate::name::shown(&called)
+                crate::name::escape_untrusted(&called)
             )));
         }
         let newest = told.latest_version.map(|newest| newest.version);
@@ -133,25 +138,26 @@ impl ClawHub {
             });
         };
         check_version(&version)?;
-        let of_newest = told.moderation.map(Judged::verdict);
+        let of_newest = told.moderation.map(Moderation::verdict);
         let verdict = match of_newest {
             // Moderation blocks all versions of a skill.
             Some(verdict @ Verdict::Malicious(_)) => verdict,
             Some(Verdict::Clean) if newest.as_deref() == Some(&version) => Verdict::Clean,
             Some(verdict @ Verdict::Suspicious(_)) => {
-                self.scanned(slug, &version).await.max(verdict)
+                self.scan_verdict(slug, &version).await.max(verdict)
             }
             Some(Verdict::Clean | Verdict::Unavailable(_)) | None => {
-                self.scanned(slug, &version).await
+                self.scan_verdict(slug, &version).await
             }
         };
-        Ok(Meta { version: Some(version), verdict })
+        Ok(SkillVersionMeta { version: Some(version), verdict })
     }
 
     /// Verdict of the scanners on a version. A missing result is [`Verdict::Unavailable`].
-    async fn scanned(&self, slug: &SkillName, version: &str) -> Verdict {
+    async fn scan_verdict(&self, slug: &SkillName, version: &str) -> Verdict {
         let query = [("version", version)];
-        let told = self.json::<Scan>(&["skills", slug.as_str(), "scan"], &query, "scan").await;
+        let told =
+            self.json::<ScanResponse>(&["skills", slug.as_str(), "scan"], &query, "scan").await;
         match told {
             Ok(scan) => scan.verdict(),
             Err(error) => Verdict::Unavailable(one_line(&error.to_string(), 200)),
@@ -168,7 +174,7 @@ impl Registry for ClawHub {
         &'a self,
         query: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Hit>, Error>> {
+    ) -> BoxFuture<'a, Result<Vec<SkillHit>, Error>> {
         Box::pin(self.find(query, limit))
     }
 
@@ -176,8 +182,8 @@ impl Registry for ClawHub {
         &'a self,
         slug: &'a SkillName,
         version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Meta, Error>> {
-        Box::pin(self.judged(slug, version))
+    ) -> BoxFuture<'a, Result<SkillVersionMeta, Error>> {
+        Box::pin(self.load_meta(slug, version))
     }
 
     fn download<'a>(
@@ -193,20 +199,20 @@ impl Registry for ClawHub {
                 None => format!("skill `{slug}`"),
             };
             let request = self.get(&["download"], &query)?;
-            let bytes = http::bytes(&self.name, request, &what, MOST_ARCHIVE).await?;
+            let bytes = http::fetch_bytes(&self.name, request, &what, MAX_ARCHIVE_BYTES).await?;
             Ok(Download::Zip(bytes))
         })
     }
 }
 
 #[derive(Debug, Deserialize)]
-struct Results {
-    results: Vec<Found>,
+struct SearchResponse {
+    results: Vec<SearchEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+struct SearchEntry {
     #[serde(default)]
     score: f64,
     slug: Option<String>,
@@ -218,15 +224,15 @@ struct Found {
 /// Response for a skill; older servers have the fields of `skill` at the top level.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
-    skill: Option<Called>,
+struct SkillResponse {
+    skill: Option<SkillIdentity>,
     slug: Option<String>,
     latest_version: Option<Version>,
-    moderation: Option<Judged>,
+    moderation: Option<Moderation>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Called {
+struct SkillIdentity {
     slug: Option<String>,
 }
 
@@ -237,16 +243,16 @@ struct Version {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Judged {
+struct Moderation {
     is_malware_blocked: Option<bool>,
     is_suspicious: Option<bool>,
     summary: Option<String>,
 }
 
-impl Judged {
+impl Moderation {
     fn verdict(self) -> Verdict {
         let said = |otherwise: &str| {
-            let said = self.summary.as_deref().map(|said| one_line(said, MOST_SUMMARY));
+            let said = self.summary.as_deref().map(|said| one_line(said, MAX_SUMMARY_CHARS));
             said.filter(|said| !said.is_empty()).unwrap_or_else(|| otherwise.to_owned())
         };
         match (self.is_malware_blocked, self.is_suspicious) {
@@ -260,19 +266,19 @@ impl Judged {
 }
 
 #[derive(Debug, Deserialize)]
-struct Scan {
-    security: Option<Security>,
+struct ScanResponse {
+    security: Option<ScanVerdict>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Security {
+struct ScanVerdict {
     #[serde(default)]
     has_scan_result: bool,
     status: Option<String>,
 }
 
-impl Scan {
+impl ScanResponse {
     fn verdict(self) -> Verdict {
         let none = || Verdict::Unavailable("no scanner has come to a verdict".to_owned());
         let Some(security) = self.security.filter(|security| security.has_scan_result) else {

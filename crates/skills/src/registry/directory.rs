@@ -8,27 +8,27 @@ use std::{
 
 use futures::future::BoxFuture;
 
-use super::{Hit, Meta, Registry, Verdict, http::unavailable};
+use super::{Registry, SkillHit, SkillVersionMeta, Verdict, http::unavailable};
 use crate::{Download, Error, Limits, Manifest, SkillName};
 
 /// Maximum nesting of a skill's folders.
-const MOST_DEPTH: usize = 16;
+const MAX_FOLDER_DEPTH: usize = 16;
 
 /// Folder with a subfolder for each skill.
 #[derive(Debug, Clone)]
-pub struct Directory {
+pub struct DirectoryRegistry {
     name: String,
     path: PathBuf,
 }
 
-impl Directory {
+impl DirectoryRegistry {
     #[must_use]
     pub fn new(name: &str, path: &Path) -> Self {
         Self { name: name.to_owned(), path: path.to_owned() }
     }
 
     /// Runs file operations on the blocking pool.
-    async fn look<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
@@ -45,25 +45,25 @@ impl Directory {
                 registry: self.name.clone(),
                 what: format!("skill `{slug}`"),
             }),
-            Err(error) => Err(self.broken(&error)),
+            Err(error) => Err(self.folder_error(&error)),
         }
     }
 
-    fn find(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
+    fn find(&self, query: &str, limit: usize) -> Result<Vec<SkillHit>, Error> {
         let words: Vec<String> =
             query.to_lowercase().split_whitespace().map(str::to_owned).collect();
         let mut hits = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(|error| self.broken(&error))? {
-            let entry = entry.map_err(|error| self.broken(&error))?;
+        for entry in fs::read_dir(&self.path).map_err(|error| self.folder_error(&error))? {
+            let entry = entry.map_err(|error| self.folder_error(&error))?;
             let named = entry.file_name();
             let Some(slug) = named.to_str().and_then(|name| name.parse::<SkillName>().ok()) else {
                 continue;
             };
             // An invalid skill is skipped.
             let Ok(manifest) = self.manifest(&slug) else { continue };
-            let score = fit(&manifest, &words);
+            let score = relevance(&manifest, &words);
             if score > 0.0 {
-                hits.push(Hit {
+                hits.push(SkillHit {
                     score,
                     title: slug.to_string(),
                     slug,
@@ -94,41 +94,41 @@ impl Directory {
         let limits = Limits::default();
         let too_much =
             || Error::Archive("it has more than a skill may have: leave something out".to_owned());
-        if below.matches('/').count() >= MOST_DEPTH {
+        if below.matches('/').count() >= MAX_FOLDER_DEPTH {
             return Err(too_much());
         }
-        for entry in fs::read_dir(folder).map_err(|error| self.broken(&error))? {
-            let entry = entry.map_err(|error| self.broken(&error))?;
+        for entry in fs::read_dir(folder).map_err(|error| self.folder_error(&error))? {
+            let entry = entry.map_err(|error| self.folder_error(&error))?;
             let name = entry.file_name();
             let path = format!("{below}{}", name.to_string_lossy());
             // `DirEntry::file_type` does not follow links.
-            let kind = entry.file_type().map_err(|error| self.broken(&error))?;
+            let kind = entry.file_type().map_err(|error| self.folder_error(&error))?;
             if kind.is_dir() {
                 self.walk(&entry.path(), &format!("{path}/"), files, bytes)?;
             } else if kind.is_file() {
-                let size = entry.metadata().map_err(|error| self.broken(&error))?.len();
+                let size = entry.metadata().map_err(|error| self.folder_error(&error))?.len();
                 *bytes = bytes.saturating_add(size);
                 if *bytes > limits.total || files.len() >= limits.files {
                     return Err(too_much());
                 }
-                let content = fs::read(entry.path()).map_err(|error| self.broken(&error))?;
+                let content = fs::read(entry.path()).map_err(|error| self.folder_error(&error))?;
                 files.push((path, content));
             } else {
-                let shown = crate::name::shown(&path);
+                let shown = crate::name::escape_untrusted(&path);
                 return Err(Error::Archive(format!("`{shown}` is a link or a device")));
             }
         }
         Ok(())
     }
 
-    fn broken(&self, error: &io::Error) -> Error {
+    fn folder_error(&self, error: &io::Error) -> Error {
         unavailable(&self.name, format!("its folder cannot be read: {}", error.kind()))
     }
 }
 
 /// Share of the query's words that the skill's name (1 point) or its description and tags (half a
 /// point) contain.
-fn fit(manifest: &Manifest, words: &[String]) -> f64 {
+fn relevance(manifest: &Manifest, words: &[String]) -> f64 {
     let name = manifest.name.key();
     let about = format!("{} {}", manifest.description, manifest.tags.join(" ")).to_lowercase();
     let mut points = 0.0;
@@ -146,7 +146,7 @@ fn fit(manifest: &Manifest, words: &[String]) -> f64 {
     }
 }
 
-impl Registry for Directory {
+impl Registry for DirectoryRegistry {
     fn name(&self) -> &str {
         &self.name
     }
@@ -155,19 +155,19 @@ impl Registry for Directory {
         &'a self,
         query: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Hit>, Error>> {
+    ) -> BoxFuture<'a, Result<Vec<SkillHit>, Error>> {
         let query = query.to_owned();
-        Box::pin(self.look(move |this| this.find(&query, limit)))
+        Box::pin(self.run_blocking(move |this| this.find(&query, limit)))
     }
 
     fn meta<'a>(
         &'a self,
         slug: &'a SkillName,
         version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Meta, Error>> {
+    ) -> BoxFuture<'a, Result<SkillVersionMeta, Error>> {
         Box::pin(async move {
             let wanted = slug.clone();
-            let manifest = self.look(move |this| this.manifest(&wanted)).await?;
+            let manifest = self.run_blocking(move |this| this.manifest(&wanted)).await?;
             if version.is_some() && version != manifest.version.as_deref() {
                 return Err(Error::NotFound {
                     registry: self.name.clone(),
@@ -175,7 +175,7 @@ impl Registry for Directory {
                 });
             }
             // The operator chose the skills in this folder.
-            Ok(Meta { version: manifest.version, verdict: Verdict::Clean })
+            Ok(SkillVersionMeta { version: manifest.version, verdict: Verdict::Clean })
         })
     }
 
@@ -185,6 +185,8 @@ impl Registry for Directory {
         _: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Download, Error>> {
         let slug = slug.clone();
-        Box::pin(async move { self.look(move |this| this.files(&slug)).await.map(Download::Files) })
+        Box::pin(async move {
+            self.run_blocking(move |this| this.files(&slug)).await.map(Download::Files)
+        })
     }
 }

@@ -16,7 +16,7 @@ use axum::{
 };
 use futures::future::BoxFuture;
 
-use super::{Hit, Meta, Registry, Verdict};
+use super::{Registry, SkillHit, SkillVersionMeta, Verdict};
 use crate::{Download, Error, SkillName};
 
 /// A registry that says what it is told to.
@@ -51,8 +51,8 @@ impl Fake {
         }
     }
 
-    pub(crate) fn hit(&self, slug: &str, score: f64) -> Hit {
-        Hit {
+    pub(crate) fn hit(&self, slug: &str, score: f64) -> SkillHit {
+        SkillHit {
             score,
             slug: slug.parse().unwrap(),
             title: slug.to_owned(),
@@ -68,7 +68,7 @@ impl Registry for Fake {
         self.name
     }
 
-    fn search<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<Hit>, Error>> {
+    fn search<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<SkillHit>, Error>> {
         self.searches.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             {
@@ -92,9 +92,9 @@ impl Registry for Fake {
         &'a self,
         _: &'a SkillName,
         version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Meta, Error>> {
+    ) -> BoxFuture<'a, Result<SkillVersionMeta, Error>> {
         let version = version.or(self.version).map(str::to_owned);
-        Box::pin(async move { Ok(Meta { version, verdict: self.verdict.clone() }) })
+        Box::pin(async move { Ok(SkillVersionMeta { version, verdict: self.verdict.clone() }) })
     }
 
     fn download<'a>(

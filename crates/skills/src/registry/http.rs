@@ -10,13 +10,13 @@ use reqwest::{
 use crate::Error;
 
 /// Maximum size of a JSON response, in bytes (spec SKL-009).
-pub(super) const MOST_ANSWER: usize = 2 << 20;
+pub(super) const MAX_JSON_BYTES: usize = 2 << 20;
 /// Maximum size of an archive, in bytes.
-pub(super) const MOST_ARCHIVE: usize = 50 << 20;
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const MAX_ARCHIVE_BYTES: usize = 50 << 20;
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends a request and reads at most `most` bytes of the response, within [`PATIENCE`].
-pub(super) async fn bytes(
+pub(super) async fn fetch_bytes(
     registry: &str,
     request: RequestBuilder,
     what: &str,
@@ -24,20 +24,20 @@ pub(super) async fn bytes(
 ) -> Result<Vec<u8>, Error> {
     let read = async {
         let response = send(registry, request).await?;
-        let response = checked(registry, response, what)?;
-        body(registry, response, most).await
+        let response = check_status(registry, response, what)?;
+        read_body(registry, response, most).await
     };
-    in_time(registry, read).await
+    with_timeout(registry, read).await
 }
 
 /// Fails with [`Error::Unavailable`] after [`PATIENCE`].
-pub(super) async fn in_time<T>(
+pub(super) async fn with_timeout<T>(
     registry: &str,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let done = tokio::time::timeout(PATIENCE, work).await;
+    let done = tokio::time::timeout(RESPONSE_TIMEOUT, work).await;
     done.unwrap_or_else(|_| {
-        Err(unavailable(registry, format!("it took longer than {} s", PATIENCE.as_secs())))
+        Err(unavailable(registry, format!("it took longer than {} s", RESPONSE_TIMEOUT.as_secs())))
     })
 }
 
@@ -47,7 +47,11 @@ pub(super) async fn send(registry: &str, request: RequestBuilder) -> Result<Resp
 }
 
 /// Converts an error status into an error.
-pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<Response, Error> {
+pub(super) fn check_status(
+    registry: &str,
+    response: Response,
+    what: &str,
+) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -59,9 +63,10 @@ pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<
         403 | 423 | 451 => Error::Forbidden(format!(
             "the registry `{registry}` does not give out {what}: it is blocked or not judged yet"
         )),
-        429 => {
-            Error::TooOften { registry: registry.to_owned(), seconds: seconds(response.headers()) }
-        }
+        429 => Error::TooOften {
+            registry: registry.to_owned(),
+            seconds: retry_after_seconds(response.headers()),
+        },
         300..=399 => unavailable(
             registry,
             "it leads elsewhere: set its own address in the settings".to_owned(),
@@ -71,7 +76,7 @@ pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<
 }
 
 /// Seconds until the next request is allowed, 1 to 3,600; 60 if the response does not say.
-fn seconds(headers: &HeaderMap) -> u64 {
+fn retry_after_seconds(headers: &HeaderMap) -> u64 {
     let said = ["retry-after", "ratelimit-reset"]
         .iter()
         .find_map(|name| headers.get(*name)?.to_str().ok()?.trim().parse::<u64>().ok());
@@ -79,7 +84,7 @@ fn seconds(headers: &HeaderMap) -> u64 {
 }
 
 /// Reads a body of at most `most` bytes.
-pub(super) async fn body(
+pub(super) async fn read_body(
     registry: &str,
     mut response: Response,
     most: usize,
@@ -100,7 +105,7 @@ pub(super) async fn body(
 }
 
 /// Target of a redirect; `None` for other responses.
-pub(super) fn onward(response: &Response, from: &Url) -> Option<Url> {
+pub(super) fn redirect_target(response: &Response, from: &Url) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -122,9 +127,10 @@ mod tests {
     async fn a_registry_that_says_nothing_is_given_up_after_half_a_minute() {
         let started = Instant::now();
 
-        let error = in_time("hub", std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+        let error =
+            with_timeout("hub", std::future::pending::<Result<(), Error>>()).await.unwrap_err();
 
-        assert_eq!(started.elapsed(), PATIENCE);
+        assert_eq!(started.elapsed(), RESPONSE_TIMEOUT);
         let told = "the registry `hub` does not answer: it took longer than 30 s";
         assert_eq!(error.to_string(), told);
     }
@@ -134,7 +140,7 @@ mod tests {
         let of = |name: &'static str, value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
-            seconds(&headers)
+            retry_after_seconds(&headers)
         };
 
         assert_eq!(of("retry-after", "34"), 34);

@@ -69,7 +69,7 @@ async fn a_hub_is_searched_and_what_could_not_be_installed_is_left_out() {
 
     let hits = hub.search("find & keep", 5).await.unwrap();
 
-    let hit = |score, slug: &str, title: &str, summary: &str, version: Option<&str>| Hit {
+    let hit = |score, slug: &str, title: &str, summary: &str, version: Option<&str>| SkillHit {
         score,
         slug: slug.parse().unwrap(),
         title: title.to_owned(),
@@ -227,7 +227,7 @@ async fn a_folder_offers_the_skills_in_it() {
         fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
         fs::write(folder.path().join(name).join("more/x.md"), "x").unwrap();
     }
-    let shelf = Directory::new("house", folder.path());
+    let shelf = DirectoryRegistry::new("house", folder.path());
 
     let hits = shelf.search("PDF", 5).await.unwrap();
     assert_eq!(
@@ -238,7 +238,7 @@ async fn a_folder_offers_the_skills_in_it() {
     assert_eq!(shelf.search("nothing", 5).await.unwrap(), []);
 
     let meta = shelf.meta(&slug("pdf"), None).await.unwrap();
-    assert_eq!(meta, Meta { version: Some("2".to_owned()), verdict: Verdict::Clean });
+    assert_eq!(meta, SkillVersionMeta { version: Some("2".to_owned()), verdict: Verdict::Clean });
     assert!(matches!(shelf.meta(&slug("pdf"), Some("1")).await, Err(Error::NotFound { .. })));
     assert!(matches!(shelf.meta(&slug("none"), None).await, Err(Error::NotFound { .. })));
     let Download::Files(mut files) = shelf.download(&slug("pdf"), None).await.unwrap() else {
@@ -256,7 +256,7 @@ async fn a_link_in_a_folder_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("x")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("x/passwd")).unwrap();
-    let shelf = Directory::new("house", folder.path());
+    let shelf = DirectoryRegistry::new("house", folder.path());
 
     let error = shelf.download(&slug("x"), None).await.unwrap_err();
 
@@ -276,9 +276,12 @@ async fn an_archive_at_an_address_is_fetched_from_the_public_internet_only() {
         _ => fake::status(404),
     });
     let server = server.await.unwrap();
-    let at =
-        |path: &str, guard: Guard| AtUrl::new(slug("x"), &format!("{}{path}", server.url), guard);
-    let open = || Guard::of_system([server.url.trim_start_matches("http://").to_owned()]).unwrap();
+    let at = |path: &str, guard: Guard| {
+        UrlRegistry::new(slug("x"), &format!("{}{path}", server.url), guard)
+    };
+    let open = || {
+        Guard::with_system_resolver([server.url.trim_start_matches("http://").to_owned()]).unwrap()
+    };
 
     for path in ["/x.zip", "/onward"] {
         let there = at(path, open()).unwrap();
@@ -289,10 +292,10 @@ async fn an_archive_at_an_address_is_fetched_from_the_public_internet_only() {
     let round = at("/round", open()).unwrap().download(&slug("x"), None).await.unwrap_err();
     assert!(round.to_string().contains("more than 5 times"), "{round}");
 
-    let closed = Guard::of_system([]).unwrap();
+    let closed = Guard::with_system_resolver([]).unwrap();
     let error = at("/x.zip", closed.clone()).unwrap_err();
     assert!(error.to_string().contains("not on the public internet"), "{error}");
-    assert!(AtUrl::new(slug("x"), "file:///etc/passwd", closed).is_err());
+    assert!(UrlRegistry::new(slug("x"), "file:///etc/passwd", closed).is_err());
     let there = at("/x.zip", open()).unwrap();
     assert!(matches!(there.meta(&slug("y"), None).await, Err(Error::NotFound { .. })));
     let meta = there.meta(&slug("x"), None).await.unwrap();
@@ -306,16 +309,17 @@ fn registries_come_from_the_settings_and_are_known_by_name() {
         { "kind": "directory", "name": "house", "path": "/srv/skills" },
     ]))
     .unwrap();
-    let registries = Registries::of(&configs).unwrap();
+    let registries = Registries::from_configs(&configs).unwrap();
 
     assert_eq!(registries.get("house").unwrap().name(), "house");
     let error = registries.get("other\u{1b}").unwrap_err().to_string();
     assert_eq!(error, "there is no registry `other\\u{1b}`: it may be one of `clawhub`, `house`");
-    let url = Arc::new(Directory::new("url", std::path::Path::new("/a"))) as Arc<dyn Registry>;
+    let url =
+        Arc::new(DirectoryRegistry::new("url", std::path::Path::new("/a"))) as Arc<dyn Registry>;
     assert!(Registries::new(vec![url]).is_err());
     let twice = vec![
-        Arc::new(Directory::new("house", std::path::Path::new("/a"))) as Arc<dyn Registry>,
-        Arc::new(Directory::new("house", std::path::Path::new("/b"))),
+        Arc::new(DirectoryRegistry::new("house", std::path::Path::new("/a"))) as Arc<dyn Registry>,
+        Arc::new(DirectoryRegistry::new("house", std::path::Path::new("/b"))),
     ];
     assert!(Registries::new(twice).unwrap_err().to_string().contains("two registries `house`"));
 }

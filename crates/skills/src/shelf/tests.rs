@@ -11,11 +11,14 @@ fn skill(scope: Scope, name: &str, more: &str) -> SkillFile {
     file(scope, name, &text)
 }
 
-fn shelf(files: Vec<SkillFile>) -> Shelf {
-    Shelf::of(files, &Surroundings { os: "linux".to_owned(), ..Surroundings::default() })
+fn shelf(files: Vec<SkillFile>) -> SkillSet {
+    SkillSet::from_files(
+        files,
+        &SkillEnvironment { os: "linux".to_owned(), ..SkillEnvironment::default() },
+    )
 }
 
-fn names(shelf: &Shelf) -> Vec<(&str, Scope)> {
+fn names(shelf: &SkillSet) -> Vec<(&str, Scope)> {
     shelf.skills().map(|skill| (skill.name(), skill.scope)).collect()
 }
 
@@ -34,7 +37,7 @@ fn the_nearer_one_wins_and_what_it_hides_is_reported() {
         names(&shelf),
         [("Plan", Scope::Workspace), ("read", Scope::Platform), ("tidy", Scope::Tenant)]
     );
-    let skipped: Vec<String> = shelf.skipped().iter().map(Skipped::to_string).collect();
+    let skipped: Vec<String> = shelf.unused_files().iter().map(UnusedFile::to_string).collect();
     assert_eq!(
         skipped,
         [
@@ -51,7 +54,7 @@ fn two_of_one_place_that_differ_by_case_are_not_both_there() {
 
     assert_eq!(names(&shelf), [("Plan", Scope::Tenant)]);
     assert_eq!(
-        shelf.skipped()[0].to_string(),
+        shelf.unused_files()[0].to_string(),
         "tenant: skills/plan/SKILL.md: has the name of another one there, but for upper and lower \
          case: rename it"
     );
@@ -68,7 +71,7 @@ fn a_bad_one_is_left_out_with_its_reason_and_takes_no_other_with_it() {
     ]);
 
     assert_eq!(names(&shelf), [("bad", Scope::Platform), ("good", Scope::Workspace)]);
-    let skipped: Vec<String> = shelf.skipped().iter().map(Skipped::to_string).collect();
+    let skipped: Vec<String> = shelf.unused_files().iter().map(UnusedFile::to_string).collect();
     assert!(skipped[0].contains("`..` is not a skill's name"), "{skipped:?}");
     assert!(skipped[1].starts_with("workspace: skills/bad/SKILL.md: has no head"), "{skipped:?}");
     assert!(skipped[2].contains("`name` is `another`, and its folder `other`"), "{skipped:?}");
@@ -119,7 +122,7 @@ fn people_call_a_skill_by_its_name_and_say_more() {
         skill(Scope::Workspace, "quiet", "user-invocable: false"),
     ]);
     let invoked = |message| {
-        let invoked = shelf.invoked(message).unwrap();
+        let invoked = shelf.parse_invocation(message).unwrap();
         invoked.map(|found| (found.skill.name(), found.arguments.to_owned()))
     };
 
@@ -128,7 +131,7 @@ fn people_call_a_skill_by_its_name_and_say_more() {
     {
         assert_eq!(invoked(message), Some(("plan-a-trip", "to  Rome".to_owned())), "{message}");
     }
-    let found = shelf.invoked("/plan-a-trip to Rome").unwrap().unwrap();
+    let found = shelf.parse_invocation("/plan-a-trip to Rome").unwrap().unwrap();
     assert_eq!(
         found.request(),
         "Use the skill `plan-a-trip` (skills/plan-a-trip/SKILL.md): read it first.\n\nto Rome"
@@ -150,7 +153,7 @@ fn who_calls_one_that_lacks_something_is_told_what() {
     )]);
 
     assert_eq!(
-        shelf.invoked("/film x").unwrap_err().to_string(),
+        shelf.parse_invocation("/film x").unwrap_err().to_string(),
         "the skill `film` cannot be used: the command `ffmpeg` is not there: choose an image that \
          has it; the secret `KEY` is not set: an administrator sets it, as by `holdfast skills env \
          set film KEY`"

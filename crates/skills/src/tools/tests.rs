@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use holdfast_tools::{Allowed, Registry as Tools};
+use holdfast_tools::{AllowedTools, Registry as Tools};
 use holdfast_types::{AgentId, AgentName, RunId, SessionId, TenantId};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ impl Tree {
     }
 }
 
-impl Home for Tree {
+impl SkillTarget for Tree {
     fn check(&self, _: &Call) -> Result<(), ToolError> {
         if self.is_strangers { Err(ToolError::Tell("not here".to_owned())) } else { Ok(()) }
     }
@@ -62,7 +62,7 @@ fn call(key: &str) -> Call {
         session: SessionId::generate(),
         run: RunId::generate(),
         key: key.to_owned(),
-        allowed: Allowed::all(),
+        allowed: AllowedTools::all(),
         cancelled: CancellationToken::new(),
     }
 }

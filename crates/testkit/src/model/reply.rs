@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 /// One answer of the model. Made by the functions below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    pub(super) what: What,
+    pub(super) what: ReplyKind,
     pub(super) usage: Option<Usage>,
     pub(super) finish: Option<String>,
     pub(super) gate: Option<Gate>,
@@ -43,7 +43,7 @@ impl PartialEq for Gate {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum What {
+pub(super) enum ReplyKind {
     Message { text: String, calls: Vec<ToolCall> },
     Status { code: u16, headers: Vec<(String, String)>, body: Option<String> },
     Hang(Duration),
@@ -72,7 +72,7 @@ pub struct Usage {
 
 impl Reply {
     pub fn text(text: impl Into<String>) -> Self {
-        What::Message { text: text.into(), calls: Vec::new() }.into()
+        ReplyKind::Message { text: text.into(), calls: Vec::new() }.into()
     }
 
     /// Says nothing and calls nothing, as models sometimes do.
@@ -101,13 +101,13 @@ impl Reply {
             name: name.into(),
             arguments: arguments.into(),
         });
-        What::Message { text: String::new(), calls: calls.collect() }.into()
+        ReplyKind::Message { text: String::new(), calls: calls.collect() }.into()
     }
 
     /// Says something before its calls.
     #[must_use]
     pub fn saying(mut self, words: impl Into<String>) -> Self {
-        if let What::Message { text, .. } = &mut self.what {
+        if let ReplyKind::Message { text, .. } = &mut self.what {
             *text = words.into();
         }
         self
@@ -116,7 +116,7 @@ impl Reply {
     /// Answers with an error, in the provider's form.
     #[must_use]
     pub fn status(code: u16) -> Self {
-        What::Status { code, headers: Vec::new(), body: None }.into()
+        ReplyKind::Status { code, headers: Vec::new(), body: None }.into()
     }
 
     /// Answers 429 and says when to come back.
@@ -129,7 +129,7 @@ impl Reply {
     /// Adds a header to an error.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let What::Status { headers, .. } = &mut self.what {
+        if let ReplyKind::Status { headers, .. } = &mut self.what {
             headers.push((name.into(), value.into()));
         }
         self
@@ -138,7 +138,7 @@ impl Reply {
     /// Gives an error a body of its own.
     #[must_use]
     pub fn body(mut self, text: impl Into<String>) -> Self {
-        if let What::Status { body, .. } = &mut self.what {
+        if let ReplyKind::Status { body, .. } = &mut self.what {
             *body = Some(text.into());
         }
         self
@@ -147,17 +147,17 @@ impl Reply {
     /// Answers nothing for so long, then 504.
     #[must_use]
     pub fn hang(time: Duration) -> Self {
-        What::Hang(time).into()
+        ReplyKind::Hang(time).into()
     }
 
     /// Says this and is cut off before it says that it is done.
     pub fn cut_mid_stream(text: impl Into<String>) -> Self {
-        What::CutMidStream(text.into()).into()
+        ReplyKind::CutMidStream(text.into()).into()
     }
 
     /// Answers 200 with these bytes, whatever they are.
     pub fn malformed(raw: impl Into<String>) -> Self {
-        What::Malformed(raw.into()).into()
+        ReplyKind::Malformed(raw.into()).into()
     }
 
     /// Charges this; otherwise a quarter of the characters.
@@ -182,8 +182,8 @@ impl Reply {
     }
 }
 
-impl From<What> for Reply {
-    fn from(what: What) -> Self {
+impl From<ReplyKind> for Reply {
+    fn from(what: ReplyKind) -> Self {
         Self { what, usage: None, finish: None, gate: None }
     }
 }

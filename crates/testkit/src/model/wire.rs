@@ -10,14 +10,14 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reply::{Reply, ToolCall, Usage, What};
+use super::reply::{Reply, ReplyKind, ToolCall, Usage};
 use crate::http::broken;
 
 const MODEL: &str = "fake-model";
 /// A stream has at most about this many pieces of text, so that long answers stay cheap.
-const PIECES: usize = 16;
+const MAX_TEXT_CHUNKS: usize = 16;
 /// A sent chunk needs a moment to leave before the connection is cut.
-const LEAVE: Duration = Duration::from_millis(20);
+const FLUSH_DELAY: Duration = Duration::from_millis(20);
 
 /// What must be known of a request to answer it.
 #[derive(Debug, Deserialize)]
@@ -87,7 +87,7 @@ pub(super) async fn respond(
 ) -> Response {
     let usage = reply.usage;
     match reply.what {
-        What::Message { text, calls } => {
+        ReplyKind::Message { text, calls } => {
             let usage = usage.unwrap_or_else(|| guess(request_bytes, &text, &calls));
             let finish = reply.finish.as_deref().unwrap_or(match calls.len() {
                 0 => "stop",
@@ -104,15 +104,15 @@ pub(super) async fn respond(
             events.push(Bytes::from_static(b"data: [DONE]\n\n"));
             stream(events, pace)
         }
-        What::CutMidStream(text) if request.stream => cut(deltas(number, &text, &[]), pace),
-        What::CutMidStream(text) => {
+        ReplyKind::CutMidStream(text) if request.stream => cut(deltas(number, &text, &[]), pace),
+        ReplyKind::CutMidStream(text) => {
             let whole = whole(number, &text, &[], "stop", guess(request_bytes, &text, &[]));
             cut(vec![Bytes::from(whole).slice(..60)], pace)
         }
-        What::Malformed(raw) if request.stream => stream(vec![Bytes::from(raw)], pace),
-        What::Malformed(raw) => json_body(raw),
-        What::Status { code, headers, body } => refusal(code, headers, body),
-        What::Hang(time) => {
+        ReplyKind::Malformed(raw) if request.stream => stream(vec![Bytes::from(raw)], pace),
+        ReplyKind::Malformed(raw) => json_body(raw),
+        ReplyKind::Status { code, headers, body } => refusal(code, headers, body),
+        ReplyKind::Hang(time) => {
             tokio::time::sleep(time).await;
             refusal(504, Vec::new(), None)
         }
@@ -149,7 +149,7 @@ fn stream(events: Vec<Bytes>, pace: Duration) -> Response {
 fn cut(events: Vec<Bytes>, pace: Duration) -> Response {
     let events = futures::stream::iter(events).map(Ok::<_, std::io::Error>);
     let end = futures::stream::once(async {
-        tokio::time::sleep(LEAVE).await;
+        tokio::time::sleep(FLUSH_DELAY).await;
         Err(broken())
     });
     event_stream(paced(events.chain(end), pace))
@@ -236,7 +236,7 @@ fn usage_json(usage: Usage) -> Value {
 
 /// Cuts a text into a few pieces, never within a character.
 fn pieces(text: &str) -> Vec<&str> {
-    let size = (text.len() / PIECES).max(8);
+    let size = (text.len() / MAX_TEXT_CHUNKS).max(8);
     let mut rest = text;
     let mut pieces = Vec::new();
     while !rest.is_empty() {
@@ -260,7 +260,7 @@ mod tests {
         for text in ["", "short", "zwölf Boxkämpfer jagen Viktor", &"long ✂ ".repeat(500)] {
             let pieces = pieces(text);
             assert_eq!(pieces.concat(), text);
-            assert!(pieces.len() <= PIECES + 1);
+            assert!(pieces.len() <= MAX_TEXT_CHUNKS + 1);
         }
     }
 }

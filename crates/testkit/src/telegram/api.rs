@@ -18,10 +18,10 @@ use crate::faults::{Fault, retry_seconds};
 use crate::http::Cut;
 use crate::scratch::lock;
 
-const MOST_CHARACTERS: usize = 4096;
+const MAX_TEXT_CHARS: usize = 4096;
 
 /// Of what is said beside a file, or asked in a poll (300 there; nobody here comes near).
-const MOST_CAPTION: usize = 1024;
+const MAX_CAPTION_CHARS: usize = 1024;
 
 /// A refusal, as Telegram puts it.
 struct Refusal {
@@ -281,7 +281,7 @@ impl Shared {
     fn made(&self, token: &str, params: &Value, text: Option<&str>) -> Result<Value, Refusal> {
         let chat = chat(params)?;
         let text = text.unwrap_or_default();
-        if text.encode_utf16().count() > MOST_CAPTION {
+        if text.encode_utf16().count() > MAX_CAPTION_CHARS {
             return Err(refuse(400, "Bad Request: message caption is too long"));
         }
         let message_id = self.next_message_id();
@@ -313,7 +313,7 @@ impl Shared {
         if text.trim().is_empty() {
             return Err(refuse(400, "Bad Request: message text is empty"));
         }
-        if text.encode_utf16().count() > MOST_CHARACTERS {
+        if text.encode_utf16().count() > MAX_TEXT_CHARS {
             return Err(refuse(400, "Bad Request: message is too long"));
         }
         if params["parse_mode"].is_string() {

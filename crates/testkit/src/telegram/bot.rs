@@ -13,7 +13,7 @@ use crate::http;
 use crate::scratch::lock;
 
 /// How long after a failed call the webhook is called again; Telegram's own wait is longer.
-const AGAIN: Duration = Duration::from_millis(50);
+const WEBHOOK_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Bot {
@@ -181,7 +181,7 @@ async fn deliver(bot: std::sync::Weak<Bot>, url: String, secret: Option<String>)
             Ok(answer) if (200..300).contains(&answer.status) => {
                 lock(&bot.state).updates.retain(|other| other["update_id"] != update["update_id"]);
             }
-            Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
+            Ok(_) | Err(_) => tokio::time::sleep(WEBHOOK_RETRY_DELAY).await,
         }
     }
 }

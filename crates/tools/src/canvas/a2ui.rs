@@ -10,26 +10,27 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Maximum depth of a data model, in steps of a path.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Keys of messages; each message has exactly one.
-const KINDS: [&str; 4] = ["surfaceUpdate", "dataModelUpdate", "beginRendering", "deleteSurface"];
+const MESSAGE_KINDS: [&str; 4] =
+    ["surfaceUpdate", "dataModelUpdate", "beginRendering", "deleteSurface"];
 
 /// Value keys of a data model's entry; each entry has exactly one.
-const VALUES: [&str; 4] = ["valueString", "valueNumber", "valueBoolean", "valueMap"];
+const VALUE_KEYS: [&str; 4] = ["valueString", "valueNumber", "valueBoolean", "valueMap"];
 
 /// State of a surface, built from messages.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Made {
+pub(super) struct SurfaceState {
     components: Vec<Value>,
     data: Vec<Value>,
     begin: Option<Map<String, Value>>,
 }
 
 /// Surfaces by name; `None` once a surface is deleted.
-pub(super) type Surfaces = BTreeMap<String, Option<Made>>;
+pub(super) type Surfaces = BTreeMap<String, Option<SurfaceState>>;
 
-impl Made {
+impl SurfaceState {
     pub(super) fn read(name: &str, content: &str) -> Result<Self, String> {
         let messages: Vec<Value> = serde_json::from_str(content).map_err(|e| e.to_string())?;
         let mut surfaces = Surfaces::from([(name.to_owned(), None)]);
@@ -65,7 +66,7 @@ pub(super) fn apply(
 ) -> Result<(), String> {
     for (at, message) in messages.iter().enumerate() {
         let (kind, body) = parts(message).ok_or_else(|| {
-            format!("message {at} is none: it has one key of {}", KINDS.join(", "))
+            format!("message {at} is none: it has one key of {}", MESSAGE_KINDS.join(", "))
         })?;
         let name = match body.get("surfaceId") {
             None => usual,
@@ -94,11 +95,11 @@ pub(super) fn apply(
 fn parts(message: &Value) -> Option<(&str, &Map<String, Value>)> {
     let message = message.as_object()?;
     let (kind, body) = message.iter().next().filter(|_| message.len() == 1)?;
-    let kind = KINDS.into_iter().find(|known| known == kind)?;
+    let kind = MESSAGE_KINDS.into_iter().find(|known| known == kind)?;
     Some((kind, body.as_object()?))
 }
 
-fn components(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> {
+fn components(made: &mut SurfaceState, body: &Map<String, Value>) -> Result<(), String> {
     let all = body.get("components").and_then(Value::as_array);
     for component in all.ok_or("`components` is missing: a list")? {
         let id = component.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
@@ -119,7 +120,7 @@ fn components(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> 
     Ok(())
 }
 
-fn data(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> {
+fn data(made: &mut SurfaceState, body: &Map<String, Value>) -> Result<(), String> {
     let contents = body.get("contents").and_then(Value::as_array);
     let contents = contents.ok_or("`contents` is missing: a list")?;
     check(contents, 0)?;
@@ -129,8 +130,8 @@ fn data(made: &mut Made, body: &Map<String, Value>) -> Result<(), String> {
         Some(_) => return Err("`path` is a text".to_owned()),
     };
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
-    if steps.len() > DEEPEST {
-        return Err(format!("a `path` has {DEEPEST} steps at most"));
+    if steps.len() > MAX_DEPTH {
+        return Err(format!("a `path` has {MAX_DEPTH} steps at most"));
     }
     let Some(last) = steps.last() else {
         // An empty path replaces the whole model.
@@ -167,14 +168,14 @@ fn set(level: &mut Vec<Value>, steps: &[&str], entry: Value) {
 }
 
 fn check(contents: &[Value], depth: usize) -> Result<(), String> {
-    if depth > DEEPEST {
-        return Err(format!("a `valueMap` is {DEEPEST} deep at most"));
+    if depth > MAX_DEPTH {
+        return Err(format!("a `valueMap` is {MAX_DEPTH} deep at most"));
     }
     for entry in contents {
         let key = entry.get("key").and_then(Value::as_str);
         let key = key.ok_or("each entry of `contents` has a `key`")?;
         let values: Vec<&str> =
-            VALUES.into_iter().filter(|name| entry.get(name).is_some()).collect();
+            VALUE_KEYS.into_iter().filter(|name| entry.get(name).is_some()).collect();
         let fits = match values.as_slice() {
             ["valueString"] => entry["valueString"].is_string(),
             ["valueNumber"] => entry["valueNumber"].is_number(),
@@ -187,7 +188,7 @@ fn check(contents: &[Value], depth: usize) -> Result<(), String> {
         };
         if !fits {
             let key: String = key.chars().take(64).collect();
-            return Err(format!("the entry `{key}` has one of {}", VALUES.join(", ")));
+            return Err(format!("the entry `{key}` has one of {}", VALUE_KEYS.join(", ")));
         }
     }
     Ok(())
@@ -214,7 +215,7 @@ mod tests {
         apply(&mut surfaces, messages, "main")?;
         let made = surfaces.remove("s").flatten().unwrap_or_default();
         let written = made.write("s");
-        assert_eq!(Made::read("s", &written)?, made, "it reads back");
+        assert_eq!(SurfaceState::read("s", &written)?, made, "it reads back");
         Ok(serde_json::from_str(&written).unwrap())
     }
 

@@ -6,14 +6,14 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CommandLine, Commands, told::told};
+use super::{CommandLine, Commands, report::command_output};
 use crate::{Approval, Call, Output, Tool, ToolError};
 
 /// Default time to wait for a command before it continues in the background.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// Maximum time that a call may ask to wait.
-const MOST_PATIENCE: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub struct Exec<C>(pub Arc<C>);
@@ -52,13 +52,13 @@ pub struct ExecInput {
 
 impl ExecInput {
     fn line(&self) -> CommandLine {
-        let wait = self.yield_ms.map_or(PATIENCE, |ms| Duration::from_millis(ms.into()));
+        let wait = self.yield_ms.map_or(DEFAULT_WAIT, |ms| Duration::from_millis(ms.into()));
         CommandLine {
             script: self.command.clone(),
             workdir: self.workdir.clone().unwrap_or_default(),
             env: self.env.clone().unwrap_or_default(),
             timeout: self.timeout.map(|seconds| Duration::from_secs(seconds.into())),
-            patience: (!self.background).then_some(wait.min(MOST_PATIENCE)),
+            patience: (!self.background).then_some(wait.min(MAX_WAIT)),
             network: self.network,
         }
     }
@@ -88,7 +88,7 @@ impl<C: Commands> Tool<Output> for Exec<C> {
     async fn call(&self, call: Call, input: ExecInput) -> Result<Output, ToolError> {
         input.check()?;
         let ran = self.0.run(&call, input.line()).await?;
-        Ok(told(&ran, input.max_output))
+        Ok(command_output(&ran, input.max_output))
     }
 }
 

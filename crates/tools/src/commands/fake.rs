@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands, Written,
+    CommandLine, CommandResult, CommandState, Commands, ProcessInput, ProcessSignal,
+    ProcessSummary, StreamOutput,
 };
 use crate::{
     Approval, Call, Registry, ToolError,
@@ -15,15 +16,15 @@ use crate::{
 
 /// Records the commands, and returns a configured result.
 #[derive(Debug)]
-pub(super) struct Fake(Mutex<(Vec<CommandLine>, Ran)>);
+pub(super) struct Fake(Mutex<(Vec<CommandLine>, CommandResult)>);
 
 impl Fake {
-    fn state(&self) -> MutexGuard<'_, (Vec<CommandLine>, Ran)> {
+    fn state(&self) -> MutexGuard<'_, (Vec<CommandLine>, CommandResult)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the result of the next commands.
-    pub(super) fn will(&self, change: impl FnOnce(&mut Ran)) {
+    pub(super) fn will(&self, change: impl FnOnce(&mut CommandResult)) {
         change(&mut self.state().1);
     }
 
@@ -40,10 +41,10 @@ impl Fake {
 
 /// Returns a call, the fake, and tools that use it.
 pub(super) fn tools() -> (Call, Arc<Fake>, Registry) {
-    let ran = Ran {
-        stands: Stands::Exited(0),
-        out: Written::default(),
-        err: Written::default(),
+    let ran = CommandResult {
+        stands: CommandState::Exited(0),
+        out: StreamOutput::default(),
+        err: StreamOutput::default(),
         took: Duration::from_millis(1_500),
         kept: None,
     };
@@ -61,27 +62,27 @@ impl Commands for Fake {
         Ok(Approval::Never)
     }
 
-    async fn run(&self, _: &Call, line: CommandLine) -> Result<Ran, ToolError> {
+    async fn run(&self, _: &Call, line: CommandLine) -> Result<CommandResult, ToolError> {
         let mut state = self.state();
         state.0.push(line);
         Ok(state.1.clone())
     }
 
-    async fn list(&self, _: &Call) -> Result<Vec<ProcessLine>, ToolError> {
+    async fn list(&self, _: &Call) -> Result<Vec<ProcessSummary>, ToolError> {
         let state = self.state();
-        let line = |(line, id): (&CommandLine, &String)| ProcessLine {
+        let line = |(line, id): (&CommandLine, &String)| ProcessSummary {
             id: id.clone(),
             title: line.script.clone(),
             stands: "running".to_owned(),
             age: Duration::from_secs(2),
         };
         Ok(match &state.1.stands {
-            Stands::Running(id) => state.0.iter().map(|script| line((script, id))).collect(),
-            Stands::Exited(_) | Stands::Ended(_) => Vec::new(),
+            CommandState::Running(id) => state.0.iter().map(|script| line((script, id))).collect(),
+            CommandState::Exited(_) | CommandState::Ended(_) => Vec::new(),
         })
     }
 
-    async fn look(&self, _: &Call, _: &str, _: Duration) -> Result<Ran, ToolError> {
+    async fn look(&self, _: &Call, _: &str, _: Duration) -> Result<CommandResult, ToolError> {
         Ok(self.state().1.clone())
     }
 
@@ -93,7 +94,7 @@ impl Commands for Fake {
         Ok(())
     }
 
-    async fn end(&self, _: &Call, _: &str) -> Result<Ran, ToolError> {
+    async fn end(&self, _: &Call, _: &str) -> Result<CommandResult, ToolError> {
         Ok(self.state().1.clone())
     }
 }

@@ -13,7 +13,7 @@ mod exec;
 #[cfg(test)]
 mod fake;
 mod process;
-mod told;
+mod report;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -41,11 +41,13 @@ pub trait Commands: Send + Sync + 'static {
         &self,
         call: &Call,
         line: CommandLine,
-    ) -> impl Future<Output = Result<Ran, ToolError>> + Send;
+    ) -> impl Future<Output = Result<CommandResult, ToolError>> + Send;
 
     /// Lists the session's background processes, oldest first.
-    fn list(&self, call: &Call)
-    -> impl Future<Output = Result<Vec<ProcessLine>, ToolError>> + Send;
+    fn list(
+        &self,
+        call: &Call,
+    ) -> impl Future<Output = Result<Vec<ProcessSummary>, ToolError>> + Send;
 
     /// Waits until a process has ended, but at most for `patience`; returns its state, and its
     /// output since the last call.
@@ -54,7 +56,7 @@ pub trait Commands: Send + Sync + 'static {
         call: &Call,
         id: &str,
         patience: Duration,
-    ) -> impl Future<Output = Result<Ran, ToolError>> + Send;
+    ) -> impl Future<Output = Result<CommandResult, ToolError>> + Send;
 
     /// Writes to a process' input, and closes it afterwards if requested.
     fn write(
@@ -73,7 +75,11 @@ pub trait Commands: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ToolError>> + Send;
 
     /// Asks a process to end, and kills it two seconds later.
-    fn end(&self, call: &Call, id: &str) -> impl Future<Output = Result<Ran, ToolError>> + Send;
+    fn end(
+        &self,
+        call: &Call,
+        id: &str,
+    ) -> impl Future<Output = Result<CommandResult, ToolError>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,18 +100,18 @@ pub struct CommandLine {
 
 /// Result of a command that has ended or still runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ran {
-    pub stands: Stands,
-    pub out: Written,
-    pub err: Written,
+pub struct CommandResult {
+    pub stands: CommandState,
+    pub out: StreamOutput,
+    pub err: StreamOutput,
     /// Time since its start, until its end or now.
     pub took: Duration,
     /// Changes of the workspace; `None` while the command runs.
-    pub kept: Option<Kept>,
+    pub kept: Option<WorkspaceChanges>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stands {
+pub enum CommandState {
     /// Runs in the background, under this process id.
     Running(String),
     /// Exited by itself with this code.
@@ -116,7 +122,7 @@ pub enum Stands {
 
 /// Output of a command on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct StreamOutput {
     pub text: String,
     /// Number of bytes before the text that were dropped.
     pub skipped: u64,
@@ -124,18 +130,18 @@ pub struct Written {
 
 /// Workspace changes of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct WorkspaceChanges {
     /// Revision that contains the changes, if there is one.
     pub revision: Option<String>,
     /// Kind of change and path of each changed file.
-    pub changes: Vec<(FileMark, String)>,
+    pub changes: Vec<(FileChangeKind, String)>,
     /// Changes that were not saved as the command left them, with the reason; one line each.
     pub notes: Vec<String>,
 }
 
 /// Kind of change to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileMark {
+pub enum FileChangeKind {
     Made,
     Changed,
     Deleted,
@@ -143,7 +149,7 @@ pub enum FileMark {
 
 /// Background process, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessLine {
+pub struct ProcessSummary {
     pub id: String,
     /// Short form of its command.
     pub title: String,

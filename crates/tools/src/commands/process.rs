@@ -6,11 +6,11 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Commands, ProcessInput, ProcessSignal, told::told};
+use super::{Commands, ProcessInput, ProcessSignal, report::command_output};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Maximum time that `status` waits.
-const MOST_PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Process<C>(pub Arc<C>);
@@ -71,8 +71,8 @@ impl<C: Commands> Tool<Output> for Process<C> {
             Action::List => self.list(&call).await,
             Action::Status => {
                 let wait = Duration::from_millis(input.wait_ms.unwrap_or(0).into());
-                let ran = self.0.look(&call, input.id()?, wait.min(MOST_PATIENCE)).await?;
-                Ok(told(&ran, input.max_output))
+                let ran = self.0.look(&call, input.id()?, wait.min(MAX_WAIT)).await?;
+                Ok(command_output(&ran, input.max_output))
             }
             Action::Stdin => {
                 let text = input.text.clone().unwrap_or_default();
@@ -88,7 +88,9 @@ impl<C: Commands> Tool<Output> for Process<C> {
                 self.0.signal(&call, input.id()?, input.signal.ok_or_else(missing)?).await?;
                 Ok("It was sent.".into())
             }
-            Action::Kill => Ok(told(&self.0.end(&call, input.id()?).await?, input.max_output)),
+            Action::Kill => {
+                Ok(command_output(&self.0.end(&call, input.id()?).await?, input.max_output))
+            }
         }
     }
 }
@@ -118,7 +120,7 @@ impl<C: Commands> Process<C> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        Stands,
+        CommandState,
         fake::{said, tools},
     };
     use crate::ToolError;
@@ -129,7 +131,7 @@ mod tests {
         let none = said(&tools, &call, "process", r#"{"action":"list"}"#).await;
         assert_eq!(none, "There are no background processes here.");
 
-        fake.will(|ran| ran.stands = Stands::Running("prc_1".into()));
+        fake.will(|ran| ran.stands = CommandState::Running("prc_1".into()));
         let begun = said(&tools, &call, "exec", r#"{"command":"serve"}"#).await;
         assert!(begun.starts_with("running in the background as prc_1"), "{begun}");
         let list = said(&tools, &call, "process", r#"{"action":"list"}"#).await;
@@ -137,7 +139,7 @@ mod tests {
 
         let looked = said(&tools, &call, "process", r#"{"action":"poll","id":"prc_1"}"#).await;
         assert!(looked.starts_with("running"), "{looked}");
-        fake.will(|ran| ran.stands = Stands::Ended("ended by signal 15".into()));
+        fake.will(|ran| ran.stands = CommandState::Ended("ended by signal 15".into()));
         let ended = said(&tools, &call, "process", r#"{"action":"kill","id":"prc_1"}"#).await;
         assert!(ended.starts_with("failed: ended by signal 15"), "{ended}");
     }

@@ -6,7 +6,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{File, FileEdit, Files, commit, file_path, made_before, text};
+use super::{File, FileEdit, Files, commit, decode_text, earlier_result, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Add a text to the end of a file, on a line of its own; the file is made if there is none.
@@ -30,7 +30,7 @@ impl<F: Files> Tool<Output> for AppendFile<F> {
     async fn call(&self, call: Call, input: AppendFileInput) -> Result<Output, ToolError> {
         let files = &*self.0;
         let path = file_path(&input.path)?;
-        if let Some(made) = made_before(files, &call).await? {
+        if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
         let edit = match files.read(&call, &path).await? {
@@ -43,7 +43,7 @@ impl<F: Files> Tool<Output> for AppendFile<F> {
 
 /// Appends a text to a file, on a line of its own.
 pub(super) fn appended(path: String, there: File, more: &str) -> Result<FileEdit, ToolError> {
-    let there = text(&path, there)?;
+    let there = decode_text(&path, there)?;
     let mut content = there.content;
     if !content.is_empty() && !content.ends_with('\n') {
         content.push('\n');

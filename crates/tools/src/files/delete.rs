@@ -6,7 +6,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, FilesError, commit, file_path, made_before};
+use super::{FileEdit, Files, FilesError, commit, earlier_result, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Delete a file. Its versions are kept: what was in it is not lost.
@@ -28,7 +28,7 @@ impl<F: Files> Tool<Output> for DeleteFile<F> {
     async fn call(&self, call: Call, input: DeleteFileInput) -> Result<Output, ToolError> {
         let files = &*self.0;
         let path = file_path(&input.path)?;
-        if let Some(made) = made_before(files, &call).await? {
+        if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
         let Some(there) = files.read(&call, &path).await? else {

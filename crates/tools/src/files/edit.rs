@@ -6,11 +6,11 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, commit, file_path, made_before, near, text_of};
+use super::{FileEdit, Files, commit, earlier_result, file_path, read_text, similar_lines};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Maximum number of matches whose lines are named.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED_MATCHES: usize = 10;
 
 /// Change a text file: put one text in the place of another.
 ///
@@ -40,18 +40,18 @@ impl<F: Files> Tool<Output> for Edit<F> {
     async fn call(&self, call: Call, input: EditInput) -> Result<Output, ToolError> {
         let files = &*self.0;
         let path = file_path(&input.path)?;
-        if let Some(made) = made_before(files, &call).await? {
+        if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
-        let file = text_of(files, &call, &path).await?;
-        let content = edited(&path, &file.content, &input)?;
+        let file = read_text(files, &call, &path).await?;
+        let content = apply_edit(&path, &file.content, &input)?;
         let base = Some(file.hash);
         let edit = FileEdit { path, base, content: Some(content.into_bytes()) };
         commit(files, &call, vec![edit], "edit").await
     }
 }
 
-fn edited(path: &str, content: &str, input: &EditInput) -> Result<String, ToolError> {
+fn apply_edit(path: &str, content: &str, input: &EditInput) -> Result<String, ToolError> {
     let tell = |text: String| Err(ToolError::Tell(text));
     if input.old.is_empty() {
         return tell(
@@ -69,11 +69,12 @@ fn edited(path: &str, content: &str, input: &EditInput) -> Result<String, ToolEr
     let (old, new) = (ends(&input.old), ends(&input.new));
     let places: Vec<usize> = content.match_indices(&old).map(|(at, _)| at).collect();
     match places.as_slice() {
-        [] => tell(nowhere(path, content, &old)),
+        [] => tell(not_found_message(path, content, &old)),
         [_] => Ok(content.replacen(&old, &new, 1)),
         _ if input.all_occurrences => Ok(content.replace(&old, &new)),
         places => {
-            let lines = places.iter().take(MOST_NAMED).map(|&at| line_of(content, at).to_string());
+            let lines =
+                places.iter().take(MAX_NAMED_MATCHES).map(|&at| line_of(content, at).to_string());
             tell(format!(
                 "`old` is in `{path}` {} times, in lines {}: take more of what stands around it, \
                  or say `all_occurrences`",
@@ -84,13 +85,13 @@ fn edited(path: &str, content: &str, input: &EditInput) -> Result<String, ToolEr
     }
 }
 
-fn nowhere(path: &str, content: &str, old: &str) -> String {
-    let hint = if near::differ_in_spaces(content, old) {
+fn not_found_message(path: &str, content: &str, old: &str) -> String {
+    let hint = if similar_lines::differ_in_spaces(content, old) {
         ", but for its spaces and line ends: copy them as they are"
     } else {
         ""
     };
-    let misses = near::misses(content, old);
+    let misses = similar_lines::describe_similar_lines(content, old);
     format!("`old` is in `{path}` 0 times{hint}{misses}")
 }
 

@@ -8,7 +8,7 @@ use std::{
 use holdfast_types::{AgentId, TenantId};
 use sha2::{Digest as _, Sha256};
 
-use super::{Change, Committed, File, FileLine, Files, FilesError};
+use super::{File, FileChanges, FileSummary, Files, FilesError, StoredChange};
 use crate::{
     Call, Registry,
     mesh::tests::{call, said},
@@ -19,7 +19,7 @@ type Whose = (TenantId, AgentId);
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<(Whose, String), Vec<u8>>,
-    made: BTreeMap<(Whose, String), Committed>,
+    made: BTreeMap<(Whose, String), StoredChange>,
     revisions: u32,
     reasons: Vec<String>,
     /// Concurrent write, applied right after the file is read.
@@ -76,7 +76,7 @@ impl Files for Memory {
         Ok(content.map(|content| File { hash: hash(&content), content }))
     }
 
-    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileLine>, FilesError> {
+    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileSummary>, FilesError> {
         let below = |path: &str| {
             directory.is_empty()
                 || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
@@ -84,7 +84,7 @@ impl Files for Memory {
         let state = self.state();
         let ours = state.files.iter().filter(|((owner, _), _)| *owner == whose(call));
         let lines =
-            ours.filter(|((_, path), _)| below(path)).map(|((_, path), content)| FileLine {
+            ours.filter(|((_, path), _)| below(path)).map(|((_, path), content)| FileSummary {
                 path: path.clone(),
                 size: u64::try_from(content.len()).unwrap_or(u64::MAX),
                 changed: "2026-12-01 14:00 UTC".into(),
@@ -92,11 +92,11 @@ impl Files for Memory {
         Ok(lines.collect())
     }
 
-    async fn committed(&self, call: &Call) -> Result<Option<Committed>, FilesError> {
+    async fn committed(&self, call: &Call) -> Result<Option<StoredChange>, FilesError> {
         Ok(self.state().made.get(&(whose(call), call.key.clone())).cloned())
     }
 
-    async fn commit(&self, call: &Call, change: Change) -> Result<Committed, FilesError> {
+    async fn commit(&self, call: &Call, change: FileChanges) -> Result<StoredChange, FilesError> {
         let mut state = self.state();
         if let Some(made) = state.made.get(&(whose(call), call.key.clone())) {
             return Ok(made.clone());
@@ -123,7 +123,7 @@ impl Files for Memory {
         state.files = files;
         state.revisions += 1;
         state.reasons.push(change.reason);
-        let made = Committed { revision: format!("r{}", state.revisions), diff };
+        let made = StoredChange { revision: format!("r{}", state.revisions), diff };
         state.made.insert((whose(call), call.key.clone()), made.clone());
         Ok(made)
     }

@@ -10,7 +10,7 @@ use super::{Files, path::directory_path};
 use crate::{Call, Tool, ToolError};
 
 /// Maximum number of files that are listed at once.
-const MOST_LISTED: usize = 500;
+const MAX_LISTED_FILES: usize = 500;
 
 /// List your files, each with its path, size and time of change.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,12 +40,12 @@ impl<F: Files> Tool for ListFiles<F> {
             });
         }
         let mut text = String::new();
-        for file in files.iter().take(MOST_LISTED) {
+        for file in files.iter().take(MAX_LISTED_FILES) {
             // Writing to a `String` cannot fail.
             let _ = writeln!(text, "{} ({} bytes, {})", file.path, file.size, file.changed);
         }
-        if files.len() > MOST_LISTED {
-            let more = files.len() - MOST_LISTED;
+        if files.len() > MAX_LISTED_FILES {
+            let more = files.len() - MAX_LISTED_FILES;
             let _ = writeln!(text, "[{more} more files: name a directory to see fewer]");
         }
         Ok(text)

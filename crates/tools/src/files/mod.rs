@@ -23,11 +23,11 @@ mod edit;
 #[cfg(test)]
 pub(crate) mod fake;
 mod list;
-mod near;
 mod patch;
 mod path;
 mod read;
 mod send;
+mod similar_lines;
 mod write;
 
 use std::{fmt::Write as _, future::Future, sync::Arc};
@@ -39,21 +39,21 @@ pub use delete::DeleteFile;
 pub use edit::Edit;
 pub use list::ListFiles;
 pub use patch::ApplyPatch;
-pub use path::{MOST_PATH, file_path};
+pub use path::{MAX_PATH_LEN, file_path};
 pub use read::Read;
-pub use send::{MOST_SENT, SendFile, stored_file};
+pub use send::{MAX_SENT_BYTES, SendFile, stored_file};
 pub use write::Write;
 
 use crate::{Call, Output, Registry, ToolError};
 
 /// Maximum size of a file that is read, in bytes.
-pub const MOST_READ: usize = 10 * 1024 * 1024;
+pub const MAX_READ_BYTES: usize = 10 * 1024 * 1024;
 
 /// Maximum size of a file that the tools write, in bytes.
-pub const MOST_WRITTEN: usize = 1024 * 1024;
+pub const MAX_WRITE_BYTES: usize = 1024 * 1024;
 
 /// Maximum number of a diff's lines that the model gets.
-const MOST_DIFF: usize = 200;
+const MAX_DIFF_LINES: usize = 200;
 
 /// Store of the agent's files; implemented by agent-runner and by a fake.
 ///
@@ -72,20 +72,20 @@ pub trait Files: Send + Sync + 'static {
         &self,
         call: &Call,
         directory: &str,
-    ) -> impl Future<Output = Result<Vec<FileLine>, FilesError>> + Send;
+    ) -> impl Future<Output = Result<Vec<FileSummary>, FilesError>> + Send;
 
     /// Returns the result of an earlier change with this call's key, if there is one.
     fn committed(
         &self,
         call: &Call,
-    ) -> impl Future<Output = Result<Option<Committed>, FilesError>> + Send;
+    ) -> impl Future<Output = Result<Option<StoredChange>, FilesError>> + Send;
 
     /// Stores a change under this call's key: all of it, or nothing.
     fn commit(
         &self,
         call: &Call,
-        change: Change,
-    ) -> impl Future<Output = Result<Committed, FilesError>> + Send;
+        change: FileChanges,
+    ) -> impl Future<Output = Result<StoredChange, FilesError>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub struct File {
 
 /// File, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileLine {
+pub struct FileSummary {
     pub path: String,
     /// Size of the file, in bytes.
     pub size: u64,
@@ -105,7 +105,7 @@ pub struct FileLine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChanges {
     /// Changed files, each path once.
     pub edits: Vec<FileEdit>,
     /// Reason for the change, on one line.
@@ -122,7 +122,7 @@ pub struct FileEdit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Committed {
+pub struct StoredChange {
     pub revision: String,
     /// Difference, as a unified diff.
     pub diff: String,
@@ -175,17 +175,17 @@ impl Registry {
 }
 
 /// Reads a text file that must exist.
-async fn text_of<F: Files>(files: &F, call: &Call, path: &str) -> Result<Text, ToolError> {
+async fn read_text<F: Files>(files: &F, call: &Call, path: &str) -> Result<Text, ToolError> {
     let found = files.read(call, path).await?;
-    text(path, found.ok_or_else(|| FilesError::NotFound(path.to_owned()))?)
+    decode_text(path, found.ok_or_else(|| FilesError::NotFound(path.to_owned()))?)
 }
 
 /// Decodes a file as text.
-fn text(path: &str, file: File) -> Result<Text, ToolError> {
+fn decode_text(path: &str, file: File) -> Result<Text, ToolError> {
     let size = file.content.len();
-    if size > MOST_READ {
+    if size > MAX_READ_BYTES {
         return Err(ToolError::Tell(format!(
-            "`{path}` has {size} bytes, and {MOST_READ} are the most that is read"
+            "`{path}` has {size} bytes, and {MAX_READ_BYTES} are the most that is read"
         )));
     }
     let content = String::from_utf8(file.content).map_err(|_| {
@@ -208,34 +208,35 @@ async fn commit<F: Files>(
 ) -> Result<Output, ToolError> {
     for edit in &edits {
         let size = edit.content.as_ref().map_or(0, Vec::len);
-        if size > MOST_WRITTEN {
+        if size > MAX_WRITE_BYTES {
             return Err(ToolError::Tell(format!(
-                "`{}` would have {size} bytes, and {MOST_WRITTEN} are the most",
+                "`{}` would have {size} bytes, and {MAX_WRITE_BYTES} are the most",
                 edit.path
             )));
         }
     }
-    let change = Change { edits, reason: reason.to_owned() };
-    Ok(told(&files.commit(call, change).await?))
+    let change = FileChanges { edits, reason: reason.to_owned() };
+    Ok(change_output(&files.commit(call, change).await?))
 }
 
 /// Describes the earlier change of this call, if there is one.
-async fn made_before<F: Files>(files: &F, call: &Call) -> Result<Option<Output>, ToolError> {
-    Ok(files.committed(call).await?.as_ref().map(told))
+async fn earlier_result<F: Files>(files: &F, call: &Call) -> Result<Option<Output>, ToolError> {
+    Ok(files.committed(call).await?.as_ref().map(change_output))
 }
 
 /// Describes a change for the model, always in the same way.
-fn told(committed: &Committed) -> Output {
-    let Committed { revision, diff } = committed;
+fn change_output(committed: &StoredChange) -> Output {
+    let StoredChange { revision, diff } = committed;
     let mut text = format!("Done, as revision {revision}.\n");
     let total = diff.lines().count();
-    for line in diff.lines().take(MOST_DIFF) {
+    for line in diff.lines().take(MAX_DIFF_LINES) {
         text.push_str(line);
         text.push('\n');
     }
-    if total > MOST_DIFF {
+    if total > MAX_DIFF_LINES {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "[{} more lines of the change are not shown]", total - MOST_DIFF);
+        let _ =
+            writeln!(text, "[{} more lines of the change are not shown]", total - MAX_DIFF_LINES);
     }
     Output::from(text).record(json!({ "revision": revision }))
 }

@@ -3,7 +3,7 @@
 use crate::ToolError;
 
 /// Maximum length of a path, in bytes.
-pub const MOST_PATH: usize = 512;
+pub const MAX_PATH_LEN: usize = 512;
 
 /// Root of the files as commands see it; a model may write it before a path.
 const ROOT: &str = "/workspace/";
@@ -26,9 +26,9 @@ pub(crate) fn directory_path(said: &str) -> Result<String, ToolError> {
         let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();
         Err(ToolError::Tell(format!("`{shown}` is no path here: {why}")))
     };
-    if said.len() > MOST_PATH {
+    if said.len() > MAX_PATH_LEN {
         let got = said.len();
-        return Err(ToolError::Tell(format!("a path of {got} bytes: {MOST_PATH} are the most")));
+        return Err(ToolError::Tell(format!("a path of {got} bytes: {MAX_PATH_LEN} are the most")));
     }
     if said.chars().any(|letter| letter.is_control() || letter == '\\') {
         return refuse("it may hold no control character and no backslash");

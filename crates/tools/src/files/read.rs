@@ -6,18 +6,18 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Files, file_path, text_of};
+use super::{Files, file_path, read_text};
 use crate::{Call, Tool, ToolError};
 
 /// Maximum number of lines that are read at once.
-const MOST_LINES: usize = 2000;
+const MAX_LINES: usize = 2000;
 
 /// Maximum length of a shown line, in characters.
-const MOST_LINE: usize = 2000;
+const MAX_LINE_CHARS: usize = 2000;
 
 /// Maximum size of an answer, in bytes: less than the registry's limit, which would cut off the
 /// hint about the next part.
-const MOST_SHOWN: usize = 60 * 1024;
+const MAX_SHOWN_BYTES: usize = 60 * 1024;
 
 /// Read a text file, or some of its lines; each is shown after its number and a tab.
 ///
@@ -42,7 +42,7 @@ const fn one() -> usize {
 }
 
 const fn all() -> usize {
-    MOST_LINES
+    MAX_LINES
 }
 
 #[derive(Debug)]
@@ -59,12 +59,17 @@ impl<F: Files> Tool for Read<F> {
             return Err(ToolError::Tell("`from` and `lines` begin at 1".to_owned()));
         }
         let path = file_path(&path)?;
-        let file = text_of(&*self.0, &call, &path).await?;
-        shown(&path, &file.content, from, lines.min(MOST_LINES))
+        let file = read_text(&*self.0, &call, &path).await?;
+        numbered_lines(&path, &file.content, from, lines.min(MAX_LINES))
     }
 }
 
-fn shown(path: &str, content: &str, from: usize, lines: usize) -> Result<String, ToolError> {
+fn numbered_lines(
+    path: &str,
+    content: &str,
+    from: usize,
+    lines: usize,
+) -> Result<String, ToolError> {
     let total = content.lines().count();
     if total == 0 {
         return Ok(format!("`{path}` is empty.\n"));
@@ -78,14 +83,14 @@ fn shown(path: &str, content: &str, from: usize, lines: usize) -> Result<String,
     let mut last = from - 1;
     for (number, line) in content.lines().enumerate().skip(from - 1).take(lines) {
         let number = number + 1;
-        let line = match line.char_indices().nth(MOST_LINE) {
+        let line = match line.char_indices().nth(MAX_LINE_CHARS) {
             Some((at, _)) => {
                 let more = line[at..].chars().count();
                 format!("{number:>6}\t{} [{more} more characters]\n", &line[..at])
             }
             None => format!("{number:>6}\t{line}\n"),
         };
-        if last >= from && text.len() + line.len() > MOST_SHOWN {
+        if last >= from && text.len() + line.len() > MAX_SHOWN_BYTES {
             break;
         }
         text.push_str(&line);
@@ -132,7 +137,7 @@ mod tests {
         loop {
             let part =
                 ask(&tools, &call, "read", &format!(r#"{{"path":"long","from":{from}}}"#)).await;
-            assert!(part.len() < crate::MOST_OUTPUT && !part.contains("[cut off"));
+            assert!(part.len() < crate::MAX_OUTPUT_BYTES && !part.contains("[cut off"));
             let shown = part.lines().filter_map(|line| line.split_once('\t'));
             shown.for_each(|(_, line)| read.push_str(&format!("{line}\n")));
             let Some((_, next)) = part.rsplit_once("`\"from\": ") else { break };
@@ -157,7 +162,7 @@ mod tests {
         let (call, files, tools) = files();
         files.put(&call, "empty", "");
         files.put(&call, "picture", [0xff, 0xd8, 0xff]);
-        files.put(&call, "huge", vec![b'a'; super::super::MOST_READ + 1]);
+        files.put(&call, "huge", vec![b'a'; super::super::MAX_READ_BYTES + 1]);
         files.put(&call, "a", "one\n");
 
         assert_eq!(ask(&tools, &call, "read", r#"{"path":"empty"}"#).await, "`empty` is empty.\n");

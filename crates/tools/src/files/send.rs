@@ -13,7 +13,7 @@ use super::{Files, FilesError, file_path};
 use crate::{Call, Output, Part, Tool, ToolError};
 
 /// Maximum size of a file that is sent, in bytes.
-pub const MOST_SENT: usize = 10 * 1024 * 1024;
+pub const MAX_SENT_BYTES: usize = 10 * 1024 * 1024;
 
 /// Send one of your files with your answer, as it is now. To send it before, use `message`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,9 +56,9 @@ pub async fn stored_file<F: Files>(
     if size == 0 {
         return Err(ToolError::Tell(format!("`{path}` is empty: no channel takes that")));
     }
-    if size > MOST_SENT {
+    if size > MAX_SENT_BYTES {
         return Err(ToolError::Tell(format!(
-            "`{path}` has {size} bytes, and {MOST_SENT} are the most that is sent"
+            "`{path}` has {size} bytes, and {MAX_SENT_BYTES} are the most that is sent"
         )));
     }
     Ok(StoredFile {
@@ -93,7 +93,7 @@ mod tests {
     async fn what_cannot_be_sent_is_told_with_the_reason() {
         let (call, files, tools) = files();
         files.put(&call, "empty", "");
-        files.put(&call, "huge", vec![b'a'; MOST_SENT + 1]);
+        files.put(&call, "huge", vec![b'a'; MAX_SENT_BYTES + 1]);
 
         for (input, told) in [
             (r#"{"path":"b"}"#, "there is no file `b`; `list_files` shows those there are"),

@@ -6,7 +6,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, append::appended, commit, file_path, made_before};
+use super::{FileEdit, Files, append::appended, commit, earlier_result, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Write a text file: a new one, or the whole of one that is there.
@@ -42,7 +42,7 @@ impl<F: Files> Tool<Output> for Write<F> {
     async fn call(&self, call: Call, input: WriteInput) -> Result<Output, ToolError> {
         let files = &*self.0;
         let path = file_path(&input.path)?;
-        if let Some(made) = made_before(files, &call).await? {
+        if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
         let there = files.read(&call, &path).await?;

@@ -10,16 +10,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Maximum width and height of a produced picture, in pixels.
-pub(super) const MOST_SIDE: u32 = 4096;
+pub(super) const MAX_SIDE_PIXELS: u32 = 4096;
 
 /// Maximum width and height of a decoded picture, in pixels.
-const MOST_READ_SIDE: u32 = 16_384;
+const MAX_DECODED_SIDE_PIXELS: u32 = 16_384;
 
 /// Memory limit of the decoder, in bytes: 40 million pixels.
-const MOST_MEMORY: u64 = 160 << 20;
+const MAX_DECODE_BYTES: u64 = 160 << 20;
 
 /// JPEG quality, from 1 to 100.
-const QUALITY: u8 = 85;
+const JPEG_QUALITY: u8 = 85;
 
 /// A kind of picture that can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -66,7 +66,7 @@ impl Size {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct PictureProperties {
     pub(super) kind: &'static str,
     pub(super) media_type: &'static str,
     pub(super) width: u32,
@@ -74,7 +74,7 @@ pub(super) struct Info {
 }
 
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct EncodedPicture {
     pub(super) media_type: &'static str,
     pub(super) width: u32,
     pub(super) height: u32,
@@ -82,7 +82,7 @@ pub(super) struct Made {
 }
 
 /// Reads the properties of a picture, without decoding its pixels.
-pub(super) fn info(content: &[u8]) -> Result<Info, String> {
+pub(super) fn info(content: &[u8]) -> Result<PictureProperties, String> {
     let reader = reader(content)?;
     let (kind, media_type) = match reader.format() {
         Some(ImageFormat::Png) => ("png", "image/png"),
@@ -92,7 +92,7 @@ pub(super) fn info(content: &[u8]) -> Result<Info, String> {
         _ => return Err("the picture cannot be read: it is no png, jpeg, webp or gif".to_owned()),
     };
     let (width, height) = reader.into_dimensions().map_err(unreadable)?;
-    Ok(Info { kind, media_type, width, height })
+    Ok(PictureProperties { kind, media_type, width, height })
 }
 
 /// Shrinks a picture in proportion to fit the dimensions; only the first frame of an animation.
@@ -100,11 +100,11 @@ pub(super) fn resize(
     content: &[u8],
     (width, height): (Option<u32>, Option<u32>),
     format: Option<Format>,
-) -> Result<Made, String> {
+) -> Result<EncodedPicture, String> {
     let info = info(content)?;
     let mut picture = reader(content)?.decode().map_err(unreadable)?;
-    let width = width.unwrap_or(MOST_SIDE);
-    let height = height.unwrap_or(MOST_SIDE);
+    let width = width.unwrap_or(MAX_SIDE_PIXELS);
+    let height = height.unwrap_or(MAX_SIDE_PIXELS);
     if picture.width() > width || picture.height() > height {
         picture = picture.resize(width, height, imageops::FilterType::Triangle);
     }
@@ -114,7 +114,7 @@ pub(super) fn resize(
         _ => Format::Png,
     });
     let made = encode(&picture, format).map_err(|error| format!("it cannot be made: {error}"))?;
-    Ok(Made {
+    Ok(EncodedPicture {
         media_type: format.media_type(),
         width: picture.width(),
         height: picture.height(),
@@ -130,7 +130,7 @@ fn encode(picture: &DynamicImage, format: Format) -> image::ImageResult<Vec<u8>>
         Format::Jpeg => {
             picture
                 .to_rgb8()
-                .write_with_encoder(JpegEncoder::new_with_quality(&mut out, QUALITY))?;
+                .write_with_encoder(JpegEncoder::new_with_quality(&mut out, JPEG_QUALITY))?;
         }
         Format::Webp => {
             let picture = DynamicImage::ImageRgba8(picture.to_rgba8());
@@ -145,9 +145,9 @@ fn reader(content: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, String> {
         .with_guessed_format()
         .map_err(|error| format!("the picture cannot be read: {error}"))?;
     let mut limits = Limits::default();
-    limits.max_image_width = Some(MOST_READ_SIDE);
-    limits.max_image_height = Some(MOST_READ_SIDE);
-    limits.max_alloc = Some(MOST_MEMORY);
+    limits.max_image_width = Some(MAX_DECODED_SIDE_PIXELS);
+    limits.max_image_height = Some(MAX_DECODED_SIDE_PIXELS);
+    limits.max_alloc = Some(MAX_DECODE_BYTES);
     reader.limits(limits);
     Ok(reader)
 }
@@ -156,7 +156,7 @@ fn unreadable(error: image::ImageError) -> String {
     match error {
         image::ImageError::Limits(_) => {
             format!(
-                "the picture cannot be read: it is larger than {MOST_READ_SIDE} dots on a side, or 40 million in all"
+                "the picture cannot be read: it is larger than {MAX_DECODED_SIDE_PIXELS} dots on a side, or 40 million in all"
             )
         }
         error => format!("the picture cannot be read: {error}"),

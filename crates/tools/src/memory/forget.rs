@@ -6,7 +6,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Memories, checked};
+use super::{Memories, checked_text};
 use crate::{Call, Tool, ToolError};
 
 /// Forget something that was remembered: nobody is told of it any more.
@@ -26,7 +26,7 @@ impl<M: Memories> Tool for MemoryForget<M> {
     type Input = MemoryForgetInput;
 
     async fn call(&self, call: Call, input: MemoryForgetInput) -> Result<String, ToolError> {
-        let id = checked("id", &input.id, 128)?;
+        let id = checked_text("id", &input.id, 128)?;
         self.0.forget(&call, &id).await?;
         Ok(format!("{id} is forgotten."))
     }

@@ -6,13 +6,13 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Call, Files, MOST_READ, Tool, ToolError, file_path};
+use crate::{Call, Files, MAX_READ_BYTES, Tool, ToolError, file_path};
 
 /// Maximum number of lines that are read at once.
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 
 /// Maximum size of an answer, in bytes.
-const MOST_SHOWN: usize = 32 * 1024;
+const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
 /// Read lines of `MEMORY.md` or of a note under `memory/`, as `memory_search` names them.
 ///
@@ -52,29 +52,29 @@ impl<F: Files> Tool for MemoryGet<F> {
         // A file that the conversation may not see reads as missing.
         let Some(file) = self.0.read(&call, &path).await? else { return Ok(String::new()) };
         let size = file.content.len();
-        if size > MOST_READ {
+        if size > MAX_READ_BYTES {
             return Err(ToolError::Tell(format!(
-                "`{path}` has {size} bytes, and {MOST_READ} are the most that is read"
+                "`{path}` has {size} bytes, and {MAX_READ_BYTES} are the most that is read"
             )));
         }
         let text = String::from_utf8(file.content)
             .map_err(|_| ToolError::Tell(format!("`{path}` is not text")))?;
-        let (from, most) = (from.unwrap_or(1).max(1), lines.unwrap_or(MOST_LINES));
-        Ok(part(&text, from, most.clamp(1, MOST_LINES)))
+        let (from, most) = (from.unwrap_or(1).max(1), lines.unwrap_or(MAX_LINES));
+        Ok(line_range(&text, from, most.clamp(1, MAX_LINES)))
     }
 }
 
 /// Returns a range of lines, with a hint about the next part.
-fn part(text: &str, from: usize, most: usize) -> String {
+fn line_range(text: &str, from: usize, most: usize) -> String {
     let total = text.lines().count();
     let mut shown = String::new();
     let mut last = from - 1;
     for line in text.lines().skip(from - 1).take(most) {
-        let room = MOST_SHOWN - shown.len().min(MOST_SHOWN);
+        let room = MAX_SHOWN_BYTES - shown.len().min(MAX_SHOWN_BYTES);
         if last >= from && line.len() >= room {
             break;
         }
-        shown.push_str(&line[..line.floor_char_boundary(MOST_SHOWN)]);
+        shown.push_str(&line[..line.floor_char_boundary(MAX_SHOWN_BYTES)]);
         shown.push('\n');
         last += 1;
     }

@@ -8,22 +8,23 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Article, ArticleChange, Memories, NewArticle, Sought, Updated, checked, most,
-    search::{LONGEST, listed},
+    Article, ArticleChange, ArticleUpdate, Memories, MemoryQuery, NewArticle, checked_text,
+    result_limit,
+    search::{MAX_QUERY_LEN, format_results},
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
 /// Maximum length of an article or of results that the model gets, in characters.
-const MOST_SHOWN: usize = 24_000;
+const MAX_SHOWN_CHARS: usize = 24_000;
 
 /// Maximum length of an article that a call writes, in bytes.
-const MOST_WRITTEN: usize = 512 * 1024;
+const MAX_ARTICLE_BYTES: usize = 512 * 1024;
 
 /// Maximum lengths of a title, a tag and a source, in bytes.
-const LONGEST_TITLE: usize = 200;
-const LONGEST_TAG: usize = 64;
-const MOST_TAGS: usize = 16;
-const LONGEST_SOURCE: usize = 2_000;
+const MAX_TITLE_LEN: usize = 200;
+const MAX_TAG_LEN: usize = 64;
+const MAX_TAGS: usize = 16;
+const MAX_SOURCE_LEN: usize = 2_000;
 
 /// Search the knowledge base.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -49,14 +50,25 @@ impl<M: Memories> Tool for KbSearch<M> {
 
     async fn call(&self, call: Call, input: KbSearchInput) -> Result<String, ToolError> {
         let KbSearchInput { query, k, tags } = input;
-        let query = checked("query", &query, LONGEST)?;
+        let query = checked_text("query", &query, MAX_QUERY_LEN)?;
         let tags = checked_tags(&tags)?;
-        let sought = Sought { query, most: most(k, 5), knowledge: true, tags, ..Sought::default() };
+        let sought = MemoryQuery {
+            query,
+            most: result_limit(k, 5),
+            knowledge: true,
+            tags,
+            ..MemoryQuery::default()
+        };
         let found = self.0.search(&call, sought).await?;
         if found.is_empty() {
             return Ok("The knowledge base has nothing on this.".to_owned());
         }
-        Ok(untrusted(&call.key, "the knowledge base", &listed(&found, &[]), MOST_SHOWN))
+        Ok(untrusted(
+            &call.key,
+            "the knowledge base",
+            &format_results(&found, &[]),
+            MAX_SHOWN_CHARS,
+        ))
     }
 }
 
@@ -80,7 +92,7 @@ impl<M: Memories> Tool for KbGet<M> {
     type Input = KbGetInput;
 
     async fn call(&self, call: Call, input: KbGetInput) -> Result<String, ToolError> {
-        let id = checked("id", &input.id, 128)?;
+        let id = checked_text("id", &input.id, 128)?;
         let article = self.0.article(&call, &id, input.version).await?;
         let mut text = format!("{}\nversion {}", article.title, article.version);
         for part in [article.tags.join(", "), article.from.clone()] {
@@ -89,7 +101,7 @@ impl<M: Memories> Tool for KbGet<M> {
             }
         }
         let _ = write!(text, "\n\n{}", article.text);
-        Ok(untrusted(&call.key, "the knowledge base", &text, MOST_SHOWN))
+        Ok(untrusted(&call.key, "the knowledge base", &text, MAX_SHOWN_CHARS))
     }
 }
 
@@ -123,14 +135,14 @@ impl<M: Memories> Tool<Output> for KbIngest<M> {
     async fn call(&self, call: Call, input: KbIngestInput) -> Result<Output, ToolError> {
         let KbIngestInput { title, text, source, tags, for_all } = input;
         let article = NewArticle {
-            title: optional("title", &title, LONGEST_TITLE)?,
-            text: checked("text", &text, MOST_WRITTEN)?,
+            title: optional("title", &title, MAX_TITLE_LEN)?,
+            text: checked_text("text", &text, MAX_ARTICLE_BYTES)?,
             tags: checked_tags(&tags)?,
             for_all,
-            source: checked("source", &source, LONGEST_SOURCE)?,
+            source: checked_text("source", &source, MAX_SOURCE_LEN)?,
         };
         let article = self.0.ingest(&call, article).await?;
-        Ok(told("Added", &article))
+        Ok(article_output("Added", &article))
     }
 }
 
@@ -165,18 +177,18 @@ impl<M: Memories> Tool<Output> for KbUpdate<M> {
     async fn call(&self, call: Call, input: KbUpdateInput) -> Result<Output, ToolError> {
         let KbUpdateInput { id, version, text, title, source } = input;
         let change = ArticleChange {
-            id: checked("id", &id, 128)?,
+            id: checked_text("id", &id, 128)?,
             version,
-            text: optional("text", &text, MOST_WRITTEN)?,
-            title: optional("title", &title, LONGEST_TITLE)?,
-            source: checked("source", &source, LONGEST_SOURCE)?,
+            text: optional("text", &text, MAX_ARTICLE_BYTES)?,
+            title: optional("title", &title, MAX_TITLE_LEN)?,
+            source: checked_text("source", &source, MAX_SOURCE_LEN)?,
         };
         if change.text.is_empty() && change.title.is_empty() {
             return Err(ToolError::Tell("nothing is to change: give `text` or `title`".to_owned()));
         }
         Ok(match self.0.update(&call, change).await? {
-            Updated::Done(article) => told("Changed", &article),
-            Updated::Proposed(id) => Output::from(format!(
+            ArticleUpdate::Done(article) => article_output("Changed", &article),
+            ArticleUpdate::Proposed(id) => Output::from(format!(
                 "You may not change it yourself. The change is proposed as {id}, and a maintainer \
                  decides."
             ))
@@ -185,7 +197,7 @@ impl<M: Memories> Tool<Output> for KbUpdate<M> {
     }
 }
 
-fn told(what: &str, article: &Article) -> Output {
+fn article_output(what: &str, article: &Article) -> Output {
     let mut text = format!("{what}: {}, version {}.", article.id, article.version);
     if !article.masked.is_empty() {
         let _ = write!(text, " Masked before it was kept: {}.", article.masked.join(", "));
@@ -194,15 +206,15 @@ fn told(what: &str, article: &Article) -> Output {
 }
 
 fn optional(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
-    if text.trim().is_empty() { Ok(String::new()) } else { checked(field, text, most) }
+    if text.trim().is_empty() { Ok(String::new()) } else { checked_text(field, text, most) }
 }
 
 fn checked_tags(tags: &[String]) -> Result<Vec<String>, ToolError> {
-    if tags.len() > MOST_TAGS {
+    if tags.len() > MAX_TAGS {
         return Err(ToolError::Tell(format!(
-            "`tags` has {}, and {MOST_TAGS} are the most",
+            "`tags` has {}, and {MAX_TAGS} are the most",
             tags.len()
         )));
     }
-    tags.iter().map(|tag| checked("tags", tag, LONGEST_TAG)).collect()
+    tags.iter().map(|tag| checked_text("tags", tag, MAX_TAG_LEN)).collect()
 }

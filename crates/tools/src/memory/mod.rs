@@ -36,10 +36,10 @@ pub use search::MemorySearch;
 use crate::{Call, Files, Registry, ToolError};
 
 /// Maximum length of a memory, in bytes: a memory is a sentence, not a file.
-pub const MOST_REMEMBERED: usize = 4 * 1024;
+pub const MAX_MEMORY_LEN: usize = 4 * 1024;
 
 /// Maximum number of results of a search.
-const MOST_FOUND: u32 = 20;
+const MAX_RESULTS: u32 = 20;
 
 /// Memory and knowledge base, as a call may see and change them; implemented by agent-runner and by
 /// a fake.
@@ -50,15 +50,15 @@ pub trait Memories: Send + Sync + 'static {
     fn search(
         &self,
         call: &Call,
-        sought: Sought,
-    ) -> impl Future<Output = Result<Vec<Found>, MemoryError>> + Send;
+        sought: MemoryQuery,
+    ) -> impl Future<Output = Result<Vec<MemoryHit>, MemoryError>> + Send;
 
     /// Stores a memory under the call's key.
     fn save(
         &self,
         call: &Call,
-        what: ToKeep,
-    ) -> impl Future<Output = Result<Kept, MemoryError>> + Send;
+        what: NewMemory,
+    ) -> impl Future<Output = Result<StoredMemory, MemoryError>> + Send;
 
     /// Removes a memory from future results.
     fn forget(&self, call: &Call, id: &str)
@@ -84,7 +84,7 @@ pub trait Memories: Send + Sync + 'static {
         &self,
         call: &Call,
         change: ArticleChange,
-    ) -> impl Future<Output = Result<Updated, MemoryError>> + Send;
+    ) -> impl Future<Output = Result<ArticleUpdate, MemoryError>> + Send;
 }
 
 /// Reason why the memory service refused or failed. The texts are for the model.
@@ -98,7 +98,7 @@ pub enum MemoryError {
         "memory does not answer just now: go on without it, say so if it matters, and try again \
          later"
     )]
-    Away,
+    Unavailable,
     /// An internal failure, not caused by the model.
     #[error(transparent)]
     Broken(#[from] anyhow::Error),
@@ -108,7 +108,9 @@ impl From<MemoryError> for ToolError {
     fn from(error: MemoryError) -> Self {
         match error {
             MemoryError::Broken(error) => Self::Broken(error),
-            told @ (MemoryError::Refused(_) | MemoryError::Away) => Self::Tell(told.to_string()),
+            told @ (MemoryError::Refused(_) | MemoryError::Unavailable) => {
+                Self::Tell(told.to_string())
+            }
         }
     }
 }
@@ -142,7 +144,7 @@ impl MemoryType {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sought {
+pub struct MemoryQuery {
     pub query: String,
     pub most: u32,
     /// Type of the memories to search; `None` means all.
@@ -154,7 +156,7 @@ pub struct Sought {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct MemoryHit {
     /// Id: `itm_…`, a note's path, or an article's id.
     pub id: String,
     /// Kind of result: `preference`, `fact`, `note`, `article`.
@@ -175,7 +177,7 @@ pub struct Found {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ToKeep {
+pub struct NewMemory {
     pub text: String,
     pub what: MemoryType,
     /// Subject and predicate. A newer memory with the same two replaces the older one.
@@ -186,10 +188,10 @@ pub struct ToKeep {
 
 /// Result of storing a memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredMemory {
     pub id: String,
     /// Whether the same memory existed already.
-    pub was_there: bool,
+    pub is_duplicate: bool,
 }
 
 /// Article of the knowledge base.
@@ -233,7 +235,7 @@ pub struct ArticleChange {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Updated {
+pub enum ArticleUpdate {
     Done(Article),
     /// The change waits for a maintainer, under this id.
     Proposed(String),
@@ -255,7 +257,7 @@ impl Registry {
 }
 
 /// Checks that a model's text is not empty and not too long.
-fn checked(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
+fn checked_text(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
     let text = crate::clean(text);
     let text = text.trim();
     if text.is_empty() {
@@ -271,6 +273,6 @@ fn checked(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
 }
 
 /// Limits the number of results.
-fn most(asked: Option<u32>, usual: u32) -> u32 {
-    asked.unwrap_or(usual).clamp(1, MOST_FOUND)
+fn result_limit(asked: Option<u32>, usual: u32) -> u32 {
+    asked.unwrap_or(usual).clamp(1, MAX_RESULTS)
 }

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{MOST_REMEMBERED, Memories, MemoryType, ToKeep, checked};
+use super::{MAX_MEMORY_LEN, Memories, MemoryType, NewMemory, checked_text};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Maximum length of a subject and of a predicate, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_SUBJECT_LEN: usize = 256;
 
 /// Remember something about the person you speak with, for all your later conversations with them.
 ///
@@ -47,11 +47,11 @@ impl<M: Memories> Tool<Output> for MemorySave<M> {
 
     async fn call(&self, call: Call, input: MemorySaveInput) -> Result<Output, ToolError> {
         let MemorySaveInput { text, what, subject, predicate, replaces } = input;
-        let text = checked("text", &text, MOST_REMEMBERED)?;
+        let text = checked_text("text", &text, MAX_MEMORY_LEN)?;
         let about = match (subject, predicate) {
             (Some(subject), Some(predicate)) => Some((
-                checked("subject", &subject, LONGEST_NAME)?,
-                checked("predicate", &predicate, LONGEST_NAME)?,
+                checked_text("subject", &subject, MAX_SUBJECT_LEN)?,
+                checked_text("predicate", &predicate, MAX_SUBJECT_LEN)?,
             )),
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => {
@@ -60,8 +60,8 @@ impl<M: Memories> Tool<Output> for MemorySave<M> {
                 ));
             }
         };
-        let kept = self.0.save(&call, ToKeep { text, what, about, replaces }).await?;
-        let told = match kept.was_there {
+        let kept = self.0.save(&call, NewMemory { text, what, about, replaces }).await?;
+        let told = match kept.is_duplicate {
             false => format!("Remembered as {}.", kept.id),
             true => format!("It was known already, as {}.", kept.id),
         };

@@ -6,14 +6,14 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Found, Memories, MemoryType, Sought, checked, most};
+use super::{Memories, MemoryHit, MemoryQuery, MemoryType, checked_text, result_limit};
 use crate::{Call, Files, Tool, ToolError, untrusted};
 
 /// Maximum length of all results together, in characters.
-const MOST_SHOWN: usize = 16_000;
+const MAX_SHOWN_CHARS: usize = 16_000;
 
 /// Maximum length of a query, in bytes.
-pub(super) const LONGEST: usize = 4 * 1024;
+pub(super) const MAX_QUERY_LEN: usize = 4 * 1024;
 
 /// Search what is remembered of the person you speak with, and your notes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,21 +39,22 @@ impl<M: Memories, F: Files> Tool for MemorySearch<M, F> {
 
     async fn call(&self, call: Call, input: MemorySearchInput) -> Result<String, ToolError> {
         let MemorySearchInput { query, k, only } = input;
-        let query = checked("query", &query, LONGEST)?;
-        let sought = Sought { query, most: most(k, 6), only, ..Sought::default() };
+        let query = checked_text("query", &query, MAX_QUERY_LEN)?;
+        let sought =
+            MemoryQuery { query, most: result_limit(k, 6), only, ..MemoryQuery::default() };
         let found = self.0.search(&call, sought).await?;
         if found.is_empty() {
             return Ok("Nothing is remembered of this.".to_owned());
         }
         let lines = self.lines(&call, &found).await;
-        Ok(untrusted(&call.key, "memory", &listed(&found, &lines), MOST_SHOWN))
+        Ok(untrusted(&call.key, "memory", &format_results(&found, &lines), MAX_SHOWN_CHARS))
     }
 }
 
 impl<M, F: Files> MemorySearch<M, F> {
     /// Line ranges of the notes among the results, in the numbering of `memory_get`. `None` for a
     /// note that cannot be read any more.
-    async fn lines(&self, call: &Call, found: &[Found]) -> Vec<Option<(usize, usize)>> {
+    async fn lines(&self, call: &Call, found: &[MemoryHit]) -> Vec<Option<(usize, usize)>> {
         let mut texts: BTreeMap<&str, Option<Vec<u8>>> = BTreeMap::new();
         for one in found.iter().filter(|one| one.at.is_some()) {
             if !texts.contains_key(one.path.as_str()) {
@@ -61,7 +62,7 @@ impl<M, F: Files> MemorySearch<M, F> {
                 texts.insert(&one.path, file.map(|file| file.content));
             }
         }
-        let lines = |one: &Found| {
+        let lines = |one: &MemoryHit| {
             let (from, to) = one.at?;
             let text = texts.get(one.path.as_str())?.as_deref()?;
             let line = |at: usize| {
@@ -75,7 +76,7 @@ impl<M, F: Files> MemorySearch<M, F> {
 }
 
 /// Formats the results for the model.
-pub(super) fn listed(found: &[Found], lines: &[Option<(usize, usize)>]) -> String {
+pub(super) fn format_results(found: &[MemoryHit], lines: &[Option<(usize, usize)>]) -> String {
     let mut text = String::new();
     for (n, one) in found.iter().enumerate() {
         let _ = write!(text, "{}. {}", n + 1, one.what);

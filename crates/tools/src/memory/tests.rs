@@ -17,49 +17,49 @@ use crate::{
 /// Stores memories under the keys of the calls.
 #[derive(Default)]
 struct Listed {
-    saved: Mutex<BTreeMap<String, ToKeep>>,
-    sought: Mutex<Vec<Sought>>,
+    saved: Mutex<BTreeMap<String, NewMemory>>,
+    sought: Mutex<Vec<MemoryQuery>>,
     is_away: bool,
 }
 
 impl Listed {
-    fn saved(&self) -> BTreeMap<String, ToKeep> {
+    fn saved(&self) -> BTreeMap<String, NewMemory> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Memories for Listed {
-    async fn search(&self, _: &Call, sought: Sought) -> Result<Vec<Found>, MemoryError> {
+    async fn search(&self, _: &Call, sought: MemoryQuery) -> Result<Vec<MemoryHit>, MemoryError> {
         if self.is_away {
-            return Err(MemoryError::Away);
+            return Err(MemoryError::Unavailable);
         }
         let knowledge = sought.knowledge;
         self.sought.lock().unwrap_or_else(PoisonError::into_inner).push(sought);
         if knowledge {
             return Ok(Vec::new());
         }
-        let note = Found {
+        let note = MemoryHit {
             what: "note".into(),
             path: "memory/202612/20261201.md".into(),
             at: Some((8, 19)),
             text: "cats sleep\n".into(),
             why: "score 0.40".into(),
-            ..Found::default()
+            ..MemoryHit::default()
         };
-        let saved = self.saved().into_iter().map(|(key, saying)| Found {
+        let saved = self.saved().into_iter().map(|(key, saying)| MemoryHit {
             id: format!("itm_{key}"),
             what: saying.what.as_str().into(),
             text: saying.text,
             from: "said by telegram:7".into(),
-            ..Found::default()
+            ..MemoryHit::default()
         });
         Ok(saved.chain([note]).collect())
     }
 
-    async fn save(&self, call: &Call, what: ToKeep) -> Result<Kept, MemoryError> {
+    async fn save(&self, call: &Call, what: NewMemory) -> Result<StoredMemory, MemoryError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let was_there = saved.insert(call.key.clone(), what).is_some();
-        Ok(Kept { id: format!("itm_{}", call.key), was_there })
+        Ok(StoredMemory { id: format!("itm_{}", call.key), is_duplicate: was_there })
     }
 
     async fn forget(&self, _: &Call, id: &str) -> Result<(), MemoryError> {
@@ -84,10 +84,10 @@ impl Memories for Listed {
         })
     }
 
-    async fn update(&self, _: &Call, change: ArticleChange) -> Result<Updated, MemoryError> {
+    async fn update(&self, _: &Call, change: ArticleChange) -> Result<ArticleUpdate, MemoryError> {
         Ok(match change.version {
-            1 => Updated::Done(Article { id: change.id, version: 2, ..Article::default() }),
-            _ => Updated::Proposed("itm_p".into()),
+            1 => ArticleUpdate::Done(Article { id: change.id, version: 2, ..Article::default() }),
+            _ => ArticleUpdate::Proposed("itm_p".into()),
         })
     }
 }
@@ -152,7 +152,7 @@ async fn the_same_call_keeps_a_thing_once_and_says_which_it_was() {
     assert_eq!(again, "It was known already, as itm_session:1:1:a.");
     let saved = memories.saved();
     let about = Some(("Anna".to_owned(), "lives in".to_owned()));
-    assert_eq!(saved[&call.key], ToKeep { text: "Oslo".into(), about, ..ToKeep::default() });
+    assert_eq!(saved[&call.key], NewMemory { text: "Oslo".into(), about, ..NewMemory::default() });
     assert_eq!(saved.len(), 1);
     let gone = ask(&tools, &call, "memory_forget", r#"{"id":"itm_session:1:1:a"}"#).await;
     assert_eq!(gone, "itm_session:1:1:a is forgotten.");
@@ -182,7 +182,7 @@ async fn a_file_of_memory_that_is_not_there_reads_as_empty_and_others_are_not_re
 #[tokio::test]
 async fn what_cannot_be_asked_or_kept_says_why() {
     let (call, _, files, tools) = world();
-    let long = "x".repeat(MOST_REMEMBERED + 1);
+    let long = "x".repeat(MAX_MEMORY_LEN + 1);
     for (tool, input, told) in [
         ("memory_search", r#"{"query":" "}"#.to_owned(), "`query` is empty"),
         ("memory_save", r#"{"text":""}"#.to_owned(), "`text` is empty"),

@@ -2,42 +2,48 @@
 
 use std::time::Duration;
 
-use holdfast_types::{MOST_NODE_COMMAND, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish};
+use holdfast_types::{
+    MAX_NODE_COMMAND_BYTES, NodeCommand, NodeCommandState, NodeReply, NodeRequest,
+    NodeRequestOutcome,
+};
 use tokio::time::{Instant, sleep};
 
-use super::{AWAY, HERE, NodeLine, Nodes, NodesInput, NodesTool, not_connected, source, tell};
+use super::{
+    CONNECTION_CHECK_TIMEOUT, NodeLine, Nodes, NodesInput, NodesTool, UNREACHABLE_MESSAGE,
+    not_connected_message, source, tell,
+};
 use crate::{Approval, Call, ToolError, untrusted};
 
 /// Default and maximum timeout of a command, in seconds.
-const USUAL: u32 = 60;
-const LONGEST: u32 = 120;
+const DEFAULT_TIMEOUT_SECS: u32 = 60;
+const MAX_TIMEOUT_SECS: u32 = 120;
 
 /// Time that a node waits for a command's end before it reports the state.
-const WAIT: Duration = Duration::from_secs(5);
+const RESPONSE_WAIT: Duration = Duration::from_secs(5);
 
 /// Additional time for a response; longer than the gateway gives the node.
-const SLACK: Duration = Duration::from_secs(12);
+const RESPONSE_SLACK: Duration = Duration::from_secs(12);
 
 /// Time that a disconnected node has to reconnect.
-const AWAY_FOR: Duration = Duration::from_secs(15);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time after its timeout in which a command must end: it is asked to end, killed, and reported.
-const AFTER: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval between requests to a disconnected node.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Timeout of a call: the longest command, and delays of the connection.
-pub(super) const LONGEST_CALL: Duration = Duration::from_secs(180);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Maximum length of the output that the model gets, in characters.
-const MOST_TEXT: usize = 60_000;
+const MAX_SHOWN_CHARS: usize = 60_000;
 
 /// Outcome of a command.
-enum Followed {
-    Ended(NodeRan),
+enum CommandOutcome {
+    Ended(NodeCommandState),
     /// The outcome is unknown, for this reason; with the last reported state.
-    Lost(&'static str, Option<NodeRan>),
+    Lost(&'static str, Option<NodeCommandState>),
 }
 
 impl<N: Nodes> NodesTool<N> {
@@ -47,15 +53,19 @@ impl<N: Nodes> NodesTool<N> {
         call: &Call,
         input: &NodesInput,
     ) -> Result<Approval, ToolError> {
-        let (node, command) = match self.understand(call, input).await {
+        let (node, command) = match self.parse_command(call, input).await {
             Ok(understood) => understood,
             Err(ToolError::Tell(why)) => return Ok(Approval::Deny(why)),
             Err(broken @ ToolError::Broken(_)) => return Err(broken),
         };
-        match self.0.ask(call, node.id, &NodeWish::Here, HERE).await {
-            NodeReached::Nobody => return Ok(Approval::Deny(not_connected(&node))),
-            NodeReached::Away => return Ok(Approval::Deny(AWAY.to_owned())),
-            NodeReached::Silent | NodeReached::Said(_) => {}
+        match self.0.ask(call, node.id, &NodeRequest::Here, CONNECTION_CHECK_TIMEOUT).await {
+            NodeRequestOutcome::NotConnected => {
+                return Ok(Approval::Deny(not_connected_message(&node)));
+            }
+            NodeRequestOutcome::BusUnavailable => {
+                return Ok(Approval::Deny(UNREACHABLE_MESSAGE.to_owned()));
+            }
+            NodeRequestOutcome::NoAnswer | NodeRequestOutcome::Answered(_) => {}
         }
         let NodeCommand { script, workdir, timeout_s, .. } = command;
         let place = if workdir.is_empty() { String::new() } else { format!(" in `{workdir}`") };
@@ -72,36 +82,42 @@ impl<N: Nodes> NodesTool<N> {
     }
 
     pub(super) async fn exec(&self, call: &Call, input: &NodesInput) -> Result<String, ToolError> {
-        let (node, command) = self.understand(call, input).await?;
-        let until = Instant::now() + Duration::from_secs(command.timeout_s.into()) + AFTER;
-        let wish = NodeWish::Run { command, wait_ms: millis(WAIT) };
-        let last = match self.0.ask(call, node.id, &wish, WAIT + SLACK).await {
-            NodeReached::Nobody => return tell(not_connected(&node)),
-            NodeReached::Away => return tell(AWAY.to_owned()),
-            NodeReached::Said(NodeSaid::Refused(why)) => {
-                let why = untrusted(&call.key, &source(&node), &why, MOST_TEXT);
+        let (node, command) = self.parse_command(call, input).await?;
+        let until = Instant::now() + Duration::from_secs(command.timeout_s.into()) + END_TIMEOUT;
+        let wish = NodeRequest::Run { command, wait_ms: millis(RESPONSE_WAIT) };
+        let last = match self.0.ask(call, node.id, &wish, RESPONSE_WAIT + RESPONSE_SLACK).await {
+            NodeRequestOutcome::NotConnected => return tell(not_connected_message(&node)),
+            NodeRequestOutcome::BusUnavailable => return tell(UNREACHABLE_MESSAGE.to_owned()),
+            NodeRequestOutcome::Answered(NodeReply::Refused(why)) => {
+                let why = untrusted(&call.key, &source(&node), &why, MAX_SHOWN_CHARS);
                 return tell(format!("`{}` does not do this; nothing was run.\n{why}", node.name));
             }
-            NodeReached::Said(NodeSaid::Ran(ran)) if ran.ended.is_some() => {
-                return Ok(told(call, &node, &ran));
+            NodeRequestOutcome::Answered(NodeReply::Ran(ran)) if ran.ended.is_some() => {
+                return Ok(result_text(call, &node, &ran));
             }
-            NodeReached::Said(NodeSaid::Ran(ran)) => Some(ran),
+            NodeRequestOutcome::Answered(NodeReply::Ran(ran)) => Some(ran),
             // The command may have started: from here on, only ask for its state.
-            NodeReached::Silent | NodeReached::Said(_) => None,
+            NodeRequestOutcome::NoAnswer | NodeRequestOutcome::Answered(_) => None,
         };
         match self.follow(call, &node, last, until).await {
-            Followed::Ended(ran) => Ok(told(call, &node, &ran)),
-            Followed::Lost(why, seen) => tell(unknown(call, &node, why, seen.as_ref())),
+            CommandOutcome::Ended(ran) => Ok(result_text(call, &node, &ran)),
+            CommandOutcome::Lost(why, seen) => {
+                tell(unknown_outcome_message(call, &node, why, seen.as_ref()))
+            }
         }
     }
 
     /// Finds the outcome of a command that a crashed runner started.
-    pub(super) async fn recall_exec(&self, call: &Call, input: &NodesInput) -> Option<String> {
-        let (node, command) = self.understand(call, input).await.ok()?;
-        let until = Instant::now() + Duration::from_secs(command.timeout_s.into()) + AFTER;
+    pub(super) async fn find_exec_outcome(
+        &self,
+        call: &Call,
+        input: &NodesInput,
+    ) -> Option<String> {
+        let (node, command) = self.parse_command(call, input).await.ok()?;
+        let until = Instant::now() + Duration::from_secs(command.timeout_s.into()) + END_TIMEOUT;
         match self.follow(call, &node, None, until).await {
-            Followed::Ended(ran) => Some(told(call, &node, &ran)),
-            Followed::Lost(..) => None,
+            CommandOutcome::Ended(ran) => Some(result_text(call, &node, &ran)),
+            CommandOutcome::Lost(..) => None,
         }
     }
 
@@ -110,39 +126,39 @@ impl<N: Nodes> NodesTool<N> {
         &self,
         call: &Call,
         node: &NodeLine,
-        mut last: Option<NodeRan>,
+        mut last: Option<NodeCommandState>,
         until: Instant,
-    ) -> Followed {
-        let wish = NodeWish::Recall { key: call.key.clone(), wait_ms: millis(WAIT) };
+    ) -> CommandOutcome {
+        let wish = NodeRequest::Recall { key: call.key.clone(), wait_ms: millis(RESPONSE_WAIT) };
         let mut seen = Instant::now();
         while Instant::now() < until {
-            match self.0.ask(call, node.id, &wish, WAIT + SLACK).await {
-                NodeReached::Said(NodeSaid::Ran(ran)) if ran.ended.is_some() => {
-                    return Followed::Ended(ran);
+            match self.0.ask(call, node.id, &wish, RESPONSE_WAIT + RESPONSE_SLACK).await {
+                NodeRequestOutcome::Answered(NodeReply::Ran(ran)) if ran.ended.is_some() => {
+                    return CommandOutcome::Ended(ran);
                 }
-                NodeReached::Said(NodeSaid::Ran(ran)) => {
+                NodeRequestOutcome::Answered(NodeReply::Ran(ran)) => {
                     last = Some(ran);
                     seen = Instant::now();
                 }
-                NodeReached::Said(NodeSaid::NotKnown) => {
-                    return Followed::Lost("the node knows nothing of it any more", last);
+                NodeRequestOutcome::Answered(NodeReply::NotKnown) => {
+                    return CommandOutcome::Lost("the node knows nothing of it any more", last);
                 }
-                NodeReached::Nobody
-                | NodeReached::Away
-                | NodeReached::Silent
-                | NodeReached::Said(_) => {
-                    if seen.elapsed() >= AWAY_FOR {
-                        return Followed::Lost("the connection to the node is lost", last);
+                NodeRequestOutcome::NotConnected
+                | NodeRequestOutcome::BusUnavailable
+                | NodeRequestOutcome::NoAnswer
+                | NodeRequestOutcome::Answered(_) => {
+                    if seen.elapsed() >= RECONNECT_TIMEOUT {
+                        return CommandOutcome::Lost("the connection to the node is lost", last);
                     }
-                    sleep(AGAIN).await;
+                    sleep(RETRY_INTERVAL).await;
                 }
             }
         }
-        Followed::Lost("it did not end in its time", last)
+        CommandOutcome::Lost("it did not end in its time", last)
     }
 
     /// Finds the node, and checks the command.
-    async fn understand(
+    async fn parse_command(
         &self,
         call: &Call,
         input: &NodesInput,
@@ -151,13 +167,15 @@ impl<N: Nodes> NodesTool<N> {
         if script.trim().is_empty() {
             return tell("`command` is empty: say what to run".to_owned());
         }
-        if script.len() > MOST_NODE_COMMAND {
+        if script.len() > MAX_NODE_COMMAND_BYTES {
             let got = script.len();
-            return tell(format!("`command` is {got} bytes, and {MOST_NODE_COMMAND} are the most"));
+            return tell(format!(
+                "`command` is {got} bytes, and {MAX_NODE_COMMAND_BYTES} are the most"
+            ));
         }
-        let timeout_s = input.timeout.unwrap_or(USUAL);
-        if !(1..=LONGEST).contains(&timeout_s) {
-            return tell(format!("`timeout` is {timeout_s}: give 1 to {LONGEST} seconds"));
+        let timeout_s = input.timeout.unwrap_or(DEFAULT_TIMEOUT_SECS);
+        if !(1..=MAX_TIMEOUT_SECS).contains(&timeout_s) {
+            return tell(format!("`timeout` is {timeout_s}: give 1 to {MAX_TIMEOUT_SECS} seconds"));
         }
         let node = self.find(call, input.node.as_deref()).await?;
         let workdir = input.workdir.clone().unwrap_or_default();
@@ -166,14 +184,19 @@ impl<N: Nodes> NodesTool<N> {
     }
 }
 
-fn told(call: &Call, node: &NodeLine, ran: &NodeRan) -> String {
+fn result_text(call: &Call, node: &NodeLine, ran: &NodeCommandState) -> String {
     let how = ran.ended.as_deref().unwrap_or("it runs");
     let seconds = Duration::from_millis(ran.took_ms).as_secs_f64();
-    let text = format!("{how} after {seconds:.1} s\n{}", written(ran));
-    untrusted(&call.key, &source(node), &text, MOST_TEXT)
+    let text = format!("{how} after {seconds:.1} s\n{}", output_text(ran));
+    untrusted(&call.key, &source(node), &text, MAX_SHOWN_CHARS)
 }
 
-fn unknown(call: &Call, node: &NodeLine, why: &str, seen: Option<&NodeRan>) -> String {
+fn unknown_outcome_message(
+    call: &Call,
+    node: &NodeLine,
+    why: &str,
+    seen: Option<&NodeCommandState>,
+) -> String {
     let mut text = format!(
         "the outcome of this command is unknown: it was given to `{}`, and then {why}. It is not \
          given again by itself: look what it did before you do",
@@ -181,12 +204,12 @@ fn unknown(call: &Call, node: &NodeLine, why: &str, seen: Option<&NodeRan>) -> S
     );
     if let Some(ran) = seen {
         text.push_str(". What it had written until then:\n");
-        text.push_str(&untrusted(&call.key, &source(node), &written(ran), MOST_TEXT));
+        text.push_str(&untrusted(&call.key, &source(node), &output_text(ran), MAX_SHOWN_CHARS));
     }
     text
 }
 
-fn written(ran: &NodeRan) -> String {
+fn output_text(ran: &NodeCommandState) -> String {
     let mut text = match ran.skipped {
         0 => String::new(),
         skipped => format!("[{skipped} bytes of its output are not shown]\n"),

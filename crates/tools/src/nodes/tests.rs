@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_types::{NodeId, NodeRan, NodeReached, NodeSaid, NodeWish};
+use holdfast_types::{NodeCommandState, NodeId, NodeReply, NodeRequest, NodeRequestOutcome};
 
 use super::{NodeLine, Nodes};
 use crate::{
@@ -21,8 +21,8 @@ struct Fake(Mutex<State>);
 #[derive(Default)]
 struct State {
     nodes: Vec<NodeLine>,
-    answers: VecDeque<NodeReached>,
-    asked: Vec<NodeWish>,
+    answers: VecDeque<NodeRequestOutcome>,
+    asked: Vec<NodeRequest>,
 }
 
 impl Fake {
@@ -36,10 +36,16 @@ impl Nodes for Fake {
         Ok(self.state().nodes.clone())
     }
 
-    async fn ask(&self, _: &Call, _: NodeId, wish: &NodeWish, _: Duration) -> NodeReached {
+    async fn ask(
+        &self,
+        _: &Call,
+        _: NodeId,
+        wish: &NodeRequest,
+        _: Duration,
+    ) -> NodeRequestOutcome {
         let mut state = self.state();
         state.asked.push(wish.clone());
-        state.answers.pop_front().unwrap_or(NodeReached::Nobody)
+        state.answers.pop_front().unwrap_or(NodeRequestOutcome::NotConnected)
     }
 }
 
@@ -54,25 +60,30 @@ fn line(name: &str) -> NodeLine {
     }
 }
 
-fn world(names: &[&str], answers: &[NodeReached]) -> (Call, Arc<Fake>, Registry) {
+fn world(names: &[&str], answers: &[NodeRequestOutcome]) -> (Call, Arc<Fake>, Registry) {
     let fake = Arc::new(Fake::default());
     fake.state().nodes = names.iter().map(|name| line(name)).collect();
     fake.state().answers = answers.iter().cloned().collect();
     (call(), Arc::clone(&fake), Registry::default().with_nodes(fake))
 }
 
-fn here() -> NodeReached {
-    NodeReached::Said(NodeSaid::Here { since: "2026-12-01T14:00:00Z".to_owned() })
+fn here() -> NodeRequestOutcome {
+    NodeRequestOutcome::Answered(NodeReply::Here { since: "2026-12-01T14:00:00Z".to_owned() })
 }
 
-fn ran(ended: Option<&str>, out: &str) -> NodeReached {
+fn ran(ended: Option<&str>, out: &str) -> NodeRequestOutcome {
     let (ended, out) = (ended.map(str::to_owned), out.to_owned());
-    NodeReached::Said(NodeSaid::Ran(NodeRan { ended, out, took_ms: 1_500, ..NodeRan::default() }))
+    NodeRequestOutcome::Answered(NodeReply::Ran(NodeCommandState {
+        ended,
+        out,
+        took_ms: 1_500,
+        ..NodeCommandState::default()
+    }))
 }
 
 /// Number of commands that were started, without requests for their state.
 fn given(fake: &Fake) -> usize {
-    fake.state().asked.iter().filter(|wish| matches!(wish, NodeWish::Run { .. })).count()
+    fake.state().asked.iter().filter(|wish| matches!(wish, NodeRequest::Run { .. })).count()
 }
 
 const EXEC: &str = r#"{"action":"exec","command":"git pull"}"#;
@@ -132,7 +143,7 @@ async fn exactly_the_command_on_exactly_the_node_is_approved() {
 async fn nobody_is_asked_to_approve_what_cannot_be_done() {
     for (names, answers, input, why) in [
         (&["desk"][..], &[][..], EXEC, "`desk` is not connected since"),
-        (&["desk"], &[NodeReached::Away], EXEC, "nodes cannot be reached now"),
+        (&["desk"], &[NodeRequestOutcome::BusUnavailable], EXEC, "nodes cannot be reached now"),
         (&[], &[], EXEC, "no node is set up"),
         (&["a", "b"], &[], EXEC, "there are several: give `node`, one of a, b"),
         (&["desk"], &[], r#"{"action":"exec"}"#, "`command` is empty"),
@@ -157,7 +168,7 @@ async fn a_command_that_takes_long_is_asked_after_and_given_once() {
     assert!(text.contains("comes from the node `desk`. It is data"), "{text}");
     assert_eq!((given(&fake), fake.state().asked.len()), (1, 3));
     let key = match &fake.state().asked[2] {
-        NodeWish::Recall { key, .. } => key.clone(),
+        NodeRequest::Recall { key, .. } => key.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(key, call.key);
@@ -165,7 +176,11 @@ async fn a_command_that_takes_long_is_asked_after_and_given_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_whose_node_is_lost_is_unknown_and_never_given_again() {
-    for first in [ran(None, "half"), NodeReached::Silent, NodeReached::Said(NodeSaid::Gone)] {
+    for first in [
+        ran(None, "half"),
+        NodeRequestOutcome::NoAnswer,
+        NodeRequestOutcome::Answered(NodeReply::Gone),
+    ] {
         let has_output = first == ran(None, "half");
         let (call, fake, tools) = world(&["desk"], &[first]);
 
@@ -180,7 +195,7 @@ async fn a_command_whose_node_is_lost_is_unknown_and_never_given_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_tells_how_it_went() {
-    let lost = || NodeReached::Nobody;
+    let lost = || NodeRequestOutcome::NotConnected;
     let answers = [ran(None, ""), lost(), lost(), ran(Some("exited with code 3"), "")];
     let (call, fake, tools) = world(&["desk"], &answers);
 
@@ -192,7 +207,8 @@ async fn a_node_that_comes_back_tells_how_it_went() {
 
 #[tokio::test]
 async fn what_a_node_does_not_do_is_told() {
-    let refused = NodeReached::Said(NodeSaid::Refused("it is not in the list".to_owned()));
+    let refused =
+        NodeRequestOutcome::Answered(NodeReply::Refused("it is not in the list".to_owned()));
     let (call, _, tools) = world(&["desk"], &[refused]);
 
     let told = tell(tools.call(call, "nodes", EXEC).await);
@@ -204,19 +220,20 @@ async fn what_a_node_does_not_do_is_told() {
 async fn after_its_runner_died_a_command_is_asked_after_and_never_given() {
     let (call, fake, tools) = world(&["desk"], &[ran(Some("exited with code 0"), "done")]);
 
-    let found = tools.recall(&call, "nodes", EXEC).await.unwrap();
+    let found = tools.find_outcome(&call, "nodes", EXEC).await.unwrap();
 
     assert!(found.for_llm.contains("done"));
     assert_eq!(given(&fake), 0);
-    fake.state().answers.push_back(NodeReached::Said(NodeSaid::NotKnown));
-    assert_eq!(tools.recall(&call, "nodes", EXEC).await, None);
-    assert_eq!(tools.recall(&call, "nodes", r#"{"action":"ping"}"#).await, None);
+    fake.state().answers.push_back(NodeRequestOutcome::Answered(NodeReply::NotKnown));
+    assert_eq!(tools.find_outcome(&call, "nodes", EXEC).await, None);
+    assert_eq!(tools.find_outcome(&call, "nodes", r#"{"action":"ping"}"#).await, None);
     assert_eq!(given(&fake), 0);
 }
 
 #[tokio::test]
 async fn a_ping_says_how_fast_or_that_nobody_is_there() {
-    let (call, _, tools) = world(&["desk"], &[NodeReached::Said(NodeSaid::Pong { millis: 7 })]);
+    let (call, _, tools) =
+        world(&["desk"], &[NodeRequestOutcome::Answered(NodeReply::Pong { millis: 7 })]);
     let ping = r#"{"action":"ping"}"#;
 
     assert_eq!(said(tools.call(call.clone(), "nodes", ping).await), "desk answered after 7 ms");

@@ -112,7 +112,7 @@ async fn a_long_answer_is_cut_between_characters_and_says_so() {
     let answer = said(tools().call(call(), "repeat", r#"{"text":"語","times":30000}"#).await);
 
     assert!(answer.ends_with("語\n[cut off: 90000 bytes, and 65536 are the most]"));
-    assert!(answer.len() < MOST_OUTPUT + 100);
+    assert!(answer.len() < MAX_OUTPUT_BYTES + 100);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_tool_is_called_by_another_name_with_that_names_arguments() {
 
 #[tokio::test]
 async fn what_a_call_may_not_use_is_refused_by_every_name() {
-    let call = Call { allowed: Allowed::only(["repeat"]), ..call() };
+    let call = Call { allowed: AllowedTools::only(["repeat"]), ..call() };
     let tools = tools();
 
     for name in ["exec", "bash", "run_command"] {
@@ -162,7 +162,7 @@ fn the_model_reads_the_doc_comments() {
 /// Dynamic tool for tests.
 struct Brings(&'static str, Effect);
 
-impl Dynamic for Brings {
+impl DynamicTool for Brings {
     fn spec(&self) -> ToolSpec {
         let input = json!({ "type": "object", "properties": {} });
         ToolSpec { name: self.0.to_owned(), description: "Frob the widget.".to_owned(), input }
@@ -172,18 +172,19 @@ impl Dynamic for Brings {
         self.1
     }
 
-    fn call(&self, _: Call, input: Value) -> crate::Making<'_> {
+    fn call(&self, _: Call, input: Value) -> crate::ToolFuture<'_> {
         Box::pin(async move { Ok(format!("frobbed {input}").into()) })
     }
 }
 
 fn joined(tools: Vec<Brings>, away: &[(&str, &str)]) -> Registry {
-    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Dynamic>).collect();
-    let away = away
-        .iter()
-        .map(|(prefix, why)| Away { prefix: (*prefix).to_owned(), why: (*why).to_owned() });
-    let brought = Brought { tools, away: away.collect(), unseen: false };
-    self::tools().disclosing(["exec"]).joined_by(brought)
+    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn DynamicTool>).collect();
+    let away = away.iter().map(|(prefix, why)| UnavailableSource {
+        prefix: (*prefix).to_owned(),
+        reason: (*why).to_owned(),
+    });
+    let brought = DynamicTools { tools, unavailable: away.collect(), is_incomplete: false };
+    self::tools().with_direct_tools(["exec"]).with_dynamic_tools(brought)
 }
 
 #[tokio::test]
@@ -192,20 +193,22 @@ async fn what_others_bring_is_found_described_and_called_like_any_tool() {
     let ask = |name, input| tools.call(call(), name, input);
 
     assert_eq!(
-        said(ask(SEARCH, r#"{"query":"widget"}"#).await),
+        said(ask(SEARCH_TOOL, r#"{"query":"widget"}"#).await),
         "- mcp_x_frob: Frob the widget.\n"
     );
-    assert!(said(ask(DESCRIBE, r#"{"name":"mcp_x_frob"}"#).await).contains("Frob the widget."));
+    assert!(
+        said(ask(DESCRIBE_TOOL, r#"{"name":"mcp_x_frob"}"#).await).contains("Frob the widget.")
+    );
     assert_eq!(said(ask("mcp_x_frob", r#"{"a":1}"#).await), r#"frobbed {"a":1}"#);
     assert_eq!(tools.effect("mcp_x_frob"), Effect::Reads);
     assert!(tools.is_brought("mcp_x_frob") && !tools.is_brought("exec"));
-    let only = Call { allowed: Allowed::only(["repeat"]), ..call() };
+    let only = Call { allowed: AllowedTools::only(["repeat"]), ..call() };
     assert!(tell(tools.call(only, "mcp_x_frob", "{}").await).contains("not one of yours"));
 }
 
 #[test]
 fn what_others_bring_takes_no_tools_place_by_any_of_its_names() {
-    let names = ["repeat", "exec", "bash", "run_command", SEARCH];
+    let names = ["repeat", "exec", "bash", "run_command", SEARCH_TOOL];
     let tools = joined(names.map(|name| Brings(name, Effect::Reads)).into(), &[]);
 
     assert_eq!(tools.specs().len(), 2, "{tools:?}");
@@ -219,7 +222,7 @@ async fn what_cannot_be_had_is_told_of_and_never_silently_missing() {
     let ask = |name, input| tools.call(call(), name, input);
 
     assert_eq!(tell(ask("mcp_x_frob", "{}").await), "the MCP server `x` does not answer");
-    let found = said(ask(SEARCH, r#"{"query":"widget"}"#).await);
+    let found = said(ask(SEARCH_TOOL, r#"{"query":"widget"}"#).await);
     assert!(found.ends_with("\nNot to be had now: the MCP server `x` does not answer"), "{found}");
     assert!(tell(ask("mcp_y_frob", "{}").await).starts_with("there is no tool"));
 }
@@ -232,7 +235,7 @@ proptest! {
     ) {
         let (_, _, tools) = world();
         let tools = tools.with(Exec);
-        let allowed = Allowed::only(allowed.into_iter().map(|alias| alias.of));
+        let allowed = AllowedTools::only(allowed.into_iter().map(|alias| alias.tool));
         let call = Call { allowed, ..call() };
         let ask = |name: &str| {
             let answer = futures::executor::block_on(tools.call(call.clone(), name, "{}"));
@@ -243,10 +246,10 @@ proptest! {
             }
         };
 
-        prop_assert_eq!(tools.effect(alias.name), tools.effect(alias.of));
-        prop_assert_eq!(tools.timeout(alias.name), tools.timeout(alias.of));
-        prop_assert_eq!(tools.canonical(alias.name), tools.canonical(alias.of));
-        prop_assert_eq!(ask(alias.name), ask(alias.of));
+        prop_assert_eq!(tools.effect(alias.name), tools.effect(alias.tool));
+        prop_assert_eq!(tools.timeout(alias.name), tools.timeout(alias.tool));
+        prop_assert_eq!(tools.canonical(alias.name), tools.canonical(alias.tool));
+        prop_assert_eq!(ask(alias.name), ask(alias.tool));
     }
 }
 

@@ -8,10 +8,10 @@ use reqwest::{
 use super::html;
 
 /// Maximum size of a body that is read, in bytes; the rest is cut off.
-pub(super) const MOST_READ: usize = 2 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// Length of the beginning of a page in which its encoding is looked for, in bytes.
-const HEAD: usize = 1024;
+const SNIFFED_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Body {
@@ -25,7 +25,7 @@ pub(super) struct Body {
 
 /// Text of a body, for the model.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct PageText {
     pub(super) title: String,
     pub(super) text: String,
 }
@@ -38,7 +38,7 @@ impl Body {
             let encoding: String = encoding.chars().take(40).collect();
             return Err(format!("it is packed as `{encoding}`, which was not asked for"));
         }
-        let (media_type, charset) = parts(header(CONTENT_TYPE).unwrap_or_default());
+        let (media_type, charset) = split_content_type(header(CONTENT_TYPE).unwrap_or_default());
         if !is_text(&media_type) {
             return Err(format!(
                 "it is `{media_type}`, and only text, HTML, JSON and XML can be read"
@@ -47,9 +47,9 @@ impl Body {
         let mut bytes = Vec::new();
         let mut is_cut = false;
         while let Some(chunk) =
-            response.chunk().await.map_err(|error| super::why(&error).to_owned())?
+            response.chunk().await.map_err(|error| super::describe_failure(&error).to_owned())?
         {
-            let left = MOST_READ - bytes.len();
+            let left = MAX_BODY_BYTES - bytes.len();
             bytes.extend_from_slice(&chunk[..chunk.len().min(left)]);
             if chunk.len() > left {
                 is_cut = true;
@@ -64,7 +64,7 @@ impl Body {
     }
 
     /// Decodes the body; `url` is its address, the base of relative links.
-    pub(super) fn told(&self, url: &Url) -> Result<Told, String> {
+    pub(super) fn decode(&self, url: &Url) -> Result<PageText, String> {
         let is_html = match self.media_type.as_str() {
             "" => looks_like_html(&self.bytes),
             named => matches!(named, "text/html" | "application/xhtml+xml"),
@@ -72,7 +72,8 @@ impl Body {
         if self.media_type.is_empty() && self.bytes.contains(&0) {
             return Err("it does not say what it is, and is not text".to_owned());
         }
-        let said = self.charset.clone().or_else(|| is_html.then(|| declared(&self.bytes))?);
+        let said =
+            self.charset.clone().or_else(|| is_html.then(|| declared_charset(&self.bytes))?);
         let encoding = said
             .and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()))
             .unwrap_or(encoding_rs::UTF_8);
@@ -80,14 +81,14 @@ impl Body {
         let (text, _, _) = encoding.decode(&self.bytes);
         if is_html {
             let html::Page { title, text } = html::page(&text, url);
-            return Ok(Told { title, text });
+            return Ok(PageText { title, text });
         }
-        Ok(Told { title: String::new(), text: text.into_owned() })
+        Ok(PageText { title: String::new(), text: text.into_owned() })
     }
 }
 
 /// Splits a content type into media type and charset.
-fn parts(content_type: &str) -> (String, Option<String>) {
+fn split_content_type(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';').map(str::trim);
     let media_type: String =
         parts.next().unwrap_or_default().to_lowercase().chars().take(80).collect();
@@ -112,13 +113,13 @@ fn is_text(media_type: &str) -> bool {
 }
 
 fn looks_like_html(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_lowercase();
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SNIFFED_BYTES)]).to_lowercase();
     head.contains("<html") || head.contains("<!doctype html")
 }
 
 /// Finds the encoding that a page declares: `<meta charset="…">`, in either of its forms.
-fn declared(bytes: &[u8]) -> Option<String> {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_lowercase();
+fn declared_charset(bytes: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SNIFFED_BYTES)]).to_lowercase();
     let (_, rest) = head.split_once("<meta").and_then(|(_, rest)| rest.split_once("charset="))?;
     let rest = rest.trim_start_matches(['"', '\'', ' ']);
     let end = rest.find(['"', '\'', ' ', '>', '/', ';']).unwrap_or(rest.len());
@@ -129,10 +130,10 @@ fn declared(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(content_type: &str, bytes: &[u8]) -> Result<Told, String> {
-        let (media_type, charset) = parts(content_type);
+    fn told(content_type: &str, bytes: &[u8]) -> Result<PageText, String> {
+        let (media_type, charset) = split_content_type(content_type);
         let body = Body { media_type, charset, bytes: bytes.to_vec(), is_cut: false };
-        body.told(&Url::parse("https://x.example/").unwrap())
+        body.decode(&Url::parse("https://x.example/").unwrap())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 
 use axum::Router;
 
-use super::guard::{Found, Lookup};
+use super::guard::{Lookup, LookupFuture};
 
 /// Public address, to which nothing is ever sent.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 215, 14));
@@ -36,7 +36,7 @@ impl Answers {
 }
 
 impl Lookup for Answers {
-    fn lookup(&self, name: String) -> Found {
+    fn lookup(&self, name: String) -> LookupFuture {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match answers.get_mut(&name) {
             Some(answers) if answers.len() > 1 => Ok(answers.pop().unwrap_or_default()),

@@ -9,18 +9,18 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    body::{Body, MOST_READ, Told},
-    guard::{Guard, Lookup, System},
+    body::{Body, MAX_BODY_BYTES, PageText},
+    guard::{Guard, Lookup, SystemResolver},
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
 /// Timeout of a fetch, redirects included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Maximum length of a text that the model gets, in characters.
-const MOST_TEXT: usize = 50_000;
+const MAX_SHOWN_CHARS: usize = 50_000;
 
 /// Fetch a page or a file from the web, and read its text. HTML is turned into Markdown.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,11 +44,11 @@ impl WebFetch {
     ///
     /// If this machine has no root certificates.
     pub fn new(allow: Vec<String>) -> anyhow::Result<Self> {
-        Self::with(allow, Arc::new(System))
+        Self::with(allow, Arc::new(SystemResolver))
     }
 
     pub(super) fn with(allow: Vec<String>, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
-        Ok(Self { guard: Guard::new(allow, lookup)?, patience: PATIENCE })
+        Ok(Self { guard: Guard::new(allow, lookup)?, patience: FETCH_TIMEOUT })
     }
 
     #[cfg(test)]
@@ -59,9 +59,9 @@ impl WebFetch {
     /// Fetches an address; returns the final URL, the status and the body.
     async fn fetch(&self, said: &str) -> Result<(Url, StatusCode, Body), String> {
         let mut url = Guard::parse(said).map_err(|refused| refused.to_string())?;
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let client = self.guard.client(&url).map_err(|refused| refused.to_string())?;
-            let sent = client.get(url.clone()).header("accept", ACCEPTED).send().await;
+            let sent = client.get(url.clone()).header("accept", ACCEPT_HEADER).send().await;
             let response = sent.map_err(|error| Guard::told(&error))?;
             let status = response.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -76,11 +76,12 @@ impl WebFetch {
             }
             return Ok((url, status, Body::read(response).await?));
         }
-        Err(format!("it leads elsewhere more than {MOST_REDIRECTS} times"))
+        Err(format!("it leads elsewhere more than {MAX_REDIRECTS} times"))
     }
 }
 
-const ACCEPTED: &str = "text/html, text/plain, application/json, application/xml, text/*;q=0.8";
+const ACCEPT_HEADER: &str =
+    "text/html, text/plain, application/json, application/xml, text/*;q=0.8";
 
 impl Tool<Output> for WebFetch {
     const NAME: &'static str = "web_fetch";
@@ -105,8 +106,8 @@ impl Tool<Output> for WebFetch {
         let is_cut = body.is_cut;
         let address = url.clone();
         // Parsing two megabytes would block an async thread.
-        let told = tokio::task::spawn_blocking(move || body.told(&url)).await;
-        let Told { title, text } =
+        let told = tokio::task::spawn_blocking(move || body.decode(&url)).await;
+        let PageText { title, text } =
             told.map_err(|error| ToolError::Broken(error.into()))?.map_err(cannot)?;
         let mut page = String::new();
         if !title.is_empty() {
@@ -114,9 +115,9 @@ impl Tool<Output> for WebFetch {
             let _ = writeln!(page, "Title: {title}\n");
         }
         page.push_str(if text.trim().is_empty() { "(there is no text)" } else { &text });
-        let mut told = untrusted(&call.key, address.as_str(), &page, MOST_TEXT);
+        let mut told = untrusted(&call.key, address.as_str(), &page, MAX_SHOWN_CHARS);
         if is_cut {
-            let _ = writeln!(told, "[only the first {MOST_READ} bytes were read]");
+            let _ = writeln!(told, "[only the first {MAX_BODY_BYTES} bytes were read]");
         }
         Ok(Output::from(told).record(details))
     }

@@ -27,21 +27,21 @@ use reqwest::{
     redirect::Policy,
 };
 
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Future of the addresses of a name.
-pub(crate) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub(crate) type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 pub(crate) trait Lookup: Send + Sync + 'static {
     /// Returns the addresses of a name, in the order in which they are tried.
-    fn lookup(&self, name: String) -> Found;
+    fn lookup(&self, name: String) -> LookupFuture;
 }
 
 /// Resolver of the operating system.
-pub(crate) struct System;
+pub(crate) struct SystemResolver;
 
-impl Lookup for System {
-    fn lookup(&self, name: String) -> Found {
+impl Lookup for SystemResolver {
+    fn lookup(&self, name: String) -> LookupFuture {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             Ok(found.map(|address| address.ip()).collect())
@@ -51,7 +51,7 @@ impl Lookup for System {
 
 /// Reason why an address is not fetched. The texts are for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AddressRefusal {
     /// The text is not an `http` or `https` URL.
     #[error("`{0}` is no address of the web: write `https://host/path`")]
     Url(String),
@@ -62,10 +62,10 @@ pub enum Refused {
     Private(String),
     /// The request would send a secret without TLS.
     #[error("`{0}` is asked without TLS, and a secret goes by `https://` only")]
-    Plain(String),
+    NoTls(String),
     /// The name has no address.
     #[error("`{0}` has no address")]
-    Nowhere(String),
+    NoAddress(String),
 }
 
 /// HTTP clients, and the rules that choose one for an address.
@@ -85,8 +85,8 @@ impl Guard {
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub fn of_system(allow: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
-        Self::new(allow, Arc::new(System))
+    pub fn with_system_resolver(allow: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
+        Self::new(allow, Arc::new(SystemResolver))
     }
 
     /// Builds a guard. `allow` lists addresses that are not checked: `host:port`, or `host` for any
@@ -106,7 +106,7 @@ impl Guard {
                 .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
                 .redirect(Policy::none())
                 .no_proxy()
-                .connect_timeout(CONNECT)
+                .connect_timeout(CONNECT_TIMEOUT)
                 .dns_resolver(Arc::new(Resolver { lookup: Arc::clone(&lookup), is_guarded }))
                 .build()
         };
@@ -120,10 +120,10 @@ impl Guard {
     /// # Errors
     ///
     /// If it is not a URL.
-    pub fn parse(said: &str) -> Result<Url, Refused> {
+    pub fn parse(said: &str) -> Result<Url, AddressRefusal> {
         let said = said.trim();
         let whole = if said.contains("://") { said.to_owned() } else { format!("https://{said}") };
-        Url::parse(&whole).map_err(|_| Refused::Url(shown(said)))
+        Url::parse(&whole).map_err(|_| AddressRefusal::Url(shown(said)))
     }
 
     /// Returns the client for an address. A literal address is checked here; a name is checked when
@@ -132,13 +132,13 @@ impl Guard {
     /// # Errors
     ///
     /// If the address may not be fetched.
-    pub fn client(&self, url: &Url) -> Result<&Client, Refused> {
+    pub fn client(&self, url: &Url) -> Result<&Client, AddressRefusal> {
         let is_web = matches!(url.scheme(), "http" | "https");
         let Some(host) = url.host_str().filter(|host| is_web && !host.is_empty()) else {
-            return Err(Refused::Url(shown(url.as_str())));
+            return Err(AddressRefusal::Url(shown(url.as_str())));
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refused::Credentials);
+            return Err(AddressRefusal::Credentials);
         }
         let port = url.port_or_known_default().unwrap_or_default();
         if self.is_listed(host, port) {
@@ -146,7 +146,7 @@ impl Guard {
         }
         // A literal address needs no resolving, so the resolver's check would not see it.
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            Ok(address) if !is_public(address) => Err(Refused::Private(shown(host))),
+            Ok(address) if !is_public(address) => Err(AddressRefusal::Private(shown(host))),
             Ok(_) | Err(_) => Ok(&self.guarded),
         }
     }
@@ -155,11 +155,11 @@ impl Guard {
 #[cfg(feature = "connections")]
 impl Guard {
     /// Returns the client for a request with a secret: without TLS only to listed addresses.
-    pub(crate) fn client_for_secret(&self, url: &Url) -> Result<&Client, Refused> {
+    pub(crate) fn client_for_secret(&self, url: &Url) -> Result<&Client, AddressRefusal> {
         let client = self.client(url)?;
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
         if url.scheme() != "https" && !self.is_listed(host, port.unwrap_or_default()) {
-            return Err(Refused::Plain(shown(host)));
+            return Err(AddressRefusal::NoTls(shown(host)));
         }
         Ok(client)
     }
@@ -172,19 +172,19 @@ impl Guard {
         &self,
         host: &str,
         port: u16,
-    ) -> Result<Vec<SocketAddr>, Refused> {
+    ) -> Result<Vec<SocketAddr>, AddressRefusal> {
         let host = host.to_lowercase();
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
             Err(_) => self.lookup.lookup(host.clone()).await.unwrap_or_default(),
         };
         if found.is_empty() {
-            return Err(Refused::Nowhere(shown(&host)));
+            return Err(AddressRefusal::NoAddress(shown(&host)));
         }
         // The list has IPv6 addresses in brackets, as in URLs.
         let listed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) {
-            return Err(Refused::Private(shown(&host)));
+            return Err(AddressRefusal::Private(shown(&host)));
         }
         Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
@@ -195,7 +195,9 @@ impl Guard {
     /// contain a key.
     #[must_use]
     pub fn told(error: &reqwest::Error) -> String {
-        refusal(error).as_ref().map_or_else(|| super::why(error).to_owned(), Refused::to_string)
+        refusal(error)
+            .as_ref()
+            .map_or_else(|| super::describe_failure(error).to_owned(), AddressRefusal::to_string)
     }
 
     /// Whether the operator listed this host.
@@ -211,10 +213,10 @@ impl fmt::Debug for Guard {
 }
 
 /// Returns the refusal that caused a client's error, if there is one.
-pub(crate) fn refusal(error: &reqwest::Error) -> Option<Refused> {
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<AddressRefusal> {
     let mut source = error.source();
     while let Some(error) = source {
-        if let Some(refused) = error.downcast_ref::<Refused>() {
+        if let Some(refused) = error.downcast_ref::<AddressRefusal>() {
             return Some(refused.clone());
         }
         source = error.source();
@@ -236,7 +238,7 @@ impl Resolve for Resolver {
             let found = found.await?;
             // If only one of several addresses is private, it is an attack or a mistake: use none.
             if is_guarded && !found.iter().all(|address| is_public(*address)) {
-                return Err(Refused::Private(shown(&name)).into());
+                return Err(AddressRefusal::Private(shown(&name)).into());
             }
             let addresses: Addrs =
                 Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
@@ -255,10 +257,10 @@ mod tests {
     use crate::web::fake::{Answers, PUBLIC};
 
     fn guard(allow: &[&str]) -> Guard {
-        Guard::new(allow.iter().map(|&entry| entry.to_owned()), Arc::new(System)).unwrap()
+        Guard::new(allow.iter().map(|&entry| entry.to_owned()), Arc::new(SystemResolver)).unwrap()
     }
 
-    fn check(guard: &Guard, url: &str) -> Option<Refused> {
+    fn check(guard: &Guard, url: &str) -> Option<AddressRefusal> {
         Guard::parse(url).and_then(|url| guard.client(&url).map(drop)).err()
     }
 
@@ -282,7 +284,7 @@ mod tests {
             "http://0/",
             "10.0.0.1:8080/x",
         ] {
-            assert!(matches!(check(&guard, url), Some(Refused::Private(_))), "{url}");
+            assert!(matches!(check(&guard, url), Some(AddressRefusal::Private(_))), "{url}");
         }
         assert_eq!(check(&guard, "http://1.1.1.1/"), None);
         assert_eq!(check(&guard, "example.com/x"), None);
@@ -294,12 +296,12 @@ mod tests {
         for url in
             ["file:///etc/passwd", "ftp://x/", "gopher://x/", "https://", "", "data:text/html,x"]
         {
-            assert!(matches!(check(&guard, url), Some(Refused::Url(_))), "{url}");
+            assert!(matches!(check(&guard, url), Some(AddressRefusal::Url(_))), "{url}");
         }
         for url in
             ["https://u@x/", "https://u:p@x/", "https://:p@x/", "http://x.example@127.0.0.1/"]
         {
-            assert_eq!(check(&guard, url), Some(Refused::Credentials), "{url}");
+            assert_eq!(check(&guard, url), Some(AddressRefusal::Credentials), "{url}");
         }
     }
 

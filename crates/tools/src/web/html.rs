@@ -14,10 +14,10 @@ use reqwest::Url;
 use super::markdown::Markdown;
 
 /// Minimum length of an extracted text for which no other extraction is tried, in characters.
-const ENOUGH: usize = 200;
+const MIN_TEXT_CHARS: usize = 200;
 
 /// Maximum length of a link's address that is shown, in bytes.
-const MOST_LINK: usize = 300;
+const MAX_LINK_LEN: usize = 300;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
@@ -28,9 +28,9 @@ pub(super) struct Page {
 
 /// Part of a page that is extracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum Extraction {
     /// Elements that the author marked as the main content.
-    Matter,
+    MainContent,
     /// Everything except elements that are marked as something else.
     Body,
     All,
@@ -39,10 +39,10 @@ enum Reading {
 /// Extracts the text of a page that was found at `base`.
 pub(super) fn page(html: &str, base: &Url) -> Page {
     let mut best = Page { title: String::new(), text: String::new() };
-    for reading in [Reading::Matter, Reading::Body, Reading::All] {
+    for reading in [Extraction::MainContent, Extraction::Body, Extraction::All] {
         let page = read(html, base, reading);
         let is_enough =
-            page.text.chars().filter(|letter| !letter.is_whitespace()).count() >= ENOUGH;
+            page.text.chars().filter(|letter| !letter.is_whitespace()).count() >= MIN_TEXT_CHARS;
         if is_enough {
             return page;
         }
@@ -69,9 +69,15 @@ pub(super) fn attribute(
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-fn read(html: &str, base: &Url, reading: Reading) -> Page {
-    let mut reader =
-        Reader { base, reading, title: None, skipped: None, matter: 0, out: Markdown::default() };
+fn read(html: &str, base: &Url, reading: Extraction) -> Page {
+    let mut reader = Reader {
+        base,
+        reading,
+        title: None,
+        skipped: None,
+        main_content_depth: 0,
+        out: Markdown::default(),
+    };
     for token in tokens(html) {
         match token {
             Token::StartTag(tag) => {
@@ -92,12 +98,12 @@ fn read(html: &str, base: &Url, reading: Reading) -> Page {
 
 struct Reader<'a> {
     base: &'a Url,
-    reading: Reading,
+    reading: Extraction,
     title: Option<String>,
     /// Element that is skipped, and the number of open elements with its name within it.
     skipped: Option<(String, usize)>,
     /// Number of open elements that hold the main content.
-    matter: usize,
+    main_content_depth: usize,
     out: Markdown,
 }
 
@@ -117,14 +123,15 @@ impl Reader<'_> {
                 || style.contains("display:none")
                 || style.contains("visibility:hidden")
         };
-        if self.is_skipped(name) || (self.reading != Reading::All && !is_void(name) && is_hidden())
+        if self.is_skipped(name)
+            || (self.reading != Extraction::All && !is_void(name) && is_hidden())
         {
             self.skipped = Some((name.to_owned(), 1));
             return;
         }
         match name {
             "title" if self.title.is_none() => self.title = Some(String::new()),
-            "main" | "article" => self.matter += 1,
+            "main" | "article" => self.main_content_depth += 1,
             _ => {}
         }
         if !self.is_read() {
@@ -159,7 +166,7 @@ impl Reader<'_> {
             }
         }
         if matches!(name, "main" | "article") {
-            self.matter = self.matter.saturating_sub(1);
+            self.main_content_depth = self.main_content_depth.saturating_sub(1);
         }
     }
 
@@ -176,7 +183,7 @@ impl Reader<'_> {
     }
 
     fn is_read(&self) -> bool {
-        self.reading != Reading::Matter || self.matter > 0
+        self.reading != Extraction::MainContent || self.main_content_depth > 0
     }
 
     fn is_skipped(&mut self, name: &str) -> bool {
@@ -188,7 +195,7 @@ impl Reader<'_> {
             "script" | "style" | "noscript" | "template" | "svg" | "iframe" | "object"
             | "canvas" => true,
             "nav" | "footer" | "aside" | "form" | "button" | "select" | "dialog" | "menu" => {
-                self.reading != Reading::All
+                self.reading != Extraction::All
             }
             _ => false,
         }
@@ -201,7 +208,8 @@ impl Reader<'_> {
             return None;
         }
         let url = self.base.join(href).ok()?;
-        let is_shown = matches!(url.scheme(), "http" | "https") && url.as_str().len() <= MOST_LINK;
+        let is_shown =
+            matches!(url.scheme(), "http" | "https") && url.as_str().len() <= MAX_LINK_LEN;
         is_shown.then(|| url.to_string())
     }
 }

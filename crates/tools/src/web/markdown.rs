@@ -1,10 +1,10 @@
 //! Markdown writer for a stream of tags.
 
 /// Maximum depth of a list's indentation.
-const MOST_INDENT: usize = 6;
+const MAX_INDENT: usize = 6;
 
 /// Maximum length of a link's text, in bytes; a longer one is written without the link.
-const MOST_LABEL: usize = 300;
+const MAX_LABEL_LEN: usize = 300;
 
 #[derive(Debug, Default)]
 pub(super) struct Markdown {
@@ -14,7 +14,7 @@ pub(super) struct Markdown {
     /// Whether to write a space before the next text.
     space: bool,
     /// Prefix of the next line.
-    lead: String,
+    line_prefix: String,
     lists: usize,
     pre: usize,
     cells: usize,
@@ -28,7 +28,7 @@ impl Markdown {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.block(2);
                 let level = name.bytes().last().map_or(1, |digit| usize::from(digit - b'0'));
-                self.lead = format!("{} ", "#".repeat(level));
+                self.line_prefix = format!("{} ", "#".repeat(level));
             }
             "br" => self.block(1),
             "ul" | "ol" => {
@@ -37,8 +37,8 @@ impl Markdown {
             }
             "li" => {
                 self.block(1);
-                let indent = self.lists.saturating_sub(1).min(MOST_INDENT);
-                self.lead = format!("{}- ", "  ".repeat(indent));
+                let indent = self.lists.saturating_sub(1).min(MAX_INDENT);
+                self.line_prefix = format!("{}- ", "  ".repeat(indent));
             }
             "tr" => {
                 self.block(1);
@@ -66,7 +66,7 @@ impl Markdown {
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 // An empty heading writes nothing.
-                self.lead.clear();
+                self.line_prefix.clear();
                 self.block(2);
             }
             "ul" | "ol" => {
@@ -112,7 +112,7 @@ impl Markdown {
         let Some((href, begin)) = self.link.take() else { return };
         let Some(written) = self.text.get(begin..) else { return };
         let label = written.trim();
-        if label.is_empty() || label.len() > MOST_LABEL || label.contains('\n') || self.pre > 0 {
+        if label.is_empty() || label.len() > MAX_LABEL_LEN || label.contains('\n') || self.pre > 0 {
             return;
         }
         // A prefix of the line, such as a list's bullet, is not part of the link.
@@ -159,7 +159,7 @@ impl Markdown {
         }
         self.gap = 0;
         self.space = false;
-        self.text.push_str(&std::mem::take(&mut self.lead));
+        self.text.push_str(&std::mem::take(&mut self.line_prefix));
     }
 }
 

@@ -20,9 +20,9 @@ mod search;
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
-pub use guard::{Guard, Refused};
+pub use guard::{AddressRefusal, Guard};
 pub use search::{
-    DuckDuckGo, Keyed, Perplexity, Provider as SearchProvider, Search, Searxng, WebSearch,
+    DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search, Searxng, WebSearch,
 };
 
 use crate::Registry;
@@ -63,7 +63,7 @@ impl Registry {
 }
 
 /// Describes a failed request for the model; never the address, which may contain a key.
-pub(crate) fn why(error: &reqwest::Error) -> &'static str {
+pub(crate) fn describe_failure(error: &reqwest::Error) -> &'static str {
     if error.is_timeout() {
         "it took too long"
     } else if error.is_connect() {
@@ -78,7 +78,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Allowed, DIRECT, files::fake::Memory, mesh::tests::world};
+    use crate::{AllowedTools, DEFAULT_DIRECT_TOOLS, files::fake::Memory, mesh::tests::world};
 
     #[test]
     fn what_is_told_from_the_start_is_small() {
@@ -87,10 +87,13 @@ mod tests {
         let tools = tools.with_files(Arc::new(Memory::default())).with_web(&web).unwrap();
 
         let all = serde_json::to_string(&tools.specs()).unwrap();
-        let offered = tools.disclosing(DIRECT.iter().copied()).offered(&Allowed::all(), &[]).tools;
+        let offered = tools
+            .with_direct_tools(DEFAULT_DIRECT_TOOLS.iter().copied())
+            .offered(&AllowedTools::all(), &[])
+            .tools;
 
         let names: Vec<&str> = offered.iter().map(|spec| spec.name.as_str()).collect();
-        assert_eq!(names.len(), DIRECT.len() + 2, "{names:?}");
+        assert_eq!(names.len(), DEFAULT_DIRECT_TOOLS.len() + 2, "{names:?}");
         assert!(names.is_sorted());
         let size = serde_json::to_string(&offered).unwrap().len();
         println!("{size} of {} bytes", all.len());

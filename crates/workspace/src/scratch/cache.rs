@@ -21,23 +21,23 @@ use crate::{ContentHash, Error};
 ///
 /// The methods block on the disk: call them from a blocking thread.
 #[derive(Debug, Clone)]
-pub struct Cache(Arc<Shared>);
+pub struct ContentCache(Arc<CacheState>);
 
 #[derive(Debug)]
-struct Shared {
+struct CacheState {
     folder: PathBuf,
     limit: u64,
     /// Bytes in the folder; approximate, since another process may share it.
     used: Mutex<u64>,
 }
 
-struct Kept {
+struct CachedContent {
     path: PathBuf,
     size: u64,
     used_at: SystemTime,
 }
 
-impl Cache {
+impl ContentCache {
     /// Opens or makes a cache of at most `limit` bytes, in a folder that commands cannot reach.
     ///
     /// # Errors
@@ -46,9 +46,9 @@ impl Cache {
     pub fn open(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(Error::disk("make the cache's folder"))?;
-        let kept = kept(&folder).map_err(Error::disk("read the cache's folder"))?;
+        let kept = list_contents(&folder).map_err(Error::disk("read the cache's folder"))?;
         let used = kept.iter().map(|kept| kept.size).sum();
-        let cache = Self(Arc::new(Shared { folder, limit, used: Mutex::new(used) }));
+        let cache = Self(Arc::new(CacheState { folder, limit, used: Mutex::new(used) }));
         if used > limit {
             cache.evict();
         }
@@ -108,7 +108,7 @@ impl Cache {
 
     /// Removes the least recently used contents until a tenth of the limit is free.
     fn evict(&self) {
-        let mut all = match kept(&self.0.folder) {
+        let mut all = match list_contents(&self.0.folder) {
             Ok(all) => all,
             Err(error) => {
                 debug!(%error, "the cache could not be looked through");
@@ -142,7 +142,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// All files of the folder: `<tenant>/<first two digits>/<hash>`.
-fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
+fn list_contents(folder: &Path) -> io::Result<Vec<CachedContent>> {
     let mut kept = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
@@ -154,7 +154,7 @@ fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
                 folders.push((entry.path(), depth + 1));
             } else if about.is_file() {
                 let used_at = about.modified()?;
-                kept.push(Kept { path: entry.path(), size: about.len(), used_at });
+                kept.push(CachedContent { path: entry.path(), size: about.len(), used_at });
             }
         }
     }

@@ -6,43 +6,43 @@ use crate::Edit;
 
 /// Changes that a command made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changes {
+pub struct ScratchChanges {
     /// Edits based on the files that the command was given, ordered by path.
     pub edits: Vec<Edit>,
     /// Things that cannot be stored in a tree, to be reported to the agent. A file that was
     /// replaced by one of them is not deleted from the tree.
-    pub strays: Vec<Stray>,
+    pub unstorable: Vec<UnstorableEntry>,
 }
 
 /// Thing that cannot be stored in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stray {
+pub struct UnstorableEntry {
     /// Path for people to read; control characters are replaced.
     pub path: String,
-    pub kind: StrayKind,
+    pub kind: UnstorableReason,
 }
 
 /// Reason why a thing cannot be stored in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StrayKind {
+pub enum UnstorableReason {
     Link,
     Special,
     /// The path is not a valid [`TreePath`](holdfast_types::TreePath).
-    Name,
+    InvalidName,
     /// Larger than a file may be, or than the room that is left in the tree.
     Large,
     /// The permissions deny access even to its owner.
-    Closed,
+    Unreadable,
 }
 
-impl fmt::Display for StrayKind {
+impl fmt::Display for UnstorableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Link => "a link: put the file itself in its place",
             Self::Special => "a pipe, a socket or a device: leave it out",
-            Self::Name => "a name that no file may have: rename it",
+            Self::InvalidName => "a name that no file may have: rename it",
             Self::Large => "too large: split it, or keep less",
-            Self::Closed => "closed by its permissions: let its owner read it",
+            Self::Unreadable => "closed by its permissions: let its owner read it",
         })
     }
 }

@@ -19,7 +19,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-const FOLDER: OFlags =
+const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[derive(Debug)]
@@ -29,14 +29,14 @@ pub(super) struct Folder(OwnedFd);
 ///
 /// A command can set the modification time (`written`), but not the change time (`changed`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     pub size: u64,
     inode: u64,
     written: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     /// Modification time, in seconds since 1970.
     pub const fn second(&self) -> i64 {
         self.written.0
@@ -54,9 +54,9 @@ impl Stamp {
 }
 
 /// Type of a folder entry.
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Folder,
-    File(Stamp),
+    File(FileStamp),
     Link,
     Special,
 }
@@ -64,11 +64,11 @@ pub(super) enum Kind {
 impl Folder {
     /// Opens a folder by its path, which must be under the runner's control.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(rustix::fs::openat(CWD, path, FOLDER, Mode::empty())?))
+        Ok(Self(rustix::fs::openat(CWD, path, FOLDER_FLAGS, Mode::empty())?))
     }
 
     pub fn folder(&self, name: &CStr) -> io::Result<Self> {
-        Ok(Self(rustix::fs::openat(&self.0, name, FOLDER, Mode::empty())?))
+        Ok(Self(rustix::fs::openat(&self.0, name, FOLDER_FLAGS, Mode::empty())?))
     }
 
     /// Opens the parent folder of a path.
@@ -76,7 +76,7 @@ impl Folder {
         let mut folder = self.folder(c".")?;
         let depth = path.parts().count() - 1;
         for part in path.parts().take(depth) {
-            folder = folder.folder(&name(part)?)?;
+            folder = folder.folder(&c_name(part)?)?;
         }
         Ok(folder)
     }
@@ -88,11 +88,11 @@ impl Folder {
         let mut folder = self.folder(c".")?;
         let depth = path.parts().count() - 1;
         for part in path.parts().take(depth) {
-            let part = name(part)?;
+            let part = c_name(part)?;
             folder = match folder.folder(&part) {
                 Ok(inner) => inner,
                 Err(_missing_or_in_the_way) => {
-                    trash.take(&folder, &part)?;
+                    trash.move_in(&folder, &part)?;
                     rustix::fs::mkdirat(&folder.0, part.as_c_str(), Mode::RWXU)?;
                     folder.folder(&part)?
                 }
@@ -115,23 +115,23 @@ impl Folder {
     }
 
     /// Type of an entry; `None` if there is no such entry.
-    pub fn kind(&self, name: &CStr) -> io::Result<Option<Kind>> {
+    pub fn kind(&self, name: &CStr) -> io::Result<Option<EntryKind>> {
         let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         Ok(Some(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File(Stamp::of(&stat)),
-            FileType::Directory => Kind::Folder,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Special,
+            FileType::RegularFile => EntryKind::File(FileStamp::of(&stat)),
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Special,
         }))
     }
 
     /// Reads a file and its stamp; `None` if it is not a regular file or has more than `most`
     /// bytes.
-    pub fn read(&self, name: &CStr, most: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+    pub fn read(&self, name: &CStr, most: u64) -> io::Result<Option<(Vec<u8>, FileStamp)>> {
         // `NONBLOCK`: a pipe in the file's place must not block us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.0, name, flags, Mode::empty())?);
@@ -141,7 +141,7 @@ impl Folder {
         }
         let mut content = Vec::new();
         file.take(most + 1).read_to_end(&mut content)?;
-        Ok((content.len() as u64 <= most).then(|| (content, Stamp::of(&stat))))
+        Ok((content.len() as u64 <= most).then(|| (content, FileStamp::of(&stat))))
     }
 
     /// Writes a file with the modification time `second`, in place of any entry of its name.
@@ -154,7 +154,7 @@ impl Folder {
         content: &[u8],
         second: i64,
         trash: &Trash,
-    ) -> io::Result<Stamp> {
+    ) -> io::Result<FileStamp> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let new = trash.name();
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -164,13 +164,13 @@ impl Folder {
         rustix::fs::futimens(&file, &Timestamps { last_access: at, last_modification: at })?;
         let there = rustix::fs::renameat(&trash.folder.0, &*new, &self.0, name);
         if there == Err(Errno::ISDIR) {
-            trash.take(self, name)?;
+            trash.move_in(self, name)?;
             rustix::fs::renameat(&trash.folder.0, &*new, &self.0, name)?;
         } else {
             there?;
         }
         // Read the stamp last: the rename changes it.
-        Ok(Stamp::of(&rustix::fs::fstat(&file)?))
+        Ok(FileStamp::of(&rustix::fs::fstat(&file)?))
     }
 
     /// Removes an entry that is not a folder; no error if there is none.
@@ -188,7 +188,7 @@ impl Folder {
 }
 
 /// Converts a name for system calls.
-pub(super) fn name(part: &str) -> io::Result<CString> {
+pub(super) fn c_name(part: &str) -> io::Result<CString> {
     CString::new(part).map_err(|_nul| io::ErrorKind::InvalidInput.into())
 }
 
@@ -214,12 +214,12 @@ impl Trash {
     }
 
     /// Moves an entry here; a link itself, not its target.
-    pub fn take(&self, from: &Folder, name: &CStr) -> io::Result<()> {
+    pub fn move_in(&self, from: &Folder, name: &CStr) -> io::Result<()> {
         let rename = || rustix::fs::renameat(&from.0, name, &self.folder.0, &*self.name());
         match rename() {
             Err(Errno::NOENT) => Ok(()),
             // A folder that is not writable cannot be moved.
-            Err(Errno::ACCESS) if open_up(from, name)? => Ok(rename()?),
+            Err(Errno::ACCESS) if make_accessible(from, name)? => Ok(rename()?),
             moved => Ok(moved?),
         }
     }
@@ -236,12 +236,12 @@ impl Trash {
             }
             for name in names {
                 match self.folder.kind(&name)? {
-                    Some(Kind::Folder) => {
-                        open_up(&self.folder, &name)?;
+                    Some(EntryKind::Folder) => {
+                        make_accessible(&self.folder, &name)?;
                         let inner = self.folder.folder(&name)?;
                         for below in inner.names()? {
                             match inner.kind(&below)? {
-                                Some(Kind::Folder) => self.take(&inner, &below)?,
+                                Some(EntryKind::Folder) => self.move_in(&inner, &below)?,
                                 _ => inner.unlink(&below)?,
                             }
                         }
@@ -255,8 +255,8 @@ impl Trash {
 }
 
 /// Gives the owner all permissions on a folder. Returns whether the entry is a folder.
-fn open_up(parent: &Folder, name: &CStr) -> io::Result<bool> {
-    if !matches!(parent.kind(name)?, Some(Kind::Folder)) {
+fn make_accessible(parent: &Folder, name: &CStr) -> io::Result<bool> {
+    if !matches!(parent.kind(name)?, Some(EntryKind::Folder)) {
         return Ok(false);
     }
     rustix::fs::chmodat(&parent.0, name, Mode::RWXU, AtFlags::empty())?;

@@ -10,7 +10,7 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::folder::Stamp;
+use super::folder::FileStamp;
 use crate::{ContentHash, Revision};
 
 /// State of a scratch folder. Stored beside the folder, where commands do not see it.
@@ -20,13 +20,13 @@ pub(super) struct Manifest {
     pub agent: AgentId,
     /// Revision of `files`; `None` if they are not exactly one revision.
     pub revision: Option<Revision>,
-    pub files: BTreeMap<TreePath, Held>,
+    pub files: BTreeMap<TreePath, ManifestEntry>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct ManifestEntry {
     pub hash: ContentHash,
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
     /// Time of the file's revision, in seconds since 1970.
     pub second: i64,
 }

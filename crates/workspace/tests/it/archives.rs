@@ -4,18 +4,18 @@ use std::io::{Cursor, Read, Write as _};
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use holdfast_types::AgentId;
-use holdfast_workspace::{Base, Edit, Error, Import, Imported, Limits};
+use holdfast_workspace::{Base, Edit, Error, ImportMode, ImportOutcome, Limits};
 use tar::{Builder, EntryType, Header};
 
 use crate::world::{World, by, path, put, tree};
 
-async fn import(world: &World, archive: Vec<u8>, mode: Import) -> Result<Imported, Error> {
+async fn import(world: &World, archive: Vec<u8>, mode: ImportMode) -> Result<ImportOutcome, Error> {
     world.trees.import(world.tenant, world.agent, &by("ada"), Cursor::new(archive), mode).await
 }
 
 /// What is told of an archive that is refused.
 async fn refused(world: &World, archive: Vec<u8>) -> anyhow::Result<String> {
-    match import(world, archive, Import::Merge).await {
+    match import(world, archive, ImportMode::Merge).await {
         Ok(taken) => anyhow::bail!("it was taken: {taken:?}"),
         Err(error) => Ok(error.to_string()),
     }
@@ -76,7 +76,7 @@ async fn a_tree_goes_out_and_comes_back_byte_for_byte() -> anyhow::Result<()> {
     let (archive, revision) = world.trees.export(world.tenant, world.agent, None).await?;
     let (then, _) = world.trees.export(world.tenant, world.agent, Some(1.into())).await?;
     let reader = Cursor::new(archive.clone());
-    let came = world.trees.import(world.tenant, other, &by("x"), reader, Import::Merge).await?;
+    let came = world.trees.import(world.tenant, other, &by("x"), reader, ImportMode::Merge).await?;
     let (again, _) = world.trees.export(world.tenant, other, None).await?;
 
     assert_eq!((revision, came.files), (2.into(), 16));
@@ -115,11 +115,11 @@ async fn merging_keeps_what_the_archive_has_not_and_replacing_does_not() -> anyh
     world.commit(vec![put("a", "old")?, put("b", "old")?]).await?;
     let archive = files(&[("b", b"new"), ("c", b"new")])?;
 
-    let merged = import(&world, gzip(&archive)?, Import::Merge).await?;
+    let merged = import(&world, gzip(&archive)?, ImportMode::Merge).await?;
     assert_eq!((merged.files, merged.bytes, merged.committed.changed), (2, 6, 2));
     assert_eq!(world.tree(None).await?, tree(&[("a", "old"), ("b", "new"), ("c", "new")]));
 
-    let replaced = import(&world, archive, Import::Replace).await?;
+    let replaced = import(&world, archive, ImportMode::Replace).await?;
     assert_eq!(replaced.committed.changed, 1);
     assert_eq!(world.tree(None).await?, tree(&[("b", "new"), ("c", "new")]));
     Ok(())
@@ -135,10 +135,10 @@ async fn an_import_with_a_key_is_made_once() -> anyhow::Result<()> {
         world.trees.import(world.tenant, world.agent, &keyed, archive, mode).await
     };
 
-    go(Import::Merge).await?;
+    go(ImportMode::Merge).await?;
     world.put("a", "later").await?;
-    let again = go(Import::Merge).await?;
-    let other = go(Import::Replace).await;
+    let again = go(ImportMode::Merge).await?;
+    let other = go(ImportMode::Replace).await;
 
     assert!(again.committed.repeated);
     assert!(matches!(other, Err(Error::KeyReused(_))));
@@ -150,9 +150,9 @@ async fn an_import_with_a_key_is_made_once() -> anyhow::Result<()> {
 async fn things_are_taken_under_both_of_their_names_but_not_twice() -> anyhow::Result<()> {
     let world = World::start().await?;
 
-    import(&world, files(&[("./memory/things.sqlite", b"x")])?, Import::Merge).await?;
+    import(&world, files(&[("./memory/things.sqlite", b"x")])?, ImportMode::Merge).await?;
     assert_eq!(world.paths().await?, ["memory/things.db"]);
-    import(&world, files(&[("memory/things.db", b"y")])?, Import::Merge).await?;
+    import(&world, files(&[("memory/things.db", b"y")])?, ImportMode::Merge).await?;
     assert_eq!(world.text("memory/things.db").await?.as_deref(), Some("y"));
 
     let both = files(&[("memory/things.db", b"x"), ("memory/things.sqlite", b"y")])?;
@@ -207,7 +207,7 @@ async fn links_and_devices_are_refused_and_folders_are_not() -> anyhow::Result<(
     let mut file = Header::new_gnu();
     file.set_size(1);
     archive.append_data(&mut file, "./skills/a", b"x".as_slice())?;
-    import(&world, archive.into_inner()?, Import::Merge).await?;
+    import(&world, archive.into_inner()?, ImportMode::Merge).await?;
     assert_eq!(world.paths().await?, ["skills/a"]);
     Ok(())
 }
@@ -233,7 +233,7 @@ async fn what_is_too_large_is_refused_by_its_name_before_it_is_unpacked() -> any
     let error = refused(&world, many).await?;
     assert!(error.contains("entry `e`") && error.contains("4 files is the most"), "{error}");
 
-    import(&world, files(&[("a", &thousand), ("b", &thousand)])?, Import::Merge).await?;
+    import(&world, files(&[("a", &thousand), ("b", &thousand)])?, ImportMode::Merge).await?;
     Ok(())
 }
 
@@ -275,7 +275,8 @@ async fn a_bomb_is_put_down_early() -> anyhow::Result<()> {
     let endless =
         Cursor::new(header.as_bytes().to_vec()).chain(Zeros(std::sync::Arc::clone(&count)));
     let by = by("ada");
-    let outcome = world.trees.import(world.tenant, world.agent, &by, endless, Import::Merge).await;
+    let outcome =
+        world.trees.import(world.tenant, world.agent, &by, endless, ImportMode::Merge).await;
     assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
     assert!(count.load(std::sync::atomic::Ordering::Relaxed) < 4 << 20);
     Ok(())
@@ -292,13 +293,13 @@ async fn what_is_no_whole_archive_is_said_to_be_none() -> anyhow::Result<()> {
         whole[..whole.len() / 2].to_vec(),
         files(&[("a", &[7; 5_000])])?[..3_000].to_vec(),
     ] {
-        let outcome = import(&world, broken, Import::Replace).await;
+        let outcome = import(&world, broken, ImportMode::Replace).await;
         assert!(
             matches!(outcome, Err(Error::Unreadable(_) | Error::Archive { .. })),
             "{outcome:?}"
         );
     }
-    let empty = import(&world, files(&[])?, Import::Replace).await;
+    let empty = import(&world, files(&[])?, ImportMode::Replace).await;
     assert!(matches!(empty, Err(Error::Invalid(told)) if told.contains("no file in it")));
     assert_eq!(world.paths().await?, [""; 0]);
     Ok(())

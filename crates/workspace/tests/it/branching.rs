@@ -1,7 +1,7 @@
 //! A subagent's copy of the files: what is changed in it is taken over whole and once, or not.
 
 use holdfast_types::{AgentId, TenantId, TreePath};
-use holdfast_workspace::{BranchState, By, Committed, Error, LogFilter, Patch};
+use holdfast_workspace::{BranchState, ChangeAuthor, CommitOutcome, Error, LogFilter, Patch};
 
 use crate::world::{World, by, delete, hash, path, put, put_on, tree};
 
@@ -27,13 +27,13 @@ async fn patch(world: &World, branch: AgentId) -> Result<Patch, Error> {
 async fn merge(
     world: &World,
     branch: AgentId,
-    by: &By,
+    by: &ChangeAuthor,
     except: &[TreePath],
-) -> Result<Committed, Error> {
+) -> Result<CommitOutcome, Error> {
     world.trees.merge(world.tenant, world.agent, branch, by, except, |_| None).await
 }
 
-fn keyed() -> By {
+fn keyed() -> ChangeAuthor {
     by("main").with_key("call-1")
 }
 
@@ -227,7 +227,7 @@ async fn a_branch_is_its_tenants_and_its_agents_and_goes_with_the_agent() -> any
     }
     assert_eq!(patch(&world, branch).await?.diff.files.len(), 3);
 
-    world.trees.forget(world.tenant, world.agent).await?;
+    world.trees.delete_tree(world.tenant, world.agent).await?;
     for table in ["trees", "contents", "files", "revisions", "changes"] {
         let left = world.number(&format!("select count(*) from workspace.{table}")).await?;
         assert_eq!(left, 0, "{table}");

@@ -1,7 +1,7 @@
 //! A change is made whole or not at all, once, and never over somebody else's work.
 
 use holdfast_types::{Fault as _, Kind, RunId};
-use holdfast_workspace::{Base, By, Clash, Committed, Error, LogFilter, Revision};
+use holdfast_workspace::{Base, ChangeAuthor, Clash, CommitOutcome, Error, LogFilter, Revision};
 
 use crate::world::{World, by, delete, hash, path, put, put_on, tree};
 
@@ -12,8 +12,8 @@ async fn a_change_is_made_whole_and_numbered() -> anyhow::Result<()> {
     let first = world.commit(vec![put("a.md", "one")?, put("b/c.md", "two")?]).await?;
     let second = world.commit(vec![put("a.md", "three")?, delete("b/c.md")?]).await?;
 
-    assert_eq!(first, Committed { revision: 1.into(), changed: 2, repeated: false });
-    assert_eq!(second, Committed { revision: 2.into(), changed: 2, repeated: false });
+    assert_eq!(first, CommitOutcome { revision: 1.into(), changed: 2, repeated: false });
+    assert_eq!(second, CommitOutcome { revision: 2.into(), changed: 2, repeated: false });
     assert_eq!(world.tree(None).await?, tree(&[("a.md", "three")]));
     assert_eq!(world.trees.head(world.tenant, world.agent).await?, 2.into());
     Ok(())
@@ -126,12 +126,12 @@ async fn the_same_key_again_changes_nothing_and_answers_with_the_first_revision(
     let reread = world.trees.commit(tenant, agent, &keyed, reread).await?;
     let other = world.trees.commit(tenant, agent, &keyed, vec![put("a.md", "two")?]).await;
 
-    assert_eq!(first, Committed { revision: 1.into(), changed: 1, repeated: false });
-    assert_eq!(again, Committed { revision: 1.into(), changed: 1, repeated: true });
+    assert_eq!(first, CommitOutcome { revision: 1.into(), changed: 1, repeated: false });
+    assert_eq!(again, CommitOutcome { revision: 1.into(), changed: 1, repeated: true });
     assert_eq!(reread, again);
     assert!(matches!(other, Err(Error::KeyReused(key)) if key == "ses:1:2:3"));
-    assert_eq!(world.trees.committed(tenant, agent, "ses:1:2:3").await?, Some(again));
-    assert_eq!(world.trees.committed(tenant, agent, "ses:1:2:4").await?, None);
+    assert_eq!(world.trees.outcome_by_key(tenant, agent, "ses:1:2:3").await?, Some(again));
+    assert_eq!(world.trees.outcome_by_key(tenant, agent, "ses:1:2:4").await?, None);
     assert_eq!(world.text("a.md").await?.as_deref(), Some("later"));
     Ok(())
 }
@@ -170,8 +170,8 @@ async fn what_changes_nothing_makes_no_revision_unless_a_key_is_to_be_remembered
     let empty =
         world.trees.commit(world.tenant, world.agent, &keyed, vec![put("a.md", "one")?]).await?;
 
-    assert_eq!(nothing, Committed { revision: 1.into(), changed: 0, repeated: false });
-    assert_eq!(empty, Committed { revision: 2.into(), changed: 0, repeated: false });
+    assert_eq!(nothing, CommitOutcome { revision: 1.into(), changed: 0, repeated: false });
+    assert_eq!(empty, CommitOutcome { revision: 2.into(), changed: 0, repeated: false });
     assert_eq!(world.tree(Some(2.into())).await?, world.tree(Some(1.into())).await?);
     Ok(())
 }
@@ -201,7 +201,7 @@ async fn a_file_is_never_a_folder_too() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_change_that_says_nothing_or_too_much_is_refused() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let commit = async |by: By| {
+    let commit = async |by: ChangeAuthor| {
         let edits = vec![put("a", "x")?];
         anyhow::Ok(world.trees.commit(world.tenant, world.agent, &by, edits).await)
     };
@@ -213,14 +213,14 @@ async fn a_change_that_says_nothing_or_too_much_is_refused() -> anyhow::Result<(
         by(""),
         by("a\nb"),
         by(&"x".repeat(201)),
-        By { reason: "x".repeat(2_001), ..by("ada") },
-        By { reason: "a\0b".to_owned(), ..by("ada") },
+        ChangeAuthor { reason: "x".repeat(2_001), ..by("ada") },
+        ChangeAuthor { reason: "a\0b".to_owned(), ..by("ada") },
         by("ada").with_key(""),
         by("ada").with_key(&"x".repeat(257)),
     ] {
         assert!(matches!(commit(wrong).await?, Err(Error::Invalid(_))));
     }
-    assert!(commit(By { reason: "ü".repeat(2_000), ..by("ada") }).await?.is_ok());
+    assert!(commit(ChangeAuthor { reason: "ü".repeat(2_000), ..by("ada") }).await?.is_ok());
     Ok(())
 }
 
@@ -228,7 +228,7 @@ async fn a_change_that_says_nothing_or_too_much_is_refused() -> anyhow::Result<(
 async fn a_change_knows_its_run() -> anyhow::Result<()> {
     let world = World::start().await?;
     let run = RunId::generate();
-    let in_turn = By { run: Some(run), reason: "asked to".to_owned(), ..by("main") };
+    let in_turn = ChangeAuthor { run: Some(run), reason: "asked to".to_owned(), ..by("main") };
     world.trees.commit(world.tenant, world.agent, &in_turn, vec![put("a", "x")?]).await?;
 
     let filter = LogFilter { limit: 10, ..LogFilter::default() };

@@ -2,16 +2,20 @@
 
 use holdfast_types::TreePath;
 use holdfast_workspace::{
-    Base, Committed, DiffBody, Edit, Error, FileChange, LogFilter, Logged, Revision,
+    Base, CommitOutcome, DiffBody, Edit, Error, FileChange, LogEntry, LogFilter, Revision,
 };
 
 use crate::world::{World, by, delete, path, put, tree};
 
-async fn log(world: &World, filter: LogFilter) -> Result<Vec<Logged>, Error> {
+async fn log(world: &World, filter: LogFilter) -> Result<Vec<LogEntry>, Error> {
     world.trees.log(world.tenant, world.agent, &filter).await
 }
 
-async fn restore(world: &World, within: Option<&TreePath>, to: i64) -> Result<Committed, Error> {
+async fn restore(
+    world: &World,
+    within: Option<&TreePath>,
+    to: i64,
+) -> Result<CommitOutcome, Error> {
     world.trees.restore(world.tenant, world.agent, &by("ada"), within, to.into()).await
 }
 
@@ -49,7 +53,7 @@ async fn the_log_can_be_of_one_file_and_is_read_in_pages() -> anyhow::Result<()>
         world.put(if n % 2 == 0 { "even" } else { "odd" }, &n.to_string()).await?;
     }
     let numbers =
-        |log: Vec<Logged>| log.iter().map(|entry| entry.revision.number()).collect::<Vec<_>>();
+        |log: Vec<LogEntry>| log.iter().map(|entry| entry.revision.number()).collect::<Vec<_>>();
 
     let page = LogFilter { limit: 2, ..LogFilter::default() };
     let of_even = LogFilter { path: Some(path("even")?), ..page.clone() };
@@ -142,7 +146,7 @@ async fn a_tree_can_be_made_what_it_was_and_that_can_be_undone() -> anyhow::Resu
     world.commit(vec![put("a", "2")?, delete("b")?, put("c", "2")?]).await?;
 
     let back = restore(&world, None, 1).await?;
-    assert_eq!(back, Committed { revision: 3.into(), changed: 3, repeated: false });
+    assert_eq!(back, CommitOutcome { revision: 3.into(), changed: 3, repeated: false });
     assert_eq!(world.tree(None).await?, tree(&[("a", "1"), ("b", "1")]));
 
     restore(&world, None, 2).await?;
@@ -188,7 +192,7 @@ async fn a_restoration_with_a_key_is_made_once() -> anyhow::Result<()> {
     let again = back(1).await?;
     let other = back(2).await;
 
-    assert_eq!(again, Committed { repeated: true, ..first });
+    assert_eq!(again, CommitOutcome { repeated: true, ..first });
     assert!(matches!(other, Err(Error::KeyReused(_))));
     assert_eq!(world.text("a").await?.as_deref(), Some("3"));
     Ok(())

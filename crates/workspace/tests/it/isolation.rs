@@ -6,7 +6,7 @@ use std::{
 };
 
 use holdfast_types::{AgentId, TenantId};
-use holdfast_workspace::{Import, LogFilter, Revision, Scratch};
+use holdfast_workspace::{ImportMode, LogFilter, Revision, Scratch};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::world::{World, by, path, put};
@@ -37,7 +37,7 @@ async fn every_verb_of_another_tenant_finds_an_empty_tree() -> anyhow::Result<()
     let root = world.folder("eve");
     let mut scratch = Scratch::open(trees.clone(), world.cache()?, root, eve, agent).await?;
     assert_eq!(scratch.bring(None).await?.written, 0);
-    trees.forget(eve, agent).await?;
+    trees.delete_tree(eve, agent).await?;
 
     assert_eq!(world.text("diary.md").await?.as_deref(), Some("secret"));
     Ok(())
@@ -54,15 +54,15 @@ async fn what_two_tenants_write_alike_is_stored_twice_and_keys_do_not_meet() -> 
     let another = AgentId::generate();
     let third = world.trees.commit(ada, another, &keyed, vec![put("a", "same")?]).await?;
     assert!(!hers.repeated && !other.repeated && !third.repeated);
-    assert_eq!(world.trees.committed(eve, AgentId::generate(), "k").await?, None);
+    assert_eq!(world.trees.outcome_by_key(eve, AgentId::generate(), "k").await?, None);
 
     assert_eq!(world.number("select count(*) from workspace.contents").await?, 2);
-    world.trees.forget(eve, agent).await?;
+    world.trees.delete_tree(eve, agent).await?;
     assert_eq!(world.number("select count(*) from workspace.contents").await?, 1);
     assert_eq!(world.text("a").await?.as_deref(), Some("same"));
 
     let archive = world.trees.export(ada, agent, None).await?.0;
-    let replace = Import::Replace;
+    let replace = ImportMode::Replace;
     world.trees.import(eve, agent, &by("eve"), std::io::Cursor::new(archive), replace).await?;
     assert_eq!(world.trees.seed(eve, AgentId::generate()).await?.revision, 1.into());
     assert_eq!(world.paths().await?, ["a"]);
@@ -78,7 +78,7 @@ async fn a_content_that_another_tree_has_had_outlives_an_agent() -> anyhow::Resu
     let edits = vec![put("x", "shared")?, put("y", "alone")?];
     world.trees.commit(world.tenant, gone, &by("eve"), edits).await?;
 
-    world.trees.forget(world.tenant, gone).await?;
+    world.trees.delete_tree(world.tenant, gone).await?;
 
     assert_eq!(world.number("select count(*) from workspace.contents").await?, 2);
     let then = world.trees.read(world.tenant, world.agent, &path("a")?, Some(1.into())).await?;
@@ -87,7 +87,7 @@ async fn a_content_that_another_tree_has_had_outlives_an_agent() -> anyhow::Resu
         let sql = format!("select count(*) from workspace.{table} where tenant_id is not null");
         assert!(world.number(&sql).await? > 0, "{table}");
     }
-    world.trees.forget(world.tenant, world.agent).await?;
+    world.trees.delete_tree(world.tenant, world.agent).await?;
     for table in TABLES {
         let sql = format!("select count(*) from workspace.{table}");
         assert_eq!(world.number(&sql).await?, 0, "{table}");
@@ -161,7 +161,7 @@ async fn a_content_is_not_forgotten_while_a_change_that_needs_it_is_under_way() 
     let change = async { anyhow::Ok(world.commit(vec![put("a", "same")?]).await?) };
     let forget = async {
         waiting(&world, 1).await?;
-        world.trees.forget(world.tenant, gone).await?;
+        world.trees.delete_tree(world.tenant, gone).await?;
         is_forgotten.store(true, Ordering::Relaxed);
         anyhow::Ok(())
     };

@@ -10,7 +10,8 @@ use std::{
 
 use holdfast_types::AgentId;
 use holdfast_workspace::{
-    Base, Brought, Cache, Clash, Edit, Error, Limits, Scratch, Stray, StrayKind,
+    Base, BringOutcome, Clash, ContentCache, Edit, Error, Limits, Scratch, UnstorableEntry,
+    UnstorableReason,
 };
 
 use crate::world::{World, by, delete, hash, path, put, put_on, tree};
@@ -40,8 +41,8 @@ fn inodes(root: &Path) -> anyhow::Result<BTreeMap<String, u64>> {
     on_disk(root)?.into_iter().map(|(name, _)| inode(name)).collect()
 }
 
-fn stray(path: &str, kind: StrayKind) -> Stray {
-    Stray { path: path.to_owned(), kind }
+fn stray(path: &str, kind: UnstorableReason) -> UnstorableEntry {
+    UnstorableEntry { path: path.to_owned(), kind }
 }
 
 #[tokio::test]
@@ -51,19 +52,19 @@ async fn a_tree_is_brought_and_then_only_what_differs_is_written() -> anyhow::Re
     let mut scratch = world.scratch().await?;
 
     let first = scratch.bring(None).await?;
-    assert_eq!(first, Brought { revision: 1.into(), written: 3, removed: 0, fetched: 1 });
+    assert_eq!(first, BringOutcome { revision: 1.into(), written: 3, removed: 0, fetched: 1 });
     assert_eq!(on_disk(scratch.tree())?, world.tree(None).await?);
     let before = inodes(scratch.tree())?;
 
     world.commit(vec![put("a", "2")?, delete("b/d/e")?, put("f", "1")?]).await?;
     let second = scratch.bring(None).await?;
-    assert_eq!(second, Brought { revision: 2.into(), written: 2, removed: 1, fetched: 1 });
+    assert_eq!(second, BringOutcome { revision: 2.into(), written: 2, removed: 1, fetched: 1 });
     assert_eq!(on_disk(scratch.tree())?, world.tree(None).await?);
     assert_eq!(inodes(scratch.tree())?.get("b/c"), before.get("b/c"));
     assert!(!scratch.tree().join("b/d").exists());
 
     let third = scratch.bring(None).await?;
-    assert_eq!(third, Brought { revision: 2.into(), written: 0, removed: 0, fetched: 0 });
+    assert_eq!(third, BringOutcome { revision: 2.into(), written: 0, removed: 0, fetched: 0 });
     scratch.bring(Some(1.into())).await?;
     assert_eq!(on_disk(scratch.tree())?, world.tree(Some(1.into())).await?);
     Ok(())
@@ -83,7 +84,7 @@ async fn another_process_goes_on_with_what_is_there() -> anyhow::Result<()> {
     fs::write(world.folder("scratch/manifest"), b"{\"tenant\":")?;
     let mut later = world.scratch().await?;
     let brought = later.bring(None).await?;
-    assert_eq!(brought, Brought { revision: 1.into(), written: 2, removed: 0, fetched: 0 });
+    assert_eq!(brought, BringOutcome { revision: 1.into(), written: 2, removed: 0, fetched: 0 });
     Ok(())
 }
 
@@ -131,13 +132,13 @@ async fn what_a_command_did_is_found_and_committed() -> anyhow::Result<()> {
             put_on("new/folder/été", "3", Base::Absent)?,
         ]
     );
-    assert_eq!(changes.strays, []);
+    assert_eq!(changes.unstorable, []);
 
     let committed = scratch.commit(&by("ada"), changes.edits).await?;
     assert_eq!(committed.revision, 2.into());
     assert_eq!(scratch.changes().await?.edits, []);
     let brought = scratch.bring(None).await?;
-    assert_eq!(brought, Brought { revision: 2.into(), written: 0, removed: 0, fetched: 0 });
+    assert_eq!(brought, BringOutcome { revision: 2.into(), written: 0, removed: 0, fetched: 0 });
     let expected = tree(&[("edited", "2"), ("new/folder/été", "3"), ("same", "1")]);
     assert_eq!(world.tree(None).await?, expected);
     Ok(())
@@ -224,12 +225,12 @@ async fn links_pipes_and_odd_names_are_told_and_never_followed() -> anyhow::Resu
     let changes = scratch.changes().await?;
     assert_eq!(changes.edits, [put_on("d", "2", hash("1"))?]);
     assert_eq!(
-        changes.strays,
+        changes.unstorable,
         [
-            stray("a", StrayKind::Link),
-            stray("b", StrayKind::Link),
-            stray("d2", StrayKind::Special),
-            stray("line\u{fffd}break", StrayKind::Name),
+            stray("a", UnstorableReason::Link),
+            stray("b", UnstorableReason::Link),
+            stray("d2", UnstorableReason::Special),
+            stray("line\u{fffd}break", UnstorableReason::InvalidName),
         ]
     );
 
@@ -286,12 +287,15 @@ async fn what_is_too_large_or_closed_is_told_and_left_as_it_was() -> anyhow::Res
 
     let changes = scratch.changes().await?;
     assert_eq!(changes.edits, [put_on("b", "1234567890", Base::Absent)?]);
-    assert_eq!(changes.strays, [stray("a", StrayKind::Large), stray("c", StrayKind::Large)]);
+    assert_eq!(
+        changes.unstorable,
+        [stray("a", UnstorableReason::Large), stray("c", UnstorableReason::Large)]
+    );
 
     fs::set_permissions(at.join("z"), fs::Permissions::from_mode(0o000))?;
     let closed = scratch.changes().await?;
     // Whoever runs this as root is kept out of nothing.
-    if !closed.strays.iter().any(|stray| stray.kind == StrayKind::Closed) {
+    if !closed.unstorable.iter().any(|stray| stray.kind == UnstorableReason::Unreadable) {
         assert!(rustix_is_root()?);
     }
     assert!(!closed.edits.iter().any(|edit| matches!(edit, Edit::Delete { .. })));
@@ -393,7 +397,7 @@ async fn a_cached_content_that_was_damaged_is_fetched_again() -> anyhow::Result<
 #[tokio::test]
 async fn the_cache_is_bounded_and_keeps_what_was_used_last() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let cache = Cache::open(world.folder("small"), 100)?;
+    let cache = ContentCache::open(world.folder("small"), 100)?;
     let root = world.folder("scratch");
     let open = || {
         let (trees, cache, root) = (world.trees.clone(), cache.clone(), root.clone());
@@ -419,7 +423,7 @@ async fn the_cache_is_bounded_and_keeps_what_was_used_last() -> anyhow::Result<(
     assert_eq!(open().await?.bring(Some(1.into())).await?.fetched, 0);
     assert_eq!(open().await?.bring(Some(2.into())).await?.fetched, 1);
 
-    assert!(Cache::open(world.folder("small"), 20)?.used() <= 20);
+    assert!(ContentCache::open(world.folder("small"), 20)?.used() <= 20);
     world.put("a", &"large".repeat(50)).await?;
     assert_eq!(open().await?.bring(None).await?.written, 1);
     Ok(())
@@ -443,7 +447,8 @@ async fn files_are_of_the_time_of_their_revision() -> anyhow::Result<()> {
 async fn what_is_hidden_is_not_brought_and_not_missed() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.commit(vec![put("a", "1")?, put("memory/x", "secret")?]).await?;
-    let mut scratch = world.scratch().await?.hiding(|path| path.as_str().starts_with("memory/"));
+    let mut scratch =
+        world.scratch().await?.with_hidden(|path| path.as_str().starts_with("memory/"));
 
     scratch.bring(None).await?;
     assert_eq!(on_disk(scratch.tree())?, [("a".to_owned(), b"1".to_vec())]);

@@ -1,6 +1,6 @@
 //! A new agent has its first files, and they are its own from then on.
 
-use holdfast_workspace::{Committed, LogFilter, TEMPLATES};
+use holdfast_workspace::{CommitOutcome, LogFilter, TEMPLATES};
 
 use crate::world::{World, delete};
 
@@ -10,7 +10,7 @@ async fn a_new_agent_has_its_eight_files_as_revision_one() -> anyhow::Result<()>
 
     let seeded = world.trees.seed(world.tenant, world.agent).await?;
 
-    assert_eq!(seeded, Committed { revision: 1.into(), changed: 8, repeated: false });
+    assert_eq!(seeded, CommitOutcome { revision: 1.into(), changed: 8, repeated: false });
     for (name, text) in TEMPLATES {
         assert_eq!(world.text(name).await?.as_deref(), Some(text));
     }
@@ -34,7 +34,7 @@ async fn seeding_again_brings_nothing_back() -> anyhow::Result<()> {
         made += usize::from(!seeded?.repeated);
     }
     assert_eq!(made, 1);
-    assert_eq!(again, Committed { revision: 2.into(), changed: 0, repeated: true });
+    assert_eq!(again, CommitOutcome { revision: 2.into(), changed: 0, repeated: true });
     assert_eq!(world.text("BOOTSTRAP.md").await?, None);
     Ok(())
 }

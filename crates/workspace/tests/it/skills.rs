@@ -1,7 +1,7 @@
 //! Skills as rows: which there are, who changed one, which were used, and whose that is.
 
 use holdfast_types::{AgentId, SessionId, TenantId};
-use holdfast_workspace::{Base, By, Error, SkillAction, SkillChange, Workspaces};
+use holdfast_workspace::{Base, ChangeAuthor, Error, SkillAction, SkillChange, Workspaces};
 use serde_json::json;
 
 use crate::world::{World, by, path, put, put_on};
@@ -17,14 +17,14 @@ fn change(skill: &str) -> SkillChange {
     }
 }
 
-fn keyed(key: &str) -> By {
+fn keyed(key: &str) -> ChangeAuthor {
     by("ada").with_key(key)
 }
 
 #[tokio::test]
 async fn a_briefing_has_the_files_asked_for_and_the_heads_of_both_trees() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let shared = Workspaces::shared(world.tenant);
+    let shared = Workspaces::shared_tree(world.tenant);
     world.put("SOUL.md", "kind").await?;
     world.put("skills/b/SKILL.md", "own").await?;
     for ignored in
@@ -38,17 +38,18 @@ async fn a_briefing_has_the_files_asked_for_and_the_heads_of_both_trees() -> any
         .await?;
 
     let paths = [path("SOUL.md")?, path("USER.md")?];
-    let briefing = world.trees.briefing(world.tenant, world.agent, &paths).await?;
+    let briefing = world.trees.turn_files(world.tenant, world.agent, &paths).await?;
 
     let files: Vec<&str> = briefing.files.keys().map(|path| path.as_str()).collect();
     assert_eq!(files, ["SOUL.md"]);
     let heads: Vec<(bool, &str)> =
         briefing.skills.iter().map(|head| (head.is_shared, head.path.as_str())).collect();
     assert_eq!(heads, [(false, "skills/b/SKILL.md"), (true, "skills/a/SKILL.md")]);
-    let texts = world.trees.beginnings(world.tenant, &[briefing.skills[0].hash]).await?;
+    let texts = world.trees.content_heads(world.tenant, &[briefing.skills[0].hash]).await?;
     assert_eq!(texts[0].1, b"own");
     // A content is its tenant's, though its hash is known.
-    let foreign = world.trees.beginnings(TenantId::generate(), &[briefing.skills[0].hash]).await?;
+    let foreign =
+        world.trees.content_heads(TenantId::generate(), &[briefing.skills[0].hash]).await?;
     assert_eq!(foreign, []);
     Ok(())
 }
@@ -73,8 +74,11 @@ async fn a_change_and_its_row_are_made_once_and_together_or_not_at_all() -> anyh
     let changes = world.trees.skill_changes(tenant, None, 10).await?;
     assert_eq!(changes.len(), 1);
     assert_eq!((&changes[0].change, changes[0].actor.as_str()), (&change("a"), "ada"));
-    assert_eq!(world.trees.skill_changed(tenant, agent, "k").await?.as_ref(), changes.first());
-    assert_eq!(world.trees.skill_changed(tenant, AgentId::generate(), "k").await?, None);
+    assert_eq!(
+        world.trees.skill_change_by_key(tenant, agent, "k").await?.as_ref(),
+        changes.first()
+    );
+    assert_eq!(world.trees.skill_change_by_key(tenant, AgentId::generate(), "k").await?, None);
     assert_eq!(world.trees.skill_changes(TenantId::generate(), None, 10).await?, []);
     assert_eq!(world.trees.skill_changes(tenant, Some(changes[0].id), 10).await?, []);
     Ok(())
@@ -87,7 +91,7 @@ async fn a_use_counts_once_for_a_call_and_goes_with_its_agent() -> anyhow::Resul
     let sessions = [SessionId::generate(), SessionId::generate()];
 
     for (session, key) in [(0, "a"), (0, "a"), (0, "b"), (1, "c")] {
-        world.trees.skill_used(tenant, agent, "plan", sessions[session], key).await?;
+        world.trees.record_skill_use(tenant, agent, "plan", sessions[session], key).await?;
     }
 
     let uses = world.trees.skill_uses(tenant, agent).await?;
@@ -95,7 +99,7 @@ async fn a_use_counts_once_for_a_call_and_goes_with_its_agent() -> anyhow::Resul
     assert!(uses[0].age.as_secs() < 60, "{:?}", uses[0].age);
     assert_eq!(world.trees.skill_uses(TenantId::generate(), agent).await?, []);
     assert_eq!(world.trees.skill_uses(tenant, AgentId::generate()).await?, []);
-    world.trees.forget(tenant, agent).await?;
+    world.trees.delete_tree(tenant, agent).await?;
     assert_eq!(world.number("select count(*) from workspace.skill_uses").await?, 0);
     Ok(())
 }

@@ -6,7 +6,8 @@ use holdfast_pg::{Config, Pools};
 use holdfast_testkit::Database;
 use holdfast_types::{AgentId, TenantId, TreePath};
 use holdfast_workspace::{
-    Base, By, Cache, Committed, ContentHash, Edit, Error, Limits, Revision, Scratch, Workspaces,
+    Base, ChangeAuthor, CommitOutcome, ContentCache, ContentHash, Edit, Error, Limits, Revision,
+    Scratch, Workspaces,
 };
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
@@ -71,7 +72,7 @@ impl World {
         Ok(sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?.rows_affected())
     }
 
-    pub async fn commit(&self, edits: Vec<Edit>) -> Result<Committed, Error> {
+    pub async fn commit(&self, edits: Vec<Edit>) -> Result<CommitOutcome, Error> {
         self.trees.commit(self.tenant, self.agent, &by("ada"), edits).await
     }
 
@@ -107,8 +108,8 @@ impl World {
         self.disk.0.join(name)
     }
 
-    pub fn cache(&self) -> Result<Cache, Error> {
-        Cache::open(self.folder("cache"), 64 << 20)
+    pub fn cache(&self) -> Result<ContentCache, Error> {
+        ContentCache::open(self.folder("cache"), 64 << 20)
     }
 
     pub async fn scratch(&self) -> Result<Scratch, Error> {
@@ -117,8 +118,8 @@ impl World {
     }
 }
 
-pub fn by(author: &str) -> By {
-    By::author(author, "a test")
+pub fn by(author: &str) -> ChangeAuthor {
+    ChangeAuthor::new(author, "a test")
 }
 
 pub fn path(name: &str) -> anyhow::Result<TreePath> {

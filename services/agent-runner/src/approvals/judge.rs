@@ -2,7 +2,7 @@
 
 use holdfast_agent::{
     is_allowed,
-    policy::{Decision, Place},
+    policy::{Decision, DecisionSource},
 };
 use holdfast_session::subject_hash;
 use holdfast_tools::{Approval, ToolError};
@@ -10,23 +10,23 @@ use holdfast_types::ToolCall;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
-use super::{remembered, request};
-use crate::{agents::Brief, error::Error, turn::Turn};
+use super::{allow_rules, request};
+use crate::{agents::AgentSnapshot, error::Error, turn::Turn};
 
 /// Time limit for a tool to decide whether a call needs an approval.
-const PATIENCE: Duration = Duration::from_secs(30);
+const APPROVAL_CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Limit on the text that is approved, in bytes: nobody can check a longer one.
-const MOST_SUBJECT: usize = 64 * 1024;
+const MAX_SUBJECT_BYTES: usize = 64 * 1024;
 
-pub(super) enum Judged {
-    Free,
-    Wanted(Wanted),
+pub(super) enum CallDecision {
+    Allowed,
+    NeedsApproval(ApprovalNeed),
     /// The call may not be made; the text is for the model.
     Refused(String),
 }
 
-pub(super) struct Wanted {
+pub(super) struct ApprovalNeed {
     pub(super) tool: String,
     /// Exact text of what is approved.
     pub(super) subject: String,
@@ -38,42 +38,57 @@ pub(super) struct Wanted {
 
 impl Turn<'_> {
     /// Decides whether a call needs an approval and whether it has one.
-    pub(super) async fn judged(&self, brief: &Brief, call: &ToolCall) -> Result<Judged, Error> {
-        let Some(known) = self.tools.known(&call.tool) else { return Ok(Judged::Free) };
-        let wanted = match self.said(brief, call, known).await? {
-            Approval::Never => return Ok(Judged::Free),
-            Approval::Deny(why) => return Ok(Judged::Refused(why)),
-            Approval::Ask { subject, .. } if subject.len() > MOST_SUBJECT => {
-                return Ok(Judged::Refused(request::too_long(subject.len(), MOST_SUBJECT)));
+    pub(super) async fn decide_call(
+        &self,
+        brief: &AgentSnapshot,
+        call: &ToolCall,
+    ) -> Result<CallDecision, Error> {
+        let Some(known) = self.tools.canonical_name(&call.tool) else {
+            return Ok(CallDecision::Allowed);
+        };
+        let wanted = match self.required_approval(brief, call, known).await? {
+            Approval::Never => return Ok(CallDecision::Allowed),
+            Approval::Deny(why) => return Ok(CallDecision::Refused(why)),
+            Approval::Ask { subject, .. } if subject.len() > MAX_SUBJECT_BYTES => {
+                return Ok(CallDecision::Refused(request::too_long_result(
+                    subject.len(),
+                    MAX_SUBJECT_BYTES,
+                )));
             }
-            Approval::Ask { subject, summary, pattern } => Wanted {
+            Approval::Ask { subject, summary, pattern } => ApprovalNeed {
                 tool: known.to_owned(),
                 subject,
-                summary: request::line(&summary),
-                pattern: pattern.filter(|pattern| pattern.len() <= request::MOST_PATTERN),
+                summary: request::single_line(&summary),
+                pattern: pattern.filter(|pattern| pattern.len() <= request::MAX_PATTERN_BYTES),
             },
         };
         if is_allowed(self.journal.entries(), &call.id) {
-            let (claim, step) = (&self.hold.claim, self.step());
-            let approved = self.worker.sessions.approved(claim, self.run, step, &call.id).await?;
+            let (claim, step) = (&self.hold.claim, self.current_step());
+            let approved =
+                self.worker.sessions.approved_subject_hash(claim, self.run, step, &call.id).await?;
             let same = approved.as_deref() == Some(subject_hash(&wanted.subject).as_slice());
             return Ok(match same {
-                true => Judged::Free,
-                false => Judged::Refused(request::CHANGED.to_owned()),
+                true => CallDecision::Allowed,
+                false => CallDecision::Refused(request::CHANGED_RESULT.to_owned()),
             });
         }
-        Ok(match self.is_remembered(brief, call, &wanted).await? {
-            true => Judged::Free,
-            false => Judged::Wanted(wanted),
+        Ok(match self.is_covered_by_rule(brief, call, &wanted).await? {
+            true => CallDecision::Allowed,
+            false => CallDecision::NeedsApproval(wanted),
         })
     }
 
     /// Returns the stricter of the tool's own requirement and the policy's.
-    async fn said(&self, brief: &Brief, call: &ToolCall, known: &str) -> Result<Approval, Error> {
+    async fn required_approval(
+        &self,
+        brief: &AgentSnapshot,
+        call: &ToolCall,
+        known: &str,
+    ) -> Result<Approval, Error> {
         let registry = self.tools.registry();
-        let context = self.context(brief, call);
+        let context = self.call_context(brief, call);
         let asked = registry.approval(&context, &call.tool, &call.input);
-        let said = match timeout(PATIENCE, asked).await {
+        let said = match timeout(APPROVAL_CHECK_TIMEOUT, asked).await {
             Ok(Ok(said)) => said,
             // The call itself fails in the same way and reports the error.
             Ok(Err(ToolError::Tell(_))) => return Ok(Approval::Never),
@@ -95,25 +110,25 @@ impl Turn<'_> {
         let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
         Ok(match self.decide(brief, call) {
             Decision::Allow => Approval::Never,
-            Decision::Deny { layer: Place::Action | Place::Exec, rule } => {
+            Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
                 Approval::Deny(format!("not done: {rule}"))
             }
             // The call itself reports that the tool is not available.
             Decision::Deny { .. } => Approval::Never,
             Decision::NeedApproval { reason } => Approval::Ask {
                 subject: format!("{known} {input}"),
-                summary: request::of_input(known, &input, reason),
+                summary: request::summarize_input(known, &input, reason),
                 pattern: None,
             },
         })
     }
 
     /// Whether an "always" rule covers the call. Records the use of the rule.
-    async fn is_remembered(
+    async fn is_covered_by_rule(
         &self,
-        brief: &Brief,
+        brief: &AgentSnapshot,
         call: &ToolCall,
-        wanted: &Wanted,
+        wanted: &ApprovalNeed,
     ) -> Result<bool, Error> {
         let (tenant, sessions) = (self.hold.claim.tenant, &self.worker.sessions);
         let rules = sessions.approval_rules(tenant, Some(brief.agent), Some(&wanted.tool)).await?;
@@ -121,13 +136,15 @@ impl Turn<'_> {
             return Ok(false);
         }
         let input = serde_json::from_str(&call.input).unwrap_or(Value::Null);
-        let wanted_call = remembered::Wanted {
+        let wanted_call = allow_rules::CallToMatch {
             tool: &wanted.tool,
             input: &input,
             subject: &wanted.subject,
             pattern: wanted.pattern.as_deref(),
         };
-        let Some(used) = remembered::covered(&wanted_call, &rules) else { return Ok(false) };
+        let Some(used) = allow_rules::matching_rules(&wanted_call, &rules) else {
+            return Ok(false);
+        };
         sessions.use_approval_rules(tenant, &used, &wanted.summary).await?;
         Ok(true)
     }

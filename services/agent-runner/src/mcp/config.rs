@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Mcp {
+pub struct McpConfig {
     pub enabled: bool,
 
     /// Servers that may be reached by HTTP although they are not on the public Internet:
@@ -40,7 +40,7 @@ pub struct Mcp {
     pub processes_per_tenant: usize,
 }
 
-impl Default for Mcp {
+impl Default for McpConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -56,7 +56,7 @@ impl Default for Mcp {
     }
 }
 
-impl Mcp {
+impl McpConfig {
     /// Checks values that make no sense.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::{
 };
 
 use holdfast_directory::{McpTransport, OpenMcpServer};
-use holdfast_mcp::{Answer, Client, Error, Tool};
+use holdfast_mcp::{Client, Error, Tool, ToolResult};
 use holdfast_tools::{Guard, clean};
 use holdfast_types::TenantId;
 use serde_json::{Map, Value};
@@ -19,56 +19,63 @@ use tracing::info;
 use uuid::Uuid;
 
 use super::{
-    config::Mcp as Config,
+    config::McpConfig as Config,
     lock,
-    process::{Rooms, Running, Walls},
+    process::{ProcessSlots, ServerProcess, ServerSandbox},
 };
 
 /// Longer than any call may take: callers have their own, shorter limits.
-const A_CALL: Duration = Duration::from_hours(2);
+const CALL_TIMEOUT: Duration = Duration::from_hours(2);
 
 /// Settings and limits that all links share.
-pub(super) struct Ways {
+pub(super) struct LinkShared {
     pub(super) config: Config,
     guard: Guard,
-    walls: Walls,
+    sandbox: ServerSandbox,
     connections: Arc<Semaphore>,
-    rooms: Arc<Rooms>,
-    seen: AtomicU64,
+    process_slots: Arc<ProcessSlots>,
+    next_version: AtomicU64,
 }
 
-impl Ways {
-    pub(super) fn new(config: Config, guard: Guard, walls: Walls) -> Self {
+impl LinkShared {
+    pub(super) fn new(config: Config, guard: Guard, walls: ServerSandbox) -> Self {
         let connections = Arc::new(Semaphore::new(config.connections));
-        let rooms = Arc::new(Rooms::new(config.processes, config.processes_per_tenant));
-        Self { config, guard, walls, connections, rooms, seen: AtomicU64::new(1) }
+        let rooms = Arc::new(ProcessSlots::new(config.processes, config.processes_per_tenant));
+        Self {
+            config,
+            guard,
+            sandbox: walls,
+            connections,
+            process_slots: rooms,
+            next_version: AtomicU64::new(1),
+        }
     }
 }
 
 /// Reason why a server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct ServerFailure {
     /// Text that models may read.
-    pub(super) why: String,
+    pub(super) reason: String,
     /// Output of the server itself, only for those who configured it.
-    pub(super) wrote: Option<String>,
+    pub(super) server_output: Option<String>,
 }
 
-impl Trouble {
+impl ServerFailure {
     pub(super) fn new(why: impl fmt::Display) -> Self {
-        Self { why: why.to_string(), wrote: None }
+        Self { reason: why.to_string(), server_output: None }
     }
 
     /// The server's own words are not for models.
     fn of(error: &Error) -> Self {
         match error {
             Error::Refused { code, said } => Self {
-                why: format!("it answers with error {code}"),
-                wrote: Some(clean(said)).filter(|said| !said.is_empty()),
+                reason: format!("it answers with error {code}"),
+                server_output: Some(clean(said)).filter(|said| !said.is_empty()),
             },
             Error::Garbled(said) => Self {
-                why: "it does not speak the protocol".to_owned(),
-                wrote: Some(clean(said)).filter(|said| !said.is_empty()),
+                reason: "it does not speak the protocol".to_owned(),
+                server_output: Some(clean(said)).filter(|said| !said.is_empty()),
             },
             Error::Unreachable(_)
             | Error::Unauthorized
@@ -79,50 +86,50 @@ impl Trouble {
     }
 
     /// The reason with the server's output.
-    pub(super) fn in_full(self) -> String {
-        match self.wrote {
-            Some(wrote) => format!("{}; it wrote: {wrote}", self.why),
-            None => self.why,
+    pub(super) fn with_output(self) -> String {
+        match self.server_output {
+            Some(wrote) => format!("{}; it wrote: {wrote}", self.reason),
+            None => self.reason,
         }
     }
 }
 
 /// Version of a link's list of tools; changes whenever the list does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(Uuid, u64);
+pub(super) struct ToolListVersion(Uuid, u64);
 
 pub(super) struct Link {
-    ways: Arc<Ways>,
+    shared: Arc<LinkShared>,
     tenant: TenantId,
     open: OpenMcpServer,
     /// Held while connecting or listing, so that others wait for the same result.
-    turn: tokio::sync::Mutex<()>,
+    connecting: tokio::sync::Mutex<()>,
     connection: Mutex<Option<Arc<Connection>>>,
-    seen: Mutex<Seen>,
+    tool_list: Mutex<ToolList>,
     used: Mutex<Instant>,
     busy: AtomicUsize,
 }
 
 /// Result of the last listing.
 #[derive(Debug, Default)]
-struct Seen {
+struct ToolList {
     at: Option<Instant>,
     tools: Arc<Vec<Tool>>,
-    trouble: Option<Trouble>,
+    trouble: Option<ServerFailure>,
     number: u64,
 }
 
 struct Connection {
     client: Client,
     /// Process of the server, if it runs here; killed when the connection is dropped.
-    process: Option<Running>,
+    process: Option<ServerProcess>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Guard of a call in progress.
-struct Busy<'a>(&'a Link);
+struct CallGuard<'a>(&'a Link);
 
-impl Drop for Busy<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.used) = Instant::now();
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
@@ -130,14 +137,14 @@ impl Drop for Busy<'_> {
 }
 
 impl Link {
-    pub(super) fn new(ways: Arc<Ways>, tenant: TenantId, open: OpenMcpServer) -> Self {
+    pub(super) fn new(ways: Arc<LinkShared>, tenant: TenantId, open: OpenMcpServer) -> Self {
         Self {
-            ways,
+            shared: ways,
             tenant,
             open,
-            turn: tokio::sync::Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
             connection: Mutex::default(),
-            seen: Mutex::default(),
+            tool_list: Mutex::default(),
             used: Mutex::new(Instant::now()),
             busy: AtomicUsize::new(0),
         }
@@ -151,23 +158,23 @@ impl Link {
         self.open.server.version
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
-        Stamp(self.version(), lock(&self.seen).number)
+    pub(super) fn version_stamp(&self) -> ToolListVersion {
+        ToolListVersion(self.version(), lock(&self.tool_list).number)
     }
 
     /// Tools that the server listed last.
-    pub(super) fn seen(&self) -> Arc<Vec<Tool>> {
-        Arc::clone(&lock(&self.seen).tools)
+    pub(super) fn tools_listed(&self) -> Arc<Vec<Tool>> {
+        Arc::clone(&lock(&self.tool_list).tools)
     }
 
     /// Reason why the last listing failed.
-    pub(super) fn trouble(&self) -> Option<String> {
-        lock(&self.seen).trouble.as_ref().map(|trouble| trouble.why.clone())
+    pub(super) fn failure_reason(&self) -> Option<String> {
+        lock(&self.tool_list).trouble.as_ref().map(|trouble| trouble.reason.clone())
     }
 
     /// Whether the tools were never listed.
-    pub(super) fn is_unseen(&self) -> bool {
-        lock(&self.seen).at.is_none()
+    pub(super) fn is_never_listed(&self) -> bool {
+        lock(&self.tool_list).at.is_none()
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -180,19 +187,19 @@ impl Link {
     }
 
     /// Refreshes the list of tools if it is outdated.
-    pub(super) async fn look(&self) {
-        if !self.is_to_be_looked_at() {
+    pub(super) async fn refresh_tools(&self) {
+        if !self.is_outdated() {
             return;
         }
-        let _turn = self.turn.lock().await;
+        let _turn = self.connecting.lock().await;
         // Another caller may have refreshed it meanwhile.
-        if !self.is_to_be_looked_at() {
+        if !self.is_outdated() {
             return;
         }
-        let looked = self.list().await;
-        let mut seen = lock(&self.seen);
+        let looked = self.list_tools().await;
+        let mut seen = lock(&self.tool_list);
         seen.at = Some(Instant::now());
-        seen.number = self.ways.seen.fetch_add(1, Ordering::Relaxed);
+        seen.number = self.shared.next_version.fetch_add(1, Ordering::Relaxed);
         match looked {
             Ok(tools) => {
                 info!(mcp.server = self.name(), tools = tools.len(), "an mcp server was looked at");
@@ -206,22 +213,22 @@ impl Link {
         }
     }
 
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, Trouble> {
-        let _turn = self.turn.lock().await;
-        self.list().await
+    pub(super) async fn list_tools_now(&self) -> Result<Vec<Tool>, ServerFailure> {
+        let _turn = self.connecting.lock().await;
+        self.list_tools().await
     }
 
-    async fn list(&self) -> Result<Vec<Tool>, Trouble> {
+    async fn list_tools(&self) -> Result<Vec<Tool>, ServerFailure> {
         let _busy = self.busy();
         let connection = self.connect().await?;
-        let listed = connection.client.tools(self.ways.config.connect_timeout).await;
-        listed.map_err(|error| self.failed(&connection, &error))
+        let listed = connection.client.tools(self.shared.config.connect_timeout).await;
+        listed.map_err(|error| self.on_failure(&connection, &error))
     }
 
-    fn is_to_be_looked_at(&self) -> bool {
+    fn is_outdated(&self) -> bool {
         let changed = lock(&self.connection).as_ref().is_some_and(|it| it.client.has_changed());
-        let seen = lock(&self.seen);
-        let config = &self.ways.config;
+        let seen = lock(&self.tool_list);
+        let config = &self.shared.config;
         match (seen.at, &seen.trouble) {
             (None, _) => true,
             (Some(at), Some(_)) => at.elapsed() >= config.retry,
@@ -234,84 +241,84 @@ impl Link {
         &self,
         tool: &str,
         input: Map<String, Value>,
-    ) -> Result<Result<Answer, Error>, Trouble> {
+    ) -> Result<Result<ToolResult, Error>, ServerFailure> {
         let _busy = self.busy();
         let connection = {
-            let _turn = self.turn.lock().await;
+            let _turn = self.connecting.lock().await;
             self.connect().await?
         };
-        let answer = connection.client.call(tool, input, A_CALL).await;
+        let answer = connection.client.call(tool, input, CALL_TIMEOUT).await;
         if let Err(error) = &answer {
-            self.failed(&connection, error);
+            self.on_failure(&connection, error);
         }
         Ok(answer)
     }
 
-    fn busy(&self) -> Busy<'_> {
+    fn busy(&self) -> CallGuard<'_> {
         self.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(self)
+        CallGuard(self)
     }
 
     /// Returns the connection, connecting if there is none. The caller must hold `turn`.
-    async fn connect(&self) -> Result<Arc<Connection>, Trouble> {
+    async fn connect(&self) -> Result<Arc<Connection>, ServerFailure> {
         let there = lock(&self.connection).clone();
         if let Some(connection) = there.filter(|connection| !connection.client.is_closed()) {
             return Ok(connection);
         }
         *lock(&self.connection) = None;
         let connection = Arc::new(match &self.open.server.transport {
-            McpTransport::Http { url } => self.reach(url).await?,
+            McpTransport::Http { url } => self.connect_http(url).await?,
             McpTransport::Stdio { command, args, network } => {
-                self.start(command, args, *network).await?
+                self.start_process(command, args, *network).await?
             }
         });
         *lock(&self.connection) = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    async fn reach(&self, url: &str) -> Result<Connection, Trouble> {
-        let permit = Arc::clone(&self.ways.connections).try_acquire_owned();
+    async fn connect_http(&self, url: &str) -> Result<Connection, ServerFailure> {
+        let permit = Arc::clone(&self.shared.connections).try_acquire_owned();
         let permit = permit.map_err(|_| {
-            Trouble::new("as many servers are connected to as may be: try again later")
+            ServerFailure::new("as many servers are connected to as may be: try again later")
         })?;
-        let parsed = Guard::parse(url).map_err(Trouble::new)?;
-        let client = self.ways.guard.client(&parsed).map_err(Trouble::new)?.clone();
-        let patience = self.ways.config.connect_timeout;
+        let parsed = Guard::parse(url).map_err(ServerFailure::new)?;
+        let client = self.shared.guard.client(&parsed).map_err(ServerFailure::new)?.clone();
+        let patience = self.shared.config.connect_timeout;
         let client = Client::over_http(client, parsed.as_str(), &self.open.secrets, patience).await;
-        let client = client.map_err(|error| Trouble::of(&error))?;
+        let client = client.map_err(|error| ServerFailure::of(&error))?;
         Ok(Connection { client, process: None, _permit: Some(permit) })
     }
 
-    async fn start(
+    async fn start_process(
         &self,
         command: &str,
         args: &[String],
         network: bool,
-    ) -> Result<Connection, Trouble> {
-        let room = self.ways.rooms.take(self.tenant).map_err(Trouble::new)?;
+    ) -> Result<Connection, ServerFailure> {
+        let room = self.shared.process_slots.acquire(self.tenant).map_err(ServerFailure::new)?;
         let env = &self.open.secrets;
-        let started = self.ways.walls.start(command, args, env, network, room).await;
-        let (process, stdin, stdout) = started.map_err(Trouble::new)?;
-        let patience = self.ways.config.connect_timeout;
+        let started = self.shared.sandbox.start(command, args, env, network, room).await;
+        let (process, stdin, stdout) = started.map_err(ServerFailure::new)?;
+        let patience = self.shared.config.connect_timeout;
         match Client::over_pipes(stdout, stdin, patience).await {
             Ok(client) => Ok(Connection { client, process: Some(process), _permit: None }),
-            Err(error) => Err(process.why(&error).await),
+            Err(error) => Err(process.failure(&error).await),
         }
     }
 
     /// Drops a connection that is lost.
-    fn failed(&self, connection: &Arc<Connection>, error: &Error) -> Trouble {
+    fn on_failure(&self, connection: &Arc<Connection>, error: &Error) -> ServerFailure {
         if error.is_lost() || connection.client.is_closed() {
             let mut there = lock(&self.connection);
             if there.as_ref().is_some_and(|there| Arc::ptr_eq(there, connection)) {
                 *there = None;
             }
         }
-        Trouble::of(error)
+        ServerFailure::of(error)
     }
 
     /// Closes the connection and ends its process.
-    pub(super) async fn end(&self) {
+    pub(super) async fn close(&self) {
         let there = lock(&self.connection).take();
         // Otherwise a caller still holds it and closes it by dropping it.
         if let Some(Ok(connection)) = there.map(Arc::try_unwrap) {

@@ -11,7 +11,9 @@ use std::{
 };
 
 use holdfast_mcp::Error;
-use holdfast_sandbox::{Command, Ended, Network, Piped, Process, Sandbox, State, Stream, open};
+use holdfast_sandbox::{
+    Command, CommandEnd, Network, PipedProcess, Process, Sandbox, State, Stream, open,
+};
 use holdfast_tools::clean;
 use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -23,37 +25,37 @@ use tokio::{
 use tracing::warn;
 use uuid::Uuid;
 
-use super::{link::Trouble, lock};
+use super::{link::ServerFailure, lock};
 
 /// Limit on the shown part of a server's standard error, in characters.
-const MOST_WROTE: usize = 500;
+const MAX_STDERR_CHARS: usize = 500;
 
 /// Time for a process to exit after its input was closed or it failed to start.
-const GONE: Duration = Duration::from_millis(300);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Time for a process to exit after it was asked to; it is killed 2 s after that request.
-const STOPPED: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sandbox of the servers, created when the first one starts.
 #[derive(Debug)]
-pub(super) struct Walls {
+pub(super) struct ServerSandbox {
     config: holdfast_sandbox::Config,
     sandbox: OnceCell<Arc<dyn Sandbox>>,
 }
 
 /// A server's process. Dropping it kills the process and all its children.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct ServerProcess {
     process: Box<dyn Process>,
-    _folder: Folder,
-    _room: Room,
+    _folder: TempFolder,
+    _slot: ProcessSlot,
 }
 
 /// A process with its input and output.
-pub(super) type Started =
-    (Running, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
+pub(super) type StartedServer =
+    (ServerProcess, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
 
-impl Walls {
+impl ServerSandbox {
     pub(super) fn new(config: holdfast_sandbox::Config) -> Self {
         Self { config, sandbox: OnceCell::new() }
     }
@@ -66,10 +68,10 @@ impl Walls {
         args: &[String],
         env: &[(String, SecretString)],
         network: bool,
-        room: Room,
-    ) -> Result<Started, holdfast_sandbox::Error> {
+        room: ProcessSlot,
+    ) -> Result<StartedServer, holdfast_sandbox::Error> {
         let sandbox = self.sandbox.get_or_try_init(|| open(&self.config)).await?;
-        let folder = Folder::new().map_err(|source| holdfast_sandbox::Error::Failed {
+        let folder = TempFolder::new().map_err(|source| holdfast_sandbox::Error::Failed {
             what: "make a folder for an mcp server",
             source,
         })?;
@@ -80,40 +82,40 @@ impl Walls {
         command.env = env.iter().map(open).collect();
         command.timeout = Some(self.config.longest);
         command.network = if network { Network::Host } else { Network::Off };
-        let Piped { process, stdin, stdout } = sandbox.spawn_piped(command).await?;
-        Ok((Running { process, _folder: folder, _room: room }, stdin, stdout))
+        let PipedProcess { process, stdin, stdout } = sandbox.spawn_piped(command).await?;
+        Ok((ServerProcess { process, _folder: folder, _slot: room }, stdin, stdout))
     }
 }
 
-impl Running {
+impl ServerProcess {
     /// Waits for the process to exit, then stops it. Its input is closed by now, which most servers
     /// take as the end.
     pub(super) async fn end(self) {
-        if timeout(GONE, self.process.ended()).await.is_err() {
+        if timeout(EXIT_TIMEOUT, self.process.ended()).await.is_err() {
             self.process.stop();
             // Dropping the process kills the rest.
-            let _over = timeout(STOPPED, self.process.ended()).await;
+            let _over = timeout(STOP_TIMEOUT, self.process.ended()).await;
         }
     }
 
     /// Reason of the failure, from the exit status and the output.
-    pub(super) async fn why(&self, error: &Error) -> Trouble {
-        let ended = timeout(GONE, self.process.ended()).await;
+    pub(super) async fn failure(&self, error: &Error) -> ServerFailure {
+        let ended = timeout(EXIT_TIMEOUT, self.process.ended()).await;
         let why = match (ended, self.process.state()) {
-            (Ok(ended), _) | (Err(_), State::Ended(ended)) => ended_as(ended),
+            (Ok(ended), _) | (Err(_), State::Ended(ended)) => exit_reason(ended),
             (Err(_), State::Running) => error.to_string(),
         };
         let wrote = self.process.read(Stream::Err, 0).bytes;
         let wrote = clean(String::from_utf8_lossy(&wrote).trim());
-        let skip = wrote.chars().count().saturating_sub(MOST_WROTE);
+        let skip = wrote.chars().count().saturating_sub(MAX_STDERR_CHARS);
         let wrote: String = wrote.chars().skip(skip).collect();
-        Trouble { why, wrote: Some(wrote).filter(|wrote| !wrote.is_empty()) }
+        ServerFailure { reason: why, server_output: Some(wrote).filter(|wrote| !wrote.is_empty()) }
     }
 }
 
-fn ended_as(ended: Ended) -> String {
+fn exit_reason(ended: CommandEnd) -> String {
     match ended {
-        Ended::Exited(127) => {
+        CommandEnd::Exited(127) => {
             "its command is not there, or does not run in the sandbox (exit code 127)".to_owned()
         }
         ended => format!("its process ended: {ended}"),
@@ -129,9 +131,9 @@ fn script(program: &str, args: &[String]) -> String {
 
 /// Temporary folder of a process, deleted on drop.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("holdfast-mcp-{}", Uuid::now_v7().simple()));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
@@ -139,7 +141,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             warn!(%error, "the folder of an mcp server was not removed");
@@ -149,34 +151,34 @@ impl Drop for Folder {
 
 /// Limits on the number of processes.
 #[derive(Debug)]
-pub(super) struct Rooms {
-    most: usize,
-    most_of_one: usize,
+pub(super) struct ProcessSlots {
+    limit: usize,
+    limit_per_tenant: usize,
     taken: Mutex<HashMap<TenantId, usize>>,
 }
 
 /// A slot for a process, released on drop.
 #[derive(Debug)]
-pub(super) struct Room {
-    rooms: Arc<Rooms>,
+pub(super) struct ProcessSlot {
+    rooms: Arc<ProcessSlots>,
     tenant: TenantId,
 }
 
-impl Rooms {
+impl ProcessSlots {
     pub(super) fn new(most: usize, most_of_one: usize) -> Self {
-        Self { most, most_of_one, taken: Mutex::default() }
+        Self { limit: most, limit_per_tenant: most_of_one, taken: Mutex::default() }
     }
 
-    pub(super) fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Room, String> {
+    pub(super) fn acquire(self: &Arc<Self>, tenant: TenantId) -> Result<ProcessSlot, String> {
         let mut taken = lock(&self.taken);
         let all: usize = taken.values().sum();
         let own = taken.entry(tenant).or_default();
         let (most, what) = match () {
-            () if *own >= self.most_of_one => (self.most_of_one, "for this tenant"),
-            () if all >= self.most => (self.most, "here"),
+            () if *own >= self.limit_per_tenant => (self.limit_per_tenant, "for this tenant"),
+            () if all >= self.limit => (self.limit, "here"),
             () => {
                 *own += 1;
-                return Ok(Room { rooms: Arc::clone(self), tenant });
+                return Ok(ProcessSlot { rooms: Arc::clone(self), tenant });
             }
         };
         Err(format!(
@@ -186,7 +188,7 @@ impl Rooms {
     }
 }
 
-impl Drop for Room {
+impl Drop for ProcessSlot {
     fn drop(&mut self) {
         let mut taken = lock(&self.rooms.taken);
         if let Some(own) = taken.get_mut(&self.tenant) {
@@ -211,14 +213,14 @@ mod tests {
 
     #[test]
     fn one_tenant_cannot_take_all_places() {
-        let rooms = Arc::new(Rooms::new(3, 2));
+        let rooms = Arc::new(ProcessSlots::new(3, 2));
         let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
 
-        let held = [rooms.take(noisy).unwrap(), rooms.take(noisy).unwrap()];
+        let held = [rooms.acquire(noisy).unwrap(), rooms.acquire(noisy).unwrap()];
 
-        assert!(rooms.take(noisy).unwrap_err().contains("2 servers run as processes for this"));
-        let other = rooms.take(quiet).unwrap();
-        assert!(rooms.take(quiet).unwrap_err().contains("3 servers run as processes here"));
+        assert!(rooms.acquire(noisy).unwrap_err().contains("2 servers run as processes for this"));
+        let other = rooms.acquire(quiet).unwrap();
+        assert!(rooms.acquire(quiet).unwrap_err().contains("3 servers run as processes here"));
         drop((held, other));
         assert!(lock(&rooms.taken).is_empty());
     }

@@ -3,52 +3,54 @@
 use std::time::Duration;
 
 use holdfast_agent::person::OWNER;
-use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Mode, NewJob, Ran, Reminder};
+use holdfast_jobs::{
+    Changes, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
+};
 use holdfast_schedule::{
     self as schedule, AgentTurn, JobPatch, Payload, Schedule, SessionTarget, Zone, reminder::Locale,
 };
 use holdfast_session::{NewMessage, NewSystemEvent};
-use holdfast_tools::{Call, CronWish, Crons, Saying, When};
-use holdfast_types::{Body, Fault, JobId, Kind, QueueMode, SCHEDULE, SessionKey, Source};
+use holdfast_tools::{Call, CronJobs, CronRequest, JobTime, ShortJob};
+use holdfast_types::{Body, Fault, JobId, Kind, QueueMode, SCHEDULE_SOURCE, SessionKey, Source};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Schedules, job_id};
+use super::{ScheduleTools, job_id};
 
 /// Jobs per read.
-const PAGE: u32 = 200;
+const PAGE_SIZE: u32 = 200;
 
 /// Event name of a message that is delivered immediately.
-const WAKE: &str = "wake";
+const WAKE_EVENT: &str = "wake";
 
 type Answer = anyhow::Result<Result<Value, String>>;
 
-impl Crons for Schedules {
-    async fn cron(&self, call: &Call, wish: CronWish) -> Answer {
-        if !self.mesh.is_trusted(call)? {
+impl CronJobs for ScheduleTools {
+    async fn cron(&self, call: &Call, wish: CronRequest) -> Answer {
+        if !self.mesh.is_owner_or_agent(call)? {
             let told = "jobs are for a conversation with your owner; `scheduler_add` reminds whoever \
                         you speak with";
             return Ok(Err(told.to_owned()));
         }
         match wish {
-            CronWish::Status => self.status(call).await,
-            CronWish::List => self.list_jobs(call).await,
-            CronWish::Add(job) => match schedule::NewJob::from_json(job) {
+            CronRequest::Status => self.job_status(call).await,
+            CronRequest::List => self.list_jobs(call).await,
+            CronRequest::Add(job) => match schedule::NewJob::from_json(job) {
                 Ok(what) => self.add_job(call, what).await,
                 Err(error) => Ok(Err(error.to_string())),
             },
-            CronWish::Say(saying) => self.add_saying(call, saying).await,
-            CronWish::Update { id, patch } => self.update(call, &id, patch).await,
-            CronWish::Remove(id) => self.remove(call, &id).await,
-            CronWish::Run { id, force } => self.run_job(call, &id, force).await,
-            CronWish::Runs(id) => self.runs(call, &id).await,
-            CronWish::Wake { text, now } => self.wake(call, text, now).await,
+            CronRequest::AddShort(saying) => self.add_short_job(call, saying).await,
+            CronRequest::Update { id, patch } => self.update_job(call, &id, patch).await,
+            CronRequest::Remove(id) => self.remove_job(call, &id).await,
+            CronRequest::Run { id, force } => self.run_job(call, &id, force).await,
+            CronRequest::Runs(id) => self.job_runs(call, &id).await,
+            CronRequest::Wake { text, now } => self.wake_main_session(call, text, now).await,
         }
     }
 }
 
-impl Schedules {
-    async fn status(&self, call: &Call) -> Answer {
+impl ScheduleTools {
+    async fn job_status(&self, call: &Call) -> Answer {
         let jobs = self.own_jobs(call).await?;
         let next = jobs.iter().filter_map(|job| job.next_slot).min();
         let running = jobs.iter().filter(|job| job.running.is_some()).count();
@@ -59,7 +61,7 @@ impl Schedules {
 
     async fn list_jobs(&self, call: &Call) -> Answer {
         let jobs = self.own_jobs(call).await?;
-        let lines = jobs.iter().map(line).collect::<Result<Vec<Value>, _>>()?;
+        let lines = jobs.iter().map(job_json).collect::<Result<Vec<Value>, _>>()?;
         Ok(Ok(Value::Array(lines)))
     }
 
@@ -71,13 +73,13 @@ impl Schedules {
             let mut filter = JobFilter {
                 agent: Some(call.agent),
                 kind: Some(kind),
-                limit: PAGE,
+                limit: PAGE_SIZE,
                 ..JobFilter::default()
             };
             loop {
                 let page = self.jobs.list(call.tenant, &filter).await?;
                 filter.after = page.last().map(|job| job.id);
-                let is_last = page.len() < PAGE as usize;
+                let is_last = page.len() < PAGE_SIZE as usize;
                 own.extend(page);
                 if is_last {
                     break;
@@ -88,7 +90,7 @@ impl Schedules {
         Ok(own)
     }
 
-    async fn own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
+    async fn find_own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
         match self.jobs.find(call.tenant, id, None).await {
             Ok(job) if job.agent == call.agent && is_cron(job.kind) => Ok(Ok(job)),
             Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(Err(not_found(id))),
@@ -98,15 +100,15 @@ impl Schedules {
     }
 
     /// Removes a job, or a reminder of this conversation's user.
-    async fn remove(&self, call: &Call, id: &str) -> Answer {
+    async fn remove_job(&self, call: &Call, id: &str) -> Answer {
         let job = match self.jobs.find(call.tenant, id, None).await {
             Ok(job) => job,
             // A repeated call after a crash has reached its aim.
             Err(holdfast_jobs::Error::NotFound(_)) => return Ok(Ok(json!({ "removed": null }))),
-            Err(error) => return told(error),
+            Err(error) => return to_answer(error),
         };
         let is_theirs = match job.kind {
-            JobKind::Reminder => job.owner == Some(self.owner(call)?),
+            JobKind::Reminder => job.owner == Some(self.reminder_owner(call)?),
             kind => is_cron(kind),
         };
         if job.agent != call.agent || !is_theirs {
@@ -117,8 +119,8 @@ impl Schedules {
     }
 
     /// Owner of reminders that are created here.
-    fn owner(&self, call: &Call) -> anyhow::Result<String> {
-        let user = self.mesh.hold(call)?.desk().asked.user.clone();
+    fn reminder_owner(&self, call: &Call) -> anyhow::Result<String> {
+        let user = self.mesh.lease(call)?.tool_context().requester.user.clone();
         Ok(user.unwrap_or_else(|| OWNER.to_owned()))
     }
 
@@ -129,57 +131,58 @@ impl Schedules {
         let (id, now) = (job_id(&call.key), Timestamp::now());
         let allowed = self.rules.allowed();
         let new = match NewJob::cron(id, call.agent, None, what, now, allowed) {
-            Ok(new) => NewJob { external_id: Some(named(id)), ..new },
+            Ok(new) => NewJob { external_id: Some(job_name(id)), ..new },
             Err(error) => match self.jobs.get(call.tenant, id).await {
                 // The time may have passed since: this is a repetition of the call.
-                Ok(there) => return Ok(Ok(line(&there)?)),
+                Ok(there) => return Ok(Ok(job_json(&there)?)),
                 Err(_) => return Ok(Err(error.to_string())),
             },
         };
-        self.make(call, new).await
+        self.create_job(call, new).await
     }
 
-    async fn make(&self, call: &Call, new: NewJob) -> Answer {
+    async fn create_job(&self, call: &Call, new: NewJob) -> Answer {
         match self.jobs.add(call.tenant, new).await {
             Ok(added) => {
                 self.mesh.bus.wake_schedule();
-                Ok(Ok(line(&added.into_job())?))
+                Ok(Ok(job_json(&added.into_job())?))
             }
-            Err(error) => told(error),
+            Err(error) => to_answer(error),
         }
     }
 
     /// Creates a job from a short text: a reminder in this conversation, or a turn of its own whose
     /// answer is sent here.
-    async fn add_saying(&self, call: &Call, saying: Saying) -> Answer {
-        let (session, target) = self.place(call)?;
+    async fn add_short_job(&self, call: &Call, saying: ShortJob) -> Answer {
+        let (session, target) = self.job_session(call)?;
         let id = job_id(&call.key);
         if let Ok(there) = self.jobs.get(call.tenant, id).await {
-            return Ok(Ok(line(&there)?));
+            return Ok(Ok(job_json(&there)?));
         }
-        let zone = self.mesh.hold(call)?.desk().asked.zone.clone();
+        let zone = self.mesh.lease(call)?.tool_context().requester.zone.clone();
         let now = Timestamp::now();
-        let schedule = match scheduled(&saying.when, now, zone) {
+        let schedule = match to_schedule(&saying.when, now, zone) {
             Ok(schedule) => schedule,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if let (When::In(_), true, None) = (&saying.when, saying.deliver, &saying.command) {
+        if let (JobTime::In(_), true, None) = (&saying.when, saying.deliver, &saying.command) {
             let reminder = Reminder {
                 content: saying.message.clone(),
                 session: session.to_string(),
                 auto_continue: false,
-                locale: Locale::spoken(&saying.message).tag().to_owned(),
+                locale: Locale::detect(&saying.message).tag().to_owned(),
                 target,
                 renewals: 0,
             };
-            let new = NewJob::reminder(id, call.agent, self.owner(call)?, schedule, &reminder);
-            return self.make(call, NewJob { delete_after_run: false, ..new }).await;
+            let new =
+                NewJob::reminder(id, call.agent, self.reminder_owner(call)?, schedule, &reminder);
+            return self.create_job(call, NewJob { delete_after_run: false, ..new }).await;
         }
         let (channel, to) = match target {
             Some(target) => (target.channel, Some(target.chat)),
             None => ("last".to_owned(), None),
         };
-        let turn = AgentTurn { channel, to, ..AgentTurn::new(words(&saying)) };
+        let turn = AgentTurn { channel, to, ..AgentTurn::new(turn_prompt(&saying)) };
         let name = saying.command.as_deref().unwrap_or(&saying.message);
         let job = json!({
             "name": name.trim().chars().take(30).collect::<String>(), "schedule": schedule,
@@ -191,45 +194,45 @@ impl Schedules {
         }
     }
 
-    async fn update(&self, call: &Call, id: &str, patch: Value) -> Answer {
+    async fn update_job(&self, call: &Call, id: &str, patch: Value) -> Answer {
         let patch = match JobPatch::from_json(patch) {
             Ok(patch) => patch,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let job = match self.own(call, id).await? {
+        let job = match self.find_own(call, id).await? {
             Ok(job) => job,
             Err(told) => return Ok(Err(told)),
         };
         let changes = match Changes::of(&job, patch, Timestamp::now(), self.rules.allowed()) {
             Ok(changes) => changes,
-            Err(error) => return told(error),
+            Err(error) => return to_answer(error),
         };
         match self.jobs.update(call.tenant, job.id, Some(job.version), changes).await {
             Ok(job) => {
                 self.mesh.bus.wake_schedule();
-                Ok(Ok(line(&job)?))
+                Ok(Ok(job_json(&job)?))
             }
-            Err(error) => told(error),
+            Err(error) => to_answer(error),
         }
     }
 
     async fn run_job(&self, call: &Call, id: &str, force: bool) -> Answer {
-        let job = match self.own(call, id).await? {
+        let job = match self.find_own(call, id).await? {
             Ok(job) => job,
             Err(told) => return Ok(Err(told)),
         };
         let (request, mode) =
-            (job_id(&call.key).as_uuid(), if force { Mode::Force } else { Mode::Due });
+            (job_id(&call.key).as_uuid(), if force { RunMode::Force } else { RunMode::Due });
         let ran = self.jobs.run_now(call.tenant, job.id, request, mode).await?;
         self.mesh.bus.wake_schedule();
         Ok(Ok(match ran {
-            Ran::Fired(_) | Ran::Due => json!({ "status": "started" }),
-            Ran::Skipped(reason) => json!({ "status": "skipped", "reason": reason }),
+            RunRequestOutcome::Fired(_) | RunRequestOutcome::Due => json!({ "status": "started" }),
+            RunRequestOutcome::Skipped(reason) => json!({ "status": "skipped", "reason": reason }),
         }))
     }
 
-    async fn runs(&self, call: &Call, id: &str) -> Answer {
-        let job = match self.own(call, id).await? {
+    async fn job_runs(&self, call: &Call, id: &str) -> Answer {
+        let job = match self.find_own(call, id).await? {
             Ok(job) => job,
             Err(told) => return Ok(Err(told)),
         };
@@ -244,7 +247,7 @@ impl Schedules {
     }
 
     /// Adds a message to the agent's main conversation: to its next turn, or as a turn of its own.
-    async fn wake(&self, call: &Call, text: String, now: bool) -> Answer {
+    async fn wake_main_session(&self, call: &Call, text: String, now: bool) -> Answer {
         let key = SessionKey::main(&call.agent_name);
         let sessions = &self.mesh.sessions;
         if !now {
@@ -260,9 +263,9 @@ impl Schedules {
             key,
             agent: call.agent,
             label: None,
-            source: Source::Internal(SCHEDULE.to_owned()),
+            source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
             idem_key: call.key.clone(),
-            body: Body { event: Some(WAKE.to_owned()), ..Body::text(text) },
+            body: Body { event: Some(WAKE_EVENT.to_owned()), ..Body::text(text) },
             target,
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,
@@ -275,7 +278,7 @@ impl Schedules {
                 }
                 Ok(Ok(json!({ "ok": true })))
             }
-            Err(error) => told(error),
+            Err(error) => to_answer(error),
         }
     }
 }
@@ -293,22 +296,22 @@ fn not_found(id: &str) -> String {
 }
 
 /// Name of a new job (CRN-003).
-fn named(id: JobId) -> String {
+fn job_name(id: JobId) -> String {
     let digits = id.as_uuid().simple().to_string();
     format!("cron_{}", &digits[digits.len() - 8..])
 }
 
-fn scheduled(when: &When, now: Timestamp, zone: Zone) -> Result<Schedule, schedule::Error> {
+fn to_schedule(when: &JobTime, now: Timestamp, zone: Zone) -> Result<Schedule, schedule::Error> {
     let ms = |seconds: u32| i64::from(seconds).saturating_mul(1_000);
     match when {
-        When::In(seconds) => Schedule::at(now.as_millisecond().saturating_add(ms(*seconds))),
-        When::Every(seconds) => Schedule::every(ms(*seconds), None),
-        When::Cron(expr) => Schedule::cron(expr, zone),
+        JobTime::In(seconds) => Schedule::at(now.as_millisecond().saturating_add(ms(*seconds))),
+        JobTime::Every(seconds) => Schedule::every(ms(*seconds), None),
+        JobTime::Cron(expr) => Schedule::cron(expr, zone),
     }
 }
 
 /// Prompt of the agent turn for a short text.
-fn words(saying: &Saying) -> String {
+fn turn_prompt(saying: &ShortJob) -> String {
     let message = saying.message.trim();
     match (&saying.command, saying.deliver) {
         (Some(command), _) => format!(
@@ -321,7 +324,7 @@ fn words(saying: &Saying) -> String {
 }
 
 /// A job as the model reads it.
-fn line(job: &Job) -> Result<Value, holdfast_jobs::Error> {
+fn job_json(job: &Job) -> Result<Value, holdfast_jobs::Error> {
     let next = job.next_slot.map(|at| at.to_string());
     if !is_cron(job.kind) {
         return Ok(json!({ "id": job.external_id, "name": job.name, "next_run": next }));
@@ -336,7 +339,7 @@ fn line(job: &Job) -> Result<Value, holdfast_jobs::Error> {
 }
 
 /// Errors that the model can solve become tool results; the others are internal.
-fn told<E: Fault + std::error::Error + Send + Sync + 'static>(error: E) -> Answer {
+fn to_answer<E: Fault + std::error::Error + Send + Sync + 'static>(error: E) -> Answer {
     match error.kind() {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
             Ok(Err(error.to_string()))

@@ -1,21 +1,25 @@
 //! Tools `scheduler_…`: reminders of the user.
 
-use holdfast_jobs::Remind as NewReminder;
-use holdfast_schedule::reminder::{Item, Locale};
-use holdfast_tools::{Call, Remind, Reminders};
+use holdfast_jobs::NewReminder;
+use holdfast_schedule::reminder::{Locale, ReminderItem};
+use holdfast_tools::{Call, ReminderRequest, Reminders};
 use holdfast_types::{SessionKey, SessionKind, Target};
 
-use super::{Asked, Schedules, job_id};
+use super::{Requester, ScheduleTools, job_id};
 
-impl Reminders for Schedules {
-    async fn add(&self, call: &Call, wanted: Remind) -> anyhow::Result<Result<String, String>> {
-        let asked = self.asked(call)?;
-        let locale = match Locale::spoken(&wanted.content) {
+impl Reminders for ScheduleTools {
+    async fn add(
+        &self,
+        call: &Call,
+        wanted: ReminderRequest,
+    ) -> anyhow::Result<Result<String, String>> {
+        let asked = self.requester(call)?;
+        let locale = match Locale::detect(&wanted.content) {
             Locale::Zh => Locale::Zh,
             Locale::En => asked.locale,
         };
-        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(locale))) };
-        let (session, target) = self.place(call)?;
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(no_user_error(locale))) };
+        let (session, target) = self.job_session(call)?;
         let remind = NewReminder {
             id: job_id(&call.key),
             agent: call.agent,
@@ -29,11 +33,11 @@ impl Reminders for Schedules {
             auto_continue: wanted.auto_continue,
             renewal: asked.renewal,
         };
-        let set = self.jobs.remind(call.tenant, remind, self.rules.reminders()).await?;
+        let set = self.jobs.set_reminder(call.tenant, remind, self.rules.reminders()).await?;
         Ok(match set {
             Ok(set) => {
                 self.mesh.bus.wake_schedule();
-                let item = Item {
+                let item = ReminderItem {
                     id: &set.job.external_id,
                     auto_continue: set.what.auto_continue,
                     at: set.at,
@@ -41,17 +45,17 @@ impl Reminders for Schedules {
                 };
                 Ok(locale.added(item, &asked.zone))
             }
-            Err(why) => Err(why.told(locale)),
+            Err(why) => Err(why.user_message(locale)),
         })
     }
 
     async fn list(&self, call: &Call) -> anyhow::Result<Result<String, String>> {
-        let asked = self.asked(call)?;
-        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(asked.locale))) };
+        let asked = self.requester(call)?;
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(no_user_error(asked.locale))) };
         let own = self.jobs.reminders(call.tenant, user).await?;
-        let items: Vec<Item<'_>> = own
+        let items: Vec<ReminderItem<'_>> = own
             .iter()
-            .map(|one| Item {
+            .map(|one| ReminderItem {
                 id: &one.job.external_id,
                 auto_continue: one.what.auto_continue,
                 at: one.at,
@@ -62,29 +66,29 @@ impl Reminders for Schedules {
     }
 
     async fn cancel(&self, call: &Call, id: &str) -> anyhow::Result<Result<String, String>> {
-        let asked = self.asked(call)?;
-        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(asked.locale))) };
+        let asked = self.requester(call)?;
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(no_user_error(asked.locale))) };
         let shown: String = id.chars().take(80).collect();
         let cancelled = self.jobs.cancel_reminder(call.tenant, user, id).await?;
         Ok(match cancelled {
             Ok(id) => Ok(asked.locale.cancelled(&id)),
-            Err(named) => Err(asked.locale.not_one(named, &shown).unwrap_or_default()),
+            Err(named) => Err(asked.locale.no_single_match(named, &shown).unwrap_or_default()),
         })
     }
 }
 
-impl Schedules {
-    fn asked(&self, call: &Call) -> anyhow::Result<Asked> {
-        Ok(self.mesh.hold(call)?.desk().asked.clone())
+impl ScheduleTools {
+    fn requester(&self, call: &Call) -> anyhow::Result<Requester> {
+        Ok(self.mesh.lease(call)?.tool_context().requester.clone())
     }
 
     /// Session and target of a job's text: this conversation, or the main one if this one has no
     /// user.
-    pub(super) fn place(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
-        let hold = self.mesh.hold(call)?;
+    pub(super) fn job_session(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
+        let hold = self.mesh.lease(call)?;
         let (kind, key, place) = {
-            let desk = hold.desk();
-            (desk.kind, desk.key.clone(), desk.place.clone())
+            let desk = hold.tool_context();
+            (desk.kind, desk.key.clone(), desk.target.clone())
         };
         let main = || SessionKey::main(&call.agent_name);
         Ok(match kind {
@@ -107,7 +111,7 @@ impl Schedules {
     }
 }
 
-fn nobody(locale: Locale) -> String {
+fn no_user_error(locale: Locale) -> String {
     match locale {
         Locale::En => {
             "Error: it is not clear whose reminders are meant: ask in a direct conversation"

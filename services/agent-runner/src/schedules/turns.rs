@@ -7,24 +7,26 @@
 //! | posts its answer | tells the agent's main conversation, in the transaction that ends it |
 
 use holdfast_schedule::{Isolation, PostMode};
-use holdfast_session::Completed;
-use holdfast_types::{Entry, Post, Posted, SessionKey, SessionKind, SystemEvent, Usage};
+use holdfast_session::CompletionResult;
+use holdfast_types::{
+    Entry, MainSessionPost, SessionKey, SessionKind, SessionPost, SystemEvent, Usage,
+};
 
-use crate::{error::Error, turn::Turn, turn::thoughts};
+use crate::{error::Error, turn::Turn, turn::count_thoughts};
 
 impl Turn<'_> {
     /// Adds system events at the beginning of a turn: later they would separate a call from its
     /// result.
-    pub(crate) fn hear_of(&mut self, events: &[SystemEvent], is_new: bool) {
+    pub(crate) fn add_system_events(&mut self, events: &[SystemEvent], is_new: bool) {
         if is_new && !events.is_empty() {
-            self.journal.hear(SystemEvent::entry(events));
+            self.journal.add_unstored(SystemEvent::entry(events));
         }
     }
 
     /// The text of the turn if a firing with `as_is` began it.
-    pub(crate) fn said_as_it_is(&self) -> Option<String> {
-        let begun = thoughts(self.journal.turn()) > 0;
-        self.fired().filter(|fired| fired.as_is && !begun)?;
+    pub(crate) fn fixed_text(&self) -> Option<String> {
+        let begun = count_thoughts(self.journal.turn()) > 0;
+        self.firing().filter(|fired| fired.as_is && !begun)?;
         self.journal.turn().iter().find_map(|entry| match entry {
             Entry::Heard { body, .. } if body.fired.as_ref().is_some_and(|fired| fired.as_is) => {
                 Some(body.text.clone())
@@ -38,7 +40,10 @@ impl Turn<'_> {
     }
 
     /// Ends the turn with a fixed text as the agent's answer.
-    pub(crate) async fn say_as_it_is(&mut self, text: String) -> Result<Completed, Error> {
+    pub(crate) async fn finish_with_fixed_text(
+        &mut self,
+        text: String,
+    ) -> Result<CompletionResult, Error> {
         metrics::counter!("holdfast_runner_said_as_is_total").increment(1);
         let thought = Entry::Thought {
             text: text.clone(),
@@ -47,24 +52,24 @@ impl Turn<'_> {
             model: String::new(),
             carry: None,
         };
-        self.conclude(thought, text).await
+        self.finish_with_note(thought, text).await
     }
 
     /// Entry for the agent's main conversation, if the firing posts the answer there.
-    pub(crate) fn posted(&self, answer: &str) -> Option<Entry> {
-        let post = self.fired()?.post.as_ref()?;
+    pub(crate) fn main_session_post(&self, answer: &str) -> Option<Entry> {
+        let post = self.firing()?.post.as_ref()?;
         let own: SessionKey = self.key.parse().ok()?;
-        let text = told(post, answer)?;
-        Some(Posted { key: SessionKey::main(own.agent()?), text }.entry())
+        let text = post_text(post, answer)?;
+        Some(SessionPost { key: SessionKey::main(own.agent()?), text }.entry())
     }
 
     /// Whether a firing began the turn in a conversation that users take part in.
-    pub(crate) fn is_visited(&self) -> bool {
-        self.kind != SessionKind::Cron && self.fired().is_some()
+    pub(crate) fn is_firing_in_user_session(&self) -> bool {
+        self.kind != SessionKind::Cron && self.firing().is_some()
     }
 }
 
-fn told(post: &Post, answer: &str) -> Option<String> {
+fn post_text(post: &MainSessionPost, answer: &str) -> Option<String> {
     let isolation = Isolation {
         post_to_main_prefix: post.prefix.clone(),
         post_to_main_mode: if post.full { PostMode::Full } else { PostMode::Summary },
@@ -81,11 +86,11 @@ mod tests {
     #[test]
     fn an_answer_is_told_by_its_first_paragraph_or_whole_and_never_longer_than_it_may() {
         let answer = "All is well.\n\nDetails: none.";
-        let post = |full, max_chars| Post { prefix: "Cron".into(), full, max_chars };
+        let post = |full, max_chars| MainSessionPost { prefix: "Cron".into(), full, max_chars };
 
-        assert_eq!(told(&post(false, 100), answer).as_deref(), Some("Cron: All is well."));
-        assert_eq!(told(&post(true, 100), answer), Some(format!("Cron: {answer}")));
-        assert_eq!(told(&post(true, 3), answer).as_deref(), Some("Cron: All…"));
-        assert_eq!(told(&post(true, 3), "  "), None);
+        assert_eq!(post_text(&post(false, 100), answer).as_deref(), Some("Cron: All is well."));
+        assert_eq!(post_text(&post(true, 100), answer), Some(format!("Cron: {answer}")));
+        assert_eq!(post_text(&post(true, 3), answer).as_deref(), Some("Cron: All…"));
+        assert_eq!(post_text(&post(true, 3), "  "), None);
     }
 }

@@ -26,20 +26,20 @@ use std::{
 
 use holdfast_agent::bootstrap::Audience;
 use holdfast_types::{AgentId, SessionId, SessionKind, TenantId};
-use holdfast_workspace::{Cache, Scratch, Workspaces};
+use holdfast_workspace::{ContentCache, Scratch, Workspaces};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 use tracing::debug;
 
 use crate::{
     config,
-    files::{is_seen, may_change},
+    files::{is_visible, may_change},
 };
 
 /// Runners that can share a directory.
-const MOST_RUNNERS: u16 = 1_000;
+const MAX_RUNNERS: u16 = 1_000;
 
 /// File whose modification time tells when a folder was last used.
-const USED: &str = "used";
+const LAST_USED_FILE: &str = "used";
 
 /// Reason why there is no folder for a command.
 #[derive(Debug, thiserror::Error)]
@@ -59,14 +59,14 @@ pub(crate) enum Error {
 
 /// Kind and audience of a session, which decide which files its commands see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct FileView {
     pub(crate) kind: SessionKind,
     pub(crate) audience: Audience,
 }
 
-impl Sight {
-    pub(crate) fn sees(self, path: &str) -> bool {
-        is_seen(self.kind, self.audience, path)
+impl FileView {
+    pub(crate) fn can_see(self, path: &str) -> bool {
+        is_visible(self.kind, self.audience, path)
     }
 
     pub(crate) fn may_change(self, path: &str) -> bool {
@@ -75,14 +75,14 @@ impl Sight {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct FolderKey {
     pub(crate) tenant: TenantId,
     pub(crate) agent: AgentId,
     pub(crate) session: SessionId,
-    pub(crate) sight: Sight,
+    pub(crate) sight: FileView,
 }
 
-impl Whose {
+impl FolderKey {
     /// Name that differs for every agent, session and audience.
     fn name(&self) -> String {
         let who = match self.sight.audience {
@@ -100,18 +100,18 @@ impl Whose {
 
 #[derive(Debug)]
 pub(crate) struct Folders {
-    config: config::Scratch,
+    config: config::ScratchConfig,
     workspaces: Workspaces,
-    home: OnceCell<Home>,
+    runner_dir: OnceCell<RunnerDir>,
     /// Folders in use: numbers by name.
     busy: Mutex<HashMap<String, BTreeSet<usize>>>,
 }
 
 /// Directory of this runner.
 #[derive(Debug)]
-struct Home {
+struct RunnerDir {
     dir: PathBuf,
-    cache: Cache,
+    cache: ContentCache,
     /// Held as long as the runner lives.
     _lock: File,
 }
@@ -119,21 +119,21 @@ struct Home {
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) scratch: Scratch,
-    pub(crate) sight: Sight,
-    _taken: Taken,
+    pub(crate) sight: FileView,
+    _reservation: FolderReservation,
 }
 
 /// Reservation of a folder, released on drop.
 #[derive(Debug)]
-struct Taken {
+struct FolderReservation {
     folders: Arc<Folders>,
     name: String,
     number: usize,
 }
 
-impl Drop for Taken {
+impl Drop for FolderReservation {
     fn drop(&mut self) {
-        let mut busy = self.folders.busy();
+        let mut busy = self.folders.lock_busy();
         if let Some(numbers) = busy.get_mut(&self.name) {
             numbers.remove(&self.number);
             if numbers.is_empty() {
@@ -144,11 +144,11 @@ impl Drop for Taken {
 }
 
 impl Folders {
-    pub(crate) fn new(config: config::Scratch, workspaces: Workspaces) -> Self {
-        Self { config, workspaces, home: OnceCell::new(), busy: Mutex::default() }
+    pub(crate) fn new(config: config::ScratchConfig, workspaces: Workspaces) -> Self {
+        Self { config, workspaces, runner_dir: OnceCell::new(), busy: Mutex::default() }
     }
 
-    fn busy(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<usize>>> {
+    fn lock_busy(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<usize>>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,16 +156,16 @@ impl Folders {
     ///
     /// The caller may be cancelled: the files are written completely before another command gets
     /// the folder.
-    pub(crate) async fn take(self: &Arc<Self>, whose: Whose) -> Result<Folder, Error> {
-        let laid_out = tokio::spawn(Arc::clone(self).lay_out(whose)).await;
+    pub(crate) async fn acquire(self: &Arc<Self>, whose: FolderKey) -> Result<Folder, Error> {
+        let laid_out = tokio::spawn(Arc::clone(self).prepare(whose)).await;
         laid_out.unwrap_or_else(|ended| match ended.try_into_panic() {
             Ok(panicked) => std::panic::resume_unwind(panicked),
-            Err(ended) => Err(self.unusable(io::Error::other(ended))),
+            Err(ended) => Err(self.dir_error(io::Error::other(ended))),
         })
     }
 
-    async fn lay_out(self: Arc<Self>, whose: Whose) -> Result<Folder, Error> {
-        let home = self.home().await?;
+    async fn prepare(self: Arc<Self>, whose: FolderKey) -> Result<Folder, Error> {
+        let home = self.open_runner_dir().await?;
         let taken = self.reserve(&whose)?;
         let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
         let scratch = Scratch::open(
@@ -176,19 +176,19 @@ impl Folders {
             whose.agent,
         );
         let sight = whose.sight;
-        let mut scratch = scratch.await?.hiding(move |path| !sight.sees(path.as_str()));
+        let mut scratch = scratch.await?.with_hidden(move |path| !sight.can_see(path.as_str()));
         scratch.bring(None).await?;
-        fs::write(root.join(USED), "").map_err(|error| self.unusable(error))?;
-        Ok(Folder { scratch, sight, _taken: taken })
+        fs::write(root.join(LAST_USED_FILE), "").map_err(|error| self.dir_error(error))?;
+        Ok(Folder { scratch, sight, _reservation: taken })
     }
 
-    fn unusable(&self, source: io::Error) -> Error {
+    fn dir_error(&self, source: io::Error) -> Error {
         Error::Dir { dir: self.config.dir.clone(), source }
     }
 
-    fn reserve(self: &Arc<Self>, whose: &Whose) -> Result<Taken, Error> {
+    fn reserve(self: &Arc<Self>, whose: &FolderKey) -> Result<FolderReservation, Error> {
         let (name, tenant) = (whose.name(), whose.tenant.as_uuid().simple().to_string());
-        let mut busy = self.busy();
+        let mut busy = self.lock_busy();
         let theirs = busy.iter().filter(|(name, _)| name.starts_with(&tenant));
         let most = self.config.commands_per_tenant;
         if theirs.map(|(_, numbers)| numbers.len()).sum::<usize>() >= most {
@@ -197,33 +197,34 @@ impl Folders {
         let numbers = busy.entry(name.clone()).or_default();
         let number = (0..).find(|number| !numbers.contains(number)).unwrap_or_default();
         numbers.insert(number);
-        Ok(Taken { folders: Arc::clone(self), name, number })
+        Ok(FolderReservation { folders: Arc::clone(self), name, number })
     }
 
-    async fn home(&self) -> Result<&Home, Error> {
+    async fn open_runner_dir(&self) -> Result<&RunnerDir, Error> {
         let open = async || {
             let (dir, limit) = (self.config.dir.clone(), self.config.cache);
-            let opened = spawn_blocking(move || Home::open(&dir, limit)).await;
+            let opened = spawn_blocking(move || RunnerDir::open(&dir, limit)).await;
             opened.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
         };
-        self.home.get_or_try_init(open).await
+        self.runner_dir.get_or_try_init(open).await
     }
 
     /// Removes folders that were unused for longer than `idle`.
-    pub(crate) async fn tidy(self: &Arc<Self>) {
-        let Some(home) = self.home.get() else { return };
+    pub(crate) async fn remove_unused(self: &Arc<Self>) {
+        let Some(home) = self.runner_dir.get() else { return };
         let (dir, idle) = (home.dir.clone(), self.config.idle);
-        let Ok(Ok(old)) = spawn_blocking(move || unused(&dir, idle)).await else { return };
+        let Ok(Ok(old)) = spawn_blocking(move || unused_folders(&dir, idle)).await else { return };
         for root in old {
             let name = root.file_name().and_then(|name| name.to_str());
             let Some((name, number)) = name.and_then(|name| name.rsplit_once('-')) else {
                 continue;
             };
             let Ok(number) = number.parse() else { continue };
-            if !self.busy().entry(name.to_owned()).or_default().insert(number) {
+            if !self.lock_busy().entry(name.to_owned()).or_default().insert(number) {
                 continue;
             }
-            let taken = Taken { folders: Arc::clone(self), name: name.to_owned(), number };
+            let taken =
+                FolderReservation { folders: Arc::clone(self), name: name.to_owned(), number };
             if let Err(error) = Scratch::discard(&root).await {
                 let error = &error as &dyn std::error::Error;
                 debug!(error, "a scratch folder could not be removed");
@@ -233,12 +234,12 @@ impl Folders {
     }
 }
 
-impl Home {
+impl RunnerDir {
     fn open(dir: &Path, cache: u64) -> Result<Self, Error> {
         let wrong = |source| Error::Dir { dir: dir.to_owned(), source };
         make_private(dir).map_err(wrong)?;
-        let (own, lock) = claim(dir).map_err(wrong)?;
-        Ok(Self { dir: own, cache: Cache::open(dir.join("cache"), cache)?, _lock: lock })
+        let (own, lock) = lock_free_dir(dir).map_err(wrong)?;
+        Ok(Self { dir: own, cache: ContentCache::open(dir.join("cache"), cache)?, _lock: lock })
     }
 }
 
@@ -250,8 +251,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
 }
 
 /// Takes the first numbered directory that no running runner has locked.
-fn claim(dir: &Path) -> io::Result<(PathBuf, File)> {
-    for number in 0..MOST_RUNNERS {
+fn lock_free_dir(dir: &Path) -> io::Result<(PathBuf, File)> {
+    for number in 0..MAX_RUNNERS {
         let own = dir.join(number.to_string());
         make_private(&own)?;
         let lock = File::options().create(true).append(true).open(own.join("lock"))?;
@@ -265,11 +266,11 @@ fn claim(dir: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Folders that were unused for longer than `idle`.
-fn unused(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
+fn unused_folders(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
     let mut old = Vec::new();
     for entry in fs::read_dir(dir)? {
         let root = entry?.path();
-        let used = fs::metadata(root.join(USED)).and_then(|used| used.modified());
+        let used = fs::metadata(root.join(LAST_USED_FILE)).and_then(|used| used.modified());
         let age = used.ok().and_then(|used| used.elapsed().ok());
         if age.is_some_and(|age| age > idle) {
             old.push(root);
@@ -286,10 +287,10 @@ mod tests {
     fn two_runners_on_a_machine_have_a_part_each_and_a_dead_ones_is_taken_over() {
         let dir = tempfile::tempdir().unwrap();
 
-        let (first, lock) = claim(dir.path()).unwrap();
-        let (second, _) = claim(dir.path()).unwrap();
+        let (first, lock) = lock_free_dir(dir.path()).unwrap();
+        let (second, _) = lock_free_dir(dir.path()).unwrap();
         drop(lock);
-        let (third, _) = claim(dir.path()).unwrap();
+        let (third, _) = lock_free_dir(dir.path()).unwrap();
 
         assert_ne!(first, second);
         assert_eq!(first, third);
@@ -301,10 +302,13 @@ mod tests {
         for name in ["a", "b"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        fs::write(dir.path().join("a").join(USED), "").unwrap();
+        fs::write(dir.path().join("a").join(LAST_USED_FILE), "").unwrap();
 
-        assert_eq!(unused(dir.path(), Duration::from_secs(60)).unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(
+            unused_folders(dir.path(), Duration::from_secs(60)).unwrap(),
+            Vec::<PathBuf>::new()
+        );
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(unused(dir.path(), Duration::ZERO).unwrap(), [dir.path().join("a")]);
+        assert_eq!(unused_folders(dir.path(), Duration::ZERO).unwrap(), [dir.path().join("a")]);
     }
 }

@@ -9,12 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_directory::OpenVariable;
-use holdfast_skills::Shelf;
+use holdfast_directory::SkillVariableValue;
+use holdfast_skills::SkillSet;
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// Minimum length of a line that is removed by itself, in bytes, for secrets of several lines.
-const LINE: usize = 16;
+const MIN_LINE_BYTES: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
@@ -25,7 +25,7 @@ pub(crate) struct Secrets {
 
 /// Names of the variables that are set, by skill, for
 /// [`Surroundings`](holdfast_skills::Surroundings).
-pub(crate) fn names(open: &[OpenVariable]) -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn variable_names(open: &[SkillVariableValue]) -> BTreeMap<String, BTreeSet<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for variable in open {
         names.entry(variable.skill.clone()).or_default().insert(variable.name.clone());
@@ -36,14 +36,14 @@ pub(crate) fn names(open: &[OpenVariable]) -> BTreeMap<String, BTreeSet<String>>
 impl Secrets {
     /// Selects the secrets that the skills of a shelf may use. If two skills have a variable of the
     /// same name, the first skill by name wins.
-    pub(crate) fn of(shelf: &Shelf, open: Vec<OpenVariable>) -> Self {
+    pub(crate) fn of(shelf: &SkillSet, open: Vec<SkillVariableValue>) -> Self {
         let mut secrets = Self::default();
-        for OpenVariable { skill, name, value } in open {
+        for SkillVariableValue { skill, name, value } in open {
             let is_its = shelf.find(&skill).is_some_and(|skill| {
                 skill.is_usable() && skill.manifest.variables().any(|variable| variable == name)
             });
             if is_its {
-                secrets.look_for(&name, &value);
+                secrets.add_forms(&name, &value);
                 secrets.variables.entry(name).or_insert(value);
             }
         }
@@ -51,27 +51,27 @@ impl Secrets {
         secrets
     }
 
-    fn look_for(&mut self, name: &str, value: &SecretString) {
+    fn add_forms(&mut self, name: &str, value: &SecretString) {
         let value = value.expose_secret();
         let mut forms: BTreeSet<String> = [value.to_owned(), value.trim().to_owned()].into();
         // JSON form, without the quotes around it.
         let json = serde_json::Value::from(value).to_string();
         forms.insert(json[1..json.len() - 1].to_owned());
-        let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE);
+        let lines = value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES);
         forms.extend(lines.map(str::to_owned));
         forms.retain(|form| !form.is_empty());
         self.forms.extend(forms.into_iter().map(|form| (form.into(), name.to_owned())));
     }
 
     /// Sets the variables that a command does not set itself.
-    pub(crate) fn give(&self, env: &mut BTreeMap<String, String>) {
+    pub(crate) fn add_to_env(&self, env: &mut BTreeMap<String, String>) {
         for (name, value) in &self.variables {
             env.entry(name.clone()).or_insert_with(|| value.expose_secret().to_owned());
         }
     }
 
     /// Replaces secrets in a text by their names.
-    pub(crate) fn without(&self, text: String) -> String {
+    pub(crate) fn redact(&self, text: String) -> String {
         let mut text = text;
         for (form, name) in &self.forms {
             if text.contains(form.expose_secret()) {
@@ -84,15 +84,15 @@ impl Secrets {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_skills::{Scope, SkillFile, Surroundings};
+    use holdfast_skills::{Scope, SkillEnvironment, SkillFile};
 
     use super::*;
 
-    fn open(skill: &str, name: &str, value: &str) -> OpenVariable {
-        OpenVariable { skill: skill.into(), name: name.into(), value: value.into() }
+    fn open(skill: &str, name: &str, value: &str) -> SkillVariableValue {
+        SkillVariableValue { skill: skill.into(), name: name.into(), value: value.into() }
     }
 
-    fn secrets(needs: &[(&str, &str)], open: Vec<OpenVariable>) -> Secrets {
+    fn secrets(needs: &[(&str, &str)], open: Vec<SkillVariableValue>) -> Secrets {
         let files = needs.iter().map(|(name, needs)| SkillFile {
             scope: Scope::Workspace,
             folder: (*name).to_owned(),
@@ -101,13 +101,13 @@ mod tests {
             )
             .into_bytes(),
         });
-        let here = Surroundings { env: names(&open), ..Surroundings::default() };
-        Secrets::of(&Shelf::of(files, &here), open)
+        let here = SkillEnvironment { env: variable_names(&open), ..SkillEnvironment::default() };
+        Secrets::of(&SkillSet::from_files(files, &here), open)
     }
 
     fn given(secrets: &Secrets) -> Vec<(String, String)> {
         let mut env = BTreeMap::from([("MINE".to_owned(), "own".to_owned())]);
-        secrets.give(&mut env);
+        secrets.add_to_env(&mut env);
         env.into_iter().collect()
     }
 
@@ -144,7 +144,7 @@ mod tests {
             open("a", "PEM", key),
         ];
         let secrets = secrets(&[("a", "requires: { env: [KEY, LONG, PEM] }")], open);
-        let without = |text: &str| secrets.without(text.to_owned());
+        let without = |text: &str| secrets.redact(text.to_owned());
 
         assert_eq!(without("x a \"b\" cd y a \"b\" c"), "x [secret LONG] y [secret KEY]");
         assert_eq!(without(r#"{"key":"a \"b\" c"}"#), r#"{"key":"[secret KEY]"}"#);

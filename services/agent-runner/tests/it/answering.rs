@@ -1,6 +1,6 @@
 //! A message is answered once, with what was thought and done on record.
 
-use holdfast_session::{NewMessage, Outcome};
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::Reply;
 use holdfast_types::{Body, Entry, RunId};
 
@@ -14,7 +14,10 @@ async fn a_message_is_answered_and_the_turn_is_on_record() -> anyhow::Result<()>
     let sent = world.say("s", "hello").await?;
     let answer = world.answer(&sent).await?;
 
-    assert_eq!((answer.text.as_str(), answer.outcome), ("echo: hello", Some(Outcome::Completed)));
+    assert_eq!(
+        (answer.text.as_str(), answer.outcome),
+        ("echo: hello", Some(TurnOutcome::Completed))
+    );
     assert_eq!(answer.run, Some(RunId::from(sent.message)));
     assert!(answer.usage.input > 0 && answer.usage.output > 0, "{:?}", answer.usage);
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought"]);
@@ -88,7 +91,7 @@ async fn no_reply_sends_nothing_and_is_no_failure() -> anyhow::Result<()> {
     let message = NewMessage { target: Some(place("7")), ..world.message("s", "hello") };
     let answer = world.answer(&world.send(message).await?).await?;
 
-    assert_eq!((answer.outcome, answer.text.as_str()), (Some(Outcome::Completed), ""));
+    assert_eq!((answer.outcome, answer.text.as_str()), (Some(TurnOutcome::Completed), ""));
     assert_eq!(world.number("select count(*) from session.deliveries").await?, 0);
     Ok(())
 }
@@ -120,7 +123,7 @@ async fn what_is_silent_costs_nothing_and_is_heard_with_what_comes_next() -> any
     world.ask("s", "and now?").await?;
 
     assert_eq!(world.model.count(), 2);
-    assert_eq!(world.answer(&overheard).await?.outcome, Some(Outcome::Completed));
+    assert_eq!(world.answer(&overheard).await?.outcome, Some(TurnOutcome::Completed));
     let heard = world.journal(overheard.session).await?;
     assert!(matches!(&heard[2], Entry::Heard { seq: 2, body } if body.silent));
     Ok(())
@@ -139,7 +142,7 @@ async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
     let answer = world.answer_in(other.id, message).await?;
 
     // The other tenant has no provider: it gets the built-in model, and none of this one's.
-    assert_eq!(answer.outcome, Some(Outcome::Completed));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     assert_eq!(world.model.count(), 1);
     assert!(world.sessions.answer(world.tenant, answer.message).await.is_err());
     Ok(())

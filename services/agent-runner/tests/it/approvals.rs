@@ -9,12 +9,12 @@ use std::{
 };
 
 use holdfast_directory::{Actor, NewAccount};
-use holdfast_session::{Accepted, Approval as Record, ApprovalFilter, NewMessage, Outcome};
+use holdfast_session::{Acceptance, Approval as Record, ApprovalFilter, NewMessage, TurnOutcome};
 use holdfast_testkit::Reply;
 use holdfast_tools::{Approval, Call, Tool, ToolError};
 use holdfast_types::{
-    AccountId, ApprovalState, Body, Effect, Entry, KeyId, QueueMode, Sender, SessionKey, Source,
-    State, Target, Verdict,
+    AccountId, ApprovalDecision, ApprovalState, Body, Effect, Entry, KeyId, QueueMode, Sender,
+    SessionKey, SessionState, Source, Target,
 };
 use serde_json::json;
 
@@ -111,7 +111,7 @@ async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     Ok(found)
 }
 
-async fn say_of(world: &World, record: &Record, verdict: Verdict) -> anyhow::Result<()> {
+async fn say_of(world: &World, record: &Record, verdict: ApprovalDecision) -> anyhow::Result<()> {
     let resolved =
         world.sessions.resolve_approval(world.tenant, record.id, verdict, "key_test").await?;
     if resolved.wake {
@@ -120,10 +120,10 @@ async fn say_of(world: &World, record: &Record, verdict: Verdict) -> anyhow::Res
     Ok(())
 }
 
-async fn rests(world: &World, sent: &Accepted) -> anyhow::Result<()> {
+async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
     let is_resting = async || {
         let view = world.sessions.session(world.tenant, sent.session).await;
-        view.is_ok_and(|view| view.state == State::WaitForEvent)
+        view.is_ok_and(|view| view.state == SessionState::WaitForEvent)
     };
     world.until("the session waits", is_resting).await
 }
@@ -145,7 +145,7 @@ async fn a_call_that_is_allowed_is_made_once_by_another_runner_than_the_one_that
     first.kill();
     assert_eq!(launch.made(), Vec::<String>::new());
     let view = world.sessions.session(world.tenant, sent.session).await?;
-    assert_eq!((view.state, view.approvals), (State::WaitForEvent, 1));
+    assert_eq!((view.state, view.approvals), (SessionState::WaitForEvent, 1));
     let held = "select count(*) from session.session_lease \
                 where owner is not null or lease_until is not null or fair_key is not null";
     assert_eq!(world.number(held).await?, 0);
@@ -153,7 +153,7 @@ async fn a_call_that_is_allowed_is_made_once_by_another_runner_than_the_one_that
     assert_eq!(world.number(in_flight).await?, 0);
 
     let _second = runner(&world, &launch).await?;
-    say_of(&world, &asked[0], Verdict::Once).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     assert_eq!(world.text(&sent).await?, "launched rocket");
     assert_eq!(launch.made(), ["rocket"]);
@@ -176,7 +176,7 @@ async fn a_call_that_is_denied_is_not_made_and_the_model_is_told() -> anyhow::Re
     let sent = world.say("s", "go").await?;
     let asked = waiting(&world, 1).await?;
 
-    say_of(&world, &asked[0], Verdict::Deny).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
 
     let told = world.text(&sent).await?;
     assert!(told.contains("a person denied this call"), "{told}");
@@ -205,7 +205,7 @@ async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyho
     assert_eq!(records[0].state, ApprovalState::Expired);
     let late = world
         .sessions
-        .resolve_approval(world.tenant, records[0].id, Verdict::Once, "key_test")
+        .resolve_approval(world.tenant, records[0].id, ApprovalDecision::Once, "key_test")
         .await
         .unwrap_err();
     assert!(late.to_string().contains("ran out before anybody answered"), "{late}");
@@ -221,7 +221,7 @@ async fn a_call_that_changed_since_it_was_approved_is_not_made() -> anyhow::Resu
     let asked = waiting(&world, 1).await?;
 
     launch.moved.store(true, Ordering::Relaxed);
-    say_of(&world, &asked[0], Verdict::Once).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     let told = world.text(&sent).await?;
     assert!(told.contains("has changed since a person approved it"), "{told}");
@@ -238,11 +238,11 @@ async fn an_approval_is_for_one_call_and_the_next_asks_anew() -> anyhow::Result<
     let sent = world.say("s", "go").await?;
 
     let first = waiting(&world, 1).await?;
-    say_of(&world, &first[0], Verdict::Once).await?;
+    say_of(&world, &first[0], ApprovalDecision::Once).await?;
     world.until("the first is made", async || launch.made().len() == 1).await?;
     let second = waiting(&world, 1).await?;
     assert_ne!(first[0].id, second[0].id);
-    say_of(&world, &second[0], Verdict::Deny).await?;
+    say_of(&world, &second[0], ApprovalDecision::Deny).await?;
 
     assert_eq!(world.text(&sent).await?, "both");
     assert_eq!(launch.made(), ["rocket"]);
@@ -255,7 +255,7 @@ async fn always_is_remembered_for_what_it_allows_and_for_nothing_else() -> anyho
     let _runner = runner(&world, &launch).await?;
     launches(&world, &["kite-1"]);
     let sent = world.say("s", "go").await?;
-    say_of(&world, &waiting(&world, 1).await?[0], Verdict::Always).await?;
+    say_of(&world, &waiting(&world, 1).await?[0], ApprovalDecision::Always).await?;
     world.text(&sent).await?;
 
     launches(&world, &["kite-2"]);
@@ -263,14 +263,14 @@ async fn always_is_remembered_for_what_it_allows_and_for_nothing_else() -> anyho
     assert_eq!(world.text(&free).await?, "launched kite-2");
     launches(&world, &["rocket"]);
     let asks = world.say("u", "go").await?;
-    say_of(&world, &waiting(&world, 1).await?[0], Verdict::Deny).await?;
+    say_of(&world, &waiting(&world, 1).await?[0], ApprovalDecision::Deny).await?;
     world.text(&asks).await?;
 
     assert_eq!(launch.made(), ["kite-1", "kite-2"]);
     let rules = world.sessions.approval_rules(world.tenant, None, None).await?;
     assert_eq!(rules.len(), 1);
     assert_eq!(rules[0].last_used.as_deref(), Some("launch kite-2"));
-    world.sessions.forget_approval_rule(world.tenant, rules[0].id).await?;
+    world.sessions.delete_approval_rule(world.tenant, rules[0].id).await?;
     launches(&world, &["kite-3"]);
     world.say("v", "go").await?;
     waiting(&world, 1).await?;
@@ -285,10 +285,10 @@ async fn all_calls_of_a_step_are_asked_about_at_once_and_made_in_order() -> anyh
     let sent = world.say("s", "go").await?;
     let asked = waiting(&world, 2).await?;
 
-    say_of(&world, &asked[1], Verdict::Once).await?;
+    say_of(&world, &asked[1], ApprovalDecision::Once).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(launch.made(), Vec::<String>::new());
-    say_of(&world, &asked[0], Verdict::Once).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     assert_eq!(
         world.text(&sent).await?,
@@ -309,10 +309,10 @@ async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow:
         world.sessions.resolve_approval(world.tenant, asked[0].id, verdict, by).await
     };
 
-    let first = resolve(Verdict::Once, "key_a").await?;
-    let again = resolve(Verdict::Once, "key_b").await?;
-    let other = resolve(Verdict::Deny, "key_b").await.unwrap_err().to_string();
-    let wider = resolve(Verdict::Always, "key_b").await.unwrap_err().to_string();
+    let first = resolve(ApprovalDecision::Once, "key_a").await?;
+    let again = resolve(ApprovalDecision::Once, "key_b").await?;
+    let other = resolve(ApprovalDecision::Deny, "key_b").await.unwrap_err().to_string();
+    let wider = resolve(ApprovalDecision::Always, "key_b").await.unwrap_err().to_string();
     world.text(&sent).await?;
 
     assert!(!first.duplicate && again.duplicate);
@@ -332,14 +332,15 @@ async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow:
     let asked = waiting(&world, 1).await?;
     let (other, _) = world.directory.create_tenant(Actor::Operator, "eve").await?;
 
-    let resolve = world.sessions.resolve_approval(other.id, asked[0].id, Verdict::Once, "key_x");
+    let resolve =
+        world.sessions.resolve_approval(other.id, asked[0].id, ApprovalDecision::Once, "key_x");
     assert!(resolve.await.unwrap_err().to_string().starts_with("there is no approval"));
     let slug = asked[0].id.slug();
     assert!(world.sessions.approval(other.id, &slug).await.is_err());
     let all = ApprovalFilter { limit: 5, ..ApprovalFilter::default() };
     assert!(world.sessions.approvals(other.id, all).await?.is_empty());
 
-    say_of(&world, &asked[0], Verdict::Deny).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
     world.text(&sent).await?;
     Ok(())
 }
@@ -359,7 +360,7 @@ async fn a_word_in_the_conversation_lets_the_call_through_and_is_answered_with_t
     rests(&world, &sent).await?;
     let word = world.send(by_key(&world, &format!("/approve {}", asked[0].id.slug()))).await?;
 
-    assert_eq!(refused.outcome, Some(Outcome::Failed));
+    assert_eq!(refused.outcome, Some(TurnOutcome::Failed));
     assert_eq!(refused.reason.as_deref(), Some("There is no approval `00000000` here."));
     assert_eq!(world.text(&sent).await?, "launched rocket");
     assert_eq!(world.text(&word).await?, "launched rocket");
@@ -406,7 +407,7 @@ async fn no_part_of_the_mesh_approves_what_a_model_asks_for() -> anyhow::Result<
     let refused = world.answer(&forged).await?;
     assert_eq!(refused.reason.as_deref(), Some("Only a person can decide about this."));
     assert_eq!(launch.made(), Vec::<String>::new());
-    say_of(&world, &asked[0], Verdict::Deny).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
     world.text(&sent).await?;
     Ok(())
 }
@@ -423,13 +424,13 @@ async fn stopping_ends_the_wait_and_the_call_is_never_made() -> anyhow::Result<(
     let stop = world.say("s", "/stop").await?;
 
     assert_eq!(world.text(&stop).await?, "Stopped.");
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Cancelled));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
     let record = world.sessions.approval(world.tenant, &asked[0].id.to_string()).await?;
     assert_eq!(record.state, ApprovalState::Expired);
     assert!(
         world
             .sessions
-            .resolve_approval(world.tenant, asked[0].id, Verdict::Once, "key_test")
+            .resolve_approval(world.tenant, asked[0].id, ApprovalDecision::Once, "key_test")
             .await
             .is_err()
     );
@@ -447,14 +448,14 @@ async fn a_wait_is_cancelled_and_interrupted_as_a_turn_is() -> anyhow::Result<()
 
     let wake = world.sessions.cancel_wait(world.tenant, sent.session).await?;
     assert_eq!(wake, Some(true));
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Cancelled));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
     assert_eq!(world.sessions.cancel_wait(world.tenant, sent.session).await?, None);
 
     let second = world.say_as(QueueMode::Interrupt, "t", "go").await?;
     rests(&world, &second).await?;
     launches(&world, &["balloon"]);
     let other = world.say_as(QueueMode::Interrupt, "t", "no: the balloon").await?;
-    assert_eq!(world.answer(&second).await?.outcome, Some(Outcome::Interrupted));
+    assert_eq!(world.answer(&second).await?.outcome, Some(TurnOutcome::Interrupted));
     world.answer(&other).await?;
     assert!(!launch.made().contains(&"rocket".to_owned()));
     Ok(())
@@ -472,7 +473,7 @@ async fn what_is_said_meanwhile_waits_and_is_part_of_the_answer() -> anyhow::Res
     let meanwhile = world.say("s", "and be careful").await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(world.sessions.answer(world.tenant, meanwhile.message).await?.outcome, None);
-    say_of(&world, &asked[0], Verdict::Once).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     assert_eq!(world.text(&meanwhile).await?, "launched rocket");
     assert_eq!(world.text(&sent).await?, "launched rocket");
@@ -583,7 +584,7 @@ async fn a_protected_file_is_written_only_once_somebody_said_so() -> anyhow::Res
     assert_eq!(world.number(changed).await?, 1);
     assert!(asked[0].summary.starts_with("write role.md (writing to a protected path"));
 
-    say_of(&world, &asked[0], Verdict::Once).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     assert_eq!(world.text(&sent).await?, "done");
     let journal = world.journal(sent.session).await?;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use holdfast_directory::{Actor, Budget};
-use holdfast_llm::{Card, Prices};
-use holdfast_session::{Answer, Outcome};
+use holdfast_llm::{ModelCard, Prices};
+use holdfast_session::{MessageStatus, TurnOutcome};
 use holdfast_testkit::{Reply, model::Usage};
 
 use crate::world::World;
@@ -25,7 +25,7 @@ impl World {
     async fn card(&self, max_output: u32) -> anyhow::Result<()> {
         let prices =
             Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
-        let card = Card { max_output, prices: Some(prices), ..Card::default() };
+        let card = ModelCard { max_output, prices: Some(prices), ..ModelCard::default() };
         let model = "fake:one".parse()?;
         Ok(self.directory.put_model(self.tenant, Actor::Operator, &model, &card).await?)
     }
@@ -36,9 +36,9 @@ impl World {
         self.model.answer(move |_| Reply::text("well").usage(usage));
     }
 
-    async fn refused(&self, session: &str) -> anyhow::Result<Answer> {
+    async fn refused(&self, session: &str) -> anyhow::Result<MessageStatus> {
         let answer = self.answer(&self.say(session, "hello").await?).await?;
-        assert_eq!(answer.outcome, Some(Outcome::Failed), "{answer:?}");
+        assert_eq!(answer.outcome, Some(TurnOutcome::Failed), "{answer:?}");
         Ok(answer)
     }
 }
@@ -153,7 +153,7 @@ async fn sessions_at_once_on_two_runners_use_no_more_than_there_is() -> anyhow::
     let mut refused = 0;
     for accepted in &sent {
         let answer = world.answer(accepted).await?;
-        if answer.outcome == Some(Outcome::Failed) {
+        if answer.outcome == Some(TurnOutcome::Failed) {
             let is_told = answer.text.contains("is spent") || answer.text.contains("set aside");
             assert!(is_told, "{}", answer.text);
             refused += 1;

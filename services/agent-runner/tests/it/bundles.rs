@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_pg::Pools;
 use holdfast_session::{SubagentFilter, SubagentOutcome};
 use holdfast_testkit::{Reply, model::Request};
-use holdfast_workspace::{Base, By, Edit, Workspaces};
+use holdfast_workspace::{Base, ChangeAuthor, Edit, Workspaces};
 
 use crate::world::World;
 
@@ -111,7 +111,7 @@ async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<
     let files = Workspaces::new(Pools::lazy(&world.config().database, "test")?);
     let secret =
         Edit::Put { path: "secret.txt".parse()?, content: b"s3cret".to_vec(), base: Base::Absent };
-    let by = By::author("test", "for the test");
+    let by = ChangeAuthor::new("test", "for the test");
     files.commit(world.tenant, world.agent.id, &by, vec![secret]).await?;
     let spawn = r#"{"task":"TASK","read":["docs"],"write":["out/"],"wait":true}"#;
     world.model.answer(script(spawn, |asked| match asked.tool_results().as_slice() {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use holdfast_bus::DeltaBody;
-use holdfast_session::MOST_SURFACES;
+use holdfast_session::MAX_SURFACES;
 use holdfast_testkit::Reply;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -50,7 +50,11 @@ async fn what_is_shown_is_kept_and_whoever_watches_is_told() -> anyhow::Result<(
     }
     assert_eq!(told, [["main"]]);
     let kept = world.sessions.surfaces(world.tenant, first.session).await?;
-    let is = (kept[0].is.title.as_str(), kept[0].is.content.as_str(), kept[0].is.shown);
+    let is = (
+        kept[0].properties.title.as_str(),
+        kept[0].properties.content.as_str(),
+        kept[0].properties.shown,
+    );
     assert_eq!((kept.len(), is), (1, ("T", "# Plan", true)));
 
     let shot = world.ask("s", r#"{"action":"snapshot"}"#).await?;
@@ -81,11 +85,11 @@ async fn messages_change_what_is_shown_and_too_many_surfaces_change_nothing() ->
     let sent = world.say("s", &push("form", "b").to_string()).await?;
     world.text(&sent).await?;
     let kept = world.sessions.surfaces(world.tenant, sent.session).await?;
-    let content: Value = serde_json::from_str(&kept[0].is.content)?;
+    let content: Value = serde_json::from_str(&kept[0].properties.content)?;
     assert_eq!(content[0]["surfaceUpdate"]["components"], json!([text("a"), text("b")]));
     assert_eq!(kept[0].version, 2);
 
-    let many: Vec<Value> = (0..=MOST_SURFACES)
+    let many: Vec<Value> = (0..=MAX_SURFACES)
         .map(|at| json!({"surfaceUpdate": {"surfaceId": format!("s{at}"), "components": []}}))
         .collect();
     let told = world.ask("s", &json!({"action": "update", "messages": many}).to_string()).await?;

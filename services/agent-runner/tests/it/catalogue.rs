@@ -1,7 +1,7 @@
 //! A tenant's catalogue of models applies wherever a model is named.
 
 use holdfast_directory::Actor;
-use holdfast_llm::{Card, Catalogue};
+use holdfast_llm::{Catalogue, ModelCard};
 
 use crate::world::World;
 
@@ -35,7 +35,7 @@ async fn a_model_that_cannot_be_told_how_much_to_think_says_so() -> anyhow::Resu
     let world = World::start().await?;
     let model = "fake:one".parse()?;
     let by = Actor::Operator;
-    world.directory.put_model(world.tenant, by, &model, &Card::default()).await?;
+    world.directory.put_model(world.tenant, by, &model, &ModelCard::default()).await?;
     let _runner = world.runner().await?;
 
     let refused = world.ask("a", "/think high").await?;
@@ -50,7 +50,7 @@ async fn a_model_that_cannot_be_told_how_much_to_think_says_so() -> anyhow::Resu
 async fn a_small_window_is_kept_to_as_the_tenant_says_it_is() -> anyhow::Result<()> {
     let world = World::start().await?;
     let model = "fake:one".parse()?;
-    let card = Card { context: 6_000, max_output: 500, ..Card::default() };
+    let card = ModelCard { context: 6_000, max_output: 500, ..ModelCard::default() };
     world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
     let _runner = world.runner().await?;
 
@@ -69,7 +69,7 @@ async fn what_one_tenant_knows_another_does_not() -> anyhow::Result<()> {
     let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
     let by = Actor::Operator;
     world.directory.put_alias(world.tenant, by, "quick", "fake:small").await?;
-    let card = Card { context: 5_000, max_output: 100, ..Card::default() };
+    let card = ModelCard { context: 5_000, max_output: 100, ..ModelCard::default() };
     world.directory.put_model(world.tenant, by, &"fake:one".parse()?, &card).await?;
 
     let own = world.directory.known_models(world.tenant).await?;

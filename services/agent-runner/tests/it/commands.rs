@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_session::Outcome;
+use holdfast_session::TurnOutcome;
 use holdfast_testkit::Reply;
 use holdfast_types::{Entry, Note, SessionKey};
 
@@ -64,8 +64,8 @@ async fn stopping_ends_what_runs_and_what_waits_before_it() -> anyhow::Result<()
     let stop = world.say("s", "/stop").await?;
 
     assert_eq!(world.text(&stop).await?, "Stopped.");
-    assert_eq!(world.answer(&first).await?.outcome, Some(Outcome::Cancelled));
-    assert_eq!(world.answer(&second).await?.outcome, Some(Outcome::Cancelled));
+    assert_eq!(world.answer(&first).await?.outcome, Some(TurnOutcome::Cancelled));
+    assert_eq!(world.answer(&second).await?.outcome, Some(TurnOutcome::Cancelled));
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use holdfast_llm::{Error, Scripted};
-use holdfast_session::Outcome;
+use holdfast_llm::{Error, ScriptedModel};
+use holdfast_session::TurnOutcome;
 use holdfast_types::{Entry, Note, Reply, SessionId};
 
 use crate::world::{Running, World};
@@ -13,9 +13,9 @@ async fn runner(
     world: &World,
     tokens: usize,
     outcomes: Vec<Result<Reply, Error>>,
-) -> anyhow::Result<(Running, Arc<Scripted>)> {
+) -> anyhow::Result<(Running, Arc<ScriptedModel>)> {
     world.use_demo().await?;
-    let model = Arc::new(Scripted::outcomes(outcomes));
+    let model = Arc::new(ScriptedModel::outcomes(outcomes));
     let shared = Arc::clone(&model);
     let mut config = world.config();
     config.runner.context_tokens = tokens;
@@ -37,14 +37,14 @@ async fn what_the_model_refuses_as_too_long_is_summarised_and_the_turn_goes_on()
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let outcomes = vec![
-        Ok(Scripted::text(&"long ".repeat(5_000))),
-        Ok(Scripted::text(&"longer ".repeat(3_000))),
+        Ok(ScriptedModel::text(&"long ".repeat(5_000))),
+        Ok(ScriptedModel::text(&"longer ".repeat(3_000))),
         Err(Error::ContextOverflow),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("They spoke of long things.")),
-        Ok(Scripted::text("short")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("They spoke of long things.")),
+        Ok(ScriptedModel::text("short")),
     ];
     let (_runner, model) = runner(&world, 24_000, outcomes).await?;
 
@@ -71,14 +71,14 @@ async fn what_does_not_fit_is_summarised_before_the_model_is_asked() -> anyhow::
     let world = World::start().await?;
     let long = "much ".repeat(6_000);
     let outcomes = vec![
-        Ok(Scripted::text(&long)),
-        Ok(Scripted::text(&long)),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("a part")),
-        Ok(Scripted::text("They spoke much.")),
-        Ok(Scripted::text("short")),
+        Ok(ScriptedModel::text(&long)),
+        Ok(ScriptedModel::text(&long)),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("They spoke much.")),
+        Ok(ScriptedModel::text("short")),
     ];
     let (_runner, model) = runner(&world, 20_000, outcomes).await?;
 
@@ -98,10 +98,10 @@ async fn what_no_summary_makes_short_enough_loses_its_oldest_half_and_then_is_to
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut outcomes = vec![
-        Ok(Scripted::text(&"one ".repeat(5_000))),
-        Ok(Scripted::text("two")),
-        Ok(Scripted::text("three")),
-        Ok(Scripted::text(&"four ".repeat(5_000))),
+        Ok(ScriptedModel::text(&"one ".repeat(5_000))),
+        Ok(ScriptedModel::text("two")),
+        Ok(ScriptedModel::text("three")),
+        Ok(ScriptedModel::text(&"four ".repeat(5_000))),
     ];
     // The request is too long, no summary comes, and it remains too long however much is dropped.
     outcomes.push(Err(Error::ContextOverflow));
@@ -116,7 +116,7 @@ async fn what_no_summary_makes_short_enough_loses_its_oldest_half_and_then_is_to
 
     let answer = world.answer(&world.say("s", "and now?").await?).await?;
 
-    assert_eq!(answer.outcome, Some(Outcome::Failed));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Failed));
     assert!(answer.text.contains("longer than the model can read"), "{}", answer.text);
     let dropped = summaries(&world, sent.session).await?;
     assert!((1..=2).contains(&dropped.len()), "{dropped:?}");

@@ -11,9 +11,9 @@ use axum::{
     routing::put,
 };
 use holdfast_directory::{Actor, NewConnection};
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::Reply;
-use holdfast_types::{Connected, ConnectionKind, Entry, SessionKey};
+use holdfast_types::{ConnectionKind, ConnectionSettings, Entry, SessionKey};
 use serde_json::json;
 
 use crate::world::{Running, World};
@@ -50,7 +50,7 @@ async fn connect_as(
     let settings = json!({ "url": format!("http://{at}/cal/"), "user": "" });
     let new = NewConnection {
         name: name.to_owned(),
-        to: Connected::read(ConnectionKind::Caldav, settings)?,
+        to: ConnectionSettings::from_settings(ConnectionKind::Caldav, settings)?,
         agent: None,
         used_by: used_by.parse()?,
         secret: Some("token-1".into()),
@@ -76,7 +76,7 @@ fn looks_and_writes(world: &World) {
     });
 }
 
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     world.text(sent).await?;
     let journal = world.journal(sent.session).await?.into_iter();
     Ok(journal

@@ -1,7 +1,7 @@
 //! Prompt options of an agent are set by its owner.
 
 use holdfast_testkit::Reply;
-use holdfast_types::{ContextOptions, Strategy};
+use holdfast_types::{ContextOptions, PromptStrategy};
 
 use crate::world::World;
 
@@ -35,7 +35,7 @@ async fn a_full_prompt_holds_everything() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_lite_prompt_says_who_it_is_and_when_and_what_else_is_asked_for() -> anyhow::Result<()> {
-    let lite = ContextOptions { strategy: Strategy::Lite, ..ContextOptions::default() };
+    let lite = ContextOptions { strategy: PromptStrategy::Lite, ..ContextOptions::default() };
     let with_runtime = ContextOptions { include_runtime: Some(true), ..lite.clone() };
 
     let (short, tools) = told(lite).await?;
@@ -55,7 +55,7 @@ async fn a_lite_prompt_says_who_it_is_and_when_and_what_else_is_asked_for() -> a
 async fn a_custom_prompt_leaves_out_what_it_is_told_to_and_its_tools_are_not_there()
 -> anyhow::Result<()> {
     let options = ContextOptions {
-        strategy: Strategy::Custom,
+        strategy: PromptStrategy::Custom,
         include_tools: Some(vec!["read".into(), "write".into(), "session_status".into()]),
         exclude_tools: Some(vec!["write".into()]),
         include_runtime: Some(false),

@@ -1,9 +1,9 @@
 //! Directives: for a message, or for a conversation; who may; and what they show and let through.
 
 use holdfast_directory::Actor;
-use holdfast_llm::{By, Card, Thinks};
-use holdfast_sandbox::Choice;
-use holdfast_session::{Accepted, ApprovalFilter, NewMessage};
+use holdfast_llm::{ModelCard, ThinkingControl, ThinkingForm};
+use holdfast_sandbox::BackendChoice;
+use holdfast_session::{Acceptance, ApprovalFilter, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{ApprovalState, Author, Body, DmScope, Entry, SessionKey};
 use serde_json::json;
@@ -22,7 +22,7 @@ fn from(world: &World, role: &str, text: &str) -> NewMessage {
     }
 }
 
-async fn ask(world: &World, role: &str, text: &str) -> anyhow::Result<(Accepted, String)> {
+async fn ask(world: &World, role: &str, text: &str) -> anyhow::Result<(Acceptance, String)> {
     let sent = world.send(from(world, role, text)).await?;
     let answer = world.text(&sent).await?;
     Ok((sent, answer))
@@ -43,8 +43,8 @@ async fn told(world: &World) -> anyhow::Result<Vec<String>> {
 async fn a_directive_holds_for_its_message_and_one_by_itself_for_the_conversation()
 -> anyhow::Result<()> {
     let world = World::start().await?;
-    let thinking = Thinks { by: By::Effort, ..Thinks::default() };
-    let card = Card { context: 100_000, thinking, ..Card::default() };
+    let thinking = ThinkingControl { by: ThinkingForm::Effort, ..ThinkingControl::default() };
+    let card = ModelCard { context: 100_000, thinking, ..ModelCard::default() };
     let model = "fake:one".parse()?;
     world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
     let _runner = world.runner().await?;
@@ -140,8 +140,8 @@ async fn thinking_is_shown_before_the_answer_to_those_who_asked_and_is_in_no_his
 #[tokio::test]
 async fn a_model_that_thinks_in_its_text_is_told_how_to_mark_it() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let thinking = Thinks { by: By::Marks, ..Thinks::default() };
-    let card = Card { context: 100_000, thinking, ..Card::default() };
+    let thinking = ThinkingControl { by: ThinkingForm::Marks, ..ThinkingControl::default() };
+    let card = ModelCard { context: 100_000, thinking, ..ModelCard::default() };
     let model = "fake:one".parse()?;
     world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
     let _runner = world.runner().await?;
@@ -190,7 +190,7 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     };
     world.until("it ran, or somebody is asked", is_settled).await?;
     if let Some(asked) = pending().await?.pop() {
-        let deny = holdfast_types::Verdict::Deny;
+        let deny = holdfast_types::ApprovalDecision::Deny;
         world.sessions.resolve_approval(world.tenant, asked.id, deny, "key_test").await?;
         world.text(&sent).await?;
         return Ok(None);
@@ -210,7 +210,7 @@ async fn the_owner_gives_their_word_beforehand_for_their_own_turns_and_nobody_el
     let policy = json!({ "exec": { "ask": "always" } });
     world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;
 
     assert_eq!(run(&world, "owner", "go").await?, None);

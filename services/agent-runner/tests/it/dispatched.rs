@@ -7,13 +7,13 @@ use std::{
 
 use holdfast_directory::Actor;
 use holdfast_session::ApprovalFilter;
-use holdfast_skills::{Download, Finder, Library};
+use holdfast_skills::{Download, Finder, SkillLibrary};
 use holdfast_testkit::Reply;
 use holdfast_tools::{Approval, Call, Tool, ToolError};
 use holdfast_types::{
-    Body, Effect, Entry, ModelRoute, Note, QueueMode, RouteEach, ToolCall, Verdict,
+    ApprovalDecision, Body, Effect, Entry, ModelRoute, Note, QueueMode, RouteScope, ToolCall,
 };
-use holdfast_workspace::By;
+use holdfast_workspace::ChangeAuthor;
 use serde_json::json;
 
 use crate::world::{Running, World, place};
@@ -71,8 +71,8 @@ impl Tool for Ring {
     }
 }
 
-fn library(world: &World) -> Library {
-    Library::new(world.workspaces.clone(), Arc::new(Finder::default()))
+fn library(world: &World) -> SkillLibrary {
+    SkillLibrary::new(world.workspaces.clone(), Arc::new(Finder::default()))
 }
 
 /// Gives the agent a skill whose command goes to this tool.
@@ -82,8 +82,8 @@ async fn give(world: &World, name: &str, tool: &str) -> anyhow::Result<()> {
          command-arg-mode: raw\n---\n\nRing it.\n"
     );
     let given = Download::Files(vec![("SKILL.md".to_owned(), text.into_bytes())]);
-    let by = By::author("ada", "test").with_key(name);
-    library(world).put(world.tenant, world.agent.id, &by, given).await?;
+    let by = ChangeAuthor::new("ada", "test").with_key(name);
+    library(world).put_skill(world.tenant, world.agent.id, &by, given).await?;
     Ok(())
 }
 
@@ -198,7 +198,11 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
 
     let _second = runner(&world, &ring).await?;
     for record in approvals().await? {
-        let verdict = if record.summary == "ring loud one" { Verdict::Once } else { Verdict::Deny };
+        let verdict = if record.summary == "ring loud one" {
+            ApprovalDecision::Once
+        } else {
+            ApprovalDecision::Deny
+        };
         let resolved =
             world.sessions.resolve_approval(world.tenant, record.id, verdict, "key_test").await?;
         if resolved.wake {
@@ -263,7 +267,7 @@ async fn what_is_said_meanwhile_is_for_a_model_that_sees_what_came_of_it() -> an
 #[tokio::test]
 async fn nobody_is_chosen_for_a_command_and_what_the_mesh_says_is_none() -> anyhow::Result<()> {
     let (world, ring, _runner) = with_bell().await?;
-    let route = ModelRoute { each: RouteEach::Message, ..ModelRoute::default() };
+    let route = ModelRoute { each: RouteScope::Message, ..ModelRoute::default() };
     let routed = |text: &str| Body { route: Some(Box::new(route.clone())), ..Body::text(text) };
     let message = world.message("s", "");
     let message = holdfast_session::NewMessage {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use holdfast_directory::{Actor, NewAgent};
-use holdfast_session::{NewMessage, Outcome};
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentName, Entry};
 
@@ -14,7 +14,7 @@ async fn failure(world: &World) -> anyhow::Result<String> {
     let message = NewMessage { target: Some(place("7")), ..world.message("s", "hello") };
     let sent = world.send(message).await?;
     let answer = world.answer(&sent).await?;
-    assert_eq!(answer.outcome, Some(Outcome::Failed), "{answer:?}");
+    assert_eq!(answer.outcome, Some(TurnOutcome::Failed), "{answer:?}");
     assert!(answer.text.contains(&format!("(run_{}", sent.message.as_uuid().simple())));
     let told = world.texts("select body from session.deliveries").await?;
     assert_eq!(told, [answer.text.as_str()], "the channel and the caller are told the same");
@@ -233,7 +233,7 @@ async fn one_failure_does_not_hold_up_the_next_message() -> anyhow::Result<()> {
 
     let first = world.answer(&world.say("s", "one").await?).await?;
 
-    assert_eq!(first.outcome, Some(Outcome::Failed));
+    assert_eq!(first.outcome, Some(TurnOutcome::Failed));
     assert!(!first.text.contains("400"), "{}", first.text);
     assert_eq!(world.ask("s", "two").await?, "echo: two");
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());

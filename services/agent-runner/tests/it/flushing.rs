@@ -9,7 +9,7 @@ use std::{
 };
 
 use holdfast_directory::{Actor, Budget};
-use holdfast_llm::{Error, Scripted};
+use holdfast_llm::{Error, ScriptedModel};
 use holdfast_types::{Chat, ChatMessage, Entry, Note, Reply, SessionId, Usage};
 
 use crate::world::World;
@@ -50,9 +50,9 @@ fn flushing(tool: &'static str) -> impl Fn(usize) -> Reply {
     move |calls| match calls {
         0 => {
             let input = serde_json::json!({"path": today(), "content": "The cat is Tom.\n"});
-            Scripted::calls(&[("flush-1", tool, &input.to_string())])
+            ScriptedModel::calls(&[("flush-1", tool, &input.to_string())])
         }
-        _ => Scripted::text("NO_REPLY"),
+        _ => ScriptedModel::text("NO_REPLY"),
     }
 }
 
@@ -76,13 +76,13 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
     world.use_demo().await?;
     let flush = flushing("write");
     let mut answers = 0;
-    let model = Arc::new(Scripted::answering(move |request| {
+    let model = Arc::new(ScriptedModel::answering(move |request| {
         let reply = match asked(&request.chat) {
-            Asked::Summary => Scripted::text("They spoke of a cat."),
+            Asked::Summary => ScriptedModel::text("They spoke of a cat."),
             Asked::Flush(calls) => flush(calls),
             Asked::Answer => {
                 answers += 1;
-                Scripted::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
+                ScriptedModel::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
             }
         };
         Ok(Reply { usage: Usage { input: 90, cached: 0, output: 10 }, ..reply })
@@ -126,18 +126,18 @@ async fn memory_is_written_down_once_after_a_model_has_refused_what_is_too_long(
     world.use_demo().await?;
     let flush = flushing("write");
     let mut answers = 0;
-    let model = Arc::new(Scripted::answering(move |request| match asked(&request.chat) {
-        Asked::Summary => Ok(Scripted::text("They spoke of a cat.")),
+    let model = Arc::new(ScriptedModel::answering(move |request| match asked(&request.chat) {
+        Asked::Summary => Ok(ScriptedModel::text("They spoke of a cat.")),
         // The provider counts otherwise than we do.
         Asked::Flush(0) if request.chat.messages.len() > 3 => Err(Error::ContextOverflow),
         Asked::Flush(calls) => Ok(flush(calls)),
         Asked::Answer => {
             answers += 1;
             match answers {
-                1 => Ok(Scripted::text(&"long ".repeat(5_000))),
-                2 => Ok(Scripted::text(&"longer ".repeat(3_000))),
+                1 => Ok(ScriptedModel::text(&"long ".repeat(5_000))),
+                2 => Ok(ScriptedModel::text(&"longer ".repeat(3_000))),
                 3 => Err(Error::ContextOverflow),
-                _ => Ok(Scripted::text("short")),
+                _ => Ok(ScriptedModel::text("short")),
             }
         }
     }));
@@ -171,18 +171,18 @@ async fn a_runner_that_dies_while_memory_is_written_down_writes_nothing_twice() 
     let (seen, held) = (Arc::clone(&asks), Arc::clone(&gate));
     let mut answers = 0;
     let model = Arc::new(
-        Scripted::answering(move |request| {
+        ScriptedModel::answering(move |request| {
             let what = asked(&request.chat);
             seen.lock().unwrap().push(what);
             Ok(match what {
-                Asked::Summary => Scripted::text("They spoke of a cat."),
+                Asked::Summary => ScriptedModel::text("They spoke of a cat."),
                 Asked::Flush(calls) => {
                     held.fetch_add(1, Ordering::SeqCst);
                     flush(calls)
                 }
                 Asked::Answer => {
                     answers += 1;
-                    Scripted::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
+                    ScriptedModel::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
                 }
             })
         })
@@ -226,10 +226,10 @@ async fn nothing_but_notes_can_be_written_and_nobody_but_the_owner_has_any() -> 
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let mut answers = 0;
-    let model = Arc::new(Scripted::answering(move |request| {
+    let model = Arc::new(ScriptedModel::answering(move |request| {
         Ok(match asked(&request.chat) {
-            Asked::Summary => Scripted::text("They spoke."),
-            Asked::Flush(0) => Scripted::calls(&[
+            Asked::Summary => ScriptedModel::text("They spoke."),
+            Asked::Flush(0) => ScriptedModel::calls(&[
                 ("a", "append_file", r#"{"path":"SOUL.md","content":"obey the page"}"#),
                 ("b", "message", r#"{"text":"psst"}"#),
             ]),
@@ -239,11 +239,11 @@ async fn nothing_but_notes_can_be_written_and_nobody_but_the_owner_has_any() -> 
                         heard.lock().unwrap().push(output.clone());
                     }
                 }
-                Scripted::text("NO_REPLY")
+                ScriptedModel::text("NO_REPLY")
             }
             Asked::Answer => {
                 answers += 1;
-                Scripted::text(&"much ".repeat(if answers % 3 == 0 { 1 } else { 6_000 }))
+                ScriptedModel::text(&"much ".repeat(if answers % 3 == 0 { 1 } else { 6_000 }))
             }
         })
     }));

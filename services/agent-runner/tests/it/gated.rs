@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_llm::{Model, OnDelta, Replying, Request};
+use holdfast_llm::{Model, OnDelta, ReplyFuture, Request};
 use holdfast_types::{ChatMessage, Reply};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -85,7 +85,7 @@ impl Model for Gated {
         request: &'a Request,
         _: OnDelta<'a>,
         _: &'a CancellationToken,
-    ) -> Replying<'a> {
+    ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let said = |message: &ChatMessage| match message {
                 ChatMessage::User { text, .. } => Some(text.clone()),

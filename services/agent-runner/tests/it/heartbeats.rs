@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
-use holdfast_jobs::{HeartbeatLine, Job, JobState, Mode, Ran, heartbeat_job};
+use holdfast_jobs::{HeartbeatLine, Job, JobState, RunMode, RunRequestOutcome, heartbeat_job};
 use holdfast_schedule::heartbeat::{
     ActiveHours, HeartbeatConfig, HeartbeatTarget, HoursZone, Status,
 };
-use holdfast_session::{NewMessage, Sent};
+use holdfast_session::{NewMessage, SendResult};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target};
-use holdfast_workspace::{Base, By, Edit};
+use holdfast_workspace::{Base, ChangeAuthor, Edit};
 use jiff::Timestamp;
 use scheduler::Scheduler;
 use secrecy::ExposeSecret as _;
@@ -67,7 +67,7 @@ impl World {
     async fn heartbeat_file(&self, agent: AgentId, text: &str) -> anyhow::Result<()> {
         let (path, content) = ("HEARTBEAT.md".parse()?, text.as_bytes().to_vec());
         let edit = Edit::Put { path, content, base: Base::Any };
-        let by = By::author("ada", "wrote it");
+        let by = ChangeAuthor::new("ada", "wrote it");
         self.workspaces.commit(self.tenant, agent, &by, vec![edit]).await?;
         Ok(())
     }
@@ -142,19 +142,19 @@ impl World {
 
     /// Takes what waits to be sent, as the platform does that got it.
     pub async fn take_sent(&self) -> anyhow::Result<Vec<(Target, String)>> {
-        self.settle_sent(|platform_id| Sent::Yes { platform_id }).await
+        self.settle_sent(|platform_id| SendResult::Sent { platform_id }).await
     }
 
     async fn settle_sent(
         &self,
-        how: impl Fn(String) -> Sent,
+        how: impl Fn(String) -> SendResult,
     ) -> anyhow::Result<Vec<(Target, String)>> {
         let bridge = RunnerId::generate();
         let class = DeliveryClass::Keyed;
         let taken = self.sessions.claim_deliveries("telegram", class, bridge, 10).await?;
         let mut sent = Vec::new();
         for one in taken {
-            self.sessions.settle(&one, bridge, how("7".to_owned())).await?;
+            self.sessions.record_send_result(&one, bridge, how("7".to_owned())).await?;
             sent.push((one.target, one.text));
         }
         Ok(sent)
@@ -290,7 +290,7 @@ async fn what_did_not_arrive_is_told_and_may_be_said_again() -> anyhow::Result<(
 
     world.tick().await?;
     let pending = async || {
-        let refused = |_| Sent::Refused { reason: "blocked by the user".to_owned() };
+        let refused = |_| SendResult::Rejected { reason: "blocked by the user".to_owned() };
         world.settle_sent(refused).await.is_ok_and(|sent| sent.len() == 1)
     };
     world.until("it is refused", pending).await?;
@@ -328,8 +328,8 @@ async fn each_step_before_the_model_says_why_nothing_is_asked() -> anyhow::Resul
     let run = async || {
         world.all_ended().await?;
         let request = uuid::Uuid::now_v7();
-        let ran = jobs.run_now(world.tenant, id, request, Mode::Force).await?;
-        anyhow::ensure!(matches!(ran, Ran::Fired(_)), "{ran:?}");
+        let ran = jobs.run_now(world.tenant, id, request, RunMode::Force).await?;
+        anyhow::ensure!(matches!(ran, RunRequestOutcome::Fired(_)), "{ran:?}");
         world.bus.wake_schedule();
         anyhow::Ok(())
     };
@@ -582,7 +582,7 @@ async fn hours_are_those_of_whoever_is_told_if_they_said_where_they_are() -> any
     let (jobs, id) = (world.jobs()?, heartbeat_job(world.agent.id));
     let run = async || {
         world.all_ended().await?;
-        jobs.run_now(world.tenant, id, uuid::Uuid::now_v7(), Mode::Force).await?;
+        jobs.run_now(world.tenant, id, uuid::Uuid::now_v7(), RunMode::Force).await?;
         world.bus.wake_schedule();
         anyhow::Ok(())
     };

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_session::{Outcome, Running as Owner};
+use holdfast_session::{SessionOwner as Owner, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
-use holdfast_types::{Entry, Filter, Note, RunnerId, SessionId, Wait};
+use holdfast_types::{Entry, MessageFilter, Note, RunnerId, SessionId, Wait};
 
 use crate::{gated::Gated, world::World};
 
@@ -27,7 +27,7 @@ async fn a_cancelled_turn_ends_at_once_and_says_so() -> anyhow::Result<()> {
     tell(&world, sent.session, owner, ControlKind::Cancel);
     let answer = world.answer(&sent).await?;
 
-    assert_eq!(answer.outcome, Some(Outcome::Cancelled));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Cancelled));
     assert_eq!(answer.text, "");
     let journal = world.journal(sent.session).await?;
     assert!(matches!(journal.last(), Some(Entry::Noted { note: Note::Cancelled, .. })));
@@ -50,7 +50,7 @@ async fn cancelling_reaches_the_runner_without_the_bus_too() -> anyhow::Result<(
     model.until_asked(1).await?;
     world.sessions.cancel(world.tenant, sent.session).await?.unwrap();
 
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Cancelled));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
     Ok(())
 }
 
@@ -79,7 +79,7 @@ async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyho
     let answer = world.answer(&sent).await?;
 
     assert_eq!((asked, world.model.count()), (1, 2));
-    assert_eq!(answer.outcome, Some(Outcome::Completed));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     // The thought before the pause is not repeated.
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
@@ -93,7 +93,7 @@ async fn a_wait_that_is_over_is_thought_about_with_its_note() -> anyhow::Result<
     let claim = world.claim_as(RunnerId::generate()).await?;
     let loaded = world.sessions.load(&claim, 10).await?;
     let wait = Wait::Message {
-        filter: Filter { contains: Some("yes".to_owned()), ..Filter::default() },
+        filter: MessageFilter { contains: Some("yes".to_owned()), ..MessageFilter::default() },
         deadline_ms: Some(300),
         note: "whether the tea is ready".to_owned(),
     };

@@ -1,10 +1,10 @@
 //! Keys that fail are left alone by all runners, and others are asked in their place.
 
 use holdfast_directory::{
-    Actor, CredentialKind, NewCredential, NewProvider, ProviderKind, RenewedAt,
+    Actor, CredentialKind, NewCredential, NewProvider, ProviderKind, TokenEndpoint,
 };
 use holdfast_llm::Reason;
-use holdfast_session::Outcome;
+use holdfast_session::TurnOutcome;
 use holdfast_testkit::{FakeModel, Reply};
 
 use crate::world::World;
@@ -17,7 +17,7 @@ fn key(name: &str, secret: &str) -> NewCredential {
         secret: secret.into(),
         refresh: None,
         expires: None,
-        renewed_at: RenewedAt::default(),
+        renewed_at: TokenEndpoint::default(),
     }
 }
 
@@ -160,7 +160,7 @@ async fn when_no_key_can_be_used_it_is_told_who_can_act() -> anyhow::Result<()> 
     let again = world.answer(&world.say("b", "hello").await?).await?;
 
     for answer in [refused, again] {
-        assert_eq!(answer.outcome, Some(Outcome::Failed));
+        assert_eq!(answer.outcome, Some(TurnOutcome::Failed));
         assert!(answer.text.contains("refused the key"), "{}", answer.text);
     }
     assert_eq!(world.model.count(), 2, "keys that are left alone are not asked");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent_runner::Config;
 use holdfast_bus::McpProbe;
 use holdfast_directory::{Actor, McpTransport, NewMcpServer};
-use holdfast_session::Accepted;
+use holdfast_session::Acceptance;
 use holdfast_testkit::{Reply, model::ToolCall};
 use holdfast_types::Entry;
 use tokio::time::Instant;
@@ -59,7 +59,11 @@ async fn make(world: &World, session: &str, calls: &[(&str, &str)]) -> anyhow::R
     returned(world, &sent).await
 }
 
-async fn make_in(world: &World, session: &str, calls: &[(&str, &str)]) -> anyhow::Result<Accepted> {
+async fn make_in(
+    world: &World,
+    session: &str,
+    calls: &[(&str, &str)],
+) -> anyhow::Result<Acceptance> {
     let replies = calls.iter().enumerate().map(|(at, (name, arguments))| {
         let ToolCall { id, name, arguments } = call(&format!("c{at}"), name, arguments);
         Reply::call(id, name, arguments)
@@ -90,7 +94,7 @@ async fn make_until(
 }
 
 /// Tool results of the session's newest turn.
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let newest = journal.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
     let newest = journal.into_iter().skip(newest.unwrap_or_default());
@@ -317,7 +321,7 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
     let missing = NewMcpServer { name: "gone".to_owned(), ..run("/no/such/server", &[]) };
     put(&world, missing).await?;
     let mut config = config(&world);
-    config.runner.sandbox.backend = holdfast_sandbox::Choice::Auto;
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Auto;
     let _runner = world.runner_with(config, |app| app).await?;
     let probe = async |server: &str| {
         let probe = McpProbe { tenant: world.tenant, server: server.to_owned() };
@@ -381,7 +385,7 @@ async fn a_server_that_is_a_process_runs_in_the_sandbox_once_and_goes_when_nobod
     let small = NewMcpServer { secrets: Some(env.into()), ..run("python3", &["-c", SMALL]) };
     put(&world, small).await?;
     let mut config = config(&world);
-    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
     config.runner.sandbox.hosted = true;
     config.runner.mcp.idle = Duration::from_secs(2);
     let runner = world.runner_with(config, |app| app).await?;
@@ -410,7 +414,7 @@ async fn where_tenants_are_hosted_no_process_runs_without_walls() -> anyhow::Res
     let world = World::start().await?;
     put(&world, run("python3", &["-c", SMALL])).await?;
     let mut config = config(&world);
-    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
     config.runner.sandbox.hosted = true;
     config.runner.sandbox.bwrap = Some("/no/such/bwrap".into());
     let _runner = world.runner_with(config, |app| app).await?;

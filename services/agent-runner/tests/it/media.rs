@@ -2,7 +2,7 @@
 //! answer, what is done on a channel besides.
 
 use holdfast_directory::{Actor, NewAccount, NewProvider, ProviderKind};
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Output, Part, Tool, ToolError};
 use holdfast_types::{AccountId, Body, Effect, Entry, Target};
@@ -67,13 +67,13 @@ async fn telegram(world: &World) -> anyhow::Result<AccountId> {
     Ok(world.directory.create_account(world.tenant, Actor::Operator, account).await?.id)
 }
 
-async fn say_at(world: &World, target: Target) -> anyhow::Result<Accepted> {
+async fn say_at(world: &World, target: Target) -> anyhow::Result<Acceptance> {
     let body = Body { message_id: Some("41".to_owned()), ..Body::text("hello") };
     let message = NewMessage { target: Some(target), body, ..world.message("s", "") };
     world.send(message).await
 }
 
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     Ok(journal
         .into_iter()

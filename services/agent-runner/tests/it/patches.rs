@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use holdfast_sandbox::Choice;
-use holdfast_session::Accepted;
+use holdfast_sandbox::BackendChoice;
+use holdfast_session::Acceptance;
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::Entry;
-use holdfast_workspace::{Base, By, Edit, LogFilter};
+use holdfast_workspace::{Base, ChangeAuthor, Edit, LogFilter};
 use serde_json::json;
 
 use crate::world::World;
@@ -51,7 +51,7 @@ fn writes(files: &'static [(&str, &str)]) -> impl Fn(&Request) -> Reply + Send +
 
 async fn put(world: &World, name: &str, text: &str) -> anyhow::Result<()> {
     let edit = Edit::Put { path: name.parse()?, content: text.into(), base: Base::Any };
-    let by = By::author("ada", "a test");
+    let by = ChangeAuthor::new("ada", "a test");
     world.workspaces.commit(world.tenant, world.agent.id, &by, vec![edit]).await?;
     Ok(())
 }
@@ -64,7 +64,7 @@ async fn started(work: &'static [(&str, &str)]) -> anyhow::Result<World> {
     Ok(world)
 }
 
-async fn ask(world: &World, text: &str) -> anyhow::Result<(Accepted, String)> {
+async fn ask(world: &World, text: &str) -> anyhow::Result<(Acceptance, String)> {
     let sent = world.send(world.owners(text)).await?;
     let said = world.text(&sent).await?;
     Ok((sent, said))
@@ -205,7 +205,7 @@ async fn what_a_command_of_a_subagent_changes_is_in_its_copy_only() -> anyhow::R
         [(_, told), ..] => Reply::text(told.clone()),
     }));
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;
 
     let (_, told) = ask(&world, "go").await?;
@@ -244,7 +244,7 @@ async fn a_patch_with_a_protected_file_waits_for_a_persons_word() -> anyhow::Res
         _ => Reply::text("done"),
     }));
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;
     ask(&world, "go").await?;
 

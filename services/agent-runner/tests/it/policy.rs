@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_directory::{Actor, Directory};
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Tool, ToolError};
 use holdfast_types::{Author, Body, Effect, Entry, SessionKey, Target};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::{World, place};
 
 /// Tool results of a session, and whether they failed.
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<(String, bool)>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<(String, bool)>> {
     let journal = world.journal(sent.session).await?;
     Ok(journal
         .into_iter()

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_session::{NewMessage, Outcome};
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::QueueMode;
 
@@ -111,7 +111,7 @@ async fn an_interrupting_message_ends_the_turn_at_once() -> anyhow::Result<()> {
     // The model is not let answer: nothing else ends it.
     let ended = world.answer(&old).await?;
 
-    assert_eq!(ended.outcome, Some(Outcome::Interrupted));
+    assert_eq!(ended.outcome, Some(TurnOutcome::Interrupted));
     assert_eq!(ended.reason.as_deref(), Some("a newer message ended this turn"));
     model.let_out(1);
     let text = world.text(&new).await?;
@@ -131,8 +131,8 @@ async fn of_many_interrupting_messages_the_newest_is_answered() -> anyhow::Resul
     let (model, _runner) = gated(&world).await?;
     model.let_out(3);
 
-    assert_eq!(world.answer(&sent[0]).await?.outcome, Some(Outcome::Interrupted));
-    assert_eq!(world.answer(&sent[1]).await?.outcome, Some(Outcome::Interrupted));
+    assert_eq!(world.answer(&sent[0]).await?.outcome, Some(TurnOutcome::Interrupted));
+    assert_eq!(world.answer(&sent[1]).await?.outcome, Some(TurnOutcome::Interrupted));
     assert!(world.text(&sent[2]).await?.ends_with("three"));
     assert_eq!(model.asked(), 1, "an interrupted message costs no model call");
     Ok(())

@@ -10,8 +10,8 @@ use std::{
 
 use holdfast_agent::memory::EXTRACTOR;
 use holdfast_directory::{Actor, Budget};
-use holdfast_grpc::{Memory, Mesh, Signer};
-use holdfast_llm::Scripted;
+use holdfast_grpc::{MemoryClient, Mesh, Signer};
+use holdfast_llm::ScriptedModel;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::NewMessage;
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
@@ -28,11 +28,11 @@ fn returned(chat: &Chat) -> Option<&str> {
 }
 
 /// Searches its memory for whatever it is asked, and says what came of that.
-fn searching() -> Arc<Scripted> {
-    Arc::new(Scripted::answering(|request| {
+fn searching() -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::answering(|request| {
         Ok(match returned(&request.chat) {
-            None => Scripted::calls(&[("a", "memory_search", r#"{"query":"cat"}"#)]),
-            Some(told) => Scripted::text(told),
+            None => ScriptedModel::calls(&[("a", "memory_search", r#"{"query":"cat"}"#)]),
+            Some(told) => ScriptedModel::text(told),
         })
     }))
 }
@@ -116,12 +116,12 @@ async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> any
 }
 
 /// A client of the memory, as the mesh's own services have one.
-fn client(memory: &Remembers) -> anyhow::Result<Memory> {
-    Ok(Memory::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?)
+fn client(memory: &Remembers) -> anyhow::Result<MemoryClient> {
+    Ok(MemoryClient::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?)
 }
 
 /// All that is remembered in a tenant, as `user: text`.
-async fn remembered(memory: &Memory, tenant: TenantId) -> anyhow::Result<Vec<String>> {
+async fn remembered(memory: &MemoryClient, tenant: TenantId) -> anyhow::Result<Vec<String>> {
     let who = pb::Who { everything: true, ..pb::Who::default() };
     let list = pb::ListItemsRequest { who: Some(who), ..pb::ListItemsRequest::default() };
     let mut all: Vec<String> = memory
@@ -152,11 +152,11 @@ fn knowing(chat: &Chat) -> Reply {
     match told.split_once("Remember: ") {
         Some((_, what)) if !is_answered => {
             let input = serde_json::json!({ "text": what, "type": "fact" }).to_string();
-            Scripted::calls(&[("a", "memory_save", &input)])
+            ScriptedModel::calls(&[("a", "memory_save", &input)])
         }
-        Some(_) => Scripted::text(returned(chat).unwrap_or("nothing was returned")),
-        None if chat.dynamic.contains("called Tom") => Scripted::text("I know Tom"),
-        None => Scripted::text("I know no cat"),
+        Some(_) => ScriptedModel::text(returned(chat).unwrap_or("nothing was returned")),
+        None if chat.dynamic.contains("called Tom") => ScriptedModel::text("I know Tom"),
+        None => ScriptedModel::text("I know no cat"),
     }
 }
 
@@ -166,7 +166,7 @@ async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_
     let world = World::start().await?;
     world.use_demo().await?;
     let memory = world.memory().await?;
-    let model = Arc::new(Scripted::answering(|request| Ok(knowing(&request.chat))));
+    let model = Arc::new(ScriptedModel::answering(|request| Ok(knowing(&request.chat))));
     let shared = Arc::clone(&model);
     let config = world.config_with(&memory);
     let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
@@ -213,21 +213,21 @@ async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_
 /// Adds to the knowledge base what it is told to, and changes what it has added.
 fn writing(chat: &Chat) -> Reply {
     if let Some(ChatMessage::Tool { output, .. }) = chat.messages.last() {
-        return Scripted::text(output);
+        return ScriptedModel::text(output);
     }
     let told = last_said(chat);
     if let Some((_, text)) = told.split_once("Add: ") {
         let input = serde_json::json!({ "text": text, "source": "Ann" }).to_string();
-        return Scripted::calls(&[("a", "kb_ingest", &input)]);
+        return ScriptedModel::calls(&[("a", "kb_ingest", &input)]);
     }
     match told.split_once("Change ").and_then(|(_, change)| change.split_once(": ")) {
         Some((id, text)) => {
             let change = serde_json::json!({
                 "id": id, "version": 1, "text": text, "source": "Ann",
             });
-            Scripted::calls(&[("b", "kb_update", &change.to_string())])
+            ScriptedModel::calls(&[("b", "kb_update", &change.to_string())])
         }
-        None => Scripted::text("nothing to write"),
+        None => ScriptedModel::text("nothing to write"),
     }
 }
 
@@ -237,7 +237,7 @@ async fn what_an_agent_adds_to_the_knowledge_base_is_erased_with_the_conversatio
     let world = World::start().await?;
     world.use_demo().await?;
     let memory = world.memory().await?;
-    let model = Arc::new(Scripted::answering(|request| Ok(writing(&request.chat))));
+    let model = Arc::new(ScriptedModel::answering(|request| Ok(writing(&request.chat))));
     let config = world.config_with(&memory);
     let _runner = world.runner_with(config, |app| app.with_demo(model)).await?;
     let owner = async |text: &str| -> anyhow::Result<(String, String)> {
@@ -279,23 +279,23 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
     let world = World::start().await?;
     world.use_demo().await?;
     let memory = world.memory().await?;
-    let model = Arc::new(Scripted::answering(|request| {
+    let model = Arc::new(ScriptedModel::answering(|request| {
         let chat = &request.chat;
         if let Some(ChatMessage::Tool { output, .. }) = chat.messages.last() {
-            return Ok(Scripted::text(output));
+            return Ok(ScriptedModel::text(output));
         }
         let said = last_said(chat).to_owned();
         Ok(match said.split_once(' ') {
             Some(("write", path)) => {
                 let content = "# Diary\n\nThe boiler was repaired by Ms Lindqvist.\n";
                 let input = serde_json::json!({ "path": path, "content": content }).to_string();
-                Scripted::calls(&[("w", "write", &input)])
+                ScriptedModel::calls(&[("w", "write", &input)])
             }
             Some(("delete", path)) => {
                 let input = serde_json::json!({ "path": path }).to_string();
-                Scripted::calls(&[("d", "delete_file", &input)])
+                ScriptedModel::calls(&[("d", "delete_file", &input)])
             }
-            _ => Scripted::calls(&[(
+            _ => ScriptedModel::calls(&[(
                 "s",
                 "memory_search",
                 r#"{"query":"who repaired the boiler?"}"#,
@@ -335,7 +335,7 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
 
     // A change made while no runner runs is processed by the next one.
     runner.stop().await?;
-    let by = holdfast_workspace::By::author("test", "tidying up");
+    let by = holdfast_workspace::ChangeAuthor::new("test", "tidying up");
     let edits = vec![
         holdfast_workspace::Edit::Delete {
             path: path.parse()?,
@@ -370,7 +370,7 @@ async fn a_note_that_is_no_text_keeps_no_other_back_and_what_it_said_before_is_t
     let mut config = world.config_with(&memory);
     config.runner.relay = Duration::from_millis(100);
     let _runner = world.runner_with(config, |app| app).await?;
-    let by = holdfast_workspace::By::author("test", "noting");
+    let by = holdfast_workspace::ChangeAuthor::new("test", "noting");
     let write = async |notes: &[(&str, &[u8])]| {
         let edits = notes.iter().map(|(path, content)| {
             let (path, content) = (path.parse()?, content.to_vec());
@@ -409,13 +409,13 @@ async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() 
 {
     let world = World::start().await?;
     world.use_demo().await?;
-    let model = Arc::new(Scripted::answering(|request| {
+    let model = Arc::new(ScriptedModel::answering(|request| {
         let knows = request.chat.dynamic.contains("boiler was repaired");
-        Ok(Scripted::text(if knows { "I noted it" } else { "I know nothing" }))
+        Ok(ScriptedModel::text(if knows { "I noted it" } else { "I know nothing" }))
     }));
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let old = today.checked_sub(jiff::Span::new().days(4))?;
-    let by = holdfast_workspace::By::author("test", "noting");
+    let by = holdfast_workspace::ChangeAuthor::new("test", "noting");
     let note = async |day: jiff::civil::Date, text: &str| {
         let path = format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d")).parse()?;
         let (content, base) = (text.as_bytes().to_vec(), holdfast_workspace::Base::Any);
@@ -445,14 +445,14 @@ fn extracting(asked: &AtomicUsize, chat: &Chat) -> Reply {
         return knowing(chat);
     }
     if !last_said(chat).contains("my cat is called Tom") {
-        return Scripted::text("[]");
+        return ScriptedModel::text("[]");
     }
     let time = asked.fetch_add(1, Ordering::SeqCst);
     let found = serde_json::json!([
         { "type": "fact", "content": format!("{time}{time}{time} cat called Tom") },
         { "type": "fact", "subject": "Anna", "predicate": "lives in", "object": format!("Oslo{time}") },
     ]);
-    Scripted::text(&format!("Here you are:\n```json\n{found}\n```"))
+    ScriptedModel::text(&format!("Here you are:\n```json\n{found}\n```"))
 }
 
 #[tokio::test]
@@ -463,7 +463,7 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let model =
-        Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&counted, &request.chat))));
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 2;
     config.runner.memory.extract_after = Duration::from_millis(300);
@@ -537,7 +537,7 @@ async fn a_memory_that_is_long_away_loses_nothing_and_no_model_is_paid_meanwhile
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let model =
-        Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&counted, &request.chat))));
     let memory = world.memory().await?;
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 1;
@@ -549,7 +549,7 @@ async fn a_memory_that_is_long_away_loses_nothing_and_no_model_is_paid_meanwhile
 
     world.ask("anna", "my cat is called Tom").await?;
     // More often than what fails by itself is tried.
-    for _ in 0..=holdfast_session::MOST_TRIES + 2 {
+    for _ in 0..=holdfast_session::MAX_EXTRACTION_TRIES + 2 {
         put_off(&world, 10).await?;
         again(&world).await?;
     }
@@ -572,7 +572,8 @@ async fn a_budget_that_is_spent_puts_off_what_is_to_be_remembered() -> anyhow::R
     let world = World::start().await?;
     world.use_demo().await?;
     let asked = AtomicUsize::new(0);
-    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let model =
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&asked, &request.chat))));
     let memory = world.memory().await?;
     let mut config = world.config_with(&memory);
     let runner = async |config: &agent_runner::Config| {
@@ -613,7 +614,8 @@ async fn what_is_more_than_the_model_reads_at_once_is_looked_through_in_parts() 
     let world = World::start().await?;
     world.use_demo().await?;
     let asked = AtomicUsize::new(0);
-    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let model =
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&asked, &request.chat))));
     let memory = world.memory().await?;
     let mut config = world.config_with(&memory);
     let shared = Arc::clone(&model);
@@ -649,7 +651,8 @@ async fn what_was_said_before_a_person_was_erased_is_not_remembered_afterwards()
     let world = World::start().await?;
     world.use_demo().await?;
     let asked = AtomicUsize::new(0);
-    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let model =
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&asked, &request.chat))));
     let memory = world.memory().await?;
     let mut config = world.config_with(&memory);
     let shared = Arc::clone(&model);
@@ -681,7 +684,8 @@ async fn a_new_beginning_has_what_was_said_before_remembered_at_once() -> anyhow
     world.use_demo().await?;
     let memory = world.memory().await?;
     let asked = AtomicUsize::new(0);
-    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let model =
+        Arc::new(ScriptedModel::answering(move |request| Ok(extracting(&asked, &request.chat))));
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 1;
     config.runner.memory.extract_after = Duration::from_hours(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_directory::Actor;
 use holdfast_jobs::{JobState, NewJob, Outcome, Reminder};
-use holdfast_schedule::Allowed;
+use holdfast_schedule::ScheduleLimits;
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{AgentId, JobId};
 use jiff::{SignedDuration, Timestamp};
@@ -53,7 +53,10 @@ impl World {
         let at = Timestamp::now().checked_add(SignedDuration::from_secs(1))?;
         what["schedule"] = json!({"kind": "at", "at_ms": at.as_millisecond()});
         let what = holdfast_schedule::NewJob::from_json(what)?;
-        let allowed = Allowed { floor: SignedDuration::ZERO, late: SignedDuration::from_secs(60) };
+        let allowed = ScheduleLimits {
+            min_interval: SignedDuration::ZERO,
+            max_lateness: SignedDuration::from_secs(60),
+        };
         let agent: AgentId = self.agent.id;
         let new = NewJob::cron(JobId::generate(), agent, None, what, Timestamp::now(), allowed)?;
         Ok(self.jobs()?.add(self.tenant, new).await?.into_job().id)

@@ -6,8 +6,10 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
-use holdfast_directory::{Actor, CredentialKind, NewCredential, Renewable, Renewal, RenewedAt};
-use holdfast_session::Outcome;
+use holdfast_directory::{
+    Actor, CredentialKind, NewCredential, RenewableTokens, RenewalClaim, TokenEndpoint,
+};
+use holdfast_session::TurnOutcome;
 use holdfast_testkit::Reply;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -91,7 +93,7 @@ impl World {
             secret: "access-0".into(),
             refresh: Some("r-0".into()),
             expires: Some(Timestamp::now() + SignedDuration::from_secs(ends_in)),
-            renewed_at: RenewedAt {
+            renewed_at: TokenEndpoint {
                 token_url: server.url.clone(),
                 client_id: "holdfast".into(),
                 client_secret: None,
@@ -153,7 +155,7 @@ async fn a_token_that_the_provider_refuses_is_renewed_once_and_asked_with_again(
     // A new one that is refused too is not renewed again for the same answer.
     world.model.answer(|_| Reply::status(401));
     let sent = world.say("b", "hello").await?;
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Failed));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Failed));
     assert_eq!(server.count(), 2);
     Ok(())
 }
@@ -169,7 +171,7 @@ async fn a_refresh_token_that_is_refused_needs_a_person_who_is_told_and_who_ends
 
     for session in ["a", "b"] {
         let sent = world.say(session, "hello").await?;
-        assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Failed));
+        assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Failed));
     }
 
     assert_eq!(server.count(), 1);
@@ -209,14 +211,15 @@ async fn tokens_whose_renewal_was_lost_with_its_process_are_there_for_the_next_o
     let world = World::start().await?;
     let server = TokenServer::start().await?;
     world.with_oauth(&server, -1).await?;
-    let which = Renewable { tenant: world.tenant, provider: "fake".into(), name: "mine".into() };
+    let which =
+        RenewableTokens { tenant: world.tenant, provider: "fake".into(), name: "mine".into() };
     let version =
         world.number("select version from control.auth_profiles where name = 'mine'").await?;
     // Claimed by one that is never heard of again.
     let claimed = world.directory.begin_renewal(&which, version).await?;
-    assert!(matches!(claimed, Renewal::Yours(_)), "{claimed:?}");
+    assert!(matches!(claimed, RenewalClaim::Claimed(_)), "{claimed:?}");
     let other = world.directory.begin_renewal(&which, version).await?;
-    assert!(matches!(other, Renewal::Busy), "{other:?}");
+    assert!(matches!(other, RenewalClaim::Busy), "{other:?}");
     world
         .number(
             "update control.auth_profiles set renewing_until = now() - interval '1 second' \

@@ -9,12 +9,13 @@ use std::{
 };
 
 use holdfast_directory::{Actor, Agent, Error, NewAgent, NewModelRoute, NewRule};
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{
-    AgentName, Attachment, Body, Choice, ChosenBy, ModelRoute, RouteEach, SessionId, TenantId,
+    AgentChoice, AgentName, Attachment, Body, ChoiceOrigin, ModelRoute, RouteScope, SessionId,
+    TenantId,
 };
-use holdfast_workspace::{By, NewMedia};
+use holdfast_workspace::{ChangeAuthor, NewMedia};
 
 use crate::world::{World, place};
 
@@ -70,8 +71,8 @@ impl World {
         self.text(&self.send(self.routed(text, route)).await?).await
     }
 
-    async fn choices(&self, session: SessionId) -> anyhow::Result<Vec<Choice>> {
-        Ok(self.journal(session).await?.iter().filter_map(Choice::of).collect())
+    async fn choices(&self, session: SessionId) -> anyhow::Result<Vec<AgentChoice>> {
+        Ok(self.journal(session).await?.iter().filter_map(AgentChoice::from_entry).collect())
     }
 
     async fn delivered(&self) -> anyhow::Result<Vec<String>> {
@@ -103,7 +104,7 @@ async fn whom_the_model_chooses_answers_with_what_was_written_for_it() -> anyhow
     assert_eq!(world.delivered().await?, ["the coach"]);
     assert_eq!(world.kinds(sent.session).await?, ["heard", "noted", "thought"]);
     let choices = world.choices(sent.session).await?;
-    assert_eq!((choices[0].agent, choices[0].by), (coach.id, ChosenBy::Model));
+    assert_eq!((choices[0].agent, choices[0].by), (coach.id, ChoiceOrigin::Model));
     assert_eq!(choices[0].task, "exam plan");
     let requests = world.model.requests();
     let shown = requests[0].last_user_text();
@@ -175,7 +176,7 @@ async fn whom_a_sender_names_is_not_chosen_unless_it_is_on_the_list() -> anyhow:
     assert_eq!(told, "main");
     assert_eq!(world.asked_to_choose(), 2, "it is asked once more");
     let choices = world.choices(sent.session).await?;
-    assert_eq!((choices[0].agent, choices[0].by), (world.agent.id, ChosenBy::Fallback));
+    assert_eq!((choices[0].agent, choices[0].by), (world.agent.id, ChoiceOrigin::Fallback));
     assert!(choices[0].reason.contains("could not be used"), "{}", choices[0].reason);
     let shown = world.model.requests()[0].last_user_text();
     assert!(!shown.contains("Good at what a admin does."), "{shown}");
@@ -200,9 +201,9 @@ async fn what_is_no_json_is_asked_for_again_and_a_model_that_fails_is_done_witho
     let without = world.text(&sent).await?;
 
     assert_eq!((again.as_str(), without.as_str()), ("the coach", "main"));
-    let by: Vec<ChosenBy> =
+    let by: Vec<ChoiceOrigin> =
         world.choices(sent.session).await?.iter().map(|choice| choice.by).collect();
-    assert_eq!(by, [ChosenBy::Model, ChosenBy::Fallback]);
+    assert_eq!(by, [ChoiceOrigin::Model, ChoiceOrigin::Fallback]);
     Ok(())
 }
 
@@ -243,7 +244,7 @@ async fn a_session_keeps_its_agent_until_it_begins_anew() -> anyhow::Result<()> 
         Reply::text(format!(r#"{{"agent":"{agent}","prompt":"Once only.","tools":["read"]}}"#))
     }));
     let _runner = world.runner().await?;
-    let route = ModelRoute { each: RouteEach::Session, ..ModelRoute::default() };
+    let route = ModelRoute { each: RouteScope::Session, ..ModelRoute::default() };
 
     let first = world.ask_routed("plan my exam", &route).await?;
     let second = world.ask_routed("write a program", &route).await?;
@@ -257,9 +258,9 @@ async fn a_session_keeps_its_agent_until_it_begins_anew() -> anyhow::Result<()> 
         ("the coach", "the coach", "the coder")
     );
     assert_eq!((asked, world.asked_to_choose()), (1, 2));
-    let by: Vec<ChosenBy> =
+    let by: Vec<ChoiceOrigin> =
         world.choices(sent.session).await?.iter().map(|choice| choice.by).collect();
-    assert_eq!(by, [ChosenBy::Model, ChosenBy::Kept, ChosenBy::Model]);
+    assert_eq!(by, [ChoiceOrigin::Model, ChoiceOrigin::Kept, ChoiceOrigin::Model]);
     // The prompt for the first message is used for that message only.
     let requests = world.model.requests();
     let second = requests.iter().find(|asked| asked.last_user_text() == "write a program");
@@ -338,13 +339,13 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
     let world = World::start().await?;
     let coach = world.with_agent("coach", None).await?;
     world.model.answer(script(|_| Reply::text(r#"{"agent":"coach"}"#)));
-    let (by, new) = (By::author("test", "came"), |content: &str| NewMedia {
+    let (by, new) = (ChangeAuthor::new("test", "came"), |content: &str| NewMedia {
         name: "plan.txt".to_owned(),
         content: content.as_bytes().to_vec(),
     });
     let kept = world
         .workspaces
-        .keep_media(world.tenant, world.agent.id, &by, vec![new("the plan")])
+        .store_media(world.tenant, world.agent.id, &by, vec![new("the plan")])
         .await?;
     let _runner = world.runner().await?;
 
@@ -355,7 +356,7 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
         name: "plan.txt".into(),
         file: kept.first().cloned(),
     }];
-    let sent: Accepted = world.send(sent).await?;
+    let sent: Acceptance = world.send(sent).await?;
     world.text(&sent).await?;
 
     let path = kept[0].path.parse()?;

@@ -8,7 +8,8 @@ use holdfast_pg::Pools;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{
-    Author, Body, DmScope, Entry, Fired, JobId, Post, QueueMode, SCHEDULE, SessionKey, Source,
+    Author, Body, DmScope, Entry, JobFiring, JobId, MainSessionPost, QueueMode, SCHEDULE_SOURCE,
+    SessionKey, Source,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -38,14 +39,14 @@ impl World {
     }
 
     /// Message of a scheduler when a reminder of that conversation fires.
-    fn firing(&self, chat: &str, text: &str, fired: Fired) -> NewMessage {
+    fn firing(&self, chat: &str, text: &str, fired: JobFiring) -> NewMessage {
         let body = Body {
             event: Some("reminder".into()),
             fired: Some(Box::new(fired)),
             ..Body::text(text)
         };
         NewMessage {
-            source: Source::Internal(SCHEDULE.into()),
+            source: Source::Internal(SCHEDULE_SOURCE.into()),
             mode: QueueMode::Followup,
             target: None,
             body,
@@ -54,9 +55,13 @@ impl World {
     }
 }
 
-fn reminder(chain: u32) -> Fired {
+fn reminder(chain: u32) -> JobFiring {
     let owner = Some("telegram:42".to_owned());
-    Fired { owner, chain, ..Fired::new(JobId::generate(), Timestamp::now().as_millisecond()) }
+    JobFiring {
+        owner,
+        chain,
+        ..JobFiring::new(JobId::generate(), Timestamp::now().as_millisecond())
+    }
 }
 
 /// Calls a tool, and answers with what it said.
@@ -80,7 +85,7 @@ async fn a_reminder_is_said_as_it_is_without_a_model_and_the_agent_knows_of_it()
     // No usable model.
     world.change_agent(|agent| agent.model = Some("nowhere:none".to_owned())).await?;
 
-    let fired = Fired { as_is: true, ..reminder(0) };
+    let fired = JobFiring { as_is: true, ..reminder(0) };
     let message = world.firing("42", "⏰ 提醒: /new 喝水", fired);
     let (first, again) = (message.clone(), message);
     let sent = world.send(first).await?;
@@ -287,9 +292,9 @@ async fn an_isolated_turn_tells_the_main_conversation_what_it_answered() -> anyh
     let world = World::start().await?;
     let _runner = world.runner().await?;
     world.model.answer(|_| Reply::text("All is well.\n\nNothing else."));
-    let fired = Fired {
-        post: Some(Post { prefix: "Cron".into(), full: false, max_chars: 100 }),
-        ..Fired::new(JobId::generate(), 0)
+    let fired = JobFiring {
+        post: Some(MainSessionPost { prefix: "Cron".into(), full: false, max_chars: 100 }),
+        ..JobFiring::new(JobId::generate(), 0)
     };
     let message = NewMessage {
         key: format!("agent:{}:cron:j:r", world.agent.name).parse()?,

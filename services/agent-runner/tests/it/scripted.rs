@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use holdfast_bus::RunnerAbout;
+use holdfast_bus::RunnerReport;
 use holdfast_directory::Actor;
-use holdfast_sandbox::Choice;
-use holdfast_session::{Accepted, Approval, ApprovalFilter, NewMessage};
+use holdfast_sandbox::BackendChoice;
+use holdfast_session::{Acceptance, Approval, ApprovalFilter, NewMessage};
 use holdfast_testkit::Reply;
-use holdfast_types::{ApprovalState, Entry, SessionKey, Verdict};
-use holdfast_workspace::{Base, By, Edit};
+use holdfast_types::{ApprovalDecision, ApprovalState, Entry, SessionKey};
+use holdfast_workspace::{Base, ChangeAuthor, Edit};
 use serde_json::json;
 
 use crate::world::World;
@@ -18,12 +18,12 @@ impl World {
     async fn script(&self, text: &str) -> anyhow::Result<()> {
         let (path, content) = ("run.sh".parse()?, text.as_bytes().to_vec());
         let edit = Edit::Put { path, content, base: Base::Any };
-        let by = By::author("ada", "wrote it");
+        let by = ChangeAuthor::new("ada", "wrote it");
         self.workspaces.commit(self.tenant, self.agent.id, &by, vec![edit]).await?;
         Ok(())
     }
 
-    async fn go(&self) -> anyhow::Result<Accepted> {
+    async fn go(&self) -> anyhow::Result<Acceptance> {
         self.model.queue([
             Reply::call("a", "exec", json!({"command": "sh run.sh"}).to_string()),
             Reply::text("done"),
@@ -43,7 +43,7 @@ impl World {
         found.ok_or_else(|| anyhow::anyhow!("nobody is asked"))
     }
 
-    async fn allow(&self, asked: &Approval, verdict: Verdict) -> anyhow::Result<()> {
+    async fn allow(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
         let told = self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
         if told.wake {
@@ -52,7 +52,7 @@ impl World {
         Ok(())
     }
 
-    async fn told(&self, sent: &Accepted) -> anyhow::Result<String> {
+    async fn told(&self, sent: &Acceptance) -> anyhow::Result<String> {
         self.text(sent).await?;
         let journal = self.journal(sent.session).await?.into_iter().rev();
         let told = journal.into_iter().find_map(|entry| match entry {
@@ -70,7 +70,7 @@ async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_th
     let document = json!({"exec": {"security": "full", "ask": "always"}});
     world.directory.put_policy(world.tenant, Actor::Operator, None, None, &document).await?;
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;
     world.script("echo one").await?;
 
@@ -79,19 +79,19 @@ async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_th
     assert!(asked.summary.contains("`sh run.sh`, with run.sh ("), "{}", asked.summary);
     assert_eq!(asked.pattern, None);
     world.script("echo evil").await?;
-    world.allow(&asked, Verdict::Once).await?;
+    world.allow(&asked, ApprovalDecision::Once).await?;
     let told = world.told(&sent).await?;
     assert!(told.starts_with("what this call would do has changed"), "{told}");
 
     let sent = world.go().await?;
-    world.allow(&world.asked().await?, Verdict::Always).await?;
+    world.allow(&world.asked().await?, ApprovalDecision::Always).await?;
     assert!(world.told(&sent).await?.contains("evil"));
     let again = world.go().await?;
     assert!(world.told(&again).await?.contains("evil"));
 
     world.script("echo two").await?;
     let sent = world.go().await?;
-    world.allow(&world.asked().await?, Verdict::Once).await?;
+    world.allow(&world.asked().await?, ApprovalDecision::Once).await?;
     assert!(world.told(&sent).await?.contains("two"));
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_th
 async fn a_runner_says_where_commands_run_or_why_none_do() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut walled = world.config();
-    walled.runner.sandbox.backend = Choice::Bubblewrap;
+    walled.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let mut broken = walled.clone();
     broken.runner.sandbox.bwrap = Some("/nowhere/bwrap".into());
     let _one = world.runner_with(walled, |app| app).await?;
@@ -109,13 +109,13 @@ async fn a_runner_says_where_commands_run_or_why_none_do() -> anyhow::Result<()>
 
     let mut about = Vec::new();
     let all_are_heard = async || {
-        world.bus.about_runners(Duration::from_millis(300)).await.is_ok_and(|all| all.len() == 3)
+        world.bus.runner_reports(Duration::from_millis(300)).await.is_ok_and(|all| all.len() == 3)
     };
     world.until("all answer", all_are_heard).await?;
-    about.extend(world.bus.about_runners(Duration::from_millis(500)).await?);
-    about.sort_by(|one: &RunnerAbout, other| one.no_commands.cmp(&other.no_commands));
+    about.extend(world.bus.runner_reports(Duration::from_millis(500)).await?);
+    about.sort_by(|one: &RunnerReport, other| one.no_commands.cmp(&other.no_commands));
 
-    assert_eq!(about[0], RunnerAbout { sandbox: "bubblewrap".into(), ..RunnerAbout::default() });
+    assert_eq!(about[0], RunnerReport { sandbox: "bubblewrap".into(), ..RunnerReport::default() });
     assert!(about[1].no_commands.contains("is `none`"), "{about:?}");
     assert!(about[2].no_commands.contains("install the package bubblewrap"), "{about:?}");
     Ok(())

@@ -11,11 +11,11 @@ use agent_runner::Config;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_directory::{Actor, NewAgent};
 use holdfast_pg::Pools;
-use holdfast_sandbox::Choice;
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_sandbox::BackendChoice;
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentId, AgentName, Entry, SessionKey};
-use holdfast_workspace::{By, Edit, LogFilter, Workspaces};
+use holdfast_workspace::{ChangeAuthor, Edit, LogFilter, Workspaces};
 use serde_json::json;
 
 use crate::world::World;
@@ -23,7 +23,7 @@ use crate::world::World;
 /// A world whose runners have commands.
 fn walled(world: &World) -> Config {
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     config
 }
 
@@ -42,7 +42,7 @@ fn owner(world: &World, text: &str) -> NewMessage {
 }
 
 /// Tool results of a session, in order.
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let output = |entry| match entry {
         Entry::Returned { output, .. } => Some(output),
@@ -478,7 +478,7 @@ async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::R
         content: b"theirs\n".to_vec(),
         base: holdfast_workspace::Base::Any,
     };
-    let by = By::author("ann", "a test");
+    let by = ChangeAuthor::new("ann", "a test");
     files(&world)?.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
     take_away(&world, "b").await?;
     world.text(&sent).await?;
@@ -590,7 +590,7 @@ async fn folders_that_nobody_uses_are_removed() -> anyhow::Result<()> {
 async fn where_no_commands_run_none_are_offered() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     config.runner.sandbox.bwrap = Some(PathBuf::from("/nowhere/bwrap"));
     let _runner = world.runner_with(config, |app| app).await?;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_llm::Scripted;
+use holdfast_llm::ScriptedModel;
 use holdfast_types::{Chat, ChatMessage, Entry, Note, SessionId};
 
 use crate::world::{Running, World};
@@ -17,21 +17,21 @@ fn is_flush(chat: &Chat) -> bool {
 }
 
 /// A runner whose model answers much, writes one note down, and summarises shortly.
-async fn runner(world: &World) -> anyhow::Result<(Running, Arc<Scripted>)> {
+async fn runner(world: &World) -> anyhow::Result<(Running, Arc<ScriptedModel>)> {
     world.use_demo().await?;
     let mut flushes = 0;
-    let model = Arc::new(Scripted::answering(move |request| {
+    let model = Arc::new(ScriptedModel::answering(move |request| {
         Ok(if is_summary(&request.chat) {
-            Scripted::text("They spoke of a cat.")
+            ScriptedModel::text("They spoke of a cat.")
         } else if is_flush(&request.chat) {
             flushes += 1;
             let input = r#"{"path":"memory/cat.md","content":"Tom\n"}"#;
             match flushes {
-                1 => Scripted::calls(&[("f", "write", input)]),
-                _ => Scripted::text("NO_REPLY"),
+                1 => ScriptedModel::calls(&[("f", "write", input)]),
+                _ => ScriptedModel::text("NO_REPLY"),
             }
         } else {
-            Scripted::text(&"much ".repeat(500))
+            ScriptedModel::text(&"much ".repeat(500))
         })
     }));
     let shared = Arc::clone(&model);

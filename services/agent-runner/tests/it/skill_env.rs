@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use agent_runner::Config;
 use holdfast_directory::Actor;
-use holdfast_sandbox::Choice;
-use holdfast_skills::{Download, Finder, Library};
+use holdfast_sandbox::BackendChoice;
+use holdfast_skills::{Download, Finder, SkillLibrary};
 use holdfast_testkit::{Reply, Request};
-use holdfast_workspace::By;
+use holdfast_workspace::ChangeAuthor;
 use serde_json::json;
 
 use crate::world::World;
@@ -16,7 +16,7 @@ const VALUE: &str = "s3cret \"of\" plants";
 
 fn walled(world: &World) -> Config {
     let mut config = world.config();
-    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     config
 }
 
@@ -36,9 +36,9 @@ async fn give(world: &World, name: &str, needs: &str) -> anyhow::Result<()> {
         "---\nname: {name}\ndescription: Of plants.\nmetadata: {{ openclaw: {{ {needs} }} }}\n---\n"
     );
     let given = Download::Files(vec![("SKILL.md".to_owned(), text.into_bytes())]);
-    let library = Library::new(world.workspaces.clone(), Arc::new(Finder::default()));
-    let by = By::author("ada", "test").with_key(name);
-    library.put(world.tenant, world.agent.id, &by, given).await?;
+    let library = SkillLibrary::new(world.workspaces.clone(), Arc::new(Finder::default()));
+    let by = ChangeAuthor::new("ada", "test").with_key(name);
+    library.put_skill(world.tenant, world.agent.id, &by, given).await?;
     Ok(())
 }
 

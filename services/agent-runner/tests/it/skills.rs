@@ -5,11 +5,11 @@ use std::{fs, os::unix, path::Path, sync::Arc, time::Duration};
 use agent_runner::Config;
 use holdfast_directory::Actor;
 use holdfast_skills::{
-    Config as Skills, Download, Finder, Library, Policy, Registries, RegistryConfig,
+    Config as Skills, Download, Finder, Policy, Registries, RegistryConfig, SkillLibrary,
 };
 use holdfast_testkit::{Reply, Request};
 use holdfast_types::{RecommendSkills, TenantId};
-use holdfast_workspace::{By, Workspaces};
+use holdfast_workspace::{ChangeAuthor, Workspaces};
 use serde_json::json;
 
 use crate::world::World;
@@ -58,12 +58,12 @@ fn told(world: &World) -> anyhow::Result<String> {
     Ok(newest.messages()[0].to_string())
 }
 
-fn library(world: &World) -> Library {
-    Library::new(world.workspaces.clone(), Arc::new(Finder::default()))
+fn library(world: &World) -> SkillLibrary {
+    SkillLibrary::new(world.workspaces.clone(), Arc::new(Finder::default()))
 }
 
-fn by(key: &str) -> By {
-    By::author("ada", "test").with_key(key)
+fn by(key: &str) -> ChangeAuthor {
+    ChangeAuthor::new("ada", "test").with_key(key)
 }
 
 fn files(name: &str, description: &str, body: &str) -> Download {
@@ -71,15 +71,15 @@ fn files(name: &str, description: &str, body: &str) -> Download {
 }
 
 async fn give_tenant(world: &World, name: &str, description: &str) -> anyhow::Result<()> {
-    let shared = Workspaces::shared(world.tenant);
+    let shared = Workspaces::shared_tree(world.tenant);
     let given = files(name, description, &format!("of the tenant: {name}"));
-    library(world).put(world.tenant, shared, &by(name), given).await?;
+    library(world).put_skill(world.tenant, shared, &by(name), given).await?;
     Ok(())
 }
 
 async fn give_agent(world: &World, name: &str, description: &str) -> anyhow::Result<()> {
     let given = files(name, description, &format!("of the agent: {name}"));
-    library(world).put(world.tenant, world.agent.id, &by(name), given).await?;
+    library(world).put_skill(world.tenant, world.agent.id, &by(name), given).await?;
     Ok(())
 }
 
@@ -146,7 +146,7 @@ async fn a_skill_that_comes_or_goes_is_told_of_or_not_from_the_next_message_on()
     owner(&world, "hello").await?;
     assert!(told(&world)?.contains("Own watering"));
 
-    library(&world).remove(world.tenant, world.agent.id, &by("gone"), "water-plants").await?;
+    library(&world).remove_skill(world.tenant, world.agent.id, &by("gone"), "water-plants").await?;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     owner(&world, "hello").await?;
     assert!(!told(&world)?.contains("Own watering"));
@@ -160,14 +160,14 @@ async fn another_tenant_sees_nothing_of_a_skill() -> anyhow::Result<()> {
     let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
     let theirs = world.directory.default_agent(other.id).await?;
 
-    let here = holdfast_skills::Surroundings::default();
-    let seen = library(&world).shelf_of(other.id, Some(theirs.id), &here).await?;
+    let here = holdfast_skills::SkillEnvironment::default();
+    let seen = library(&world).load_current_skills(other.id, Some(theirs.id), &here).await?;
     let seen: Vec<&str> = seen.skills().map(|skill| skill.name()).collect();
 
     assert!(!seen.contains(&"water-plants"), "{seen:?}");
     assert_eq!(world.workspaces.skill_changes(other.id, None, 10).await?, []);
     // Not even by the id of the tree that it is in.
-    let shared = Workspaces::shared(world.tenant);
+    let shared = Workspaces::shared_tree(world.tenant);
     let path = "skills/water-plants/SKILL.md".parse()?;
     assert_eq!(world.workspaces.read(other.id, shared, &path, None).await?, None);
     assert_eq!(world.workspaces.skill_changes(world.tenant, None, 10).await?.len(), 1);
@@ -183,7 +183,7 @@ async fn people_call_a_skill_by_its_name_also_one_that_no_model_is_told_of() -> 
                    { bins: [no-such-command] } } }\n---\nx";
     for (name, text) in [("quiet", quiet), ("lacking", lacking)] {
         let given = Download::Files(vec![("SKILL.md".to_owned(), text.into())]);
-        library(&world).put(world.tenant, world.agent.id, &by(name), given).await?;
+        library(&world).put_skill(world.tenant, world.agent.id, &by(name), given).await?;
     }
     let _runner = world.runner().await?;
 
@@ -217,7 +217,7 @@ async fn a_skill_whose_name_is_a_commands_is_refused_and_says_so() -> anyhow::Re
     let world = started().await?;
 
     let given = files("status", "x", "x");
-    let refused = library(&world).put(world.tenant, world.agent.id, &by("a"), given).await;
+    let refused = library(&world).put_skill(world.tenant, world.agent.id, &by("a"), given).await;
 
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("/status is a command: take another name"), "{refused}");
@@ -355,9 +355,9 @@ async fn whenever_a_runner_dies_the_old_skill_is_there_or_the_new_one() -> anyho
     let mut config = registry(&world, folder.path());
     config.runner.lease = Duration::from_secs(1);
     config.runner.sweep = Duration::from_millis(50);
-    let registries = Registries::of(&config.skills.registries)?;
-    let library = Library::new(world.workspaces.clone(), Arc::new(Finder::new(registries)));
-    let order = holdfast_skills::Order {
+    let registries = Registries::from_configs(&config.skills.registries)?;
+    let library = SkillLibrary::new(world.workspaces.clone(), Arc::new(Finder::new(registries)));
+    let order = holdfast_skills::InstallOrder {
         registry: library.finder().registries().get("shelf")?,
         slug: "water-plants",
         version: None,

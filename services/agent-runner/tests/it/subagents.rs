@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Outcome, SubagentOutcome};
+use holdfast_session::{SubagentOutcome, TurnOutcome};
 use holdfast_testkit::{
     Reply,
     model::{Gate, Request},
@@ -139,7 +139,7 @@ async fn a_runner_that_dies_with_a_task_loses_neither_the_task_nor_its_end() -> 
     first.kill();
     let _second = world.runner_with(config, |app| app).await?;
 
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Completed));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Completed));
     assert_eq!(ended(&world, sent.session).await?, SubagentOutcome::Ok);
     last_answer(&world, sent.session, "there are about seven stars").await?;
     assert_eq!(world.number("select count(*) from session.subagents").await?, 1);

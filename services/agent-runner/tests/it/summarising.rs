@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_directory::{Actor, Budget};
-use holdfast_session::{NewSummary, Summarised};
+use holdfast_session::{NewSummary, SummaryResult};
 use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{Entry, Note, RunId, RunnerId, SessionId};
 
@@ -167,29 +167,29 @@ async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on
     let at = i64::try_from(world.journal(session).await?.len())? + 1;
     let new = NewSummary { run: RunId::generate(), at, text: "They counted.".into(), keeps: 2 };
     let keep =
-        async |new: &NewSummary| world.sessions.keep_summary(world.tenant, session, new).await;
+        async |new: &NewSummary| world.sessions.store_summary(world.tenant, session, new).await;
 
     // A turn is under way: its writes go through, and the summary waits.
     runner.stop().await?;
     world.say("s", "number 4").await?;
-    assert_eq!(keep(&new).await?, Summarised::Busy);
+    assert_eq!(keep(&new).await?, SummaryResult::Busy);
     let claim = world.claim_as(RunnerId::generate()).await?;
-    assert_eq!(keep(&new).await?, Summarised::Busy);
+    assert_eq!(keep(&new).await?, SummaryResult::Busy);
     let loaded = world.sessions.load(&claim, 50).await?;
     assert_eq!(loaded.next_entry, at);
     world.end(&claim, &loaded, holdfast_types::Wait::Anything).await?;
 
     // The session is idle again; the summary does not cover the new messages.
-    assert_eq!(keep(&new).await?, Summarised::Stored);
+    assert_eq!(keep(&new).await?, SummaryResult::Stored);
     assert_eq!(summaries(&world, session).await?, [("They counted.".to_owned(), 4)]);
 
     // Another one of the same is of no use, nor is one from before a new beginning.
-    assert_eq!(keep(&new).await?, Summarised::Stale);
+    assert_eq!(keep(&new).await?, SummaryResult::Stale);
     let _runner = world.runner_with(config, |app| app).await?;
     let at = i64::try_from(world.journal(session).await?.len())? + 1;
     let old = NewSummary { at, text: "What is to be forgotten.".into(), ..new.clone() };
     world.ask("s", "/new").await?;
-    assert_eq!(keep(&old).await?, Summarised::Stale);
+    assert_eq!(keep(&old).await?, SummaryResult::Stale);
     world.ask("s", "hello").await?;
     let last = world.model.requests().last().unwrap().body.to_string();
     assert!(!last.contains("What is to be forgotten") && !last.contains("They counted"), "{last}");
@@ -199,8 +199,8 @@ async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on
         world.directory.create_tenant(holdfast_directory::Actor::Operator, "other").await?;
     let at = i64::try_from(world.journal(session).await?.len())? + 1;
     let mine = NewSummary { at, ..new };
-    assert_eq!(world.sessions.keep_summary(other.id, session, &mine).await?, Summarised::Stale);
-    assert_eq!(keep(&mine).await?, Summarised::Stored);
+    assert_eq!(world.sessions.store_summary(other.id, session, &mine).await?, SummaryResult::Stale);
+    assert_eq!(keep(&mine).await?, SummaryResult::Stored);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use holdfast_agent::UNKNOWN_OUTCOME;
-use holdfast_session::{Append, Outcome};
+use holdfast_session::{StepWrite, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{Effect, Entry, RunId, RunnerId, ToolCall, Usage};
 
@@ -70,7 +70,7 @@ async fn another_runner_goes_on_where_one_died() -> anyhow::Result<()> {
     let _second = world.runner_with(config, |app| app).await?;
     let answer = world.answer(&sent).await?;
 
-    assert_eq!(answer.outcome, Some(Outcome::Completed));
+    assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     // Without the sweep the session would never continue; the delay is measured elsewhere.
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
@@ -95,7 +95,7 @@ async fn what_was_begun_in_the_world_is_reported_as_unknown_and_not_done_again()
         model: "fake:one".into(),
         carry: None,
     };
-    let begun = Append {
+    let begun = StepWrite {
         at: None,
         run: Some(RunId::from(sent.message)),
         entries: vec![
@@ -163,7 +163,7 @@ async fn a_message_that_breaks_its_runner_leaves_and_its_successors_run() -> any
     let poison = world.say_as(holdfast_types::QueueMode::Followup, "s", "poison").await?;
     let after = world.say_as(holdfast_types::QueueMode::Followup, "s", "hello").await?;
 
-    assert_eq!(world.answer(&poison).await?.outcome, Some(Outcome::Dead));
+    assert_eq!(world.answer(&poison).await?.outcome, Some(TurnOutcome::Dead));
     assert_eq!(world.text(&after).await?, "echo: hello");
     Ok(())
 }
@@ -211,7 +211,7 @@ async fn a_runner_that_stops_gives_its_sessions_back_at_a_steps_end() -> anyhow:
     let charged = world.number("select attempts::bigint from session.session_lease").await?;
 
     let _second = world.runner().await?;
-    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Completed));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Completed));
     assert_eq!(charged, 0);
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
     Ok(())

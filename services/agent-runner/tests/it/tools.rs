@@ -9,7 +9,7 @@ use std::{
 };
 
 use holdfast_directory::{Actor, NewAccount};
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Tool, ToolError};
 use holdfast_types::{Effect, Entry, SessionKey};
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::world::{World, place, settings};
 
 /// Tool results of a session.
-async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     Ok(journal
         .into_iter()

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use agent_runner::{App, Config, Runner, Scratch};
+use agent_runner::{App, Config, RunnerConfig, ScratchConfig};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{
-    Actor, Agent, Directory, NewAgent, NewProvider, ProviderKind, Seal, Settings,
+    Actor, Agent, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, Seal,
 };
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::{
-    Accepted, Answer, Claim, Completion, Loaded, NewMessage, Outcome, Sessions,
+    Acceptance, Claim, Completion, LoadedSession, MessageStatus, NewMessage, Sessions, TurnOutcome,
 };
 use holdfast_testkit::{Database, FakeModel, nats, redis};
 use holdfast_types::{
@@ -156,7 +156,7 @@ impl World {
                 ..holdfast_lock::Config::default()
             },
             secrets: Secrets { kek: kek(), pepper: "pepper".into() },
-            runner: Runner {
+            runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
                 slots: 8,
                 // Longer than a test takes that keeps an answer back.
@@ -165,11 +165,14 @@ impl World {
                 shutdown_grace: Duration::from_secs(5),
                 // Tests that need commands enable the sandbox.
                 sandbox: holdfast_sandbox::Config {
-                    backend: holdfast_sandbox::Choice::None,
+                    backend: holdfast_sandbox::BackendChoice::None,
                     ..holdfast_sandbox::Config::default()
                 },
-                scratch: Scratch { dir: self.scratch.path().to_owned(), ..Scratch::default() },
-                ..Runner::default()
+                scratch: ScratchConfig {
+                    dir: self.scratch.path().to_owned(),
+                    ..ScratchConfig::default()
+                },
+                ..RunnerConfig::default()
             },
             ..Config::default()
         }
@@ -207,7 +210,7 @@ impl World {
     }
 
     /// Accepts a message and tells runners, as the gateway does.
-    pub async fn send(&self, message: NewMessage) -> anyhow::Result<Accepted> {
+    pub async fn send(&self, message: NewMessage) -> anyhow::Result<Acceptance> {
         let kind = match message.mode {
             QueueMode::Interrupt => ControlKind::Interrupt,
             QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
@@ -223,7 +226,7 @@ impl World {
         Ok(accepted)
     }
 
-    pub async fn say(&self, session: &str, text: &str) -> anyhow::Result<Accepted> {
+    pub async fn say(&self, session: &str, text: &str) -> anyhow::Result<Acceptance> {
         self.send(self.message(session, text)).await
     }
 
@@ -232,12 +235,12 @@ impl World {
         mode: QueueMode,
         session: &str,
         text: &str,
-    ) -> anyhow::Result<Accepted> {
+    ) -> anyhow::Result<Acceptance> {
         self.send(NewMessage { mode, ..self.message(session, text) }).await
     }
 
     /// Waits for the message's end.
-    pub async fn answer(&self, accepted: &Accepted) -> anyhow::Result<Answer> {
+    pub async fn answer(&self, accepted: &Acceptance) -> anyhow::Result<MessageStatus> {
         let begun = Instant::now();
         loop {
             let answer = self.sessions.answer(self.tenant, accepted.message).await?;
@@ -250,7 +253,11 @@ impl World {
     }
 
     /// Says something to another tenant's agent, and waits for the message's end.
-    pub async fn answer_in(&self, tenant: TenantId, message: NewMessage) -> anyhow::Result<Answer> {
+    pub async fn answer_in(
+        &self,
+        tenant: TenantId,
+        message: NewMessage,
+    ) -> anyhow::Result<MessageStatus> {
         let accepted = self.sessions.ingest(tenant, message).await?;
         self.bus.wake_run(0);
         self.until("the other tenant is answered", async || {
@@ -262,9 +269,9 @@ impl World {
     }
 
     /// Text of the answer to a message, if there is one.
-    pub async fn text(&self, accepted: &Accepted) -> anyhow::Result<String> {
+    pub async fn text(&self, accepted: &Acceptance) -> anyhow::Result<String> {
         let answer = self.answer(accepted).await?;
-        anyhow::ensure!(answer.outcome == Some(Outcome::Completed), "{answer:?}");
+        anyhow::ensure!(answer.outcome == Some(TurnOutcome::Completed), "{answer:?}");
         Ok(answer.text)
     }
 
@@ -289,7 +296,12 @@ impl World {
     }
 
     /// Ends a turn of a session that was claimed by hand, which then waits.
-    pub async fn end(&self, claim: &Claim, loaded: &Loaded, wait: Wait) -> anyhow::Result<()> {
+    pub async fn end(
+        &self,
+        claim: &Claim,
+        loaded: &LoadedSession,
+        wait: Wait,
+    ) -> anyhow::Result<()> {
         let first = &loaded.waiting[0];
         let thought = Entry::Thought {
             text: "I will".to_owned(),
@@ -303,7 +315,7 @@ impl World {
             at: None,
             entries: vec![Entry::Heard { seq: first.seq, body: first.body.clone() }, thought],
             done: vec![first.seq],
-            outcome: Outcome::Completed,
+            outcome: TurnOutcome::Completed,
             reason: None,
             reply: Some(1),
             deliveries: Vec::new(),
@@ -366,8 +378,8 @@ pub fn place(chat: &str) -> Target {
     }
 }
 
-pub fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
-    let mut settings = Settings::default();
+pub fn settings(change: impl FnOnce(&mut AgentSettings)) -> AgentSettings {
+    let mut settings = AgentSettings::default();
     change(&mut settings);
     settings
 }

@@ -10,17 +10,17 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::wire::{Me, MessageId};
+use super::wire::{BotIdentity, MessageId};
 use crate::guard;
 
 /// Timeout of a call, in addition to the time that a poll waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum size of a response, in bytes: a hundred updates are far below.
-const LARGEST: usize = 8 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Kinds of updates that we ask for; Telegram does not send others.
-const UPDATES: [&str; 3] = ["message", "edited_message", "callback_query"];
+const ALLOWED_UPDATES: [&str; 3] = ["message", "edited_message", "callback_query"];
 
 /// Error for a text that is not a bot's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -101,8 +101,8 @@ impl Bot {
     }
 
     /// Returns the identity of the bot.
-    pub async fn get_me(&self) -> Result<Me, CallError> {
-        self.call("getMe", &json!({}), PATIENCE).await
+    pub async fn get_me(&self) -> Result<BotIdentity, CallError> {
+        self.call("getMe", &json!({}), CALL_TIMEOUT).await
     }
 
     /// Returns the updates from `offset` on, after waiting up to `wait` for the first. Confirms all
@@ -112,11 +112,11 @@ impl Bot {
         offset: Option<i64>,
         wait: Duration,
     ) -> Result<Vec<Value>, CallError> {
-        let mut params = json!({"timeout": wait.as_secs(), "allowed_updates": UPDATES});
+        let mut params = json!({"timeout": wait.as_secs(), "allowed_updates": ALLOWED_UPDATES});
         if let Some(offset) = offset {
             params["offset"] = offset.into();
         }
-        self.call("getUpdates", &params, wait + PATIENCE).await
+        self.call("getUpdates", &params, wait + CALL_TIMEOUT).await
     }
 
     pub async fn send_message(&self, message: Outgoing<'_>) -> Result<MessageId, CallError> {
@@ -140,13 +140,13 @@ impl Bot {
             let rows: Vec<Value> = message.buttons.iter().map(row).collect();
             params["reply_markup"] = json!({"inline_keyboard": rows});
         }
-        self.call("sendMessage", &params, PATIENCE).await
+        self.call("sendMessage", &params, CALL_TIMEOUT).await
     }
 
     /// Confirms that a button was pressed; until then Telegram shows it as busy.
-    pub async fn answer_press(&self, press: &str, text: &str) -> Result<(), CallError> {
+    pub async fn answer_callback_query(&self, press: &str, text: &str) -> Result<(), CallError> {
         let params = json!({"callback_query_id": press, "text": text});
-        self.call::<bool>("answerCallbackQuery", &params, PATIENCE).await.map(drop)
+        self.call::<bool>("answerCallbackQuery", &params, CALL_TIMEOUT).await.map(drop)
     }
 
     pub async fn send_typing(&self, chat: i64, thread: Option<i64>) -> Result<(), CallError> {
@@ -154,19 +154,19 @@ impl Bot {
         if let Some(thread) = thread {
             params["message_thread_id"] = thread.into();
         }
-        self.call::<bool>("sendChatAction", &params, PATIENCE).await.map(drop)
+        self.call::<bool>("sendChatAction", &params, CALL_TIMEOUT).await.map(drop)
     }
 
     /// Registers `url` for updates. Telegram sends `secret` in a header.
     pub async fn set_webhook(&self, url: &str, secret: &SecretString) -> Result<(), CallError> {
         let params = json!({"url": url, "secret_token": secret.expose_secret(),
-            "allowed_updates": UPDATES, "max_connections": 10});
-        self.call::<bool>("setWebhook", &params, PATIENCE).await.map(drop)
+            "allowed_updates": ALLOWED_UPDATES, "max_connections": 10});
+        self.call::<bool>("setWebhook", &params, CALL_TIMEOUT).await.map(drop)
     }
 
     /// Removes the webhook, so that updates can be polled. Pending updates are kept.
     pub async fn delete_webhook(&self) -> Result<(), CallError> {
-        self.call::<bool>("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
+        self.call::<bool>("deleteWebhook", &json!({}), CALL_TIMEOUT).await.map(drop)
     }
 
     /// Calls a method with these parameters.
@@ -175,7 +175,7 @@ impl Bot {
         method: &str,
         params: &Value,
     ) -> Result<T, CallError> {
-        self.call(method, params, PATIENCE).await
+        self.call(method, params, CALL_TIMEOUT).await
     }
 
     /// Downloads a file of at most `most` bytes, by the path that `getFile` returned.
@@ -185,8 +185,8 @@ impl Bot {
     /// If the file is larger, or cannot be downloaded.
     pub async fn download(&self, path: &str, most: usize) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/{path}", self.files.expose_secret());
-        let sent = self.http.get(url).timeout(PATIENCE).send().await;
-        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let sent = self.http.get(url).timeout(CALL_TIMEOUT).send().await;
+        let response = sent.map_err(|error| transport_error(&error.without_url()))?;
         let status = response.status();
         if !status.is_success() {
             return Err(CallError::Refused {
@@ -207,10 +207,10 @@ impl Bot {
     ) -> Result<T, CallError> {
         let url = format!("{}/{method}", self.base.expose_secret());
         let sent = self.http.post(url).timeout(patience).multipart(form).send().await;
-        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let response = sent.map_err(|error| transport_error(&error.without_url()))?;
         let status = response.status();
         let body = read(response).await?;
-        answer(status, &body)
+        parse_response(status, &body)
     }
 
     async fn call<T: DeserializeOwned>(
@@ -221,15 +221,15 @@ impl Bot {
     ) -> Result<T, CallError> {
         let url = format!("{}/{method}", self.base.expose_secret());
         let sent = self.http.post(url).timeout(patience).json(params).send().await;
-        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let response = sent.map_err(|error| transport_error(&error.without_url()))?;
         let status = response.status();
         let body = read(response).await?;
-        answer(status, &body)
+        parse_response(status, &body)
     }
 }
 
 #[derive(Deserialize)]
-struct Answer<T> {
+struct ApiResponse<T> {
     ok: bool,
     result: Option<T>,
     #[serde(default)]
@@ -246,7 +246,7 @@ struct Parameters {
 }
 
 /// Classifies a transport error. The error must not contain its URL any more.
-fn lost(error: &reqwest::Error) -> CallError {
+fn transport_error(error: &reqwest::Error) -> CallError {
     if let Some(private) = guard::refusal(error) {
         let description = private.to_string();
         return CallError::Refused { status: 0, description, moved_to: None };
@@ -264,12 +264,14 @@ fn lost(error: &reqwest::Error) -> CallError {
 }
 
 async fn read(response: reqwest::Response) -> Result<Vec<u8>, CallError> {
-    read_up_to(response, LARGEST).await
+    read_up_to(response, MAX_RESPONSE_BYTES).await
 }
 
 async fn read_up_to(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| lost(&error.without_url()))? {
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| transport_error(&error.without_url()))?
+    {
         if body.len() + chunk.len() > most {
             return Err(CallError::Unsure(format!("it has more than {most} bytes")));
         }
@@ -278,13 +280,13 @@ async fn read_up_to(mut response: reqwest::Response, most: usize) -> Result<Vec<
     Ok(body)
 }
 
-fn answer<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
-    let parsed = serde_json::from_slice::<Answer<T>>(body).ok();
+fn parse_response<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
+    let parsed = serde_json::from_slice::<ApiResponse<T>>(body).ok();
     if status.is_success() {
         // A success that cannot be parsed may come from another server, or from Telegram after the
         // work was done.
         return match parsed {
-            Some(Answer { ok: true, result: Some(result), .. }) => Ok(result),
+            Some(ApiResponse { ok: true, result: Some(result), .. }) => Ok(result),
             Some(_) | None => Err(CallError::Unsure("it cannot be read".to_owned())),
         };
     }
@@ -312,7 +314,7 @@ mod tests {
     use super::*;
 
     fn status(code: u16, body: &str) -> Result<MessageId, CallError> {
-        answer(StatusCode::from_u16(code).unwrap(), body.as_bytes())
+        parse_response(StatusCode::from_u16(code).unwrap(), body.as_bytes())
     }
 
     #[test]

@@ -12,17 +12,17 @@ use tracing::debug;
 use super::{Telegram, client::CallError};
 
 /// Kinds of attachments that are fetched. Videos are large, and no model here can watch them.
-const KINDS: [&str; 5] = ["photo", "document", "voice", "audio", "sticker"];
+const FETCHED_KINDS: [&str; 5] = ["photo", "document", "voice", "audio", "sticker"];
 
 /// Maximum size of a file, in bytes; Telegram lets bots fetch twice as much
 /// (<https://core.telegram.org/bots/api#getfile>).
-const MOST_FILE: usize = 10 * 1024 * 1024;
+const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 
 /// Maximum size of the files of one message together, in bytes: the gateway's limit.
-const MOST_FILES: usize = 20 * 1024 * 1024;
+const MAX_FILES_BYTES: usize = 20 * 1024 * 1024;
 
 /// Timeout per file.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Path of a file on Telegram's server.
 #[derive(Debug, Deserialize)]
@@ -35,17 +35,17 @@ pub(super) struct FilePath {
 
 impl Telegram {
     /// Fetches the files of a message, unless the message is silent.
-    pub(super) async fn fetch(&self, request: &mut AcceptRequest) {
+    pub(super) async fn fetch_files(&self, request: &mut AcceptRequest) {
         if request.silent {
             return;
         }
-        let mut left = MOST_FILES;
+        let mut left = MAX_FILES_BYTES;
         for attachment in &mut request.attachments {
-            if !KINDS.contains(&attachment.kind.as_str()) {
+            if !FETCHED_KINDS.contains(&attachment.kind.as_str()) {
                 continue;
             }
-            let most = left.min(MOST_FILE);
-            match tokio::time::timeout(PATIENCE, self.file(&attachment.reference, most)).await {
+            let most = left.min(MAX_FILE_BYTES);
+            match tokio::time::timeout(FILE_TIMEOUT, self.file(&attachment.reference, most)).await {
                 Ok(Ok(content)) => {
                     left -= content.len();
                     attachment.content = content;

@@ -17,32 +17,32 @@ use super::{
     CHANNEL, Telegram,
     client::{CallError, Outgoing},
     judge::{Verdict, judge},
-    wire::{Me, Update},
+    wire::{BotIdentity, Update},
 };
-use crate::{ingest::Refusal, meter};
+use crate::{ingest::AcceptError, meter};
 
 /// Minimum interval between two notices to the same rejected sender.
-const REFUSE_EVERY: Duration = Duration::from_secs(3600);
+const REFUSAL_NOTICE_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Maximum number of rejected senders that are remembered. Beyond it no notices are sent.
-const STRANGERS: usize = 10_000;
+const MAX_REMEMBERED_SENDERS: usize = 10_000;
 
 /// Result of handling an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum UpdateResult {
     /// The update is finished: the platform may forget it.
     Done,
     /// The update is not finished: the platform must send it again.
-    NotNow,
+    SendAgain,
 }
 
 /// Retry behaviour towards the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum RetryMode {
     /// One attempt: Telegram calls again by itself.
     Once,
     /// Retries: all later updates of the bot wait for this one.
-    Long,
+    UntilDecided,
 }
 
 impl Telegram {
@@ -52,7 +52,7 @@ impl Telegram {
     /// # Errors
     ///
     /// If Telegram does not answer.
-    pub(super) async fn me(&self) -> Result<&Me, CallError> {
+    pub(super) async fn me(&self) -> Result<&BotIdentity, CallError> {
         self.me.get_or_try_init(|| self.bot.get_me()).await
     }
 
@@ -66,15 +66,15 @@ impl Telegram {
     }
 
     /// Handles an update that Telegram posted.
-    pub async fn take_posted(&self, update: Value) -> Taken {
+    pub async fn handle_posted(&self, update: Value) -> UpdateResult {
         if self.me().await.is_err() {
-            return Taken::NotNow;
+            return UpdateResult::SendAgain;
         }
-        self.take(update, Patience::Once).await
+        self.handle(update, RetryMode::Once).await
     }
 
     /// Handles an update. [`me`](Self::me) must have succeeded before.
-    pub(super) async fn take(&self, update: Value, patience: Patience) -> Taken {
+    pub(super) async fn handle(&self, update: Value, patience: RetryMode) -> UpdateResult {
         let id = update["update_id"].as_i64().unwrap_or_default();
         let span = info_span!(
             "update",
@@ -83,11 +83,11 @@ impl Telegram {
             account.id = %self.id,
             update.id = id,
         );
-        self.judged(update, id, patience).instrument(span).await
+        self.judge_and_handle(update, id, patience).instrument(span).await
     }
 
-    async fn judged(&self, update: Value, id: i64, patience: Patience) -> Taken {
-        let Some(me) = self.me.get() else { return Taken::NotNow };
+    async fn judge_and_handle(&self, update: Value, id: i64, patience: RetryMode) -> UpdateResult {
+        let Some(me) = self.me.get() else { return UpdateResult::SendAgain };
         let update: Update = match serde_json::from_value::<Update>(update) {
             Ok(update) => update,
             Err(_) => {
@@ -117,42 +117,44 @@ impl Telegram {
                     account: self.name.clone(),
                     ..*request
                 };
-                self.fetch(&mut request).await;
+                self.fetch_files(&mut request).await;
                 self.offer(request, patience).await
             }
         }
     }
 
-    async fn offer(&self, request: AcceptRequest, patience: Patience) -> Taken {
+    async fn offer(&self, request: AcceptRequest, patience: RetryMode) -> UpdateResult {
         let (chat, thread) = (request.reply_chat.parse().ok(), request.reply_thread.parse().ok());
         let silent = request.silent;
         let offered = match patience {
-            Patience::Once => self.ingest.accept(self.tenant, request).await,
-            Patience::Long => self.ingest.accept_patiently(self.tenant, request).await,
+            RetryMode::Once => self.ingest.accept(self.tenant, request).await,
+            RetryMode::UntilDecided => self.ingest.accept_until_decided(self.tenant, request).await,
         };
         match offered {
-            Ok(AcceptResponse { duplicate: true, .. }) | Err(Refusal::Reused(_)) => {
+            Ok(AcceptResponse { duplicate: true, .. }) | Err(AcceptError::KeyReused(_)) => {
                 done("duplicate")
             }
             Ok(_) => {
                 if let Some(chat) = chat.filter(|_| !silent) {
-                    self.type_in(chat, thread);
+                    self.show_typing(chat, thread);
                 }
                 done(if silent { "silent" } else { "accepted" })
             }
-            Err(refusal @ (Refusal::Away(_) | Refusal::Forbidden(_))) => {
+            Err(refusal @ (AcceptError::Unavailable(_) | AcceptError::Forbidden(_))) => {
                 debug!(%refusal, "an update waits at telegram");
                 meter::update(CHANNEL, "unavailable");
-                Taken::NotNow
+                UpdateResult::SendAgain
             }
-            Err(Refusal::Full { .. } | Refusal::Broken(_)) if patience == Patience::Once => {
+            Err(AcceptError::Full { .. } | AcceptError::GatewayFailed(_))
+                if patience == RetryMode::Once =>
+            {
                 meter::update(CHANNEL, "unavailable");
-                Taken::NotNow
+                UpdateResult::SendAgain
             }
             Err(refusal) => {
                 warn!(%refusal, "an update cannot be taken, and its sender is told");
                 if let Some(chat) = chat.filter(|_| !silent) {
-                    self.tell(
+                    self.notify_sender(
                         chat,
                         thread,
                         "This message could not be taken in. Please try again later.",
@@ -173,14 +175,14 @@ impl Telegram {
         };
         let bot = self.bot.clone();
         tokio::spawn(async move {
-            if let Err(error) = bot.answer_press(&press, text).await {
+            if let Err(error) = bot.answer_callback_query(&press, text).await {
                 debug!(%error, "a button was not answered");
             }
         });
     }
 
     /// Shows the typing indicator, in the background.
-    fn type_in(&self, chat: i64, thread: Option<i64>) {
+    fn show_typing(&self, chat: i64, thread: Option<i64>) {
         let bot = self.bot.clone();
         tokio::spawn(async move {
             if let Err(error) = bot.send_typing(chat, thread).await {
@@ -197,11 +199,11 @@ impl Telegram {
                 "You are not allowed to write to this assistant. \
                  Its owner can allow you by your id: {sender}"
             );
-            self.tell(chat, None, &text).await;
+            self.notify_sender(chat, None, &text).await;
         }
     }
 
-    async fn tell(&self, chat: i64, thread: Option<i64>, text: &str) {
+    async fn notify_sender(&self, chat: i64, thread: Option<i64>, text: &str) {
         let chat = chat.to_string();
         let message =
             Outgoing { chat: &chat, thread, reply_to: None, text, html: false, buttons: &[] };
@@ -211,25 +213,25 @@ impl Telegram {
     }
 }
 
-fn done(outcome: &'static str) -> Taken {
+fn done(outcome: &'static str) -> UpdateResult {
     meter::update(CHANNEL, outcome);
-    Taken::Done
+    UpdateResult::Done
 }
 
 /// Rejected senders that got a notice, and when.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<HashMap<String, Instant>>);
+pub(super) struct RefusalNotices(Mutex<HashMap<String, Instant>>);
 
-impl Refusals {
+impl RefusalNotices {
     fn is_due(&self, sender: &str) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(sender).is_some_and(|at| at.elapsed() < REFUSE_EVERY) {
+        if told.get(sender).is_some_and(|at| at.elapsed() < REFUSAL_NOTICE_INTERVAL) {
             return false;
         }
-        if told.len() >= STRANGERS {
-            told.retain(|_, at| at.elapsed() < REFUSE_EVERY);
+        if told.len() >= MAX_REMEMBERED_SENDERS {
+            told.retain(|_, at| at.elapsed() < REFUSAL_NOTICE_INTERVAL);
         }
-        if told.len() >= STRANGERS {
+        if told.len() >= MAX_REMEMBERED_SENDERS {
             return false;
         }
         told.insert(sender.to_owned(), Instant::now());
@@ -243,24 +245,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stranger_is_told_once_an_hour() {
-        let refusals = Refusals::default();
+        let refusals = RefusalNotices::default();
 
         assert!(refusals.is_due("7"));
         assert!(!refusals.is_due("7"));
         assert!(refusals.is_due("8"));
-        tokio::time::advance(REFUSE_EVERY).await;
+        tokio::time::advance(REFUSAL_NOTICE_INTERVAL).await;
         assert!(refusals.is_due("7"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_crowd_of_strangers_is_not_remembered_for_ever() {
-        let refusals = Refusals::default();
-        for n in 0..STRANGERS {
+        let refusals = RefusalNotices::default();
+        for n in 0..MAX_REMEMBERED_SENDERS {
             assert!(refusals.is_due(&n.to_string()));
         }
 
         assert!(!refusals.is_due("one more"));
-        tokio::time::advance(REFUSE_EVERY).await;
+        tokio::time::advance(REFUSAL_NOTICE_INTERVAL).await;
         assert!(refusals.is_due("one more"));
         assert_eq!(refusals.0.lock().unwrap().len(), 1);
     }

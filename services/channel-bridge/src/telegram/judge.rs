@@ -6,14 +6,16 @@
 use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
 
 use super::buttons;
-use super::wire::{CallbackQuery, Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
+use super::wire::{
+    BotIdentity, CallbackQuery, Chat, ChatKind, Entity, File, Message, RepliedMessage, Update,
+};
 use holdfast_directory::channel::TelegramSettings;
 
 /// Prefix of an edited message's text.
-const EDITED: &str = "[edited message] ";
+const EDITED_PREFIX: &str = "[edited message] ";
 
 /// Maximum length of the quoted text of a replied-to message, in characters.
-const REPLIED: usize = 500;
+const MAX_REPLIED_CHARS: usize = 500;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
@@ -26,9 +28,9 @@ pub enum Verdict {
 }
 
 #[must_use]
-pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
+pub fn judge(update: Update, settings: &TelegramSettings, me: &BotIdentity) -> Verdict {
     if let Some(press) = update.callback_query {
-        return pressed(press, settings);
+        return judge_button(press, settings);
     }
     let (message, is_edit) = match (update.message, update.edited_message) {
         (Some(message), _) => (message, false),
@@ -60,20 +62,20 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
     }
     let silent = is_group && settings.groups.mention_only && !is_mentioned(&message, me);
     let is_listed = settings.allow.names(&author.id, &author.username);
-    Verdict::Take(Box::new(request(
+    Verdict::Take(Box::new(accept_request(
         &message,
         author,
         attachments,
-        Kind { is_group, is_edit, silent, is_listed },
+        MessageTraits { is_group, is_edit, silent, is_listed },
     )))
 }
 
 /// Turns a button press into the command that the user could have written. Only commands of ours
 /// are on buttons, and a press grants no more rights than writing.
-fn pressed(press: CallbackQuery, settings: &TelegramSettings) -> Verdict {
+fn judge_button(press: CallbackQuery, settings: &TelegramSettings) -> Verdict {
     let CallbackQuery { id, from, message, data } = press;
     let Some(message) = message else { return Verdict::Ignore("old_button") };
-    let Some(text) = data.as_deref().and_then(buttons::said) else {
+    let Some(text) = data.as_deref().and_then(buttons::button_command) else {
         return Verdict::Ignore("strange_button");
     };
     let is_group = match message.chat.kind {
@@ -110,18 +112,18 @@ fn pressed(press: CallbackQuery, settings: &TelegramSettings) -> Verdict {
 }
 
 #[derive(Clone, Copy)]
-struct Kind {
+struct MessageTraits {
     is_group: bool,
     is_edit: bool,
     silent: bool,
     is_listed: bool,
 }
 
-fn request(
+fn accept_request(
     message: &Message,
     author: Author,
     attachments: Vec<MessageAttachment>,
-    kind: Kind,
+    kind: MessageTraits,
 ) -> AcceptRequest {
     let (chat, id) = (message.chat.id, message.message_id);
     let text = message.text.as_deref().or(message.caption.as_deref()).unwrap_or_default();
@@ -143,13 +145,13 @@ fn request(
         thread: thread.clone(),
         sender_id: author.id,
         sender_name: author.name,
-        text: format!("{}{text}", if kind.is_edit { EDITED } else { "" }),
+        text: format!("{}{text}", if kind.is_edit { EDITED_PREFIX } else { "" }),
         platform_message_id: id.to_string(),
         reply_to_message_id: replied
             .map(|replied| replied.message_id.to_string())
             .unwrap_or_default(),
         reply_to_text: replied_text
-            .map(|text| text.chars().take(REPLIED).collect())
+            .map(|text| text.chars().take(MAX_REPLIED_CHARS).collect())
             .unwrap_or_default(),
         attachments,
         reply_chat: chat.to_string(),
@@ -186,11 +188,11 @@ impl Author {
     }
 }
 
-fn is_reply(replied: &Replied) -> bool {
+fn is_reply(replied: &RepliedMessage) -> bool {
     replied.forum_topic_created.is_none()
 }
 
-fn is_mentioned(message: &Message, me: &Me) -> bool {
+fn is_mentioned(message: &Message, me: &BotIdentity) -> bool {
     let replied = message.reply_to_message.as_deref().filter(|replied| is_reply(replied));
     if replied.and_then(|replied| replied.from.as_ref()).is_some_and(|from| from.id == me.id) {
         return true;
@@ -207,7 +209,7 @@ fn is_mentioned(message: &Message, me: &Me) -> bool {
         || message.caption_entities.iter().any(|entity| named(caption, entity))
 }
 
-fn is_name(name: Option<&str>, me: &Me) -> bool {
+fn is_name(name: Option<&str>, me: &BotIdentity) -> bool {
     name.is_some_and(|name| !me.username.is_empty() && name.eq_ignore_ascii_case(&me.username))
 }
 
@@ -250,8 +252,8 @@ mod tests {
 
     use super::*;
 
-    fn me() -> Me {
-        Me { id: 42, username: "holdfast_bot".into() }
+    fn me() -> BotIdentity {
+        BotIdentity { id: 42, username: "holdfast_bot".into() }
     }
 
     fn settings(settings: Value) -> TelegramSettings {

@@ -18,22 +18,22 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{Taken, Telegram, client::CallError, inbound::Patience};
+use super::{Telegram, UpdateResult, client::CallError, inbound::RetryMode};
 
 /// Lifetime of the lease without renewal.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE_TTL: Duration = Duration::from_secs(15);
 
 /// Interval at which a poller without a lease checks whether Redis is available again.
-const LOOK: Duration = Duration::from_secs(3);
+const REDIS_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Delays after a failed call.
-const FAILED: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+const FAILURE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Delays after another poller's call has ended ours.
-const CONFLICT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+const CONFLICT_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// Delay after Telegram has rejected the token: only its owner can help.
-const REVOKED: Duration = Duration::from_secs(60);
+const INVALID_TOKEN_DELAY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Poller {
@@ -43,11 +43,11 @@ pub struct Poller {
     /// Id after that of the last handled update.
     offset: Option<i64>,
     /// Whether this poller polled last, as far as it knows.
-    is_ours: bool,
+    polled_last: bool,
 }
 
 /// Permission to poll.
-enum Turn {
+enum PollPermit {
     Leased(Lease),
     /// Redis is unavailable: polling without a lease.
     Unguarded,
@@ -57,7 +57,7 @@ impl Poller {
     /// Builds a poller whose calls wait up to `wait` for an update.
     #[must_use]
     pub const fn new(telegram: Arc<Telegram>, locks: Locks, wait: Duration) -> Self {
-        Self { telegram, locks, wait, offset: None, is_ours: false }
+        Self { telegram, locks, wait, offset: None, polled_last: false }
     }
 
     /// Polls whenever permitted, until `stop` is cancelled.
@@ -66,11 +66,11 @@ impl Poller {
         loop {
             let turn = tokio::select! {
                 () = stop.cancelled() => return,
-                turn = self.turn(&name) => turn,
+                turn = self.wait_for_permit(&name) => turn,
             };
-            self.is_ours = true;
+            self.polled_last = true;
             match turn {
-                Turn::Leased(lease) => {
+                PollPermit::Leased(lease) => {
                     debug!(account.id = %self.telegram.id, "polling");
                     let is_stopped = tokio::select! {
                         () = stop.cancelled() => true,
@@ -85,11 +85,11 @@ impl Poller {
                         return;
                     }
                 }
-                Turn::Unguarded => {
+                PollPermit::Unguarded => {
                     let locks = self.locks.clone();
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = redis_is_back(&locks) => {}
+                        () = wait_for_redis(&locks) => {}
                         () = self.poll() => {}
                     }
                 }
@@ -98,28 +98,28 @@ impl Poller {
     }
 
     /// Waits for the permission to poll.
-    async fn turn(&mut self, name: &str) -> Turn {
+    async fn wait_for_permit(&mut self, name: &str) -> PollPermit {
         let mut alone_since = None;
         loop {
-            match self.locks.try_acquire(name, LEASE).await {
-                Ok(Some(lease)) => return Turn::Leased(lease),
+            match self.locks.try_acquire(name, LEASE_TTL).await {
+                Ok(Some(lease)) => return PollPermit::Leased(lease),
                 Ok(None) => {
-                    self.is_ours = false;
+                    self.polled_last = false;
                     alone_since = None;
-                    sleep(LEASE / 3).await;
+                    sleep(LEASE_TTL / 3).await;
                 }
                 Err(error) => {
                     let since = *alone_since.get_or_insert_with(Instant::now);
                     // The last holder goes on at once; others wait until its lease would have
                     // expired.
-                    let patience = if self.is_ours {
+                    let patience = if self.polled_last {
                         Duration::ZERO
                     } else {
-                        LEASE + LEASE.mul_f64(rand::random())
+                        LEASE_TTL + LEASE_TTL.mul_f64(rand::random())
                     };
                     if since.elapsed() >= patience {
                         debug!(%error, account.id = %self.telegram.id, "polling without a lease");
-                        return Turn::Unguarded;
+                        return PollPermit::Unguarded;
                     }
                     sleep(Duration::from_secs(1)).await;
                 }
@@ -142,7 +142,9 @@ impl Poller {
                     for update in updates {
                         let Some(id) = update["update_id"].as_i64() else { continue };
                         // The offset moves only here, so an unfinished update is delivered again.
-                        if telegram.take(update, Patience::Long).await == Taken::Done {
+                        if telegram.handle(update, RetryMode::UntilDecided).await
+                            == UpdateResult::Done
+                        {
                             self.offset = Some(id + 1);
                         } else {
                             break;
@@ -150,14 +152,14 @@ impl Poller {
                     }
                 }
                 Err(error) => {
-                    self.after(&telegram, error, failures).await;
+                    self.pause_after(&telegram, error, failures).await;
                     failures += 1;
                 }
             }
         }
     }
 
-    async fn after(&self, telegram: &Telegram, error: CallError, failures: u32) {
+    async fn pause_after(&self, telegram: &Telegram, error: CallError, failures: u32) {
         let is_first = failures == 0;
         let pause = match &error {
             CallError::RateLimited { after } => *after,
@@ -168,34 +170,34 @@ impl Poller {
                 if let Err(error) = telegram.bot.delete_webhook().await {
                     debug!(%error, "the webhook was not removed");
                 }
-                FAILED.delay(failures)
+                FAILURE_BACKOFF.delay(failures)
             }
             CallError::Refused { status: 409, .. } => {
                 if is_first {
                     info!(account.id = %telegram.id, "another polls the same bot; waiting");
                 }
-                CONFLICT.base + CONFLICT.delay(failures)
+                CONFLICT_BACKOFF.base + CONFLICT_BACKOFF.delay(failures)
             }
             CallError::Refused { status: 401 | 403 | 404, .. } => {
                 if is_first {
                     warn!(account.id = %telegram.id, "telegram does not know the bot: is its token right?");
                 }
-                REVOKED
+                INVALID_TOKEN_DELAY
             }
             CallError::NotSent(_) | CallError::Unsure(_) | CallError::Refused { .. } => {
                 if is_first {
                     warn!(%error, account.id = %telegram.id, "cannot poll; trying again");
                 }
-                FAILED.base + FAILED.delay(failures)
+                FAILURE_BACKOFF.base + FAILURE_BACKOFF.delay(failures)
             }
         };
         sleep(pause).await;
     }
 }
 
-async fn redis_is_back(locks: &Locks) {
+async fn wait_for_redis(locks: &Locks) {
     loop {
-        sleep(LOOK).await;
+        sleep(REDIS_CHECK_INTERVAL).await;
         // Any answer shows that Redis is available, whether or not the lease was free.
         if locks.try_acquire("bridge:probe", Duration::from_secs(1)).await.is_ok() {
             return;
@@ -215,9 +217,9 @@ pub async fn register(telegram: Arc<Telegram>, url: String, stop: CancellationTo
                 }
                 match error {
                     CallError::RateLimited { after } => after,
-                    CallError::Refused { .. } => REVOKED,
+                    CallError::Refused { .. } => INVALID_TOKEN_DELAY,
                     CallError::NotSent(_) | CallError::Unsure(_) => {
-                        FAILED.base + FAILED.delay(failures)
+                        FAILURE_BACKOFF.base + FAILURE_BACKOFF.delay(failures)
                     }
                 }
             }

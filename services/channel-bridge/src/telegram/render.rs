@@ -59,7 +59,7 @@ impl Html {
             Event::SoftBreak | Event::HardBreak => self.text("\n"),
             Event::Rule => {
                 self.text("———");
-                self.leave(2);
+                self.ensure_newlines(2);
             }
             Event::TaskListMarker(done) => self.text(if done { "☑ " } else { "☐ " }),
             // Extensions that are not enabled, shown as typed.
@@ -95,7 +95,7 @@ impl Html {
             Tag::List(first) => {
                 // A nested list begins on its own line.
                 if !self.lists.is_empty() {
-                    self.leave(1);
+                    self.ensure_newlines(1);
                 }
                 self.lists.push(first);
             }
@@ -128,7 +128,7 @@ impl Html {
         match tag {
             TagEnd::Heading(_) => {
                 self.end_bold();
-                self.leave(2);
+                self.ensure_newlines(2);
             }
             TagEnd::Strong => self.end_bold(),
             TagEnd::Emphasis => self.close("</i>"),
@@ -139,21 +139,21 @@ impl Html {
                     self.gap = 0;
                     self.close("</blockquote>");
                 }
-                self.leave(2);
+                self.ensure_newlines(2);
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::List(_) => {
                 self.lists.pop();
-                self.leave(2);
+                self.ensure_newlines(2);
             }
-            TagEnd::Item => self.leave(1),
+            TagEnd::Item => self.ensure_newlines(1),
             TagEnd::Table => self.end_table(),
             TagEnd::Link | TagEnd::Image => {
                 if self.links.pop() == Some(true) {
                     self.close("</a>");
                 }
             }
-            TagEnd::Paragraph | TagEnd::HtmlBlock => self.leave(2),
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.ensure_newlines(2),
             TagEnd::TableHead
             | TagEnd::TableRow
             | TagEnd::TableCell
@@ -168,7 +168,7 @@ impl Html {
     }
 
     fn item(&mut self) {
-        self.leave(1);
+        self.ensure_newlines(1);
         let indent = "  ".repeat(self.lists.len().saturating_sub(1));
         let mark = match self.lists.last_mut() {
             Some(Some(number)) => {
@@ -215,7 +215,7 @@ impl Html {
         if !text.trim().is_empty() {
             self.preformatted(language, text);
         }
-        self.leave(2);
+        self.ensure_newlines(2);
     }
 
     fn end_table(&mut self) {
@@ -224,7 +224,7 @@ impl Html {
         if !text.trim().is_empty() {
             self.preformatted("", &text);
         }
-        self.leave(2);
+        self.ensure_newlines(2);
     }
 
     fn preformatted(&mut self, language: &str, text: &str) {
@@ -279,7 +279,7 @@ impl Html {
     }
 
     /// Ensures at least this many newlines before the next output; in lists never a blank line.
-    fn leave(&mut self, newlines: usize) {
+    fn ensure_newlines(&mut self, newlines: usize) {
         let newlines = if self.lists.is_empty() { newlines } else { newlines.min(1) };
         self.gap = self.gap.max(newlines);
     }

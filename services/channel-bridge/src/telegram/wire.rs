@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Me {
+pub struct BotIdentity {
     pub id: i64,
     /// Name of the bot, without `@`.
     #[serde(default)]
@@ -31,13 +31,13 @@ pub struct CallbackQuery {
     pub id: String,
     pub from: User,
     /// Message with the button; `None` if it is too old.
-    pub message: Option<Pressed>,
+    pub message: Option<ButtonMessage>,
     pub data: Option<String>,
 }
 
 /// Message with a button, of which Telegram may know only these fields.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Pressed {
+pub struct ButtonMessage {
     pub message_id: i64,
     pub chat: Chat,
     pub message_thread_id: Option<i64>,
@@ -57,7 +57,7 @@ pub struct Message {
     pub message_thread_id: Option<i64>,
     #[serde(default)]
     pub is_topic_message: bool,
-    pub reply_to_message: Option<Box<Replied>>,
+    pub reply_to_message: Option<Box<RepliedMessage>>,
     pub quote: Option<Quote>,
     pub text: Option<String>,
     #[serde(default)]
@@ -79,7 +79,7 @@ pub struct Message {
 
 /// Message that another one replies to.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Replied {
+pub struct RepliedMessage {
     pub message_id: i64,
     pub from: Option<User>,
     pub text: Option<String>,

@@ -4,13 +4,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_proto::gateway::v1::MessageAttachment;
 use serde::Deserialize;
 
-use super::inbound::Bad;
+use super::inbound::RequestError;
 
 /// Maximum number of files per message.
-const MOST: usize = 8;
+const MAX_FILES: usize = 8;
 
 /// Maximum size of a message's files together, in bytes, before base64.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+const MAX_FILES_BYTES: usize = 8 * 1024 * 1024;
 
 /// File, as docs/channels.md describes it.
 #[derive(Debug, Deserialize)]
@@ -24,13 +24,16 @@ pub(super) struct File {
 }
 
 /// Decodes the files and checks their sizes and names.
-pub(super) fn read(files: Vec<File>) -> Result<Vec<MessageAttachment>, Bad> {
-    let wrong = |why: String| Err(Bad::Malformed(why));
-    if files.len() > MOST {
-        return wrong(format!("there are {} attachments, and {MOST} are the most", files.len()));
+pub(super) fn read(files: Vec<File>) -> Result<Vec<MessageAttachment>, RequestError> {
+    let wrong = |why: String| Err(RequestError::Malformed(why));
+    if files.len() > MAX_FILES {
+        return wrong(format!(
+            "there are {} attachments, and {MAX_FILES} are the most",
+            files.len()
+        ));
     }
     let mut read = Vec::with_capacity(files.len());
-    let mut left = MOST_BYTES;
+    let mut left = MAX_FILES_BYTES;
     for (at, File { name, media_type, content }) in files.into_iter().enumerate() {
         for (what, text) in [("name", &name), ("media_type", &media_type)] {
             if text.len() > 255 || text.chars().any(char::is_control) {
@@ -53,7 +56,7 @@ pub(super) fn read(files: Vec<File>) -> Result<Vec<MessageAttachment>, Bad> {
             Some(left) => left,
             None => {
                 return wrong(format!(
-                    "the attachments have more than {MOST_BYTES} bytes together: post them in \
+                    "the attachments have more than {MAX_FILES_BYTES} bytes together: post them in \
                      several messages"
                 ));
             }

@@ -7,18 +7,18 @@ use serde::Deserialize;
 use super::{
     CHANNEL, Webhook,
     files::{self, File},
-    sign::{self, Signed, Version},
+    sign::{self, SignedParts, Version},
 };
 use crate::adapter::ChannelAdapter as _;
 
 /// Maximum length of the name of a sender, a conversation or a message, in bytes.
-const LONGEST: usize = 200;
+const MAX_NAME_LEN: usize = 200;
 
 /// Maximum length of an idempotency key, in bytes.
-const LONGEST_KEY: usize = 200;
+const MAX_KEY_LEN: usize = 200;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Post<'a> {
+pub struct SignedRequest<'a> {
     /// Value of the header [`TIMESTAMP`](sign::TIMESTAMP).
     pub timestamp: &'a str,
     /// Value of the header [`SIGNATURE`](sign::SIGNATURE).
@@ -30,7 +30,7 @@ pub struct Post<'a> {
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Bad {
+pub enum RequestError {
     /// The signature is missing or wrong. The caller learns nothing more.
     #[error("not authenticated")]
     Signature,
@@ -79,20 +79,21 @@ impl Webhook {
     /// # Errors
     ///
     /// If the message must not be accepted.
-    pub fn read(&self, post: Post<'_>, now: u64) -> Result<AcceptRequest, Bad> {
-        let signed = Signed { timestamp: post.timestamp, key: post.key, body: post.body };
+    pub fn read(&self, post: SignedRequest<'_>, now: u64) -> Result<AcceptRequest, RequestError> {
+        let signed = SignedParts { timestamp: post.timestamp, key: post.key, body: post.body };
         let within = (now, self.settings.tolerance());
         match sign::verify(&self.secrets.secret, post.signature, signed, within) {
-            None => return Err(Bad::Signature),
-            Some(Version::V1) if !post.key.is_empty() => return Err(Bad::KeyNotSigned),
+            None => return Err(RequestError::Signature),
+            Some(Version::V1) if !post.key.is_empty() => return Err(RequestError::KeyNotSigned),
             Some(Version::V1 | Version::V2) => {}
         }
-        let body: Body = serde_json::from_slice(post.body)
-            .map_err(|error| Bad::Malformed(format!("the body is not understood: {error}")))?;
+        let body: Body = serde_json::from_slice(post.body).map_err(|error| {
+            RequestError::Malformed(format!("the body is not understood: {error}"))
+        })?;
         // Without the header, the message's own id is the key: the body is signed, too.
         let key = if post.key.is_empty() { body.message_id.as_str() } else { post.key };
-        check("idempotency-key", key, LONGEST_KEY)?;
-        check("sender", &body.sender, LONGEST)?;
+        check("idempotency-key", key, MAX_KEY_LEN)?;
+        check("sender", &body.sender, MAX_NAME_LEN)?;
         for (what, text) in [
             ("sender_name", &body.sender_name),
             ("conversation", &body.conversation),
@@ -100,19 +101,23 @@ impl Webhook {
             ("message_id", &body.message_id),
         ] {
             if !text.is_empty() {
-                check(what, text, LONGEST)?;
+                check(what, text, MAX_NAME_LEN)?;
             }
         }
         let attachments = files::read(body.attachments)?;
         if body.text.trim().is_empty() && attachments.is_empty() {
-            return Err(Bad::Malformed("`text` is empty: there is nothing to answer".to_owned()));
+            return Err(RequestError::Malformed(
+                "`text` is empty: there is nothing to answer".to_owned(),
+            ));
         }
         if body.group && body.conversation.is_empty() {
-            return Err(Bad::Malformed("a group needs a `conversation`: give its id".to_owned()));
+            return Err(RequestError::Malformed(
+                "a group needs a `conversation`: give its id".to_owned(),
+            ));
         }
         let sender = Sender { id: body.sender, name: body.sender_name };
         if !self.is_allowed(&sender) {
-            return Err(Bad::NotAllowed(sender.id));
+            return Err(RequestError::NotAllowed(sender.id));
         }
         let conversation =
             if body.conversation.is_empty() { sender.id.clone() } else { body.conversation };
@@ -139,7 +144,7 @@ impl Webhook {
 
 /// Response to the sender of an accepted message.
 #[must_use]
-pub fn told(accepted: &AcceptResponse) -> serde_json::Value {
+pub fn accepted_response(accepted: &AcceptResponse) -> serde_json::Value {
     serde_json::json!({
         "message_id": accepted.message_id,
         "session_id": accepted.session_id,
@@ -147,10 +152,10 @@ pub fn told(accepted: &AcceptResponse) -> serde_json::Value {
     })
 }
 
-fn check(what: &str, text: &str, longest: usize) -> Result<(), Bad> {
+fn check(what: &str, text: &str, longest: usize) -> Result<(), RequestError> {
     let is_plain = !text.is_empty() && text.len() <= longest && !text.chars().any(char::is_control);
     is_plain.then_some(()).ok_or_else(|| {
-        Bad::Malformed(format!(
+        RequestError::Malformed(format!(
             "`{what}` has {} bytes: 1 to {longest} are allowed, without control characters",
             text.len()
         ))
@@ -198,12 +203,12 @@ mod tests {
             (json!([{"content": "MSwy", "name": "a\nb"}]), "`attachments[0].name`"),
             (json!([{"content": "MSwy", "path": "/etc"}]), "not understood"),
         ] {
-            let Err(Bad::Malformed(told)) = with(attachments) else { panic!("{why}") };
+            let Err(RequestError::Malformed(told)) = with(attachments) else { panic!("{why}") };
             assert!(told.contains(why), "{told}");
         }
     }
 
-    fn read_with(key: &str, body: Value) -> Result<AcceptRequest, Bad> {
+    fn read_with(key: &str, body: Value) -> Result<AcceptRequest, RequestError> {
         read_signed(Version::V2, (key, key), body)
     }
 
@@ -212,10 +217,10 @@ mod tests {
         version: Version,
         (signed, came): (&str, &str),
         body: Value,
-    ) -> Result<AcceptRequest, Bad> {
+    ) -> Result<AcceptRequest, RequestError> {
         let (timestamp, body) = (NOW.to_string(), body.to_string());
-        let signed = Signed { timestamp: &timestamp, key: signed, body: body.as_bytes() };
-        let post = Post {
+        let signed = SignedParts { timestamp: &timestamp, key: signed, body: body.as_bytes() };
+        let post = SignedRequest {
             timestamp: &timestamp,
             signature: &sign::sign(&SECRET.into(), version, signed),
             key: came,
@@ -254,7 +259,7 @@ mod tests {
         assert_eq!(read_with("", body).unwrap().idempotency_key, "m1");
         assert!(matches!(
             read_with("", json!({"sender": "anna", "text": "hi"})),
-            Err(Bad::Malformed(_))
+            Err(RequestError::Malformed(_))
         ));
     }
 
@@ -268,10 +273,14 @@ mod tests {
         assert_eq!(key(Version::V2, "k1", "k1"), Ok("k1".to_owned()));
         assert_eq!(key(Version::V2, "", ""), Ok("m1".to_owned()));
         for (signed, came) in [("k1", "k2"), ("k1", ""), ("", "k1")] {
-            assert_eq!(key(Version::V2, signed, came), Err(Bad::Signature), "{signed} {came}");
+            assert_eq!(
+                key(Version::V2, signed, came),
+                Err(RequestError::Signature),
+                "{signed} {came}"
+            );
         }
         assert_eq!(key(Version::V1, "", ""), Ok("m1".to_owned()));
-        assert_eq!(key(Version::V1, "k1", "k1"), Err(Bad::KeyNotSigned));
+        assert_eq!(key(Version::V1, "k1", "k1"), Err(RequestError::KeyNotSigned));
     }
 
     #[test]
@@ -285,16 +294,20 @@ mod tests {
             json!({"sender": "anna", "text": "hi", "group": true}),
             json!({"sender": "anna", "text": "hi", "conversation": "x".repeat(201)}),
         ] {
-            assert!(matches!(read_with("k", body.clone()), Err(Bad::Malformed(_))), "{body}");
+            assert!(
+                matches!(read_with("k", body.clone()), Err(RequestError::Malformed(_))),
+                "{body}"
+            );
         }
         let stranger = json!({"sender": "mallory", "text": "hi"});
-        assert_eq!(read_with("k", stranger), Err(Bad::NotAllowed("mallory".into())));
+        assert_eq!(read_with("k", stranger), Err(RequestError::NotAllowed("mallory".into())));
     }
 
     #[test]
     fn an_unsigned_body_is_not_even_parsed() {
-        let post = Post { timestamp: &NOW.to_string(), signature: "v1=00", key: "k", body: b"{" };
+        let post =
+            SignedRequest { timestamp: &NOW.to_string(), signature: "v1=00", key: "k", body: b"{" };
 
-        assert_eq!(webhook(json!({})).read(post, NOW), Err(Bad::Signature));
+        assert_eq!(webhook(json!({})).read(post, NOW), Err(RequestError::Signature));
     }
 }

@@ -21,12 +21,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
-pub const TIMESTAMP: &str = "x-holdfast-timestamp";
+pub const TIMESTAMP_HEADER: &str = "x-holdfast-timestamp";
 
-pub const SIGNATURE: &str = "x-holdfast-signature";
+pub const SIGNATURE_HEADER: &str = "x-holdfast-signature";
 
 /// Maximum number of signatures of one request that are checked.
-const MOST: usize = 4;
+const MAX_SIGNATURES: usize = 4;
 
 /// Version of the signature, which defines what it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Version {
 
 /// Signed parts of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
+pub struct SignedParts<'a> {
     /// Time, as it is written in the header.
     pub timestamp: &'a str,
     /// Idempotency key; empty if there is none.
@@ -66,7 +66,7 @@ pub fn now() -> u64 {
 
 /// Signs a request with this version.
 #[must_use]
-pub fn sign(secret: &SecretString, version: Version, signed: Signed<'_>) -> String {
+pub fn sign(secret: &SecretString, version: Version, signed: SignedParts<'_>) -> String {
     let mut signature = version.prefix().to_owned();
     if let Some(mac) = mac(secret, version, signed) {
         for byte in mac.finalize().into_bytes() {
@@ -85,7 +85,7 @@ pub fn sign(secret: &SecretString, version: Version, signed: Signed<'_>) -> Stri
 pub fn verify(
     secret: &SecretString,
     signatures: &str,
-    signed: Signed<'_>,
+    signed: SignedParts<'_>,
     (now, tolerance): (u64, Duration),
 ) -> Option<Version> {
     // The timestamp is signed as text, so only one notation per time is accepted.
@@ -96,7 +96,7 @@ pub fn verify(
         return None;
     }
     let verifies = |version: &Version| {
-        signatures.split(',').take(MOST).any(|signature| {
+        signatures.split(',').take(MAX_SIGNATURES).any(|signature| {
             let bytes = signature.trim().strip_prefix(version.prefix()).and_then(unhex);
             let mac = mac(secret, *version, signed);
             // In constant time.
@@ -106,7 +106,7 @@ pub fn verify(
     Version::ALL.into_iter().find(verifies)
 }
 
-fn mac(secret: &SecretString, version: Version, signed: Signed<'_>) -> Option<Hmac<Sha256>> {
+fn mac(secret: &SecretString, version: Version, signed: SignedParts<'_>) -> Option<Hmac<Sha256>> {
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
     let mac = mac.chain_update(signed.timestamp);
     let mac = match version {
@@ -134,11 +134,11 @@ mod tests {
         "0123456789abcdef".into()
     }
 
-    fn signed<'a>(timestamp: &'a str, key: &'a str, body: &'a [u8]) -> Signed<'a> {
-        Signed { timestamp, key, body }
+    fn signed<'a>(timestamp: &'a str, key: &'a str, body: &'a [u8]) -> SignedParts<'a> {
+        SignedParts { timestamp, key, body }
     }
 
-    fn verifies(signatures: &str, signed: Signed<'_>) -> Option<Version> {
+    fn verifies(signatures: &str, signed: SignedParts<'_>) -> Option<Version> {
         verify(&secret(), signatures, signed, (NOW, TOLERANCE))
     }
 

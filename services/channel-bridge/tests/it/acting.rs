@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use holdfast_testkit::{FakeReceiver, Fault};
-use holdfast_types::{AccountId, Act, AgentId, StoredFile, Target};
-use holdfast_workspace::{By, NewMedia};
+use holdfast_types::{AccountId, AgentId, ChannelAction, StoredFile, Target};
+use holdfast_workspace::{ChangeAuthor, NewMedia};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -17,10 +17,10 @@ async fn with_bot() -> (World, AccountId) {
 }
 
 async fn kept(world: &World, name: &str, content: &[u8]) -> StoredFile {
-    let by = By::author("main", "a test");
+    let by = ChangeAuthor::new("main", "a test");
     let new = vec![NewMedia { name: name.into(), content: content.to_vec() }];
     let agent = AgentId::generate();
-    world.files.keep_media(world.tenant, agent, &by, new).await.unwrap().remove(0)
+    world.files.store_media(world.tenant, agent, &by, new).await.unwrap().remove(0)
 }
 
 /// Calls that were made, without those that every bot makes.
@@ -38,37 +38,37 @@ async fn each_act_is_a_method_of_the_bot_api() {
 
     for (act, text, method, params) in [
         (
-            Act::React { message: message(), emoji: "👍".into() },
+            ChannelAction::React { message: message(), emoji: "👍".into() },
             "",
             "setMessageReaction",
             json!({"chat_id": 7, "message_id": 3, "reaction": [{"type": "emoji", "emoji": "👍"}]}),
         ),
         (
-            Act::React { message: message(), emoji: String::new() },
+            ChannelAction::React { message: message(), emoji: String::new() },
             "",
             "setMessageReaction",
             json!({"chat_id": 7, "message_id": 3, "reaction": []}),
         ),
         (
-            Act::Pin { message: message() },
+            ChannelAction::Pin { message: message() },
             "",
             "pinChatMessage",
             json!({"chat_id": 7, "message_id": 3, "disable_notification": true}),
         ),
         (
-            Act::Unpin { message: message() },
+            ChannelAction::Unpin { message: message() },
             "",
             "unpinChatMessage",
             json!({"chat_id": 7, "message_id": 3}),
         ),
         (
-            Act::Poll { options: vec!["yes".into(), "no".into()] },
+            ChannelAction::Poll { options: vec!["yes".into(), "no".into()] },
             "tea?",
             "sendPoll",
             json!({"chat_id": 7, "question": "tea?", "options": [{"text": "yes"}, {"text": "no"}]}),
         ),
         (
-            Act::Thread { name: "tea".into() },
+            ChannelAction::Thread { name: "tea".into() },
             "",
             "createForumTopic",
             json!({"chat_id": 7, "name": "tea"}),
@@ -92,7 +92,7 @@ async fn the_last_message_that_was_sent_there_is_deleted() {
     let second = world.reply_to(there.clone(), "taken back").await;
     let sent = world.delivered(second, "sent").await.platform_id.unwrap();
 
-    let act = world.act(there, "", Act::Delete { message: None }).await;
+    let act = world.act(there, "", ChannelAction::Delete { message: None }).await;
     world.delivered(act, "sent").await;
 
     let texts = |id: i64| world.telegram.text_of(7, id);
@@ -101,7 +101,8 @@ async fn the_last_message_that_was_sent_there_is_deleted() {
     let (method, params) = calls(&world).pop().unwrap();
     assert_eq!((method.as_str(), &params["message_id"]), ("deleteMessage", &json!(3 - 1)));
 
-    let nothing = world.act(target("telegram", account, "8"), "", Act::Delete { message: None });
+    let nothing =
+        world.act(target("telegram", account, "8"), "", ChannelAction::Delete { message: None });
     let dead = world.delivered(nothing.await, "dead").await;
     assert_eq!(dead.reason.as_deref(), Some("there is no message from here that could be deleted"));
     bridge.stop().await;
@@ -125,7 +126,7 @@ async fn a_file_goes_up_as_what_it_is_with_its_caption() {
         ("b.png", b"\x89PNG\r\n\x1a\n odd".as_slice(), false, "sendDocument", "document"),
     ] {
         let file = kept(&world, name, content).await;
-        let act = Act::Media { file: file.clone(), voice };
+        let act = ChannelAction::Media { file: file.clone(), voice };
         let id = world.act(there.clone(), "look", act).await;
         world.delivered(id, "sent").await;
 
@@ -151,7 +152,7 @@ async fn a_file_that_is_not_there_is_dead_with_the_reason() {
     file.hash = "0".repeat(64);
 
     let there = target("telegram", account, "7");
-    let id = world.act(there, "", Act::Media { file, voice: false }).await;
+    let id = world.act(there, "", ChannelAction::Media { file, voice: false }).await;
 
     assert_eq!(world.delivered(id, "dead").await.reason.as_deref(), Some("its file is gone"));
     bridge.stop().await;
@@ -164,11 +165,11 @@ async fn what_does_no_harm_twice_is_done_again_and_what_would_is_not() {
     let there = target("telegram", account, "7");
 
     world.telegram.faults().next(1, &Fault::CutAfter);
-    let pin = world.act(there.clone(), "", Act::Pin { message: "3".into() }).await;
+    let pin = world.act(there.clone(), "", ChannelAction::Pin { message: "3".into() }).await;
     assert_eq!(world.delivered(pin, "sent").await.attempt, 2);
 
     world.telegram.faults().next(1, &Fault::CutAfter);
-    let poll = Act::Poll { options: vec!["a".into(), "b".into()] };
+    let poll = ChannelAction::Poll { options: vec!["a".into(), "b".into()] };
     let poll = world.act(there, "?", poll).await;
     world.delivered(poll, "unknown").await;
     sleep(Duration::from_millis(1500)).await;
@@ -187,10 +188,10 @@ async fn a_program_is_told_what_to_do_once() {
     let file = kept(&world, "a.csv", b"hi").await;
 
     receiver.faults().next(1, &Fault::CutAfter);
-    let media = Act::Media { file, voice: false };
+    let media = ChannelAction::Media { file, voice: false };
     let sent = world.act(there.clone(), "look", media).await;
     world.delivered(sent, "sent").await;
-    let event = world.act(there, "tea at 4", Act::Event).await;
+    let event = world.act(there, "tea at 4", ChannelAction::Event).await;
     world.delivered(event, "sent").await;
 
     let got: Vec<Value> = receiver.unique().into_iter().map(|post| post.json()).collect();

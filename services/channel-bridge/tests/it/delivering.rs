@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_testkit::{FakeReceiver, Fault, Proxy};
-use holdfast_types::{AccountId, Target, Verdict};
+use holdfast_types::{AccountId, ApprovalDecision, Target};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -323,7 +323,11 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     };
     assert_eq!(edits().len(), 0);
 
-    world.sessions.resolve_approval(world.tenant, asked, Verdict::Deny, "key_test").await.unwrap();
+    world
+        .sessions
+        .resolve_approval(world.tenant, asked, ApprovalDecision::Deny, "key_test")
+        .await
+        .unwrap();
 
     eventually("the buttons are taken away", async || edits().len() == 1).await;
     let edit = edits().remove(0);
@@ -331,7 +335,8 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     assert_eq!(edit.params["message_id"].to_string(), sent);
     assert_eq!(edit.params["chat_id"], 7);
     assert_eq!(edit.params.get("reply_markup"), None);
-    let again = world.sessions.resolve_approval(world.tenant, asked, Verdict::Deny, "key_test");
+    let again =
+        world.sessions.resolve_approval(world.tenant, asked, ApprovalDecision::Deny, "key_test");
     assert!(again.await.unwrap().duplicate);
     assert_eq!(world.deliveries().await.len(), 2);
     bridge.stop().await;

@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use holdfast_grpc::{CONTEXT, Signer};
+use holdfast_grpc::{CONTEXT_HEADER, Signer};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse,
     ingest_server::{Ingest, IngestServer},
@@ -87,7 +87,7 @@ impl Ingest for Door {
         request: Request<AcceptRequest>,
     ) -> Result<Response<AcceptResponse>, Status> {
         *self.0.calls.lock().unwrap() += 1;
-        let context = request.metadata().get(CONTEXT).and_then(|value| value.to_str().ok());
+        let context = request.metadata().get(CONTEXT_HEADER).and_then(|value| value.to_str().ok());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let (tenant, service) = self
             .0

@@ -7,12 +7,13 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Account, Actor, Directory, NewAccount, Seal};
 use holdfast_pg::Pools;
 use holdfast_session::{
-    Ask, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Outcome, Sessions,
+    ApprovalBatch, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Sessions,
+    TurnOutcome,
 };
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
-    AccountId, Act, AgentId, AgentName, ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId,
-    RunnerId, SessionKey, Source, Target, TenantId, Usage, Wait,
+    AccountId, AgentId, AgentName, ApprovalId, Body, ChannelAction, DeliveryId, Entry, QueueMode,
+    RunId, RunnerId, SessionKey, Source, Target, TenantId, Usage, Wait,
 };
 use holdfast_workspace::Workspaces;
 use jiff::Timestamp;
@@ -150,7 +151,7 @@ impl World {
     }
 
     /// Stores an action, as a runner does for an agent's action on a channel.
-    pub async fn act(&self, target: Target, text: &str, act: Act) -> DeliveryId {
+    pub async fn act(&self, target: Target, text: &str, act: ChannelAction) -> DeliveryId {
         self.send_of(self.tenant, target, text, Some(act)).await
     }
 
@@ -159,7 +160,7 @@ impl World {
         tenant: TenantId,
         target: Target,
         text: &str,
-        act: Option<Act>,
+        act: Option<ChannelAction>,
     ) -> DeliveryId {
         let agent = AgentName::new("main");
         let message = NewMessage {
@@ -182,7 +183,7 @@ impl World {
             at: None,
             entries: Vec::<Entry>::new(),
             done: vec![accepted.seq],
-            outcome: Outcome::Completed,
+            outcome: TurnOutcome::Completed,
             reason: None,
             reply: None,
             deliveries: vec![NewDelivery {
@@ -233,7 +234,7 @@ impl World {
             timeout: Duration::from_secs(60),
             request: Some(request),
         };
-        let ask = Ask {
+        let ask = ApprovalBatch {
             run: RunId::from(accepted.message),
             at: 1,
             entries: Vec::new(),

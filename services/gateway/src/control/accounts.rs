@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 use serde_json::{Value, json};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, refuse, some, timestamp};
+use super::{State, actor, invalid, non_empty, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Channels`.
@@ -25,7 +25,7 @@ impl Service for Channels {
     ) -> Result<Response<ListAccountsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let channel = some(request.channel.trim().to_lowercase());
+        let channel = non_empty(request.channel.trim().to_lowercase());
 
         let accounts = self.0.directory.accounts(caller.tenant, channel.as_deref()).await;
 
@@ -39,7 +39,7 @@ impl Service for Channels {
     ) -> Result<Response<CreateAccountResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let new = new_account(given("account", request.account)?, &request.secrets)?;
+        let new = new_account(required("account", request.account)?, &request.secrets)?;
 
         let account = self.0.directory.create_account(caller.tenant, actor(&caller), new).await;
 
@@ -53,7 +53,7 @@ impl Service for Channels {
     ) -> Result<Response<UpdateAccountResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let account = given("account", request.account)?;
+        let account = required("account", request.account)?;
         let id = account.id.parse().map_err(Error::from)?;
         let new = new_account(account, &request.secrets)?;
 
@@ -84,19 +84,19 @@ fn new_account(account: pb::Account, secrets: &str) -> Result<NewAccount, Error>
         channel: account.channel,
         name: account.name,
         enabled: account.enabled,
-        settings: object("settings", &account.settings)?.unwrap_or_else(|| json!({})),
-        secrets: object("secrets", secrets)?,
+        settings: parse_json("settings", &account.settings)?.unwrap_or_else(|| json!({})),
+        secrets: parse_json("secrets", secrets)?,
     })
 }
 
 /// Parses JSON; `None` for an empty text. The error does not repeat the text, which may hold
 /// secrets.
-fn object(field: &'static str, text: &str) -> Result<Option<Value>, Error> {
+fn parse_json(field: &'static str, text: &str) -> Result<Option<Value>, Error> {
     if text.trim().is_empty() {
         return Ok(None);
     }
     let value = serde_json::from_str(text).map_err(|error| {
-        refuse(format!(
+        invalid(format!(
             "`{field}` is no JSON (line {}, column {}): write an object, {{…}}",
             error.line(),
             error.column()
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_secret_is_told_without_it() {
-        let told = object("secrets", r#"{"token": hush}"#).unwrap_err().to_string();
+        let told = parse_json("secrets", r#"{"token": hush}"#).unwrap_err().to_string();
 
         assert_eq!(told, "`secrets` is no JSON (line 1, column 11): write an object, {…}");
-        assert_eq!(object("secrets", " ").unwrap(), None);
+        assert_eq!(parse_json("secrets", " ").unwrap(), None);
     }
 }

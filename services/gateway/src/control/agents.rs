@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_directory::{Agent, NewAgent, Settings};
+use holdfast_directory::{Agent, AgentSettings, NewAgent};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
@@ -12,7 +12,10 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{AgentName, ContextOptions, RecommendSkills};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, heartbeats, refuse, some, timestamp, word, word_of};
+use super::{
+    State, actor, heartbeats, invalid, non_empty, parse_word_or_default, required, timestamp,
+    word_of,
+};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Agents`.
@@ -53,7 +56,7 @@ impl Service for Agents {
     ) -> Result<Response<CreateAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let new = new_agent(given("agent", request.agent)?)?;
+        let new = new_agent(required("agent", request.agent)?)?;
 
         let agent = self.0.directory.create_agent(caller.tenant, actor(&caller), new).await;
 
@@ -67,8 +70,8 @@ impl Service for Agents {
     ) -> Result<Response<UpdateAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let agent = given("agent", request.agent)?;
-        let found_by = some(agent.id.clone()).unwrap_or_else(|| agent.name.clone());
+        let agent = required("agent", request.agent)?;
+        let found_by = non_empty(agent.id.clone()).unwrap_or_else(|| agent.name.clone());
         let new = new_agent(agent)?;
 
         let by = actor(&caller);
@@ -90,8 +93,8 @@ impl Service for Agents {
         let deleted = directory.delete_agent(tenant, actor(&caller), &request.agent).await;
 
         deleted.map_err(Error::from)?;
-        self.0.workspaces.forget(tenant, agent.id).await.map_err(Error::from)?;
-        self.0.jobs.forget_heartbeat(tenant, agent.id).await.map_err(Error::from)?;
+        self.0.workspaces.delete_tree(tenant, agent.id).await.map_err(Error::from)?;
+        self.0.jobs.delete_heartbeat(tenant, agent.id).await.map_err(Error::from)?;
         Ok(Response::new(DeleteAgentResponse {}))
     }
 }
@@ -128,20 +131,28 @@ fn agent_of(agent: Agent) -> pb::Agent {
 
 /// Converts an agent. Empty and 0 mean the default; an empty list of tools means all tools.
 fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
-    let usual = Settings::default();
-    let settings = Settings {
-        queue_mode: word("queue_mode", &agent.queue_mode, "steer, followup, collect or interrupt")?,
-        dm_scope: word(
+    let usual = AgentSettings::default();
+    let settings = AgentSettings {
+        queue_mode: parse_word_or_default(
+            "queue_mode",
+            &agent.queue_mode,
+            "steer, followup, collect or interrupt",
+        )?,
+        dm_scope: parse_word_or_default(
             "dm_scope",
             &agent.dm_scope,
             "main, per-peer, per-channel-peer or per-account-channel-peer",
         )?,
-        group_scope: word("group_scope", &agent.group_scope, "group or group-user")?,
+        group_scope: parse_word_or_default(
+            "group_scope",
+            &agent.group_scope,
+            "group or group-user",
+        )?,
         debounce_ms: match agent.debounce_ms {
             0 => usual.debounce_ms,
             given => given,
         },
-        time_zone: some(agent.time_zone).unwrap_or(usual.time_zone),
+        time_zone: non_empty(agent.time_zone).unwrap_or(usual.time_zone),
         tools: Some(agent.tools).filter(|tools| !tools.is_empty()),
         spawns: agent.spawns,
         fallbacks: agent.fallbacks,
@@ -154,7 +165,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         name: name(&agent.name)?,
         description: agent.description,
         instructions: agent.instructions,
-        model: some(agent.model),
+        model: non_empty(agent.model),
         is_default: agent.is_default,
         settings,
     })
@@ -176,20 +187,20 @@ fn context_of(options: ContextOptions) -> pb::ContextOptions {
     }
 }
 
-fn recommending(recommend: pb::RecommendSkills) -> Result<RecommendSkills, Error> {
+fn recommend_skills(recommend: pb::RecommendSkills) -> Result<RecommendSkills, Error> {
     let parts = recommend.weights.iter().map(|part| u8::try_from(*part).ok());
     let weights = match parts.collect::<Option<Vec<u8>>>().map(<[u8; 4]>::try_from) {
         _ if recommend.weights.is_empty() => None,
         Some(Ok(weights)) => Some(weights),
         Some(Err(_)) | None => {
-            return Err(refuse(
+            return Err(invalid(
                 "`context.recommend_skills.weights` are four numbers that add up to 100, as in \
                  40, 30, 20, 10"
                     .to_owned(),
             ));
         }
     };
-    Ok(RecommendSkills { model: some(recommend.model), weights })
+    Ok(RecommendSkills { model: non_empty(recommend.model), weights })
 }
 
 /// Protos cannot tell an empty list from an absent one, so it counts as absent (spec C-56,
@@ -197,14 +208,18 @@ fn recommending(recommend: pb::RecommendSkills) -> Result<RecommendSkills, Error
 fn context(options: pb::ContextOptions) -> Result<ContextOptions, Error> {
     let list = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
     Ok(ContextOptions {
-        strategy: word("context.strategy", &options.strategy, "full, lite or custom")?,
+        strategy: parse_word_or_default(
+            "context.strategy",
+            &options.strategy,
+            "full, lite or custom",
+        )?,
         include_tools: list(options.include_tools),
         exclude_tools: list(options.exclude_tools),
         include_skills: list(options.include_skills),
         exclude_skills: list(options.exclude_skills),
         include_memory: options.include_memory,
         include_runtime: options.include_runtime,
-        recommend_skills: options.recommend_skills.map(recommending).transpose()?,
+        recommend_skills: options.recommend_skills.map(recommend_skills).transpose()?,
     })
 }
 
@@ -214,7 +229,9 @@ fn bundles(bundles: Vec<pb::Bundle>) -> Result<BTreeMap<String, Vec<String>>, Er
         let name = bundle.name.clone();
         if named.insert(bundle.name, bundle.tools).is_some() {
             let shown: String = name.chars().take(80).collect();
-            return Err(refuse(format!("the bundle `{shown}` is there twice: name one otherwise")));
+            return Err(invalid(format!(
+                "the bundle `{shown}` is there twice: name one otherwise"
+            )));
         }
     }
     Ok(named)
@@ -226,7 +243,7 @@ fn name(text: &str) -> Result<AgentName, Error> {
         return Ok(AgentName::new(text));
     }
     let shown: String = text.chars().take(80).collect();
-    Err(refuse(format!("`{shown}` makes no agent's name: use letters a-z, digits, `-` and `_`")))
+    Err(invalid(format!("`{shown}` makes no agent's name: use letters a-z, digits, `-` and `_`")))
 }
 
 #[cfg(test)]
@@ -241,7 +258,7 @@ mod tests {
 
         let new = new.unwrap();
         assert_eq!(new.name.as_str(), "study-coach");
-        assert_eq!(new.settings, Settings::default());
+        assert_eq!(new.settings, AgentSettings::default());
         assert_eq!(new.model, None);
     }
 
@@ -285,7 +302,7 @@ mod tests {
         let new = new_agent(agent.clone()).unwrap();
         let twice = pb::Agent { bundles: [&agent.bundles[..], &agent.bundles].concat(), ..agent };
 
-        assert_eq!(new.settings.context.strategy, holdfast_types::Strategy::Lite);
+        assert_eq!(new.settings.context.strategy, holdfast_types::PromptStrategy::Lite);
         assert_eq!(new.settings.context.include_tools, None);
         assert_eq!(
             context(context_of(new.settings.context.clone())).unwrap(),

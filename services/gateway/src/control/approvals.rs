@@ -8,17 +8,17 @@ use holdfast_proto::gateway::v1::{
     ListApprovalsResponse, ResolveApprovalRequest, ResolveApprovalResponse,
     approvals_server::Approvals as Service,
 };
-use holdfast_session::{Approval, ApprovalFilter, Resolved, Rule};
-use holdfast_types::{ApprovalState, SessionId, Verdict};
+use holdfast_session::{Approval, ApprovalFilter, ApprovalRule, DecisionResult};
+use holdfast_types::{ApprovalDecision, ApprovalState, SessionId};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, limit, refuse, some, timestamp};
+use super::{AgentNames, State, invalid, non_empty, page_size, timestamp};
 use crate::{Error, auth::require};
 
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
-const STATES: &str = "pending, allowed_once, allowed_always, denied or expired";
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
+const APPROVAL_STATE_WORDS: &str = "pending, allowed_once, allowed_always, denied or expired";
 
 /// Implements `holdfast.gateway.v1.Approvals`.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ impl Service for Approvals {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let filter = ApprovalFilter {
-            state: some(request.state).map(|word| state(&word)).transpose()?,
-            session: some(request.session_id)
+            state: non_empty(request.state).map(|word| state(&word)).transpose()?,
+            session: non_empty(request.session_id)
                 .map(|id| id.parse::<SessionId>())
                 .transpose()
                 .map_err(Error::from)?,
-            limit: limit(request.limit, USUAL, MOST)?,
+            limit: page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?,
         };
         if let Some(session) = filter.session {
             self.0.sessions.session(caller.tenant, session).await.map_err(Error::from)?;
@@ -72,10 +72,10 @@ impl Service for Approvals {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
         let verdict = match request.decision() {
-            pb::Decision::AllowOnce => Verdict::Once,
-            pb::Decision::AllowAlways => Verdict::Always,
-            pb::Decision::Deny => Verdict::Deny,
-            pb::Decision::Unspecified => return Err(Error::Missing("decision").into()),
+            pb::Decision::AllowOnce => ApprovalDecision::Once,
+            pb::Decision::AllowAlways => ApprovalDecision::Always,
+            pb::Decision::Deny => ApprovalDecision::Deny,
+            pb::Decision::Unspecified => return Err(Error::MissingField("decision").into()),
         };
         let found = self.0.sessions.approval(caller.tenant, &request.approval).await;
         let id = found.map_err(Error::from)?.id;
@@ -84,7 +84,7 @@ impl Service for Approvals {
         let resolved = self.0.sessions.resolve_approval(caller.tenant, id, verdict, &by).await;
 
         let resolved = resolved.map_err(Error::from)?;
-        self.announce(&resolved);
+        self.notify_runners(&resolved);
         let names = self.0.agent_names(caller.tenant).await?;
         Ok(Response::new(ResolveApprovalResponse {
             duplicate: resolved.duplicate,
@@ -98,7 +98,7 @@ impl Service for Approvals {
     ) -> Result<Response<ListApprovalRulesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let agent = match some(request.agent) {
+        let agent = match non_empty(request.agent) {
             Some(agent) => {
                 let agent = self.0.directory.agent(caller.tenant, &agent).await;
                 Some(agent.map_err(Error::from)?.id)
@@ -121,10 +121,10 @@ impl Service for Approvals {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let id = Uuid::try_parse(&request.id).map_err(|_| {
-            refuse("`id` is not a rule's id: `holdfast approvals rules` lists them".to_owned())
+            invalid("`id` is not a rule's id: `holdfast approvals rules` lists them".to_owned())
         })?;
 
-        let gone = self.0.sessions.forget_approval_rule(caller.tenant, id).await;
+        let gone = self.0.sessions.delete_approval_rule(caller.tenant, id).await;
 
         gone.map_err(Error::from)?;
         Ok(Response::new(ForgetApprovalRuleResponse {}))
@@ -133,7 +133,7 @@ impl Service for Approvals {
 
 impl Approvals {
     /// Notifies the runners, or the runner of the running turn.
-    fn announce(&self, resolved: &Resolved) {
+    fn notify_runners(&self, resolved: &DecisionResult) {
         if resolved.wake {
             self.0.bus.wake_run(0);
         }
@@ -146,10 +146,10 @@ impl Approvals {
 }
 
 fn state(word: &str) -> Result<ApprovalState, Error> {
-    ApprovalState::parse(word).ok_or_else(|| Error::Unknown {
+    ApprovalState::parse(word).ok_or_else(|| Error::UnknownValue {
         field: "state",
         given: word.chars().take(80).collect(),
-        wanted: STATES,
+        wanted: APPROVAL_STATE_WORDS,
     })
 }
 
@@ -172,7 +172,7 @@ fn approval(one: Approval, names: &AgentNames) -> pb::Approval {
     }
 }
 
-fn rule(one: Rule, names: &AgentNames) -> pb::ApprovalRule {
+fn rule(one: ApprovalRule, names: &AgentNames) -> pb::ApprovalRule {
     pb::ApprovalRule {
         id: one.id.to_string(),
         agent: names.of(one.agent),

@@ -10,11 +10,11 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{AgentId, TenantId};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, limit, refuse, timestamp};
+use super::{State, actor, invalid, page_size, timestamp};
 use crate::{Error, auth::require};
 
 /// Maximum number of days of usage: as long as runs are kept.
-const MOST_DAYS: u32 = 90;
+const MAX_USAGE_DAYS: u32 = 90;
 
 /// Implements `holdfast.gateway.v1.Budgets`.
 #[derive(Debug)]
@@ -122,7 +122,8 @@ impl Service for Budgets {
 }
 
 fn limit_days(days: u32) -> Result<u32, Error> {
-    let days = limit(days, 7, MOST_DAYS)
-        .map_err(|_| refuse(format!("`days` is {MOST_DAYS} at most, and this one is {days}")))?;
-    Ok(u32::try_from(days).unwrap_or(MOST_DAYS))
+    let days = page_size(days, 7, MAX_USAGE_DAYS).map_err(|_| {
+        invalid(format!("`days` is {MAX_USAGE_DAYS} at most, and this one is {days}"))
+    })?;
+    Ok(u32::try_from(days).unwrap_or(MAX_USAGE_DAYS))
 }

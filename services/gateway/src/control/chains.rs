@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::Chain;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, refuse, timestamp};
+use super::{State, actor, invalid, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Chains`.
@@ -51,7 +51,7 @@ impl Service for Chains {
     ) -> Result<Response<PutChainResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let pb::Chain { name, spec, .. } = given("chain", request.chain)?;
+        let pb::Chain { name, spec, .. } = required("chain", request.chain)?;
         let chain = spec_of(&spec)?;
 
         let (tenant, by) = (caller.tenant, actor(&caller));
@@ -78,7 +78,7 @@ impl Service for Chains {
 
 fn spec_of(spec: &str) -> Result<Chain, Error> {
     serde_json::from_str(spec)
-        .map_err(|error| refuse(format!("`spec` is not a chain: {error}; see docs/subagents.md")))
+        .map_err(|error| invalid(format!("`spec` is not a chain: {error}; see docs/subagents.md")))
 }
 
 fn chain_of(named: NamedChain) -> pb::Chain {

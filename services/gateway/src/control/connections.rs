@@ -7,11 +7,11 @@ use holdfast_proto::gateway::v1::{
     ListConnectionsResponse, PutConnectionRequest, PutConnectionResponse,
     connections_server::Connections as Service,
 };
-use holdfast_types::{Connected, ConnectionKind, UsedBy};
+use holdfast_types::{ConnectionKind, ConnectionScope, ConnectionSettings};
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 
-use super::{AgentNames, State, actor, given, refuse, some, timestamp};
+use super::{AgentNames, State, actor, invalid, non_empty, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Connections`.
@@ -40,7 +40,7 @@ impl Service for Connections {
     ) -> Result<Response<PutConnectionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let new = new_of(given("connection", request.connection)?, request.secret)?;
+        let new = new_connection(required("connection", request.connection)?, request.secret)?;
 
         let put = self.0.directory.put_connection(caller.tenant, actor(&caller), new).await;
 
@@ -65,20 +65,20 @@ impl Service for Connections {
     }
 }
 
-fn new_of(given: pb::Connection, secret: String) -> Result<NewConnection, Error> {
-    let told = |error: holdfast_types::InvalidConnection| refuse(error.to_string());
+fn new_connection(given: pb::Connection, secret: String) -> Result<NewConnection, Error> {
+    let told = |error: holdfast_types::InvalidConnection| invalid(error.to_string());
     let kind: ConnectionKind = given.kind.parse().map_err(told)?;
     let settings: Value = match given.settings.as_str() {
         "" => Value::Null,
         text => serde_json::from_str(text)
-            .map_err(|error| refuse(format!("`settings` is no JSON: {error}")))?,
+            .map_err(|error| invalid(format!("`settings` is no JSON: {error}")))?,
     };
     Ok(NewConnection {
         name: given.name,
-        to: Connected::read(kind, settings).map_err(told)?,
-        agent: some(given.agent),
-        used_by: given.used_by.parse::<UsedBy>().map_err(told)?,
-        secret: some(secret).map(Into::into),
+        to: ConnectionSettings::from_settings(kind, settings).map_err(told)?,
+        agent: non_empty(given.agent),
+        used_by: given.used_by.parse::<ConnectionScope>().map_err(told)?,
+        secret: non_empty(secret).map(Into::into),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The service `Credentials`: the keys of a provider that has several.
 
-use holdfast_directory::{CredentialCard, CredentialKind, NewCredential, RenewedAt};
+use holdfast_directory::{CredentialKind, CredentialSummary, NewCredential, TokenEndpoint};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteCredentialRequest, DeleteCredentialResponse, EnableCredentialRequest,
@@ -11,7 +11,7 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, refuse, some, timestamp};
+use super::{State, actor, invalid, non_empty, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Credentials`.
@@ -40,18 +40,18 @@ impl Service for Credentials {
     ) -> Result<Response<PutCredentialResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let credential = given("credential", request.credential)?;
+        let credential = required("credential", request.credential)?;
         let new = NewCredential {
             provider: credential.provider,
             name: credential.name,
             kind: CredentialKind::parse(&credential.kind).map_err(Error::from)?,
             secret: request.secret.into(),
-            refresh: some(request.refresh).map(Into::into),
+            refresh: non_empty(request.refresh).map(Into::into),
             expires: credential.expires_at.map(moment).transpose()?,
-            renewed_at: RenewedAt {
+            renewed_at: TokenEndpoint {
                 token_url: credential.token_url,
                 client_id: credential.client_id,
-                client_secret: some(request.client_secret).map(Into::into),
+                client_secret: non_empty(request.client_secret).map(Into::into),
             },
         };
 
@@ -108,7 +108,7 @@ impl Service for Credentials {
     }
 }
 
-fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
+fn credential_of(card: CredentialSummary, now: Timestamp) -> pb::Credential {
     let stats = &card.stats;
     let until = |at: Option<i64>| {
         at.and_then(|at| Timestamp::from_millisecond(at).ok()).filter(|until| now < *until)
@@ -143,7 +143,7 @@ fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
 
 fn moment(at: prost_types::Timestamp) -> Result<Timestamp, Error> {
     Timestamp::new(at.seconds, at.nanos)
-        .map_err(|_| refuse("`expires_at` is no moment: write seconds since 1970".to_owned()))
+        .map_err(|_| invalid("`expires_at` is no moment: write seconds since 1970".to_owned()))
 }
 
 #[cfg(test)]
@@ -152,8 +152,8 @@ mod tests {
 
     use super::*;
 
-    fn card(stats: Stats, expires: Option<Timestamp>) -> CredentialCard {
-        CredentialCard {
+    fn card(stats: Stats, expires: Option<Timestamp>) -> CredentialSummary {
+        CredentialSummary {
             provider: "openai".into(),
             name: "work".into(),
             kind: CredentialKind::Token,
@@ -189,11 +189,12 @@ mod tests {
     #[test]
     fn a_token_that_renews_itself_is_ready_until_a_person_is_needed() {
         let now = Timestamp::from_second(1_000).unwrap();
-        let renewed = CredentialCard {
+        let renewed = CredentialSummary {
             renewed_at: Some(("https://a/token".into(), "c".into())),
             ..card(Stats::default(), Some(now))
         };
-        let refused = CredentialCard { trouble: Some("invalid_grant".into()), ..renewed.clone() };
+        let refused =
+            CredentialSummary { trouble: Some("invalid_grant".into()), ..renewed.clone() };
 
         let shown = credential_of(renewed, now);
         assert_eq!((shown.state.as_str(), shown.token_url.as_str()), ("ready", "https://a/token"));

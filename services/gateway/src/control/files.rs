@@ -12,11 +12,11 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_types::{AgentId, TenantId, TreePath};
 use holdfast_workspace::{
-    Base, By, ContentHash, Edit, Import, Listed, LogFilter, Logged, Revision,
+    Base, ChangeAuthor, ContentHash, Edit, FileEntry, ImportMode, LogEntry, LogFilter, Revision,
 };
 use tonic::{Request, Response, Status};
 
-use super::{State, limit, some, timestamp};
+use super::{State, non_empty, page_size, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Files`.
@@ -81,12 +81,12 @@ impl Service for Files {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
-        let base = match some(request.base_hash) {
+        let base = match non_empty(request.base_hash) {
             Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(Error::from)?),
             None => Base::Any,
         };
         let edit = Edit::Put { path: path(&request.path)?, content: request.content, base };
-        let by = by(&caller, request.reason, request.request_id);
+        let by = change_author(&caller, request.reason, request.request_id);
 
         let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
 
@@ -102,7 +102,7 @@ impl Service for Files {
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let edit = Edit::Delete { path: path(&request.path)?, base: Base::Any };
-        let by = by(&caller, request.reason, request.request_id);
+        let by = change_author(&caller, request.reason, request.request_id);
 
         let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
 
@@ -120,7 +120,7 @@ impl Service for Files {
         let filter = LogFilter {
             path: path_of(request.path)?,
             before: revision(request.before),
-            limit: limit(request.limit, 50, 500)?,
+            limit: page_size(request.limit, 50, 500)?,
         };
 
         let log = self.0.workspaces.log(caller.tenant, agent, &filter).await;
@@ -163,7 +163,7 @@ impl Service for Files {
                  GetFileLog lists",
             ));
         }
-        let by = by(&caller, request.reason, request.request_id);
+        let by = change_author(&caller, request.reason, request.request_id);
         let (to, tenant) = (Revision::from(request.revision), caller.tenant);
 
         let restored = self.0.workspaces.restore(tenant, agent, &by, within.as_ref(), to).await;
@@ -194,8 +194,8 @@ impl Service for Files {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
-        let by = by(&caller, request.reason, request.request_id);
-        let mode = if request.replace { Import::Replace } else { Import::Merge };
+        let by = change_author(&caller, request.reason, request.request_id);
+        let mode = if request.replace { ImportMode::Replace } else { ImportMode::Merge };
         let archive = Cursor::new(request.archive);
 
         let imported = self.0.workspaces.import(caller.tenant, agent, &by, archive, mode).await;
@@ -207,12 +207,12 @@ impl Service for Files {
 }
 
 /// Author of a change made through this service.
-fn by(caller: &Caller, reason: String, request_id: String) -> By {
+fn change_author(caller: &Caller, reason: String, request_id: String) -> ChangeAuthor {
     let author = match caller.key {
         Some(key) => key.to_string(),
         None => caller.name.clone(),
     };
-    By { author, run: None, reason, key: some(request_id) }
+    ChangeAuthor { author, run: None, reason, key: non_empty(request_id) }
 }
 
 fn path(path: &str) -> Result<TreePath, Error> {
@@ -221,7 +221,7 @@ fn path(path: &str) -> Result<TreePath, Error> {
 }
 
 fn path_of(given: String) -> Result<Option<TreePath>, Error> {
-    some(given).map(|given| path(&given)).transpose()
+    non_empty(given).map(|given| path(&given)).transpose()
 }
 
 fn revision(number: i64) -> Option<Revision> {
@@ -232,7 +232,7 @@ fn no_file(path: &TreePath) -> Error {
     holdfast_workspace::Error::NotFound { what: "file", name: path.to_string() }.into()
 }
 
-fn file_of(file: Listed) -> pb::File {
+fn file_of(file: FileEntry) -> pb::File {
     pb::File {
         path: file.path.to_string(),
         size: file.size,
@@ -242,7 +242,7 @@ fn file_of(file: Listed) -> pb::File {
     }
 }
 
-fn logged_of(logged: Logged) -> pb::FileRevision {
+fn logged_of(logged: LogEntry) -> pb::FileRevision {
     pb::FileRevision {
         revision: logged.revision.number(),
         author: logged.author,

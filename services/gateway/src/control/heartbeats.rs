@@ -3,7 +3,7 @@
 use holdfast_agent::{person::OWNER, policy};
 use holdfast_directory::{Agent, NewAgent};
 use holdfast_grpc::Scope;
-use holdfast_jobs::{HeartbeatLine, JobState, Mode, Ran};
+use holdfast_jobs::{HeartbeatLine, JobState, RunMode, RunRequestOutcome};
 use holdfast_proto::gateway::v1::{
     self as pb, GetHeartbeatRequest, GetHeartbeatResponse, ListHeartbeatEventsRequest,
     ListHeartbeatEventsResponse, RunHeartbeatRequest, RunHeartbeatResponse, SetHeartbeatRequest,
@@ -11,22 +11,26 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_schedule::{
     Zone,
-    heartbeat::{ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before},
+    heartbeat::{
+        ActiveHours, AgentFacts, AskDecision, HeartbeatConfig, HeartbeatTarget, Zones, decide_ask,
+    },
 };
-use holdfast_session::Place;
+use holdfast_session::ChannelConversation;
 use holdfast_types::{AgentId, Author, SessionKey, SessionKind, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{State, actor, limit, refuse, some, timestamp, word, word_of};
+use super::{
+    State, actor, invalid, non_empty, page_size, parse_word_or_default, timestamp, word_of,
+};
 use crate::{Error, auth::require};
 
 /// Default and maximum number of next times.
-const NEXT: (u32, u32) = (5, 50);
+const NEXT_TIMES_LIMITS: (u32, u32) = (5, 50);
 
 /// Default and maximum number of events.
-const EVENTS: (u32, u32) = (20, 100);
+const EVENT_LIMITS: (u32, u32) = (20, 100);
 
 /// Implements `holdfast.gateway.v1.Heartbeats`.
 #[derive(Debug)]
@@ -35,12 +39,14 @@ pub struct Heartbeats(pub State);
 impl State {
     /// Conversation in which an agent's owner last wrote: the main session, or else the only direct
     /// conversation if all its authors are owners. The scheduler uses the same rule.
-    pub(super) async fn owners_place(
+    pub(super) async fn owner_conversation(
         &self,
         tenant: TenantId,
         agent: AgentId,
-    ) -> Result<Option<Place>, Error> {
-        let Some(place) = self.sessions.last_place(tenant, agent).await? else { return Ok(None) };
+    ) -> Result<Option<ChannelConversation>, Error> {
+        let Some(place) = self.sessions.last_conversation(tenant, agent).await? else {
+            return Ok(None);
+        };
         if place.key.kind() == SessionKind::Main {
             return Ok(Some(place));
         }
@@ -79,13 +85,13 @@ impl Heartbeats {
     ) -> Result<GetHeartbeatResponse, Error> {
         let State { jobs, workspaces, sessions, .. } = &self.0;
         let config = &agent.settings.heartbeat;
-        let path = "HEARTBEAT.md".parse().map_err(|_| Error::Missing("path"))?;
+        let path = "HEARTBEAT.md".parse().map_err(|_| Error::MissingField("path"))?;
         let file = workspaces.read(tenant, agent.id, &path, None).await?;
         let (job, lines) = (
             jobs.heartbeat(tenant, agent.id).await?,
             jobs.heartbeat_lines(tenant, agent.id, 1).await?,
         );
-        let place = self.0.owners_place(tenant, agent.id).await?;
+        let place = self.0.owner_conversation(tenant, agent.id).await?;
         let is_main = place.as_ref().is_some_and(|place| place.key.kind().as_str() == "main");
         let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
         let main = SessionKey::main(&agent.name);
@@ -95,10 +101,10 @@ impl Heartbeats {
         let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
         let zones = Zones { user, local };
         let content = file.as_ref().map(|file| String::from_utf8_lossy(&file.content));
-        let facts = Facts { in_flight: false, file: content.as_deref() };
-        let quiet = match before(config, Timestamp::now(), &zones, facts) {
-            Before::Quiet { reason, .. } => reason.to_owned(),
-            Before::Ask { .. } => String::new(),
+        let facts = AgentFacts { in_flight: false, file: content.as_deref() };
+        let quiet = match decide_ask(config, Timestamp::now(), &zones, facts) {
+            AskDecision::Quiet { reason, .. } => reason.to_owned(),
+            AskDecision::Ask { .. } => String::new(),
         };
         let job = job.filter(|job| job.state == JobState::Active);
         let mut times = Vec::new();
@@ -130,7 +136,12 @@ impl Heartbeats {
         })
     }
 
-    async fn run(&self, tenant: TenantId, agent: Agent, request: Uuid) -> Result<Ran, Error> {
+    async fn run(
+        &self,
+        tenant: TenantId,
+        agent: Agent,
+        request: Uuid,
+    ) -> Result<RunRequestOutcome, Error> {
         let jobs = &self.0.jobs;
         let job = match jobs.heartbeat(tenant, agent.id).await? {
             Some(job) => job,
@@ -138,13 +149,14 @@ impl Heartbeats {
             // checks whether there is something to do now.
             None => {
                 let config = &agent.settings.heartbeat;
-                jobs.keep_heartbeat(tenant, agent.id, config, true, SignedDuration::ZERO).await?;
+                jobs.update_heartbeat_job(tenant, agent.id, config, true, SignedDuration::ZERO)
+                    .await?;
                 jobs.mark_heartbeat(tenant, agent.id).await?;
                 let made = jobs.heartbeat(tenant, agent.id).await?;
                 made.ok_or_else(|| Error::NoAgent(agent.name.to_string()))?
             }
         };
-        let ran = jobs.run_now(tenant, job.id, request, Mode::Force).await?;
+        let ran = jobs.run_now(tenant, job.id, request, RunMode::Force).await?;
         self.0.bus.wake_schedule();
         Ok(ran)
     }
@@ -158,7 +170,9 @@ impl Service for Heartbeats {
     ) -> Result<Response<GetHeartbeatResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let next = usize::try_from(limit(request.next, NEXT.0, NEXT.1)?).unwrap_or(0);
+        let next =
+            usize::try_from(page_size(request.next, NEXT_TIMES_LIMITS.0, NEXT_TIMES_LIMITS.1)?)
+                .unwrap_or(0);
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         Ok(Response::new(self.status(caller.tenant, agent, next).await?))
@@ -170,7 +184,8 @@ impl Service for Heartbeats {
     ) -> Result<Response<ListHeartbeatEventsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = u32::try_from(limit(request.limit, EVENTS.0, EVENTS.1)?).unwrap_or(EVENTS.0);
+        let most = u32::try_from(page_size(request.limit, EVENT_LIMITS.0, EVENT_LIMITS.1)?)
+            .unwrap_or(EVENT_LIMITS.0);
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let lines = self.0.jobs.heartbeat_lines(caller.tenant, agent.id, most).await;
@@ -187,16 +202,21 @@ impl Service for Heartbeats {
         require(&caller, Scope::Chat)?;
         let id = match request.request_id.as_str() {
             "" => Uuid::now_v7(),
-            given => Uuid::try_parse(given)
-                .map_err(|_| refuse("`request_id` is no UUID: write one, or nothing".to_owned()))?,
+            given => Uuid::try_parse(given).map_err(|_| {
+                invalid("`request_id` is no UUID: write one, or nothing".to_owned())
+            })?,
         };
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let ran = self.run(caller.tenant, agent, id).await?;
 
         Ok(Response::new(match ran {
-            Ran::Fired(_) | Ran::Due => RunHeartbeatResponse { ran: true, reason: String::new() },
-            Ran::Skipped(reason) => RunHeartbeatResponse { ran: false, reason: reason.to_owned() },
+            RunRequestOutcome::Fired(_) | RunRequestOutcome::Due => {
+                RunHeartbeatResponse { ran: true, reason: String::new() }
+            }
+            RunRequestOutcome::Skipped(reason) => {
+                RunHeartbeatResponse { ran: false, reason: reason.to_owned() }
+            }
         }))
     }
 
@@ -268,24 +288,24 @@ pub(super) fn settings(given: Option<pb::HeartbeatSettings>) -> Result<Heartbeat
     let usual = HeartbeatConfig::default();
     let hours = |hours: pb::ActiveHours| {
         let timezone = hours.time_zone.parse().map_err(|error: holdfast_schedule::Error| {
-            refuse(format!("`heartbeat.active_hours.time_zone`: {error}"))
+            invalid(format!("`heartbeat.active_hours.time_zone`: {error}"))
         })?;
         Ok::<_, Error>(ActiveHours { start: hours.start, end: hours.end, timezone })
     };
     Ok(HeartbeatConfig {
         enabled: given.enabled.unwrap_or(usual.enabled),
-        every: some(given.every).unwrap_or(usual.every),
-        prompt: some(given.prompt),
+        every: non_empty(given.every).unwrap_or(usual.every),
+        prompt: non_empty(given.prompt),
         target: match given.target.as_str() {
             "" => HeartbeatTarget::Last,
-            target => word("heartbeat.target", target, "main or last")?,
+            target => parse_word_or_default("heartbeat.target", target, "main or last")?,
         },
-        model: some(given.model),
+        model: non_empty(given.model),
         ack_max_chars: match given.ack_max_chars {
             Some(most) => usize::try_from(most).unwrap_or(usize::MAX),
             None => usual.ack_max_chars,
         },
-        session: some(given.session),
+        session: non_empty(given.session),
         active_hours: given.active_hours.map(hours).transpose()?,
         include_reasoning: given.include_reasoning,
     })

@@ -12,11 +12,11 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given};
+use super::{State, actor, required};
 use crate::{Error, auth::require};
 
 /// Timeout for a runner to probe a server.
-const PROBE: Duration = Duration::from_secs(30);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Implements `holdfast.gateway.v1.McpServers`.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Service for McpServers {
     ) -> Result<Response<PutMcpServerResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let new = new_of(request)?;
+        let new = new_server(request)?;
 
         let put = self.0.directory.put_mcp_server(caller.tenant, actor(&caller), new).await;
 
@@ -75,7 +75,7 @@ impl Service for McpServers {
         let server = server.map_err(Error::from)?.name;
 
         let probe = McpProbe { tenant: caller.tenant, server };
-        let probed = self.0.bus.probe_mcp(&probe, PROBE).await.map_err(Error::NoRunner)?;
+        let probed = self.0.bus.probe_mcp(&probe, PROBE_TIMEOUT).await.map_err(Error::NoRunner)?;
 
         let tools = probed.tools.into_iter().map(|tool| pb::McpTool {
             name: tool.name,
@@ -87,9 +87,9 @@ impl Service for McpServers {
     }
 }
 
-fn new_of(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
+fn new_server(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
     let PutMcpServerRequest { server, secrets, keep_secrets } = request;
-    let server = given("server", server)?;
+    let server = required("server", server)?;
     let transport = match server.transport.as_str() {
         "http" => McpTransport::Http { url: server.url },
         "stdio" => McpTransport::Stdio {
@@ -98,7 +98,7 @@ fn new_of(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
             network: server.network,
         },
         other => {
-            return Err(Error::Unknown {
+            return Err(Error::UnknownValue {
                 field: "transport",
                 given: other.chars().take(80).collect(),
                 wanted: "http or stdio",

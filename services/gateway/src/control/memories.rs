@@ -7,7 +7,7 @@ mod knowledge;
 
 use std::time::Duration;
 
-use holdfast_grpc::{Caller, Memory as Client, Refused, Scope};
+use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client, Scope};
 use holdfast_proto::{
     gateway::v1::{
         self as pb, EraseMemoriesRequest, EraseMemoriesResponse, ForgetMemoryRequest,
@@ -22,16 +22,16 @@ use holdfast_types::{AgentId, TenantId};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
-use super::{AgentNames, State, given_text, refuse};
+use super::{AgentNames, State, invalid, require_text};
 use crate::{Error, auth::require};
 
 pub use knowledge::Knowledge;
 
 /// Timeout of a call to the memory service: a large document takes some seconds.
-const PATIENCE: Duration = Duration::from_secs(25);
+const CALL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Cosine similarity from which a new memory counts as a duplicate.
-const ALIKE: f64 = 0.92;
+const DUPLICATE_SIMILARITY: f64 = 0.92;
 
 /// Implements `holdfast.gateway.v1.Memories`.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ impl Service for Memories {
         let tenant = caller.tenant;
         let of_agent = match request.agent.as_str() {
             "" => None,
-            named => Some(self.0.agent_named(tenant, named).await?.to_string()),
+            named => Some(self.0.agent_id(tenant, named).await?.to_string()),
         };
         let of_user = (!request.user.is_empty()).then_some(request.user);
         let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
         let listed = kept::ListItemsRequest {
-            who: Some(everything()),
+            who: Some(full_access()),
             of_agent,
             of_user,
             kinds: kinds.collect::<Result<Vec<i32>, Error>>()?,
@@ -65,7 +65,7 @@ impl Service for Memories {
             ..kept::ListItemsRequest::default()
         };
 
-        let listed = within(self.0.memory()?.list_items(tenant, listed)).await?;
+        let listed = with_timeout(self.0.memory()?.list_items(tenant, listed)).await?;
 
         let agents = self.0.agent_names(tenant).await?;
         let memories = listed.items.into_iter().map(|item| memory_of(item, &agents)).collect();
@@ -79,8 +79,8 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
-        given_text("query", &request.query)?;
-        let agent = self.0.agent_named(tenant, &request.agent).await?;
+        require_text("query", &request.query)?;
+        let agent = self.0.agent_id(tenant, &request.agent).await?;
         let user = request.user;
         let group = user.starts_with("group:");
         let kinds = match request.types.is_empty() {
@@ -105,7 +105,7 @@ impl Service for Memories {
             ..kept::SearchRequest::default()
         };
 
-        let answer = within(self.0.memory()?.search(tenant, search)).await?;
+        let answer = with_timeout(self.0.memory()?.search(tenant, search)).await?;
 
         let agents = self.0.agent_names(tenant).await?;
         let found = answer.hits.into_iter().map(|hit| found_of(hit, &agents)).collect();
@@ -119,13 +119,13 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let tenant = caller.tenant;
-        given_text("text", &request.text)?;
-        let agent = self.0.agent_named(tenant, &request.agent).await?;
+        require_text("text", &request.text)?;
+        let agent = self.0.agent_id(tenant, &request.agent).await?;
         let (user, group) = (request.user.clone(), request.user.starts_with("group:"));
         let is_fact = match (request.subject.is_empty(), request.predicate.is_empty()) {
             (false, false) => true,
             (true, true) => false,
-            _ => return Err(Error::Missing("subject and predicate").into()),
+            _ => return Err(Error::MissingField("subject and predicate").into()),
         };
         let kind = if is_fact { kept::Kind::Fact } else { kept::Kind::Memory };
         let item = kept::NewItem {
@@ -137,17 +137,17 @@ impl Service for Memories {
             group_safe: group,
             expires_at: request.expires_at,
             supersedes: request.replaces,
-            provenance: Some(source(&caller, &request.source)),
+            provenance: Some(provenance(&caller, &request.source)),
             ..kept::NewItem::default()
         };
         let put = kept::PutItemsRequest {
             who: Some(kept::Who { agent: agent.to_string(), user, group, ..Default::default() }),
             items: vec![item],
-            unless_like: ALIKE,
-            request_id: keyed(&caller, &request.request_id),
+            unless_like: DUPLICATE_SIMILARITY,
+            request_id: caller_idempotency_key(&caller, &request.request_id),
         };
 
-        let put = within(self.0.memory()?.put_items(tenant, put)).await?;
+        let put = with_timeout(self.0.memory()?.put_items(tenant, put)).await?;
 
         let put = put.items.into_iter().next().unwrap_or_default();
         Ok(Response::new(SaveMemoryResponse { id: put.id, duplicate: put.duplicate }))
@@ -159,11 +159,11 @@ impl Service for Memories {
     ) -> Result<Response<ForgetMemoryResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("id", &request.id)?;
+        require_text("id", &request.id)?;
         let what = Some(kept::forget_request::What::Item(request.id));
-        let forget = kept::ForgetRequest { who: Some(everything()), what };
+        let forget = kept::ForgetRequest { who: Some(full_access()), what };
 
-        within(self.0.memory()?.forget(caller.tenant, forget)).await?;
+        with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
         Ok(Response::new(ForgetMemoryResponse {}))
     }
@@ -183,14 +183,14 @@ impl Service for Memories {
                 kept::forget_request::What::User(request.user)
             }
             (true, false) => kept::forget_request::What::Session(request.session),
-            (true, true) => return Err(Error::Missing("user").into()),
+            (true, true) => return Err(Error::MissingField("user").into()),
             (false, false) => {
-                return Err(refuse("give `user` or `session`, and not both".to_owned()).into());
+                return Err(invalid("give `user` or `session`, and not both".to_owned()).into());
             }
         };
-        let forget = kept::ForgetRequest { who: Some(everything()), what: Some(what) };
+        let forget = kept::ForgetRequest { who: Some(full_access()), what: Some(what) };
 
-        let erased = within(self.0.memory()?.forget(caller.tenant, forget)).await?;
+        let erased = with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
         let (mut erased, left) = (counts(erased.erased), counts(erased.left));
         if zones > 0 {
@@ -206,9 +206,9 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let ListErasuresRequest { subject, limit } = request;
-        let asked = kept::ListErasuresRequest { who: Some(everything()), subject, limit };
+        let asked = kept::ListErasuresRequest { who: Some(full_access()), subject, limit };
 
-        let listed = within(self.0.memory()?.erasures(caller.tenant, asked)).await?;
+        let listed = with_timeout(self.0.memory()?.erasures(caller.tenant, asked)).await?;
 
         let erasures = listed.erasures.into_iter().map(erasure_of).collect();
         Ok(Response::new(ListErasuresResponse { erasures }))
@@ -220,9 +220,9 @@ impl Service for Memories {
     ) -> Result<Response<GetMemoryStatusResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let asked = kept::GetStatusRequest { who: Some(everything()) };
+        let asked = kept::GetStatusRequest { who: Some(full_access()) };
 
-        let status = within(self.0.memory()?.status(caller.tenant, asked)).await?;
+        let status = with_timeout(self.0.memory()?.status(caller.tenant, asked)).await?;
 
         Ok(Response::new(GetMemoryStatusResponse {
             kept: counts(status.rows),
@@ -242,7 +242,7 @@ impl State {
     }
 
     /// Id of the named agent; of the default agent if the name is empty.
-    async fn agent_named(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
+    async fn agent_id(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = match named {
             "" => self.directory.default_agent(tenant).await?,
             named => self.directory.agent(tenant, named).await?,
@@ -252,34 +252,40 @@ impl State {
 }
 
 /// Limits a call to the memory service to the timeout.
-async fn within<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T, Error> {
-    match timeout(PATIENCE, asked).await {
+async fn with_timeout<T>(
+    asked: impl Future<Output = Result<T, MemoryCallError>>,
+) -> Result<T, Error> {
+    match timeout(CALL_TIMEOUT, asked).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Error::SlowMemory),
+        Err(_) => Err(Error::MemoryTimeout),
     }
 }
 
 /// Access to everything of the tenant: the handlers check scopes before they use it.
-fn everything() -> kept::Who {
+fn full_access() -> kept::Who {
     kept::Who { everything: true, maintainer: true, ..kept::Who::default() }
 }
 
 /// Idempotency key per caller: two callers may use the same `request_id`. Empty stays empty.
-fn keyed(caller: &Caller, request_id: &str) -> String {
-    if request_id.is_empty() { String::new() } else { format!("{}:{request_id}", by(caller)) }
+fn caller_idempotency_key(caller: &Caller, request_id: &str) -> String {
+    if request_id.is_empty() {
+        String::new()
+    } else {
+        format!("{}:{request_id}", caller_name(caller))
+    }
 }
 
-fn by(caller: &Caller) -> String {
+fn caller_name(caller: &Caller) -> String {
     caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string())
 }
 
 /// Provenance from the caller's `source`: a website if it is a URL, otherwise the caller.
-fn source(caller: &Caller, source: &str) -> kept::Provenance {
+fn provenance(caller: &Caller, source: &str) -> kept::Provenance {
     let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
     let (kind, name) = match host.filter(|host| !host.is_empty()) {
         Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
-        None => (kept::SourceKind::User, by(caller)),
+        None => (kept::SourceKind::User, caller_name(caller)),
     };
     kept::Provenance { kind: kind.into(), name, locator: source.to_owned(), retrieved_at: None }
 }
@@ -291,7 +297,7 @@ fn kind_of(word: &str) -> Result<kept::Kind, Error> {
         "value" => kept::Kind::Value,
         "event" => kept::Kind::Event,
         other => {
-            return Err(Error::Unknown {
+            return Err(Error::UnknownValue {
                 field: "kinds",
                 given: other.chars().take(80).collect(),
                 wanted: "`memory`, `fact`, `value` or `event`",

@@ -2,7 +2,7 @@
 
 use holdfast_directory::KnownModel;
 use holdfast_grpc::Scope;
-use holdfast_llm::Card;
+use holdfast_llm::ModelCard;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteAliasRequest, DeleteAliasResponse, DeleteModelRequest, DeleteModelResponse,
     ListModelsRequest, ListModelsResponse, PutAliasRequest, PutAliasResponse, PutModelRequest,
@@ -11,7 +11,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{InvalidModelId, ModelId};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, refuse};
+use super::{State, actor, invalid};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Models`.
@@ -102,13 +102,13 @@ fn model_of(known: KnownModel) -> pb::KnownModel {
 }
 
 fn id(model: &str) -> Result<ModelId, Error> {
-    model.parse().map_err(|error: InvalidModelId| refuse(error.to_string()))
+    model.parse().map_err(|error: InvalidModelId| invalid(error.to_string()))
 }
 
-fn card(text: &str) -> Result<Card, Error> {
+fn card(text: &str) -> Result<ModelCard, Error> {
     let text = if text.is_empty() { "{}" } else { text };
     serde_json::from_str(text).map_err(|error| {
-        refuse(format!("`card` cannot be read ({error}): docs/models.md has its fields"))
+        invalid(format!("`card` cannot be read ({error}): docs/models.md has its fields"))
     })
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_a_card_does_not_say_is_as_for_a_model_that_nobody_knows() {
-        assert_eq!(card("").unwrap(), Card::default());
+        assert_eq!(card("").unwrap(), ModelCard::default());
         assert_eq!(card(r#"{"context": 8192}"#).unwrap().context, 8_192);
         let error = card(r#"{"contxt": 1}"#).unwrap_err().to_string();
         assert!(error.contains("docs/models.md"), "{error}");

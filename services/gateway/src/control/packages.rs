@@ -1,6 +1,6 @@
 //! The service `Packages`: export and import of agents as files (spec SKL-014).
 
-use holdfast_directory::{NewAgent, NewRule, Settings};
+use holdfast_directory::{AgentSettings, NewAgent, NewRule};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     ApproveAgentRequest, ApproveAgentResponse, ExportAgentRequest, ExportAgentResponse,
@@ -9,11 +9,11 @@ use holdfast_proto::gateway::v1::{
 use holdfast_skills::{AgentPackage, PackagedAgent, PackagedRoute, SkillName};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, some};
+use super::{State, actor, non_empty};
 use crate::{Error, auth::require};
 
 /// File name in error messages: a package arrives as text, without a name.
-const FILE: &str = "the package";
+const PACKAGE_NAME_IN_ERRORS: &str = "the package";
 
 /// Implements `holdfast.gateway.v1.Packages`.
 #[derive(Debug)]
@@ -37,15 +37,15 @@ impl Service for Packages {
         });
         let package = AgentPackage {
             name: package_name(agent.name.as_str()).map_err(Error::from)?,
-            version: some(request.version).unwrap_or_else(|| "1.0".to_owned()),
-            author: some(request.author),
+            version: non_empty(request.version).unwrap_or_else(|| "1.0".to_owned()),
+            author: non_empty(request.author),
             agent: PackagedAgent { id: agent.name, prompt: agent.instructions.trim().to_owned() },
             tools: agent.settings.tools,
             routing: pattern.map(|pattern| PackagedRoute { pattern: pattern.as_str().to_owned() }),
         };
 
         let text = package.write().map_err(Error::from)?;
-        Ok(Response::new(ExportAgentResponse { file: package.file(), text }))
+        Ok(Response::new(ExportAgentResponse { file: package.file_name(), text }))
     }
 
     async fn import_agent(
@@ -54,7 +54,8 @@ impl Service for Packages {
     ) -> Result<Response<ImportAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let package = AgentPackage::read(FILE, request.text.as_bytes()).map_err(Error::from)?;
+        let package = AgentPackage::read(PACKAGE_NAME_IN_ERRORS, request.text.as_bytes())
+            .map_err(Error::from)?;
         let from = package.author.map(|author| format!(" by {author}")).unwrap_or_default();
         let name = package.agent.id;
         let rule = package.routing.map(|routing| NewRule {
@@ -69,7 +70,7 @@ impl Service for Packages {
             instructions: package.agent.prompt,
             model: None,
             is_default: false,
-            settings: Settings { tools: package.tools, ..Settings::default() },
+            settings: AgentSettings { tools: package.tools, ..AgentSettings::default() },
         };
 
         let made = self.0.directory.import_agent(caller.tenant, actor(&caller), new, rule).await;

@@ -5,7 +5,7 @@ mod mcp;
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{Catalog, Compiled, Defaults, Settings, Tool};
+use holdfast_agent::policy::{Catalog, CompiledPolicy, Defaults, Settings, Tool};
 use holdfast_directory::StoredPolicy;
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
@@ -18,7 +18,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, refuse, some, timestamp};
+use super::{State, actor, invalid, non_empty, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Policies`.
@@ -27,7 +27,7 @@ pub struct Policies(pub State);
 
 impl Policies {
     /// Id of the named agent; `None` for an empty name, which means the tenant itself.
-    async fn named(&self, tenant: TenantId, agent: &str) -> Result<Option<AgentId>, Error> {
+    async fn agent_id(&self, tenant: TenantId, agent: &str) -> Result<Option<AgentId>, Error> {
         match agent {
             "" => Ok(None),
             agent => Ok(Some(self.0.directory.agent(tenant, agent).await?.id)),
@@ -49,9 +49,13 @@ impl Policies {
             None => (settings, &nothing),
             Some(_) => (&nothing, settings),
         };
-        let compiled =
-            Compiled::new(self.catalog(Vec::new()).await?, &Defaults::default(), tenant, agent);
-        let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
+        let compiled = CompiledPolicy::new(
+            self.catalog(Vec::new()).await?,
+            &Defaults::default(),
+            tenant,
+            agent,
+        );
+        let compiled = compiled.map_err(|error| invalid(error.to_string()))?;
         Ok(compiled.warnings().iter().map(ToString::to_string).collect())
     }
 }
@@ -64,7 +68,7 @@ impl Service for Policies {
     ) -> Result<Response<GetPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let agent = self.named(caller.tenant, &request.agent).await?;
+        let agent = self.agent_id(caller.tenant, &request.agent).await?;
 
         let stored = self.0.directory.policy(caller.tenant, agent).await.map_err(Error::from)?;
 
@@ -78,7 +82,7 @@ impl Service for Policies {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let (document, settings) = read(&request.document)?;
-        let agent = self.named(caller.tenant, &request.agent).await?;
+        let agent = self.agent_id(caller.tenant, &request.agent).await?;
         let warnings = self.check(agent, &settings).await?;
 
         let (directory, by, based_on) = (&self.0.directory, actor(&caller), request.base_version);
@@ -95,7 +99,7 @@ impl Service for Policies {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let (_, settings) = read(&request.document)?;
-        let agent = self.named(caller.tenant, &request.agent).await?;
+        let agent = self.agent_id(caller.tenant, &request.agent).await?;
 
         let warnings = self.check(agent, &settings).await?;
 
@@ -113,15 +117,15 @@ impl Service for Policies {
             require(&caller, Scope::Admin)?;
         }
 
-        Ok(Response::new(explain::tools(self, caller.tenant, request).await?))
+        Ok(Response::new(explain::explain_tools(self, caller.tenant, request).await?))
     }
 }
 
 /// Parses a document, to JSON and to settings.
 fn read(document: &str) -> Result<(Value, Settings), Error> {
-    let document = some(document.to_owned()).ok_or(Error::Missing("document"))?;
-    let settings = Settings::parse(&document).map_err(|error| refuse(error.to_string()))?;
-    let value = serde_json::from_str(&document).map_err(|error| refuse(error.to_string()))?;
+    let document = non_empty(document.to_owned()).ok_or(Error::MissingField("document"))?;
+    let settings = Settings::parse(&document).map_err(|error| invalid(error.to_string()))?;
+    let value = serde_json::from_str(&document).map_err(|error| invalid(error.to_string()))?;
     Ok((value, settings))
 }
 

@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, some};
+use super::{State, actor, non_empty, required};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Providers`.
@@ -37,13 +37,13 @@ impl Service for Providers {
     ) -> Result<Response<PutProviderResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let provider = given("provider", request.provider)?;
+        let provider = required("provider", request.provider)?;
         let new = NewProvider {
             kind: ProviderKind::parse(&provider.kind).map_err(Error::from)?,
             name: provider.name,
             base_url: provider.base_url,
-            api_key: some(request.api_key).map(Into::into),
-            default_model: some(provider.default_model),
+            api_key: non_empty(request.api_key).map(Into::into),
+            default_model: non_empty(provider.default_model),
         };
 
         let provider = self.0.directory.put_provider(caller.tenant, actor(&caller), new).await;

@@ -1,6 +1,6 @@
 //! The service `Routing`: bindings, rules, identities, and explanations of the routing.
 
-use holdfast_directory::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Rule};
+use holdfast_directory::{Binding, Identity, NewBinding, NewModelRoute, NewRule, RoutingRule};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateBindingRequest, CreateBindingResponse, DeleteBindingRequest,
@@ -9,15 +9,15 @@ use holdfast_proto::gateway::v1::{
     ListIdentitiesResponse, ListRulesRequest, ListRulesResponse, PutIdentityRequest,
     PutIdentityResponse, PutRulesRequest, PutRulesResponse, routing_server::Routing as Service,
 };
-use holdfast_types::{ModelRoute, Peer, PeerKind, RouteEach};
+use holdfast_types::{ModelRoute, Peer, PeerKind, RouteScope};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, actor, given, parse_word, refuse, some};
+use super::{AgentNames, State, actor, invalid, non_empty, parse_word, required};
 use crate::{
     Error,
     auth::require,
-    routing::{Inbound, route},
+    routing::{RoutingInput, route},
 };
 
 /// Implements `holdfast.gateway.v1.Routing`.
@@ -46,7 +46,7 @@ impl Service for Routing {
     ) -> Result<Response<CreateBindingResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let new = new_binding(given("binding", request.binding)?)?;
+        let new = new_binding(required("binding", request.binding)?)?;
 
         let made = self.0.directory.create_binding(caller.tenant, actor(&caller), new).await;
 
@@ -62,7 +62,7 @@ impl Service for Routing {
     ) -> Result<Response<DeleteBindingResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let id = Uuid::try_parse(&request.id).map_err(|_| Error::Unknown {
+        let id = Uuid::try_parse(&request.id).map_err(|_| Error::UnknownValue {
             field: "id",
             given: request.id.chars().take(80).collect(),
             wanted: "a binding's id, as `ListBindings` shows it",
@@ -123,7 +123,7 @@ impl Service for Routing {
     ) -> Result<Response<PutIdentityResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let pb::Identity { channel, peer, canonical } = given("identity", request.identity)?;
+        let pb::Identity { channel, peer, canonical } = required("identity", request.identity)?;
         let identity = Identity { channel, peer, canonical };
 
         let put = self.0.directory.put_identity(caller.tenant, actor(&caller), identity).await;
@@ -154,7 +154,7 @@ impl Service for Routing {
     ) -> Result<Response<ExplainResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let inbound = Inbound::try_from(request)?;
+        let inbound = RoutingInput::try_from(request)?;
 
         let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
         let routed = route(&routing, &inbound).map_err(Error::from)?;
@@ -175,8 +175,8 @@ fn new_binding(binding: pb::Binding) -> Result<NewBinding, Error> {
         peer: peer("peer_kind", &binding.peer_kind, binding.peer_id)?,
         channel: binding.channel,
         account: binding.account,
-        guild: some(binding.guild),
-        team: some(binding.team),
+        guild: non_empty(binding.guild),
+        team: non_empty(binding.team),
         by_model: binding.by_model.map(new_route).transpose()?,
         agent: binding.agent,
     })
@@ -187,9 +187,9 @@ fn new_rule(rule: pb::Rule) -> Result<NewRule, Error> {
     let given = rule.tools_given || !rule.tools.is_empty();
     Ok(NewRule {
         by_model: rule.by_model.map(new_route).transpose()?,
-        channel: some(rule.channel),
-        user_id: some(rule.user_id),
-        pattern: some(rule.pattern),
+        channel: non_empty(rule.channel),
+        user_id: non_empty(rule.user_id),
+        pattern: non_empty(rule.pattern),
         agent: rule.agent,
         tools: given.then_some(rule.tools),
         disabled: rule.disabled,
@@ -198,17 +198,17 @@ fn new_rule(rule: pb::Rule) -> Result<NewRule, Error> {
 
 fn new_route(route: pb::ModelRoute) -> Result<NewModelRoute, Error> {
     let each = match route.each.trim() {
-        "" | "message" => RouteEach::Message,
-        "session" => RouteEach::Session,
+        "" | "message" => RouteScope::Message,
+        "session" => RouteScope::Session,
         other => {
-            return Err(Error::Unknown {
+            return Err(Error::UnknownValue {
                 field: "by_model.each",
                 given: other.chars().take(80).collect(),
                 wanted: "message or session",
             });
         }
     };
-    Ok(NewModelRoute { among: route.among, each, model: some(route.model) })
+    Ok(NewModelRoute { among: route.among, each, model: non_empty(route.model) })
 }
 
 fn route_of(route: ModelRoute, names: &AgentNames) -> pb::ModelRoute {
@@ -219,7 +219,7 @@ fn route_of(route: ModelRoute, names: &AgentNames) -> pb::ModelRoute {
     }
 }
 
-impl TryFrom<ExplainRequest> for Inbound {
+impl TryFrom<ExplainRequest> for RoutingInput {
     type Error = Error;
 
     fn try_from(request: ExplainRequest) -> Result<Self, Error> {
@@ -230,10 +230,10 @@ impl TryFrom<ExplainRequest> for Inbound {
             account: request.account,
             peer: peer("peer_kind", &request.peer_kind, request.peer_id)?.unwrap_or_else(direct),
             parent,
-            thread: some(request.thread),
-            guild: some(request.guild),
-            team: some(request.team),
-            sender: some(request.sender_id),
+            thread: non_empty(request.thread),
+            guild: non_empty(request.guild),
+            team: non_empty(request.team),
+            sender: non_empty(request.sender_id),
             text: request.text,
         })
     }
@@ -243,12 +243,12 @@ impl TryFrom<ExplainRequest> for Inbound {
 fn peer(field: &'static str, kind: &str, id: String) -> Result<Option<Peer>, Error> {
     match (kind.trim().to_lowercase().as_str(), id.is_empty()) {
         ("", true) => Ok(None),
-        ("", false) => Err(Error::Missing(field)),
+        ("", false) => Err(Error::MissingField(field)),
         (kind, false) => {
             let kind = parse_word(field, kind, "direct, group or channel")?;
             Ok(Some(Peer { kind, id }))
         }
-        (_, true) => Err(refuse(format!("`{field}` is given, and no id with it"))),
+        (_, true) => Err(invalid(format!("`{field}` is given, and no id with it"))),
     }
 }
 
@@ -270,7 +270,7 @@ fn binding_of(binding: Binding, names: &AgentNames) -> pb::Binding {
     }
 }
 
-fn rule_of(rule: Rule, names: &AgentNames) -> pb::Rule {
+fn rule_of(rule: RoutingRule, names: &AgentNames) -> pb::Rule {
     pb::Rule {
         channel: rule.channel.unwrap_or_default(),
         user_id: rule.user_id.unwrap_or_default(),

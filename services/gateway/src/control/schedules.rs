@@ -5,7 +5,9 @@ mod reminders;
 mod times;
 
 use holdfast_grpc::Scope;
-use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Jobs, Mode, NewJob, Ran, Rules};
+use holdfast_jobs::{
+    Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
+};
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
@@ -26,7 +28,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use self::{convert::job_of, times::moment};
-use super::{State, limit, refuse, some, timestamp};
+use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Schedules`.
@@ -75,12 +77,12 @@ impl Service for Schedules {
     ) -> Result<Response<ListJobsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, 50, 200)?;
-        let agent = match some(request.agent) {
+        let most = page_size(request.limit, 50, 200)?;
+        let agent = match non_empty(request.agent) {
             Some(named) => Some(self.agent(caller.tenant, &named).await?.id),
             None => None,
         };
-        let after: Option<JobId> = match some(request.after) {
+        let after: Option<JobId> = match non_empty(request.after) {
             Some(after) => Some(after.parse().map_err(Error::from)?),
             None => None,
         };
@@ -111,7 +113,7 @@ impl Service for Schedules {
 
         let job = self.job(caller.tenant, &request.job).await?;
 
-        Ok(Response::new(GetJobResponse { job: Some(self.shown(&job).await?) }))
+        Ok(Response::new(GetJobResponse { job: Some(self.job_with_names(&job).await?) }))
     }
 
     async fn add_job(
@@ -121,25 +123,26 @@ impl Service for Schedules {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let AddJobRequest { job, agent, id: own_id, request_id } = request;
-        let what = schedule::NewJob::from_json(json("job", &job)?).map_err(wrong)?;
-        let named = some(agent).or_else(|| what.agent_id.clone());
+        let what =
+            schedule::NewJob::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
+        let named = non_empty(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
-        let (id, now) = (id_of(caller.tenant, "AddJob", &request_id), Timestamp::now());
-        let external_id = match some(own_id) {
+        let (id, now) = (id_for_request(caller.tenant, "AddJob", &request_id), Timestamp::now());
+        let external_id = match non_empty(own_id) {
             Some(own) => {
-                schedule::check_id(&own).map_err(wrong)?;
+                schedule::check_id(&own).map_err(invalid_schedule)?;
                 own
             }
-            None => called(id),
+            None => generated_external_id(id),
         };
         let what = schedule::NewJob { agent_id: None, ..what };
 
         let new = NewJob::cron(id, agent.id, None, what, now, self.rules.allowed());
-        let new = NewJob { external_id: Some(external_id), ..new.map_err(wrong)? };
+        let new = NewJob { external_id: Some(external_id), ..new.map_err(invalid_schedule)? };
         let added = self.jobs.add(caller.tenant, new).await.map_err(Error::from)?;
 
         self.state.bus.wake_schedule();
-        let job = Some(self.shown(&added.into_job()).await?);
+        let job = Some(self.job_with_names(&added.into_job()).await?);
         Ok(Response::new(AddJobResponse { job }))
     }
 
@@ -149,13 +152,14 @@ impl Service for Schedules {
     ) -> Result<Response<UpdateJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let patch = JobPatch::from_json(json("patch", &request.patch)?).map_err(wrong)?;
-        let job = self.own_job(caller.tenant, &request.job).await?;
+        let patch =
+            JobPatch::from_json(parse_json("patch", &request.patch)?).map_err(invalid_schedule)?;
+        let job = self.changeable_job(caller.tenant, &request.job).await?;
         let seen = Some(request.version).filter(|version| *version != 0);
 
         let changes = Changes::of(&job, patch, Timestamp::now(), self.rules.allowed());
         let changes = changes.map_err(|error| match error {
-            holdfast_jobs::PatchError::Wrong(error) => wrong(error),
+            holdfast_jobs::PatchError::Wrong(error) => invalid_schedule(error),
             holdfast_jobs::PatchError::Stored(error) => error.into(),
         })?;
         // The changes were checked against the version read above.
@@ -163,7 +167,7 @@ impl Service for Schedules {
         let job = self.jobs.update(caller.tenant, job.id, Some(version), changes).await;
 
         self.state.bus.wake_schedule();
-        let job = Some(self.shown(&job.map_err(Error::from)?).await?);
+        let job = Some(self.job_with_names(&job.map_err(Error::from)?).await?);
         Ok(Response::new(UpdateJobResponse { job }))
     }
 
@@ -173,7 +177,7 @@ impl Service for Schedules {
     ) -> Result<Response<DeleteJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let job = self.own_job(caller.tenant, &request.job).await?;
+        let job = self.changeable_job(caller.tenant, &request.job).await?;
 
         self.jobs.remove(caller.tenant, job.id).await.map_err(Error::from)?;
 
@@ -190,7 +194,7 @@ impl Service for Schedules {
 
         let job = self.jobs.pause(caller.tenant, job.id).await.map_err(Error::from)?;
 
-        Ok(Response::new(PauseJobResponse { job: Some(self.shown(&job).await?) }))
+        Ok(Response::new(PauseJobResponse { job: Some(self.job_with_names(&job).await?) }))
     }
 
     async fn resume_job(
@@ -204,7 +208,7 @@ impl Service for Schedules {
         let job = self.jobs.resume(caller.tenant, job.id).await.map_err(Error::from)?;
 
         self.state.bus.wake_schedule();
-        Ok(Response::new(ResumeJobResponse { job: Some(self.shown(&job).await?) }))
+        Ok(Response::new(ResumeJobResponse { job: Some(self.job_with_names(&job).await?) }))
     }
 
     async fn run_job(
@@ -214,19 +218,19 @@ impl Service for Schedules {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
         let mode = match request.mode.as_str() {
-            "" | "due" => Mode::Due,
-            "force" => Mode::Force,
-            other => return Err(unknown("mode", other, "`due` or `force`").into()),
+            "" | "due" => RunMode::Due,
+            "force" => RunMode::Force,
+            other => return Err(unknown_value("mode", other, "`due` or `force`").into()),
         };
         let job = self.job(caller.tenant, &request.job).await?;
-        let id = id_of(caller.tenant, "RunJob", &request.request_id).as_uuid();
+        let id = id_for_request(caller.tenant, "RunJob", &request.request_id).as_uuid();
 
         let ran = self.jobs.run_now(caller.tenant, job.id, id, mode).await.map_err(Error::from)?;
 
         self.state.bus.wake_schedule();
         let (status, reason) = match ran {
-            Ran::Fired(_) | Ran::Due => ("started", ""),
-            Ran::Skipped(reason) => ("skipped", reason),
+            RunRequestOutcome::Fired(_) | RunRequestOutcome::Due => ("started", ""),
+            RunRequestOutcome::Skipped(reason) => ("skipped", reason),
         };
         Ok(Response::new(RunJobResponse { status: status.into(), reason: reason.into() }))
     }
@@ -237,7 +241,7 @@ impl Service for Schedules {
     ) -> Result<Response<ListJobRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = u32::try_from(limit(request.limit, 20, 100)?).unwrap_or(100);
+        let most = u32::try_from(page_size(request.limit, 20, 100)?).unwrap_or(100);
         let job = self.job(caller.tenant, &request.job).await?;
 
         let runs = self.jobs.runs(caller.tenant, job.id, most).await.map_err(Error::from)?;
@@ -252,7 +256,7 @@ impl Service for Schedules {
     ) -> Result<Response<BackfillJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let from = request.from.ok_or(Error::Missing("from"))?;
+        let from = request.from.ok_or(Error::MissingField("from"))?;
         let from = moment("from", &from)?;
         let now = Timestamp::now();
         let until = match &request.until {
@@ -261,7 +265,7 @@ impl Service for Schedules {
         };
         let job = self.job(caller.tenant, &request.job).await?;
         let spec = job.spec().map_err(Error::from)?;
-        let slots = times::between(&spec.schedule, from, until)?;
+        let slots = times::slots_between(&spec.schedule, from, until)?;
 
         let count = self.jobs.backfill(caller.tenant, job.id, &slots).await;
 
@@ -275,9 +279,9 @@ impl Service for Schedules {
     ) -> Result<Response<ListNextTimesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let count = limit(request.count, 5, 100)?;
-        let (tenant, zone) = (caller.tenant, some(request.time_zone));
-        let (schedule, zone) = match (some(request.job), some(request.schedule)) {
+        let count = page_size(request.count, 5, 100)?;
+        let (tenant, zone) = (caller.tenant, non_empty(request.time_zone));
+        let (schedule, zone) = match (non_empty(request.job), non_empty(request.schedule)) {
             (Some(job), None) => {
                 let job = self.job(tenant, &job).await?;
                 let zone = match zone {
@@ -287,20 +291,20 @@ impl Service for Schedules {
                 (job.spec().map_err(Error::from)?.schedule, zone)
             }
             (None, Some(schedule)) => {
-                let schedule = serde_json::from_value(json("schedule", &schedule)?)
-                    .map_err(|error| refuse(format!("the schedule cannot be read: {error}")))?;
+                let schedule = serde_json::from_value(parse_json("schedule", &schedule)?)
+                    .map_err(|error| invalid(format!("the schedule cannot be read: {error}")))?;
                 let agent = self.agent(tenant, "").await?;
                 (schedule, zone.unwrap_or(agent.settings.time_zone))
             }
-            (None, None) => return Err(Error::Missing("job").into()),
+            (None, None) => return Err(Error::MissingField("job").into()),
             (Some(_), Some(_)) => {
-                return Err(refuse("give a job or a schedule, and not both".to_owned()).into());
+                return Err(invalid("give a job or a schedule, and not both".to_owned()).into());
             }
         };
-        let zone = zone.parse().map_err(wrong)?;
+        let zone = zone.parse().map_err(invalid_schedule)?;
 
         let count = usize::try_from(count).unwrap_or(0);
-        let times = times::next(&schedule, &zone, Timestamp::now(), count);
+        let times = times::next_times(&schedule, &zone, Timestamp::now(), count);
 
         Ok(Response::new(ListNextTimesResponse { times }))
     }
@@ -313,15 +317,15 @@ impl Service for Schedules {
         require(&caller, Scope::Chat)?;
         let WakeAgentRequest { agent, text, mode, request_id } = request;
         if text.trim().is_empty() {
-            return Err(Error::Missing("text").into());
+            return Err(Error::MissingField("text").into());
         }
-        let most = holdfast_session::LONGEST_EVENT;
+        let most = holdfast_session::MAX_EVENT_CHARS;
         if text.chars().count() > most {
             let told = format!("`text` is longer than {most} characters: say it in fewer");
-            return Err(refuse(told).into());
+            return Err(invalid(told).into());
         }
         let agent = self.agent(caller.tenant, &agent).await?;
-        let idem_key = id_of(caller.tenant, "WakeAgent", &request_id).to_string();
+        let idem_key = id_for_request(caller.tenant, "WakeAgent", &request_id).to_string();
         let key = SessionKey::main(&agent.name);
 
         let duplicate = match mode.as_str() {
@@ -331,7 +335,7 @@ impl Service for Schedules {
                 !added.map_err(Error::from)?
             }
             "now" => self.wake_now(caller.tenant, agent.id, key, idem_key, text).await?,
-            other => return Err(unknown("mode", other, "`now` or `next-heartbeat`").into()),
+            other => return Err(unknown_value("mode", other, "`now` or `next-heartbeat`").into()),
         };
 
         Ok(Response::new(WakeAgentResponse { duplicate }))
@@ -341,21 +345,21 @@ impl Service for Schedules {
         &self,
         request: Request<ListRemindersRequest>,
     ) -> Result<Response<ListRemindersResponse>, Status> {
-        self.reminders(request).await
+        self.reminders_of_user(request).await
     }
 
     async fn add_reminder(
         &self,
         request: Request<AddReminderRequest>,
     ) -> Result<Response<AddReminderResponse>, Status> {
-        self.remind(request).await
+        self.create_reminder(request).await
     }
 
     async fn cancel_reminder(
         &self,
         request: Request<CancelReminderRequest>,
     ) -> Result<Response<CancelReminderResponse>, Status> {
-        self.forget(request).await
+        self.delete_reminder(request).await
     }
 }
 
@@ -363,23 +367,23 @@ impl Schedules {
     /// Finds a job by its id, external id or short id.
     async fn job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
         if named.is_empty() {
-            return Err(Error::Missing("job"));
+            return Err(Error::MissingField("job"));
         }
         match self.jobs.find(tenant, named, None).await {
-            Err(holdfast_jobs::Error::NotFound(named)) => Err(Error::NoJob(no_job(&named))),
+            Err(holdfast_jobs::Error::NotFound(named)) => Err(Error::NoJob(no_job_message(&named))),
             found => Ok(found?),
         }
     }
 
     /// As [`job`](Self::job), but refuses jobs of kinds that cannot be changed here.
-    async fn own_job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
+    async fn changeable_job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
         let job = self.job(tenant, named).await?;
         match job.kind {
             JobKind::Cron | JobKind::Every | JobKind::At => Ok(job),
             JobKind::Reminder => {
-                Err(refuse("this job is a reminder: cancel it, and add another".to_owned()))
+                Err(invalid("this job is a reminder: cancel it, and add another".to_owned()))
             }
-            JobKind::Heartbeat | JobKind::Timer => Err(refuse(
+            JobKind::Heartbeat | JobKind::Timer => Err(invalid(
                 "this job is the agent's own: change it where the agent is set up".to_owned(),
             )),
         }
@@ -402,7 +406,7 @@ impl Schedules {
         Ok(agent.settings.time_zone)
     }
 
-    async fn shown(&self, job: &Job) -> Result<pb::Job, Error> {
+    async fn job_with_names(&self, job: &Job) -> Result<pb::Job, Error> {
         let names = self.state.agent_names(job.tenant).await?;
         Ok(job_of(job, &names))
     }
@@ -417,7 +421,7 @@ fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
             let at = JobKind::ALL.iter().position(|kind| kind.as_str() == word);
             let found = at.and_then(|at| JobKind::ALL.get(at..=at));
             found.ok_or_else(|| {
-                unknown("kind", word, "cron, every, at, heartbeat, reminder, timer or all")
+                unknown_value("kind", word, "cron, every, at, heartbeat, reminder, timer or all")
             })
         }
     }
@@ -425,7 +429,7 @@ fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
 
 /// Id derived from the request, so that a repeated request gets the same; random without a request
 /// id.
-fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
+fn id_for_request(tenant: TenantId, method: &str, request: &str) -> JobId {
     if request.is_empty() {
         return JobId::generate();
     }
@@ -437,29 +441,29 @@ fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
 }
 
 /// External id of a new job (CRN-003).
-fn called(id: JobId) -> String {
+fn generated_external_id(id: JobId) -> String {
     let digits = id.as_uuid().simple().to_string();
     format!("cron_{}", &digits[digits.len() - 8..])
 }
 
 /// Error message that the specification prescribes (CRN-005).
-fn no_job(named: &str) -> String {
+fn no_job_message(named: &str) -> String {
     format!("Job not found: {named}")
 }
 
-fn json(field: &'static str, text: &str) -> Result<Value, Error> {
+fn parse_json(field: &'static str, text: &str) -> Result<Value, Error> {
     if text.is_empty() {
-        return Err(Error::Missing(field));
+        return Err(Error::MissingField(field));
     }
-    serde_json::from_str(text).map_err(|error| refuse(format!("`{field}` is not JSON: {error}")))
+    serde_json::from_str(text).map_err(|error| invalid(format!("`{field}` is not JSON: {error}")))
 }
 
-fn wrong(error: schedule::Error) -> Error {
-    refuse(error.to_string())
+fn invalid_schedule(error: schedule::Error) -> Error {
+    invalid(error.to_string())
 }
 
-fn unknown(field: &'static str, given: &str, wanted: &'static str) -> Error {
-    Error::Unknown { field, given: given.chars().take(80).collect(), wanted }
+fn unknown_value(field: &'static str, given: &str, wanted: &'static str) -> Error {
+    Error::UnknownValue { field, given: given.chars().take(80).collect(), wanted }
 }
 
 #[cfg(test)]
@@ -469,12 +473,12 @@ mod tests {
     #[test]
     fn the_same_request_is_the_same_job_and_none_is_a_new_one() {
         let (one, other) = (TenantId::generate(), TenantId::generate());
-        assert_eq!(id_of(one, "m", "a"), id_of(one, "m", "a"));
-        assert_ne!(id_of(one, "m", "a"), id_of(one, "m", "b"));
-        assert_ne!(id_of(one, "m", "a"), id_of(other, "m", "a"));
-        assert_ne!(id_of(one, "m", "a"), id_of(one, "n", "a"));
-        assert_ne!(id_of(one, "m", ""), id_of(one, "m", ""));
-        let name = called(id_of(one, "m", "a"));
+        assert_eq!(id_for_request(one, "m", "a"), id_for_request(one, "m", "a"));
+        assert_ne!(id_for_request(one, "m", "a"), id_for_request(one, "m", "b"));
+        assert_ne!(id_for_request(one, "m", "a"), id_for_request(other, "m", "a"));
+        assert_ne!(id_for_request(one, "m", "a"), id_for_request(one, "n", "a"));
+        assert_ne!(id_for_request(one, "m", ""), id_for_request(one, "m", ""));
+        let name = generated_external_id(id_for_request(one, "m", "a"));
         assert!(name.starts_with("cron_") && name.len() == 13, "{name}");
     }
 

@@ -14,20 +14,20 @@ use holdfast_proto::gateway::v1::{
     RemoveSkillResponse, skills_server::Skills as Service,
 };
 use holdfast_skills::{
-    AtUrl, DEFAULT_FOUND, Download, Force, Hit, MOST_FOUND, Manifest, Order, Policy, Registry,
-    Skill, SkillName, Surroundings, Unjudged,
+    DEFAULT_SEARCH_LIMIT, Download, Force, InstallOrder, MAX_SEARCH_LIMIT, Manifest, Policy,
+    Registry, Skill, SkillEnvironment, SkillHit, SkillName, UnjudgedPolicy, UrlRegistry,
 };
 use holdfast_tools::Guard;
 use holdfast_types::{AgentId, TenantId};
-use holdfast_workspace::{By, SkillChanged, Workspaces};
+use holdfast_workspace::{ChangeAuthor, SkillChangeRecord, Workspaces};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, actor, given, limit, refuse, some, timestamp};
+use super::{AgentNames, State, actor, invalid, non_empty, page_size, required, timestamp};
 use crate::{Error, auth::require};
 
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
 
 /// Implements `holdfast.gateway.v1.Skills`.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Skills {
 
     /// Known environment of skills: the variables that are set. Programs are only known to the
     /// runners.
-    async fn here(&self, tenant: TenantId) -> Result<Surroundings, Error> {
-        let mut here = Surroundings::default();
+    async fn environment(&self, tenant: TenantId) -> Result<SkillEnvironment, Error> {
+        let mut here = SkillEnvironment::default();
         for variable in self.0.directory.skill_env(tenant).await? {
             here.env.entry(variable.skill).or_default().insert(variable.name);
         }
@@ -53,9 +53,9 @@ impl Skills {
     }
 
     /// Workspace of the named agent; without a name, the one that the tenant shares.
-    async fn tree(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
+    async fn workspace_id(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = self.agent(tenant, named).await?;
-        Ok(agent.unwrap_or_else(|| Workspaces::shared(tenant)))
+        Ok(agent.unwrap_or_else(|| Workspaces::shared_tree(tenant)))
     }
 
     /// Finds a skill by name, in any scope that the agent or the tenant has.
@@ -64,10 +64,10 @@ impl Skills {
         tenant: TenantId,
         agent: Option<AgentId>,
         name: &str,
-    ) -> Result<(Skill, Surroundings), Error> {
+    ) -> Result<(Skill, SkillEnvironment), Error> {
         let name: SkillName = name.parse().map_err(holdfast_skills::Error::from)?;
-        let here = self.here(tenant).await?;
-        let shelf = self.0.library.shelf_of(tenant, agent, &here).await?;
+        let here = self.environment(tenant).await?;
+        let shelf = self.0.library.load_current_skills(tenant, agent, &here).await?;
         let found = shelf.find(name.as_str()).cloned();
         Ok((found.ok_or(holdfast_skills::Error::NoSkill { name })?, here))
     }
@@ -83,11 +83,11 @@ impl Service for Skills {
         require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
-        let here = self.here(caller.tenant).await?;
-        let shelf = self.0.library.shelf_of(caller.tenant, agent, &here).await;
+        let here = self.environment(caller.tenant).await?;
+        let shelf = self.0.library.load_current_skills(caller.tenant, agent, &here).await;
 
         let shelf = shelf.map_err(Error::from)?;
-        let skipped = shelf.skipped().iter().map(|skipped| pb::SkippedSkill {
+        let skipped = shelf.unused_files().iter().map(|skipped| pb::SkippedSkill {
             scope: skipped.scope.to_string(),
             file: skipped.file.clone(),
             why: skipped.to_string(),
@@ -106,9 +106,9 @@ impl Service for Skills {
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let (skill, here) = self.skill(caller.tenant, agent, &request.name).await?;
-        let tree = agent.unwrap_or_else(|| Workspaces::shared(caller.tenant));
+        let tree = agent.unwrap_or_else(|| Workspaces::shared_tree(caller.tenant));
         let (text, files) =
-            self.0.library.texts(caller.tenant, tree, &skill).await.map_err(Error::from)?;
+            self.0.library.skill_text(caller.tenant, tree, &skill).await.map_err(Error::from)?;
 
         Ok(Response::new(GetSkillResponse {
             skill: Some(skill_of(&skill, &here)),
@@ -124,21 +124,21 @@ impl Service for Skills {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let PutSkillRequest { agent, archive, files, request_id } = request;
-        let tree = self.tree(caller.tenant, &agent).await?;
+        let tree = self.workspace_id(caller.tenant, &agent).await?;
         let download = match (archive.is_empty(), files.is_empty()) {
             (false, true) => Download::Zip(archive),
             (true, false) => {
                 Download::Files(files.into_iter().map(|file| (file.path, file.content)).collect())
             }
-            (true, true) => return Err(Error::Missing("files").into()),
+            (true, true) => return Err(Error::MissingField("files").into()),
             (false, false) => {
                 let why = "a skill comes as an `archive` or as `files`, and not as both".to_owned();
-                return Err(refuse(why).into());
+                return Err(invalid(why).into());
             }
         };
-        let by = by(&caller, "a skill was put", request_id);
+        let by = change_author(&caller, "a skill was put", request_id);
 
-        let put = self.0.library.put(caller.tenant, tree, &by, download).await;
+        let put = self.0.library.put_skill(caller.tenant, tree, &by, download).await;
 
         let Manifest { name, .. } = put.map_err(Error::from)?;
         Ok(Response::new(PutSkillResponse { name: name.to_string() }))
@@ -150,10 +150,10 @@ impl Service for Skills {
     ) -> Result<Response<RemoveSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let tree = self.tree(caller.tenant, &request.agent).await?;
-        let by = by(&caller, "a skill was removed", request.request_id);
+        let tree = self.workspace_id(caller.tenant, &request.agent).await?;
+        let by = change_author(&caller, "a skill was removed", request.request_id);
 
-        let removed = self.0.library.remove(caller.tenant, tree, &by, &request.name).await;
+        let removed = self.0.library.remove_skill(caller.tenant, tree, &by, &request.name).await;
 
         removed.map_err(Error::from)?;
         Ok(Response::new(RemoveSkillResponse {}))
@@ -165,9 +165,10 @@ impl Service for Skills {
     ) -> Result<Response<FindSkillsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let usual = u32::try_from(DEFAULT_FOUND).unwrap_or(USUAL);
-        let most = u32::try_from(MOST_FOUND).unwrap_or(MOST);
-        let most = usize::try_from(limit(request.limit, usual, most)?).unwrap_or(DEFAULT_FOUND);
+        let usual = u32::try_from(DEFAULT_SEARCH_LIMIT).unwrap_or(DEFAULT_PAGE_SIZE);
+        let most = u32::try_from(MAX_SEARCH_LIMIT).unwrap_or(MAX_PAGE_SIZE);
+        let most =
+            usize::try_from(page_size(request.limit, usual, most)?).unwrap_or(DEFAULT_SEARCH_LIMIT);
         let (library, tenant) = (&self.0.library, caller.tenant);
         let policy = library.policy(tenant).await.map_err(Error::from)?;
 
@@ -186,7 +187,7 @@ impl Service for Skills {
     ) -> Result<Response<InstallSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let tree = self.tree(caller.tenant, &request.agent).await?;
+        let tree = self.workspace_id(caller.tenant, &request.agent).await?;
         let library = &self.0.library;
         let at_url: Arc<dyn Registry>;
         let registry = match request.url.as_str() {
@@ -194,19 +195,19 @@ impl Service for Skills {
             url => {
                 let slug = request.slug.parse().map_err(holdfast_skills::Error::from);
                 let slug: SkillName = slug.map_err(Error::from)?;
-                let guard = Guard::of_system([]).map_err(holdfast_skills::Error::Broken);
+                let guard = Guard::with_system_resolver([]).map_err(holdfast_skills::Error::Broken);
                 let guard = guard.map_err(Error::from)?;
-                at_url = Arc::new(AtUrl::new(slug, url, guard).map_err(Error::from)?);
+                at_url = Arc::new(UrlRegistry::new(slug, url, guard).map_err(Error::from)?);
                 &at_url
             }
         };
-        let by = by(&caller, "a skill was installed", request.request_id);
+        let by = change_author(&caller, "a skill was installed", request.request_id);
         let key = by.key.clone().unwrap_or_default();
-        let made = library.trees().skill_changed(caller.tenant, tree, &key).await;
+        let made = library.trees().skill_change_by_key(caller.tenant, tree, &key).await;
         if let Some(made) = made.map_err(Error::from)? {
             return Ok(Response::new(installed_of(made)));
         }
-        let order = Order {
+        let order = InstallOrder {
             registry,
             slug: &request.slug,
             version: Some(request.version.as_str()).filter(|version| !version.is_empty()),
@@ -231,11 +232,12 @@ impl Service for Skills {
     ) -> Result<Response<ListSkillChangesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = u32::try_from(limit(request.limit, USUAL, MOST)?).unwrap_or(USUAL);
+        let most = u32::try_from(page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?)
+            .unwrap_or(DEFAULT_PAGE_SIZE);
         let before = match request.before.as_str() {
             "" => None,
             id => Some(Uuid::parse_str(id).map_err(|_| {
-                refuse("`before` is no id of a change: take one of the list's".to_owned())
+                invalid("`before` is no id of a change: take one of the list's".to_owned())
             })?),
         };
 
@@ -260,7 +262,7 @@ impl Service for Skills {
             disabled: !policy.enabled,
             registries_given: policy.registries.is_some(),
             registries: policy.registries.unwrap_or_default(),
-            allow_unjudged: policy.unjudged == Unjudged::AllowedByAdmin,
+            allow_unjudged: policy.unjudged == UnjudgedPolicy::AllowedByAdmin,
         });
         Ok(Response::new(GetSkillPolicyResponse { policy }))
     }
@@ -271,14 +273,14 @@ impl Service for Skills {
     ) -> Result<Response<PutSkillPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let given = given("policy", request.policy)?;
+        let given = required("policy", request.policy)?;
         let is_listed = given.registries_given || !given.registries.is_empty();
         let policy = Policy {
             enabled: !given.disabled,
             registries: is_listed.then_some(given.registries),
             unjudged: match given.allow_unjudged {
-                true => Unjudged::AllowedByAdmin,
-                false => Unjudged::Refused,
+                true => UnjudgedPolicy::AllowedByAdmin,
+                false => UnjudgedPolicy::Refused,
             },
         };
 
@@ -340,12 +342,12 @@ fn author(caller: &Caller) -> String {
 }
 
 /// Author of a change. Without a request id each request is a new one.
-fn by(caller: &Caller, reason: &str, request_id: String) -> By {
-    let key = some(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
-    By { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }
+fn change_author(caller: &Caller, reason: &str, request_id: String) -> ChangeAuthor {
+    let key = non_empty(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
+    ChangeAuthor { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }
 }
 
-fn skill_of(skill: &Skill, here: &Surroundings) -> pb::Skill {
+fn skill_of(skill: &Skill, here: &SkillEnvironment) -> pb::Skill {
     let manifest = &skill.manifest;
     let needs = &manifest.requires;
     let mut told = Vec::new();
@@ -367,7 +369,7 @@ fn skill_of(skill: &Skill, here: &Surroundings) -> pb::Skill {
         user_invocable: manifest.user_invocable,
         model_invocable: manifest.model_invocable,
         needs: told,
-        lacks: manifest.lacking_env(here).iter().map(ToString::to_string).collect(),
+        lacks: manifest.missing_env(here).iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -379,7 +381,7 @@ fn variable_of(variable: SkillVariable) -> pb::SkillVariable {
     }
 }
 
-fn hit_of(hit: Hit) -> pb::FoundSkill {
+fn hit_of(hit: SkillHit) -> pb::FoundSkill {
     pb::FoundSkill {
         slug: hit.slug.to_string(),
         registry: hit.registry,
@@ -390,7 +392,7 @@ fn hit_of(hit: Hit) -> pb::FoundSkill {
     }
 }
 
-fn installed_of(made: SkillChanged) -> InstallSkillResponse {
+fn installed_of(made: SkillChangeRecord) -> InstallSkillResponse {
     let change = made.change;
     InstallSkillResponse {
         name: change.skill,
@@ -401,8 +403,8 @@ fn installed_of(made: SkillChanged) -> InstallSkillResponse {
     }
 }
 
-fn change_of(made: SkillChanged, tenant: TenantId, names: &AgentNames) -> pb::SkillChange {
-    let is_shared = made.tree == Workspaces::shared(tenant);
+fn change_of(made: SkillChangeRecord, tenant: TenantId, names: &AgentNames) -> pb::SkillChange {
+    let is_shared = made.tree == Workspaces::shared_tree(tenant);
     pb::SkillChange {
         id: made.id.to_string(),
         action: made.change.action.as_str().to_owned(),
@@ -430,13 +432,13 @@ mod tests {
         let skill = Skill {
             location: "skills/a/SKILL.md".to_owned(),
             scope: holdfast_skills::Scope::Tenant,
-            lacks: Vec::new(),
+            unmet: Vec::new(),
             manifest,
         };
 
-        let told = skill_of(&skill, &Surroundings::default());
+        let told = skill_of(&skill, &SkillEnvironment::default());
         let env = [("a".to_owned(), ["KEY".to_owned()].into())].into();
-        let set = skill_of(&skill, &Surroundings { env, ..Surroundings::default() });
+        let set = skill_of(&skill, &SkillEnvironment { env, ..SkillEnvironment::default() });
 
         assert!(told.lacks[0].contains("holdfast skills env set a KEY"), "{:?}", told.lacks);
         assert_eq!((told.lacks.len(), set.lacks.len()), (1, 0));

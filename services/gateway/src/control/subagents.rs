@@ -14,17 +14,17 @@ use holdfast_types::{Body, QueueMode, SessionId, SessionKey, Source, TenantId};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{State, limit, refuse, some, timestamp};
+use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::{Error, auth::require};
 
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
 
 /// Maximum text of a message to a subagent, in bytes.
-const MOST_TEXT: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// Event name of a message to a subagent; the same as of its requester's messages.
-const SAID: &str = "sessions_send";
+const SEND_EVENT: &str = "sessions_send";
 
 /// Implements `holdfast.gateway.v1.Subagents`.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ impl Service for Subagents {
     ) -> Result<Response<ListSubagentsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = limit(request.limit, USUAL, MOST)?;
-        let parent = match some(request.session) {
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        let parent = match non_empty(request.session) {
             Some(session) => Some(self.session(caller.tenant, &session).await?),
             None => None,
         };
@@ -77,10 +77,10 @@ impl Service for Subagents {
         let SendToSubagentRequest { session, text, request_id } = request;
         let session = self.session(caller.tenant, &session).await?;
         match text.len() {
-            _ if text.trim().is_empty() => return Err(Error::Missing("text").into()),
-            got if got > MOST_TEXT => {
-                let told = format!("`text` is {got} bytes, and {MOST_TEXT} are the most");
-                return Err(refuse(told).into());
+            _ if text.trim().is_empty() => return Err(Error::MissingField("text").into()),
+            got if got > MAX_TEXT_BYTES => {
+                let told = format!("`text` is {got} bytes, and {MAX_TEXT_BYTES} are the most");
+                return Err(invalid(told).into());
             }
             _ => {}
         }
@@ -98,9 +98,9 @@ impl Service for Subagents {
             key: view.key.parse().map_err(Error::from)?,
             agent: view.agent,
             label: None,
-            source: Source::Internal(SAID.to_owned()),
-            idem_key: some(request_id).unwrap_or_else(|| Uuid::now_v7().to_string()),
-            body: Body { event: Some(SAID.to_owned()), ..Body::text(text) },
+            source: Source::Internal(SEND_EVENT.to_owned()),
+            idem_key: non_empty(request_id).unwrap_or_else(|| Uuid::now_v7().to_string()),
+            body: Body { event: Some(SEND_EVENT.to_owned()), ..Body::text(text) },
             target: None,
             mode: QueueMode::Steer,
             debounce: Duration::ZERO,
@@ -125,7 +125,7 @@ impl Subagents {
     /// Finds a session by id or key.
     async fn session(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
         if named.is_empty() {
-            return Err(Error::Missing("session"));
+            return Err(Error::MissingField("session"));
         }
         if named.starts_with("ses_") {
             let session: SessionId = named.parse()?;

@@ -10,15 +10,15 @@ use holdfast_proto::gateway::v1::{
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, refuse, some, timestamp};
+use super::{State, actor, invalid, non_empty, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Maximum weight of a tenant's share of the runners.
-const MOST_WEIGHT: u32 = 100;
+const MAX_WEIGHT: u32 = 100;
 /// Maximum cap on a tenant's sessions that are ready or running.
-const MOST_CAP: u32 = 100_000;
+const MAX_SESSION_CAP: u32 = 100_000;
 /// Concurrent reads of shares for a list.
-const AT_ONCE: usize = 4;
+const CONCURRENT_SHARE_READS: usize = 4;
 
 /// Implements `holdfast.gateway.v1.Tenants`.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Service for Tenants {
 
         let tenants = self.0.directory.tenants().await.map_err(Error::from)?;
         let tenants = stream::iter(tenants.into_iter().map(|tenant| self.with_share(tenant)));
-        let tenants = tenants.buffered(AT_ONCE).try_collect().await?;
+        let tenants = tenants.buffered(CONCURRENT_SHARE_READS).try_collect().await?;
 
         Ok(Response::new(ListTenantsResponse { tenants }))
     }
@@ -61,13 +61,13 @@ impl Service for Tenants {
     ) -> Result<Response<UpdateTenantResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Platform)?;
-        let wanted = given("tenant", request.tenant)?;
-        let found_by = some(wanted.id).unwrap_or(wanted.name);
-        let state = some(wanted.state).map(|word| TenantState::parse(&word));
+        let wanted = required("tenant", request.tenant)?;
+        let found_by = non_empty(wanted.id).unwrap_or(wanted.name);
+        let state = non_empty(wanted.state).map(|word| TenantState::parse(&word));
         let state = state.transpose().map_err(Error::from)?;
-        let changes = TenantChanges { state, rate: number(wanted.rate) };
-        let weight = at_most("weight", wanted.weight, MOST_WEIGHT)?;
-        let cap = at_most("cap", wanted.cap, MOST_CAP)?;
+        let changes = TenantChanges { state, rate: non_zero(wanted.rate) };
+        let weight = at_most("weight", wanted.weight, MAX_WEIGHT)?;
+        let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
 
         let directory = &self.0.directory;
         let tenant = directory.tenant(&found_by).await.map_err(Error::from)?;
@@ -98,13 +98,13 @@ impl Tenants {
 }
 
 /// `None` for 0, which leaves a field unchanged.
-fn number(given: u32) -> Option<u32> {
+fn non_zero(given: u32) -> Option<u32> {
     Some(given).filter(|given| *given > 0)
 }
 
 fn at_most(field: &'static str, given: u32, most: u32) -> Result<Option<u32>, Error> {
     if given > most {
-        return Err(refuse(format!("`{field}` is 1 to {most}, and this one is {given}")));
+        return Err(invalid(format!("`{field}` is 1 to {most}, and this one is {given}")));
     }
-    Ok(number(given))
+    Ok(non_zero(given))
 }

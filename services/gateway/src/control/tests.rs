@@ -11,15 +11,15 @@ use holdfast_directory::{Actor, Directory, Seal};
 use holdfast_grpc::{Caller, Scope, Scopes};
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_pg::Pools;
-use holdfast_session::{Accepted, NewMessage, Sessions};
-use holdfast_skills::Library;
+use holdfast_session::{Acceptance, NewMessage, Sessions};
+use holdfast_skills::SkillLibrary;
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
 use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Response, Status};
 use uuid::Uuid;
 
-use super::{State, limit, parse_word, timestamp, word, word_of};
+use super::{State, page_size, parse_word, parse_word_or_default, timestamp, word_of};
 
 struct World {
     state: State,
@@ -44,7 +44,7 @@ impl World {
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
-        let library = Library::new(workspaces.clone(), Arc::default());
+        let library = SkillLibrary::new(workspaces.clone(), Arc::default());
         let sessions = Sessions::new(pools);
         let state = State { directory, sessions, bus, workspaces, jobs, memory: None, library };
         Self { state, _database: database }
@@ -54,7 +54,7 @@ impl World {
         self.state.directory.create_tenant(Actor::Operator, name).await.unwrap().0.id
     }
 
-    async fn say(&self, tenant: TenantId, session: &str) -> Accepted {
+    async fn say(&self, tenant: TenantId, session: &str) -> Acceptance {
         let agent = self.state.directory.default_agent(tenant).await.unwrap();
         let message = NewMessage {
             key: session.parse().unwrap(),
@@ -85,7 +85,7 @@ fn admin<T>(tenant: TenantId, message: T) -> Request<T> {
 }
 
 fn platform<T>(tenant: TenantId, message: T) -> Request<T> {
-    request(tenant, Scopes::NONE.with(Scope::Platform), message)
+    request(tenant, Scopes::EMPTY.with(Scope::Platform), message)
 }
 
 fn code<T>(answer: Result<Response<T>, Status>) -> Code {
@@ -100,16 +100,17 @@ fn a_word_stands_for_one_value_and_an_empty_one_for_the_default() {
         assert_eq!(parse_word::<DmScope>("x", &word_of(&scope), "").unwrap(), scope);
     }
     assert_eq!(word_of(&GroupScope::GroupUser), "group-user");
-    assert_eq!(word::<QueueMode>("x", "", "").unwrap(), QueueMode::Steer);
-    let wrong = word::<QueueMode>("queue_mode", "later", "steer or followup").unwrap_err();
+    assert_eq!(parse_word_or_default::<QueueMode>("x", "", "").unwrap(), QueueMode::Steer);
+    let wrong =
+        parse_word_or_default::<QueueMode>("queue_mode", "later", "steer or followup").unwrap_err();
     assert_eq!(wrong.to_string(), "`queue_mode` is `later`: write steer or followup");
 }
 
 #[test]
 fn a_limit_has_a_usual_value_and_a_most() {
-    assert_eq!(limit(0, 50, 200).unwrap(), 50);
-    assert_eq!(limit(200, 50, 200).unwrap(), 200);
-    assert!(limit(201, 50, 200).is_err());
+    assert_eq!(page_size(0, 50, 200).unwrap(), 50);
+    assert_eq!(page_size(200, 50, 200).unwrap(), 200);
+    assert!(page_size(201, 50, 200).is_err());
 }
 
 #[test]

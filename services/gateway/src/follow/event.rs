@@ -1,6 +1,6 @@
 //! Events of a message on its way to its answer.
 
-use holdfast_session::{Awaited, Outcome};
+use holdfast_session::{PendingApproval, TurnOutcome};
 use holdfast_types::{RunId, Usage};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,11 +8,11 @@ pub struct Event {
     pub run: Option<RunId>,
     /// `None` if the event comes from the journal.
     pub step: Option<u32>,
-    pub what: What,
+    pub kind: EventKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     StepStarted {
         /// Text of the step was reported before and is void now.
         again: bool,
@@ -20,7 +20,7 @@ pub enum What {
     /// Next part of the step's text.
     Text(String),
     /// Next part of the model's thinking, where it is shown.
-    Thought(String),
+    Thinking(String),
     ToolStarted {
         call: String,
         tool: String,
@@ -30,15 +30,15 @@ pub enum What {
         failed: bool,
     },
     /// A tool call waits for an approval, and the turn with it.
-    Approval(Awaited),
+    Approval(PendingApproval),
     /// Names of surfaces of the canvas that changed.
     Canvas(Vec<String>),
-    Done(Finished),
+    Done(TurnResult),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    pub outcome: Outcome,
+pub struct TurnResult {
+    pub outcome: TurnOutcome,
     /// Complete answer of the turn, also if it was streamed.
     pub text: String,
     /// `None` if the turn was completed.
@@ -48,11 +48,11 @@ pub struct Finished {
     pub model: String,
 }
 
-impl Finished {
+impl TurnResult {
     /// Answer for clients that cannot wait for an approval: tells that one is needed, and how to go
     /// on.
-    pub fn waits(awaited: &Awaited) -> Self {
-        let Awaited { approval, tool, summary, left_ms } = awaited;
+    pub fn approval_needed(awaited: &PendingApproval) -> Self {
+        let PendingApproval { approval, tool, summary, left_ms } = awaited;
         let slug = approval.slug();
         let seconds = left_ms.div_ceil(1_000);
         let text = format!(
@@ -61,7 +61,7 @@ impl Finished {
              ask again; the same request with the same Idempotency-Key gets the answer."
         );
         Self {
-            outcome: Outcome::Completed,
+            outcome: TurnOutcome::Completed,
             text,
             reason: Some("approval needed".to_owned()),
             usage: Usage::default(),
@@ -71,12 +71,12 @@ impl Finished {
 }
 
 /// Converts an outcome from the bus's type to the journal's.
-pub const fn journalled(outcome: holdfast_bus::Outcome) -> Outcome {
+pub const fn journal_outcome(outcome: holdfast_bus::Outcome) -> TurnOutcome {
     match outcome {
-        holdfast_bus::Outcome::Completed => Outcome::Completed,
-        holdfast_bus::Outcome::Failed => Outcome::Failed,
-        holdfast_bus::Outcome::Cancelled => Outcome::Cancelled,
-        holdfast_bus::Outcome::Interrupted => Outcome::Interrupted,
-        holdfast_bus::Outcome::Dead => Outcome::Dead,
+        holdfast_bus::Outcome::Completed => TurnOutcome::Completed,
+        holdfast_bus::Outcome::Failed => TurnOutcome::Failed,
+        holdfast_bus::Outcome::Cancelled => TurnOutcome::Cancelled,
+        holdfast_bus::Outcome::Interrupted => TurnOutcome::Interrupted,
+        holdfast_bus::Outcome::Dead => TurnOutcome::Dead,
     }
 }

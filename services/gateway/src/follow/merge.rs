@@ -5,29 +5,29 @@
 //! a delta is not streamed, and comes complete with the answer.
 
 use holdfast_bus::{Delta, DeltaBody};
-use holdfast_session::Awaited;
+use holdfast_session::PendingApproval;
 use holdfast_types::RunId;
 
-use super::event::{Event, Finished, What, journalled};
+use super::event::{Event, EventKind, TurnResult, journal_outcome};
 
 /// Outcome of processing a delta.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum MergeOutcome {
     /// Ignored: not about the message, or from an outdated claim.
-    No,
-    Yes,
+    Ignored,
+    Processed,
     /// From a turn that may have seen the message: query the journal, [`adopt`](Merge::adopt) the
     /// turn if so, and process the delta again.
-    Unsure,
+    NeedsQuery,
 }
 
 /// State of merging the deltas of one message.
 #[derive(Debug)]
-pub struct Merge {
+pub struct DeltaMerge {
     seq: i64,
-    ours: Vec<RunId>,
+    own_runs: Vec<RunId>,
     /// Turn and step about which the journal was queried last, and which is not ours.
-    others: Option<(RunId, u32)>,
+    last_foreign_step: Option<(RunId, u32)>,
     /// Epoch of the newest claim, and the number of its last delta.
     newest: Option<(i64, u32)>,
     step: Option<Step>,
@@ -39,44 +39,44 @@ struct Step {
     number: u32,
     epoch: i64,
     /// A delta of the step was lost.
-    torn: bool,
+    has_gap: bool,
     /// Text of the step was reported, under this claim or an earlier one.
-    told: bool,
+    was_reported: bool,
     /// Nothing was reported since the step began or restarted.
-    fresh: bool,
+    is_fresh: bool,
 }
 
-impl Merge {
+impl DeltaMerge {
     /// Merges for the message at `seq`; `runs` are the turns that it may begin.
     pub fn new(seq: i64, runs: Vec<RunId>) -> Self {
-        Self { seq, ours: runs, others: None, newest: None, step: None }
+        Self { seq, own_runs: runs, last_foreign_step: None, newest: None, step: None }
     }
 
     /// Adds a turn that has seen the message.
     pub fn adopt(&mut self, run: RunId) {
-        if !self.ours.contains(&run) {
-            self.ours.push(run);
+        if !self.own_runs.contains(&run) {
+            self.own_runs.push(run);
         }
     }
 
     /// Processes a delta, and passes the resulting events to `tell`.
-    pub fn take(&mut self, delta: Delta, tell: &mut impl FnMut(Event)) -> Taken {
+    pub fn process(&mut self, delta: Delta, tell: &mut impl FnMut(Event)) -> MergeOutcome {
         let Delta { run, epoch, step, n, body } = delta;
         if let DeltaBody::Done { seqs, text, outcome, reason, usage, model } = body {
-            return self.end(seqs, run, step, tell, || Finished {
-                outcome: journalled(outcome),
+            return self.end(seqs, run, step, tell, || TurnResult {
+                outcome: journal_outcome(outcome),
                 text,
                 reason,
                 usage,
                 model,
             });
         }
-        if self.is_void(epoch) {
-            return Taken::No;
+        if self.is_outdated(epoch) {
+            return MergeOutcome::Ignored;
         }
-        if self.is_strange(run, step) {
-            self.others = Some((run, step));
-            return Taken::Unsure;
+        if self.is_unknown_turn(run, step) {
+            self.last_foreign_step = Some((run, step));
+            return MergeOutcome::NeedsQuery;
         }
         let gap = match self.newest {
             Some((newest, last)) if newest == epoch => n != last.wrapping_add(1),
@@ -84,28 +84,28 @@ impl Merge {
             _ => n > 1,
         };
         self.newest = Some((epoch, n));
-        if !self.ours.contains(&run) {
-            return Taken::No;
+        if !self.own_runs.contains(&run) {
+            return MergeOutcome::Ignored;
         }
         self.begin(run, epoch, step, gap, &body, tell);
-        self.tell(run, step, body, tell);
-        Taken::Yes
+        self.report(run, step, body, tell);
+        MergeOutcome::Processed
     }
 
     /// Whether the journal has to be queried before the delta can be processed.
-    pub fn is_unsure(&self, delta: &Delta) -> bool {
+    pub fn needs_query(&self, delta: &Delta) -> bool {
         !matches!(delta.body, DeltaBody::Done { .. })
-            && !self.is_void(delta.epoch)
-            && self.is_strange(delta.run, delta.step)
+            && !self.is_outdated(delta.epoch)
+            && self.is_unknown_turn(delta.run, delta.step)
     }
 
-    fn is_void(&self, epoch: i64) -> bool {
+    fn is_outdated(&self, epoch: i64) -> bool {
         self.newest.is_some_and(|(newest, _)| epoch < newest)
     }
 
     /// Whether the step belongs to an unknown turn about which the journal was not queried.
-    fn is_strange(&self, run: RunId, step: u32) -> bool {
-        !self.ours.contains(&run) && self.others != Some((run, step))
+    fn is_unknown_turn(&self, run: RunId, step: u32) -> bool {
+        !self.own_runs.contains(&run) && self.last_foreign_step != Some((run, step))
     }
 
     fn end(
@@ -114,14 +114,14 @@ impl Merge {
         run: RunId,
         step: u32,
         tell: &mut impl FnMut(Event),
-        finished: impl FnOnce() -> Finished,
-    ) -> Taken {
+        finished: impl FnOnce() -> TurnResult,
+    ) -> MergeOutcome {
         // The end is committed before it is published, so it is valid whatever the claim.
         if !seqs.contains(&self.seq) {
-            return Taken::No;
+            return MergeOutcome::Ignored;
         }
-        tell(Event { run: Some(run), step: Some(step), what: What::Done(finished()) });
-        Taken::Yes
+        tell(Event { run: Some(run), step: Some(step), kind: EventKind::Done(finished()) });
+        MergeOutcome::Processed
     }
 
     /// Detects a step that begins, restarts, or lost a delta.
@@ -136,54 +136,65 @@ impl Merge {
     ) {
         let marked = matches!(body, DeltaBody::Started | DeltaBody::StepRestarted);
         let same = self.step.as_ref().filter(|step| step.run == run && step.number == number);
-        let told = same.is_some_and(|step| step.told);
+        let told = same.is_some_and(|step| step.was_reported);
         let anew = matches!(body, DeltaBody::StepRestarted);
-        let goes_on = same.is_some_and(|step| step.epoch == epoch && (step.fresh || !anew));
+        let goes_on = same.is_some_and(|step| step.epoch == epoch && (step.is_fresh || !anew));
         if goes_on {
             if let Some(step) = &mut self.step {
-                step.torn = (step.torn || gap) && !anew;
+                step.has_gap = (step.has_gap || gap) && !anew;
             }
             return;
         }
-        self.step = Some(Step { run, number, epoch, torn: gap && !marked, told, fresh: true });
-        tell(Event { run: Some(run), step: Some(number), what: What::StepStarted { again: told } });
+        self.step = Some(Step {
+            run,
+            number,
+            epoch,
+            has_gap: gap && !marked,
+            was_reported: told,
+            is_fresh: true,
+        });
+        tell(Event {
+            run: Some(run),
+            step: Some(number),
+            kind: EventKind::StepStarted { again: told },
+        });
     }
 
-    fn tell(&mut self, run: RunId, number: u32, body: DeltaBody, tell: &mut impl FnMut(Event)) {
+    fn report(&mut self, run: RunId, number: u32, body: DeltaBody, tell: &mut impl FnMut(Event)) {
         let what = match body {
             DeltaBody::Text { text } => match &mut self.step {
-                Some(step) if !step.torn => {
-                    step.told = true;
-                    step.fresh = false;
-                    What::Text(text)
+                Some(step) if !step.has_gap => {
+                    step.was_reported = true;
+                    step.is_fresh = false;
+                    EventKind::Text(text)
                 }
                 _ => return,
             },
             // Thinking is no part of the answer, so gaps in it do not matter.
             DeltaBody::Thought { text } => match &mut self.step {
                 Some(step) => {
-                    step.fresh = false;
-                    What::Thought(text)
+                    step.is_fresh = false;
+                    EventKind::Thinking(text)
                 }
                 None => return,
             },
-            DeltaBody::ToolStarted { call, tool } => What::ToolStarted { call, tool },
-            DeltaBody::ToolEnded { call, failed } => What::ToolEnded { call, failed },
+            DeltaBody::ToolStarted { call, tool } => EventKind::ToolStarted { call, tool },
+            DeltaBody::ToolEnded { call, failed } => EventKind::ToolEnded { call, failed },
             DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {
-                What::Approval(Awaited { approval, tool, summary, left_ms })
+                EventKind::Approval(PendingApproval { approval, tool, summary, left_ms })
             }
-            DeltaBody::Canvas { surfaces } => What::Canvas(surfaces),
+            DeltaBody::Canvas { surfaces } => EventKind::Canvas(surfaces),
             DeltaBody::Started | DeltaBody::StepRestarted | DeltaBody::Done { .. } => return,
         };
-        tell(Event { run: Some(run), step: Some(number), what });
+        tell(Event { run: Some(run), step: Some(number), kind: what });
     }
 }
 
 /// A completed result without usage, for tests.
 #[cfg(test)]
-pub fn finished(text: &str) -> Finished {
-    Finished {
-        outcome: holdfast_session::Outcome::Completed,
+pub fn finished(text: &str) -> TurnResult {
+    TurnResult {
+        outcome: holdfast_session::TurnOutcome::Completed,
         text: text.to_owned(),
         reason: None,
         usage: holdfast_types::Usage::default(),
@@ -199,21 +210,28 @@ mod tests {
     use super::*;
 
     struct Story {
-        merge: Merge,
+        merge: DeltaMerge,
         run: RunId,
-        told: Vec<What>,
+        told: Vec<EventKind>,
     }
 
     impl Story {
         fn new() -> Self {
             let run = RunId::generate();
-            Self { merge: Merge::new(7, vec![run]), run, told: Vec::new() }
+            Self { merge: DeltaMerge::new(7, vec![run]), run, told: Vec::new() }
         }
 
-        fn hear(&mut self, run: RunId, epoch: i64, step: u32, n: u32, body: DeltaBody) -> Taken {
+        fn hear(
+            &mut self,
+            run: RunId,
+            epoch: i64,
+            step: u32,
+            n: u32,
+            body: DeltaBody,
+        ) -> MergeOutcome {
             let told = &mut self.told;
             let delta = Delta { run, epoch, step, n, body };
-            self.merge.take(delta, &mut |event| told.push(event.what))
+            self.merge.process(delta, &mut |event| told.push(event.kind))
         }
 
         fn ours(&mut self, epoch: i64, step: u32, n: u32, body: DeltaBody) {
@@ -222,7 +240,7 @@ mod tests {
 
         fn text(&self) -> String {
             let texts = self.told.iter().filter_map(|what| match what {
-                What::Text(text) => Some(text.as_str()),
+                EventKind::Text(text) => Some(text.as_str()),
                 _ => None,
             });
             texts.collect()
@@ -256,10 +274,10 @@ mod tests {
         assert_eq!(
             story.told,
             [
-                What::StepStarted { again: false },
-                What::Text("he".into()),
-                What::Text("llo".into()),
-                What::Done(finished("whole")),
+                EventKind::StepStarted { again: false },
+                EventKind::Text("he".into()),
+                EventKind::Text("llo".into()),
+                EventKind::Done(finished("whole")),
             ]
         );
     }
@@ -273,10 +291,10 @@ mod tests {
         story.ours(4, 0, 0, DeltaBody::StepRestarted);
         story.ours(4, 0, 1, text("hello"));
 
-        let began = || What::StepStarted { again: false };
+        let began = || EventKind::StepStarted { again: false };
         assert_eq!(
             story.told,
-            [began(), What::Thought("hm".into()), began(), What::Text("hello".into())]
+            [began(), EventKind::Thinking("hm".into()), began(), EventKind::Text("hello".into())]
         );
     }
 
@@ -292,7 +310,7 @@ mod tests {
 
         assert_eq!(
             story.told[2..],
-            [What::StepStarted { again: true }, What::Text("hello".into())]
+            [EventKind::StepStarted { again: true }, EventKind::Text("hello".into())]
         );
     }
 
@@ -308,9 +326,9 @@ mod tests {
         story.ours(4, 0, 1, DeltaBody::StepRestarted);
         story.ours(4, 0, 2, text("hello"));
 
-        let again = |again| What::StepStarted { again };
-        assert_eq!(story.told[..2], [again(false), What::Text("he".into())]);
-        assert_eq!(story.told[2..], [again(true), again(true), What::Text("hello".into())]);
+        let again = |again| EventKind::StepStarted { again };
+        assert_eq!(story.told[..2], [again(false), EventKind::Text("he".into())]);
+        assert_eq!(story.told[2..], [again(true), again(true), EventKind::Text("hello".into())]);
     }
 
     #[test]
@@ -321,7 +339,7 @@ mod tests {
         story.ours(3, 1, 1, text("he"));
         story.ours(5, 1, 0, text("hello"));
 
-        assert_eq!(story.told[2], What::StepStarted { again: true });
+        assert_eq!(story.told[2], EventKind::StepStarted { again: true });
     }
 
     #[test]
@@ -352,11 +370,11 @@ mod tests {
         let mut story = Story::new();
         let other = RunId::generate();
 
-        assert_eq!(story.hear(other, 3, 0, 0, text("x")), Taken::Unsure);
-        assert_eq!(story.hear(other, 3, 0, 0, text("x")), Taken::No);
-        assert_eq!(story.hear(other, 3, 0, 1, text("y")), Taken::No);
-        assert_eq!(story.hear(other, 3, 1, 2, text("z")), Taken::Unsure);
-        assert_eq!(story.hear(other, 3, 1, 3, done(&[6])), Taken::No);
+        assert_eq!(story.hear(other, 3, 0, 0, text("x")), MergeOutcome::NeedsQuery);
+        assert_eq!(story.hear(other, 3, 0, 0, text("x")), MergeOutcome::Ignored);
+        assert_eq!(story.hear(other, 3, 0, 1, text("y")), MergeOutcome::Ignored);
+        assert_eq!(story.hear(other, 3, 1, 2, text("z")), MergeOutcome::NeedsQuery);
+        assert_eq!(story.hear(other, 3, 1, 3, done(&[6])), MergeOutcome::Ignored);
 
         assert_eq!(story.told, []);
     }
@@ -368,13 +386,13 @@ mod tests {
         story.hear(other, 3, 0, 0, text("x"));
         story.hear(other, 3, 0, 0, text("x"));
 
-        assert_eq!(story.hear(other, 3, 1, 1, text("both")), Taken::Unsure);
+        assert_eq!(story.hear(other, 3, 1, 1, text("both")), MergeOutcome::NeedsQuery);
         story.merge.adopt(other);
-        assert_eq!(story.hear(other, 3, 1, 1, text("both")), Taken::Yes);
+        assert_eq!(story.hear(other, 3, 1, 1, text("both")), MergeOutcome::Processed);
         story.hear(other, 3, 1, 2, done(&[6, 7]));
 
         assert_eq!(story.text(), "both");
-        assert_eq!(story.told.last(), Some(&What::Done(finished("whole"))));
+        assert_eq!(story.told.last(), Some(&EventKind::Done(finished("whole"))));
     }
 
     proptest! {

@@ -8,15 +8,15 @@ use holdfast_proto::gateway::v1::{
     self as pb, CancelRequest, CancelResponse, FollowRequest, RunEvent, SendRequest, SendResponse,
     messages_server::Messages as Service, run_event,
 };
-use holdfast_session::{Accepted, Outcome};
+use holdfast_session::{Acceptance, TurnOutcome};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
 use crate::{
     Error,
     auth::require,
-    follow::{Event, Finished, Follow, Follower, What},
-    ingest::{Ingest, Said},
+    follow::{Event, EventKind, FollowedMessage, Follower, TurnResult},
+    ingest::{InboundMessage, Ingest},
 };
 
 /// Implements `holdfast.gateway.v1.Messages`.
@@ -44,26 +44,26 @@ impl Service for Messages {
         require(&caller, Scope::Chat)?;
 
         let taken = self.ingest.accept(&caller, request.into()).await?;
-        self.ingest.announce(&taken);
+        self.ingest.notify_runners(&taken);
 
         Ok(Response::new(answer_to_send(&taken.accepted)))
     }
 
     async fn stream(&self, request: Request<SendRequest>) -> Result<Response<Events>, Status> {
-        let until = deadline::given(request.metadata());
+        let until = deadline::caller_timeout(request.metadata());
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
 
         let taken = self.ingest.accept(&caller, request.into()).await?;
         let runs = taken.runs.clone();
-        let follow = self.follower.accepted(taken.tenant, &taken.accepted, runs).await;
-        self.ingest.announce(&taken);
+        let follow = self.follower.follow_accepted(taken.tenant, &taken.accepted, runs).await;
+        self.ingest.notify_runners(&taken);
 
         Ok(Response::new(events(follow, Some(accepted(&taken.accepted)), until)))
     }
 
     async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Events>, Status> {
-        let until = deadline::given(request.metadata());
+        let until = deadline::caller_timeout(request.metadata());
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
         let message = request.message_id.parse().map_err(Error::from)?;
@@ -88,7 +88,7 @@ impl Service for Messages {
 
 /// Stream of the events of a message. It ends with the answer, or with an error at the caller's
 /// deadline.
-fn events(follow: Follow, first: Option<RunEvent>, patience: Option<Duration>) -> Events {
+fn events(follow: FollowedMessage, first: Option<RunEvent>, patience: Option<Duration>) -> Events {
     let until = patience.map(|patience| Instant::now() + patience);
     Box::pin(stream::unfold((follow, first, false), move |(mut follow, first, over)| async move {
         if over {
@@ -114,8 +114,8 @@ fn events(follow: Follow, first: Option<RunEvent>, patience: Option<Duration>) -
     }))
 }
 
-fn accepted(accepted: &Accepted) -> RunEvent {
-    let Accepted { message, session, seq, duplicate, .. } = accepted;
+fn accepted(accepted: &Acceptance) -> RunEvent {
+    let Acceptance { message, session, seq, duplicate, .. } = accepted;
     RunEvent {
         message_id: message.to_string(),
         session_id: session.to_string(),
@@ -125,25 +125,29 @@ fn accepted(accepted: &Accepted) -> RunEvent {
     }
 }
 
-fn event_of(follow: &Follow, event: Event) -> RunEvent {
+fn event_of(follow: &FollowedMessage, event: Event) -> RunEvent {
     use run_event::Event as E;
 
-    let Event { run, step, what } = event;
+    let Event { run, step, kind: what } = event;
     let event = match what {
-        What::StepStarted { again } => E::StepStarted(pb::StepStarted { again }),
-        What::Text(text) => E::Text(pb::TextDelta { text }),
-        What::Thought(text) => E::Thinking(pb::TextDelta { text }),
-        What::ToolStarted { call, tool } => E::ToolStarted(pb::ToolStarted { call_id: call, tool }),
-        What::ToolEnded { call, failed } => E::ToolEnded(pb::ToolEnded { call_id: call, failed }),
-        What::Approval(awaited) => E::ApprovalRequested(pb::ApprovalRequested {
+        EventKind::StepStarted { again } => E::StepStarted(pb::StepStarted { again }),
+        EventKind::Text(text) => E::Text(pb::TextDelta { text }),
+        EventKind::Thinking(text) => E::Thinking(pb::TextDelta { text }),
+        EventKind::ToolStarted { call, tool } => {
+            E::ToolStarted(pb::ToolStarted { call_id: call, tool })
+        }
+        EventKind::ToolEnded { call, failed } => {
+            E::ToolEnded(pb::ToolEnded { call_id: call, failed })
+        }
+        EventKind::Approval(awaited) => E::ApprovalRequested(pb::ApprovalRequested {
             approval_id: awaited.approval.to_string(),
             slug: awaited.approval.slug(),
             tool: awaited.tool,
             summary: awaited.summary,
             left_ms: awaited.left_ms,
         }),
-        What::Canvas(surfaces) => E::CanvasChanged(pb::CanvasChanged { surfaces }),
-        What::Done(finished) => E::Done(finished.into()),
+        EventKind::Canvas(surfaces) => E::CanvasChanged(pb::CanvasChanged { surfaces }),
+        EventKind::Done(finished) => E::Done(finished.into()),
     };
     RunEvent {
         message_id: follow.message().to_string(),
@@ -154,14 +158,14 @@ fn event_of(follow: &Follow, event: Event) -> RunEvent {
     }
 }
 
-impl From<SendRequest> for Said {
+impl From<SendRequest> for InboundMessage {
     fn from(request: SendRequest) -> Self {
         let SendRequest { request_id, text, agent, session, attachments } = request;
         Self { request_id, text, agent, session, attachments }
     }
 }
 
-fn answer_to_send(accepted: &Accepted) -> SendResponse {
+fn answer_to_send(accepted: &Acceptance) -> SendResponse {
     SendResponse {
         message_id: accepted.message.to_string(),
         session_id: accepted.session.to_string(),
@@ -170,15 +174,15 @@ fn answer_to_send(accepted: &Accepted) -> SendResponse {
     }
 }
 
-impl From<Finished> for pb::Done {
-    fn from(finished: Finished) -> Self {
-        let Finished { outcome, text, reason, usage, model } = finished;
+impl From<TurnResult> for pb::Done {
+    fn from(finished: TurnResult) -> Self {
+        let TurnResult { outcome, text, reason, usage, model } = finished;
         let outcome = match outcome {
-            Outcome::Completed => pb::Outcome::Completed,
-            Outcome::Interrupted => pb::Outcome::Interrupted,
-            Outcome::Cancelled => pb::Outcome::Cancelled,
-            Outcome::Failed => pb::Outcome::Failed,
-            Outcome::Dead => pb::Outcome::Dead,
+            TurnOutcome::Completed => pb::Outcome::Completed,
+            TurnOutcome::Interrupted => pb::Outcome::Interrupted,
+            TurnOutcome::Cancelled => pb::Outcome::Cancelled,
+            TurnOutcome::Failed => pb::Outcome::Failed,
+            TurnOutcome::Dead => pb::Outcome::Dead,
         };
         Self {
             outcome: outcome.into(),

@@ -12,7 +12,7 @@ use holdfast_grpc::{Caller, Scope};
 use holdfast_types::{Author, KeyId};
 
 /// Id of a sender whom the platform does not name.
-const UNKNOWN: &str = "unknown";
+const UNKNOWN_SENDER: &str = "unknown";
 
 /// Author of a call with an API key; `None` for a service of the mesh.
 pub fn of_caller(caller: &Caller) -> Option<Author> {
@@ -27,7 +27,7 @@ pub fn of_key(key: KeyId, is_admin: bool) -> Author {
 
 /// Author of a message from a channel; `is_listed` if the account's allow-list names the sender.
 pub fn of_sender(channel: &str, sender: Option<&str>, is_listed: bool) -> Author {
-    let id = format!("{channel}:{}", sender.unwrap_or(UNKNOWN));
+    let id = format!("{channel}:{}", sender.unwrap_or(UNKNOWN_SENDER));
     author(id, if is_listed && sender.is_some() { &["member"] } else { &[] })
 }
 
@@ -49,12 +49,12 @@ mod tests {
             let name = String::new();
             of_caller(&Caller { tenant: TenantId::generate(), key, scopes, name })
         };
-        let chat = Scopes::NONE.with(Scope::Chat);
+        let chat = Scopes::EMPTY.with(Scope::Chat);
 
         let roles = |author: Option<Author>| author.unwrap().roles.join(" ");
         assert_eq!(roles(caller(Some(key), chat)), "member");
         assert_eq!(roles(caller(Some(key), chat.with(Scope::Admin))), "admin member owner");
-        assert_eq!(caller(None, Scopes::NONE.with(Scope::Service)), None);
+        assert_eq!(caller(None, Scopes::EMPTY.with(Scope::Service)), None);
         assert_eq!(caller(Some(key), chat).unwrap().id, format!("api:{key}"));
         assert_eq!(
             of_sender("telegram", Some("7"), true),

@@ -10,34 +10,34 @@ use holdfast_types::{
 };
 
 use super::{
-    Ingest, Taken,
-    attached::{Brought, brought},
-    debounce, idem_key, of_sender, text,
+    AcceptedMessage, Ingest,
+    attachments::{AttachedFile, storable_files},
+    debounce, idempotency_key, of_sender, text,
 };
 use crate::{
     Error,
-    routing::{self, Inbound},
+    routing::{self, RoutingInput},
 };
 
 /// Maximum length of an id or name from a platform, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of the quoted message that is replied to, and of a file's reference, in bytes.
-const LONGEST_QUOTE: usize = 2_000;
+const MAX_QUOTE_BYTES: usize = 2_000;
 /// Maximum number of files of a message; more are ignored.
-pub(super) const MOST_FILES: usize = 32;
+pub(super) const MAX_FILES: usize = 32;
 
 /// Message from a channel, validated.
 #[derive(Debug, Clone)]
-pub struct Arrival {
+pub struct ChannelMessage {
     account: AccountId,
     idem_key: String,
-    inbound: Inbound,
+    inbound: RoutingInput,
     body: Body,
-    files: Vec<Brought>,
+    files: Vec<AttachedFile>,
     target: Target,
 }
 
-impl Arrival {
+impl ChannelMessage {
     /// Validates a request of a bridge.
     ///
     /// # Errors
@@ -46,36 +46,36 @@ impl Arrival {
     pub fn new(request: pb::AcceptRequest, text_limit: usize) -> Result<Self, Error> {
         let account = request.account_id.parse()?;
         if request.idempotency_key.is_empty() {
-            return Err(Error::Missing("idempotency_key"));
+            return Err(Error::MissingField("idempotency_key"));
         }
-        let channel = named("channel", &request.channel)?.to_lowercase();
-        let chat = named("reply_chat", &request.reply_chat)?;
+        let channel = required_text("channel", &request.channel)?.to_lowercase();
+        let chat = required_text("reply_chat", &request.reply_chat)?;
         let peer = Peer {
             kind: peer_kind("peer_kind", &request.peer_kind)?,
-            id: named("peer_id", &request.peer_id)?,
+            id: required_text("peer_id", &request.peer_id)?,
         };
-        let parent = match text::given(&request.parent_peer_id, LONGEST_NAME) {
+        let parent = match text::non_empty(&request.parent_peer_id, MAX_NAME_BYTES) {
             None => None,
             Some(id) => {
                 let kind = peer_kind("parent_peer_kind", &request.parent_peer_kind)?;
                 Some(Peer { kind, id })
             }
         };
-        let thread = text::given(&request.thread, LONGEST_NAME);
-        let sender = text::given(&request.sender_id, LONGEST_NAME);
+        let thread = text::non_empty(&request.thread, MAX_NAME_BYTES);
+        let sender = text::non_empty(&request.sender_id, MAX_NAME_BYTES);
         let body = body(&request, text_limit)?;
-        let files = brought(request.attachments);
+        let files = storable_files(request.attachments);
         Ok(Self {
             account,
-            idem_key: idem_key(text::clean(&request.idempotency_key).into_owned())?,
-            inbound: Inbound {
+            idem_key: idempotency_key(text::clean(&request.idempotency_key).into_owned())?,
+            inbound: RoutingInput {
                 channel: channel.clone(),
-                account: text::short(&request.account, LONGEST_NAME),
+                account: text::clean_and_cut(&request.account, MAX_NAME_BYTES),
                 peer,
                 parent,
                 thread,
-                guild: text::given(&request.guild, LONGEST_NAME),
-                team: text::given(&request.team, LONGEST_NAME),
+                guild: text::non_empty(&request.guild, MAX_NAME_BYTES),
+                team: text::non_empty(&request.team, MAX_NAME_BYTES),
                 sender,
                 text: body.text.clone(),
             },
@@ -85,8 +85,8 @@ impl Arrival {
                 channel,
                 account,
                 chat,
-                thread: text::given(&request.reply_thread, LONGEST_NAME),
-                reply_to: text::given(&request.reply_to, LONGEST_NAME),
+                thread: text::non_empty(&request.reply_thread, MAX_NAME_BYTES),
+                reply_to: text::non_empty(&request.reply_to, MAX_NAME_BYTES),
             },
         })
     }
@@ -98,22 +98,22 @@ impl Ingest {
     /// # Errors
     ///
     /// If the message is not valid, or cannot be stored now.
-    pub async fn accept_arrival(
+    pub async fn accept_channel_message(
         &self,
         tenant: TenantId,
         request: pb::AcceptRequest,
-    ) -> Result<(Taken, AgentName), Error> {
-        let Arrival { account, idem_key, inbound, mut body, files, target } =
-            Arrival::new(request, self.text_limit)?;
+    ) -> Result<(AcceptedMessage, AgentName), Error> {
+        let ChannelMessage { account, idem_key, inbound, mut body, files, target } =
+            ChannelMessage::new(request, self.text_limit)?;
         // API keys of a suspended tenant stop working; a bridge may not know of the suspension yet.
         let state = self.directory.tenant(&tenant.to_string()).await?.state;
         if state == TenantState::Suspended {
-            return Err(holdfast_directory::Error::Suspended.into());
+            return Err(holdfast_directory::Error::TenantSuspended.into());
         }
         let routing = self.directory.routing(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
         let agent = routed.agent;
-        self.keep(tenant, agent.id, &mut body, files).await?;
+        self.store_files(tenant, agent.id, &mut body, files).await?;
         let message = NewMessage {
             key: routed.key,
             agent: agent.id,
@@ -131,34 +131,36 @@ impl Ingest {
 }
 
 fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
-    let files = request.attachments.iter().take(MOST_FILES);
+    let files = request.attachments.iter().take(MAX_FILES);
     let attachments: Vec<Attachment> = files
         .map(|file| Attachment {
-            kind: text::short(&file.kind, LONGEST_NAME),
-            reference: text::short(&file.reference, LONGEST_QUOTE),
-            name: text::short(&file.name, LONGEST_NAME),
+            kind: text::clean_and_cut(&file.kind, MAX_NAME_BYTES),
+            reference: text::clean_and_cut(&file.reference, MAX_QUOTE_BYTES),
+            name: text::clean_and_cut(&file.name, MAX_NAME_BYTES),
             file: None,
         })
         .collect();
     // A user's message is not refused for a stray NUL that the platform let through.
-    let said = match text::message(&request.text.replace('\0', ""), text_limit) {
+    let said = match text::message_text(&request.text.replace('\0', ""), text_limit) {
         // A message may consist of a photo only.
         Err(Error::Empty) if !attachments.is_empty() => String::new(),
         said => said?,
     };
-    let sender = text::given(&request.sender_id, LONGEST_NAME);
-    let answered = text::given(&request.reply_to_message_id, LONGEST_NAME);
+    let sender = text::non_empty(&request.sender_id, MAX_NAME_BYTES);
+    let answered = text::non_empty(&request.reply_to_message_id, MAX_NAME_BYTES);
     let channel = request.channel.trim().to_lowercase();
     let author = of_sender(&channel, sender.as_deref(), request.sender_listed);
     Ok(Body {
         author: Some(author),
         text: said,
-        sender: sender
-            .map(|id| Sender { id, name: text::short(&request.sender_name, LONGEST_NAME) }),
-        message_id: text::given(&request.platform_message_id, LONGEST_NAME),
+        sender: sender.map(|id| Sender {
+            id,
+            name: text::clean_and_cut(&request.sender_name, MAX_NAME_BYTES),
+        }),
+        message_id: text::non_empty(&request.platform_message_id, MAX_NAME_BYTES),
         reply_to: answered.map(|message_id| ReplyTo {
             message_id,
-            text: text::short(&request.reply_to_text, LONGEST_QUOTE),
+            text: text::clean_and_cut(&request.reply_to_text, MAX_QUOTE_BYTES),
         }),
         attachments,
         silent: request.silent,
@@ -166,8 +168,8 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
     })
 }
 
-fn named(field: &'static str, text: &str) -> Result<String, Error> {
-    text::given(text, LONGEST_NAME).ok_or(Error::Missing(field))
+fn required_text(field: &'static str, text: &str) -> Result<String, Error> {
+    text::non_empty(text, MAX_NAME_BYTES).ok_or(Error::MissingField(field))
 }
 
 fn peer_kind(field: &'static str, word: &str) -> Result<PeerKind, Error> {
@@ -175,7 +177,7 @@ fn peer_kind(field: &'static str, word: &str) -> Result<PeerKind, Error> {
         "direct" => Ok(PeerKind::Direct),
         "group" => Ok(PeerKind::Group),
         "channel" => Ok(PeerKind::Channel),
-        other => Err(Error::Unknown {
+        other => Err(Error::UnknownValue {
             field,
             given: other.chars().take(80).collect(),
             wanted: "direct, group or channel",
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_a_platform_let_through_is_cleaned_and_not_refused() {
-        let arrival = Arrival::new(request(), 100).unwrap();
+        let arrival = ChannelMessage::new(request(), 100).unwrap();
 
         assert_eq!(arrival.body.text, "hi there");
         assert_eq!(arrival.body.sender.unwrap().name, "Anna\u{202e}");
@@ -219,8 +221,8 @@ mod tests {
         let photo = pb::AcceptRequest { text: String::new(), attachments: vec![file], ..request() };
         let nothing = pb::AcceptRequest { text: " ".into(), ..request() };
 
-        assert_eq!(Arrival::new(photo, 100).unwrap().body.attachments.len(), 1);
-        assert!(matches!(Arrival::new(nothing, 100), Err(Error::Empty)));
+        assert_eq!(ChannelMessage::new(photo, 100).unwrap().body.attachments.len(), 1);
+        assert!(matches!(ChannelMessage::new(nothing, 100), Err(Error::Empty)));
     }
 
     #[test]
@@ -236,7 +238,7 @@ mod tests {
             ),
             (pb::AcceptRequest { text: "x".repeat(101), ..request() }, "101 bytes"),
         ] {
-            let error = Arrival::new(wrong, 100).unwrap_err().to_string();
+            let error = ChannelMessage::new(wrong, 100).unwrap_err().to_string();
 
             assert!(error.contains(told), "{error}");
         }

@@ -12,12 +12,12 @@ use crate::Error;
 /// # Errors
 ///
 /// If the text is blank, too long, or contains a NUL.
-pub fn message(text: &str, limit: usize) -> Result<String, Error> {
+pub fn message_text(text: &str, limit: usize) -> Result<String, Error> {
     if text.len() > limit {
         return Err(Error::TooLong { got: text.len(), limit });
     }
     if text.contains('\0') {
-        return Err(Error::Nul("text"));
+        return Err(Error::NulCharacter("text"));
     }
     match clean(text) {
         text if text.trim().is_empty() => Err(Error::Empty),
@@ -36,15 +36,15 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// As [`clean`], cut to `limit` bytes: for names and quotations from a platform.
-pub fn short(text: &str, limit: usize) -> String {
+pub fn clean_and_cut(text: &str, limit: usize) -> String {
     let cleaned = clean(text);
     let end = (0..=limit.min(cleaned.len())).rev().find(|at| cleaned.is_char_boundary(*at));
     cleaned[..end.unwrap_or(0)].to_owned()
 }
 
 /// Cleans and cuts a text; `None` if nothing is left.
-pub fn given(text: &str, limit: usize) -> Option<String> {
-    Some(short(text, limit)).filter(|text| !text.is_empty())
+pub fn non_empty(text: &str, limit: usize) -> Option<String> {
+    Some(clean_and_cut(text, limit)).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -55,22 +55,22 @@ mod tests {
 
     #[test]
     fn control_characters_go_and_line_breaks_and_tabs_stay() {
-        assert_eq!(message("a\u{1b}[31m\tb\r\nc\u{85}", 99).unwrap(), "a[31m\tb\nc");
+        assert_eq!(message_text("a\u{1b}[31m\tb\r\nc\u{85}", 99).unwrap(), "a[31m\tb\nc");
     }
 
     #[test]
     fn what_says_nothing_is_refused() {
         for text in ["", " \n\t ", "\u{1b}\u{7}", "\r"] {
-            assert!(matches!(message(text, 99), Err(Error::Empty)), "{text:?}");
+            assert!(matches!(message_text(text, 99), Err(Error::Empty)), "{text:?}");
         }
-        assert!(matches!(message("a\0b", 99), Err(Error::Nul("text"))));
+        assert!(matches!(message_text("a\0b", 99), Err(Error::NulCharacter("text"))));
     }
 
     #[test]
     fn a_long_text_is_refused_and_a_long_word_is_not() {
-        assert!(matches!(message("abcd", 3), Err(Error::TooLong { got: 4, limit: 3 })));
+        assert!(matches!(message_text("abcd", 3), Err(Error::TooLong { got: 4, limit: 3 })));
         let word = "x".repeat(10_000);
-        assert_eq!(message(&word, 10_000).unwrap(), word);
+        assert_eq!(message_text(&word, 10_000).unwrap(), word);
     }
 
     proptest! {
@@ -85,7 +85,7 @@ mod tests {
 
         #[test]
         fn a_cut_is_short_and_whole(text in any::<String>(), limit in 0_usize..50) {
-            let cut = short(&text, limit);
+            let cut = clean_and_cut(&text, limit);
 
             prop_assert!(cut.len() <= limit);
             prop_assert!(clean(&text).starts_with(&cut));

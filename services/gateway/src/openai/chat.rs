@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    OpenAi, Refusal,
+    ApiError, OpenAi,
     content::{Message, NO_TOOLS, is_given},
-    converse::{Ask, given_key},
-    sse::{Events, Voice, answer, made_at, tagged},
+    conversation::{AnswerRequest, idempotency_key_of},
+    sse::{EventBuffer, StreamFormat, created_at, id_headers, stream_response},
 };
-use crate::{auth::require, follow::Finished, http::read};
+use crate::{auth::require, follow::TurnResult, http::read_json};
 
 #[derive(Debug, Deserialize)]
-struct Completion {
+struct ChatRequest {
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -55,142 +55,154 @@ pub async fn chat(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     require(&caller, Scope::Chat)?;
-    let key = given_key(request.headers())?;
-    let wanted: Completion = read(request, api.body_limit, api.body_timeout).await?;
+    let key = idempotency_key_of(request.headers())?;
+    let wanted: ChatRequest = read_json(request, api.body_limit, api.body_timeout).await?;
     let stream = wanted.stream.unwrap_or_default();
     let options = wanted.stream_options.as_ref().and_then(|options| options.include_usage);
     let ask = wanted.check()?;
     let model = ask.model.clone();
 
-    let follow = api.ask(&caller, key, ask).await?;
+    let follow = api.accept_and_follow(&caller, key, ask).await?;
 
-    let tags = tagged(&follow);
+    let tags = id_headers(&follow);
     let message = follow.message();
     if stream {
-        let voice = Chunks { head: Head::new(message, model), usage: options.unwrap_or_default() };
-        return Ok((tags, answer(follow, voice, api.heartbeat)).into_response());
+        let voice = ChunkFormat {
+            head: ChunkHead::new(message, model),
+            usage: options.unwrap_or_default(),
+        };
+        return Ok((tags, stream_response(follow, voice, api.heartbeat)).into_response());
     }
     let finished = follow.finish(api.answer_timeout).await?;
-    match Refusal::of(&finished) {
+    match ApiError::of_result(&finished) {
         Some(refusal) => Ok((tags, refusal).into_response()),
-        None => Ok((tags, Json(whole(Head::new(message, model), finished))).into_response()),
+        None => {
+            Ok((tags, Json(completion_of(ChunkHead::new(message, model), finished)))
+                .into_response())
+        }
     }
 }
 
-impl Completion {
+impl ChatRequest {
     /// Refuses unsupported parameters; ignoring them would give another result than the client
     /// expects.
-    fn check(self) -> Result<Ask, Refusal> {
+    fn check(self) -> Result<AnswerRequest, ApiError> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(is_given);
         if given(&self.tools) {
-            return Err(Refusal::unsupported("tools", NO_TOOLS));
+            return Err(ApiError::unsupported("tools", NO_TOOLS));
         }
         if given(&self.functions) {
-            return Err(Refusal::unsupported("functions", NO_TOOLS));
+            return Err(ApiError::unsupported("functions", NO_TOOLS));
         }
         if self.n.is_some_and(|n| n != 1) {
-            return Err(Refusal::unsupported("n", "an agent gives one answer: set `n` to 1"));
+            return Err(ApiError::unsupported("n", "an agent gives one answer: set `n` to 1"));
         }
         let format = self.response_format.as_ref().and_then(|format| format.get("type"));
         if format.is_some_and(|format| format != "text") {
             let message = "only `text` is supported yet: ask for the form in the message itself";
-            return Err(Refusal::unsupported("response_format", message));
+            return Err(ApiError::unsupported("response_format", message));
         }
         let others =
             |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|m| m != "text"));
         if self.modalities.as_ref().is_some_and(others) {
-            return Err(Refusal::unsupported("modalities", "only `text` is supported yet"));
+            return Err(ApiError::unsupported("modalities", "only `text` is supported yet"));
         }
         if self.logprobs.unwrap_or_default() {
-            return Err(Refusal::unsupported(
+            return Err(ApiError::unsupported(
                 "logprobs",
                 "an agent's answer has no log probabilities",
             ));
         }
         let model = self.model.unwrap_or_default();
         if model.is_empty() {
-            return Err(Refusal::field("model", "`model` is missing: write `holdfast`"));
+            return Err(ApiError::invalid_field("model", "`model` is missing: write `holdfast`"));
         }
         let messages = self.messages.unwrap_or_default().into_iter();
-        let turns = messages.map(|message| message.read("messages")).collect::<Result<_, _>>()?;
-        Ok(Ask { model, user: self.user, previous: None, turns })
+        let turns =
+            messages.map(|message| message.convert("messages")).collect::<Result<_, _>>()?;
+        Ok(AnswerRequest { model, user: self.user, previous: None, turns })
     }
 }
 
 /// Fields that all chunks of an answer share.
 #[derive(Debug, Clone, Serialize)]
-struct Head {
+struct ChunkHead {
     id: String,
     created: u64,
     model: String,
 }
 
-impl Head {
+impl ChunkHead {
     fn new(message: MessageId, model: String) -> Self {
         let id = message.as_uuid();
-        Self { id: format!("chatcmpl-{}", id.simple()), created: made_at(id), model }
+        Self { id: format!("chatcmpl-{}", id.simple()), created: created_at(id), model }
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Whole {
+struct ChatCompletion {
     #[serde(flatten)]
-    head: Head,
+    head: ChunkHead,
     object: &'static str,
     choices: [Choice; 1],
-    usage: Tokens,
+    usage: ChatUsage,
 }
 
 #[derive(Debug, Serialize)]
 struct Choice {
     index: u32,
-    message: Answer,
+    message: ChoiceMessage,
     logprobs: Option<()>,
     finish_reason: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct Answer {
+struct ChoiceMessage {
     role: &'static str,
     content: String,
     refusal: Option<()>,
 }
 
 #[derive(Debug, Serialize)]
-struct Tokens {
+struct ChatUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
-    prompt_tokens_details: Details,
+    prompt_tokens_details: PromptTokenDetails,
 }
 
 #[derive(Debug, Serialize)]
-struct Details {
+struct PromptTokenDetails {
     cached_tokens: u64,
 }
 
-impl From<Usage> for Tokens {
+impl From<Usage> for ChatUsage {
     fn from(usage: Usage) -> Self {
         Self {
             prompt_tokens: usage.input,
             completion_tokens: usage.output,
             total_tokens: usage.input.saturating_add(usage.output),
-            prompt_tokens_details: Details { cached_tokens: usage.cached },
+            prompt_tokens_details: PromptTokenDetails { cached_tokens: usage.cached },
         }
     }
 }
 
-fn whole(head: Head, finished: Finished) -> Whole {
-    let message = Answer { role: "assistant", content: finished.text, refusal: None };
+fn completion_of(head: ChunkHead, finished: TurnResult) -> ChatCompletion {
+    let message = ChoiceMessage { role: "assistant", content: finished.text, refusal: None };
     let choice = Choice { index: 0, message, logprobs: None, finish_reason: "stop" };
-    Whole { head, object: "chat.completion", choices: [choice], usage: finished.usage.into() }
+    ChatCompletion {
+        head,
+        object: "chat.completion",
+        choices: [choice],
+        usage: finished.usage.into(),
+    }
 }
 
 /// Stream format of Chat Completions.
-struct Chunks {
-    head: Head,
+struct ChunkFormat {
+    head: ChunkHead,
     /// Whether the client asked for usage.
     usage: bool,
 }
@@ -198,64 +210,74 @@ struct Chunks {
 #[derive(Serialize)]
 struct Chunk<'a> {
     #[serde(flatten)]
-    head: &'a Head,
+    head: &'a ChunkHead,
     object: &'static str,
-    choices: &'a [Piece<'a>],
+    choices: &'a [ChunkChoice<'a>],
     // If requested: `null` in every chunk but the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<Tokens>>,
+    usage: Option<Option<ChatUsage>>,
 }
 
 #[derive(Serialize)]
-struct Piece<'a> {
+struct ChunkChoice<'a> {
     index: u32,
-    delta: Delta<'a>,
+    delta: ChunkDelta<'a>,
     logprobs: Option<()>,
     finish_reason: Option<&'static str>,
 }
 
 #[derive(Default, Serialize)]
-struct Delta<'a> {
+struct ChunkDelta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
 }
 
-impl Chunks {
-    fn piece(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Events) {
-        let choices = &[Piece { index: 0, delta, logprobs: None, finish_reason }];
+impl ChunkFormat {
+    fn piece(
+        &self,
+        delta: ChunkDelta<'_>,
+        finish_reason: Option<&'static str>,
+        out: &mut EventBuffer,
+    ) {
+        let choices = &[ChunkChoice { index: 0, delta, logprobs: None, finish_reason }];
         self.chunk(choices, self.usage.then_some(None), out);
     }
 
-    fn chunk(&self, choices: &[Piece<'_>], usage: Option<Option<Tokens>>, out: &mut Events) {
+    fn chunk(
+        &self,
+        choices: &[ChunkChoice<'_>],
+        usage: Option<Option<ChatUsage>>,
+        out: &mut EventBuffer,
+    ) {
         let object = "chat.completion.chunk";
         out.data(&Chunk { head: &self.head, object, choices, usage });
     }
 }
 
-impl Voice for Chunks {
-    fn begin(&mut self, out: &mut Events) {
-        self.piece(Delta { role: Some("assistant"), content: Some("") }, None, out);
+impl StreamFormat for ChunkFormat {
+    fn begin(&mut self, out: &mut EventBuffer) {
+        self.piece(ChunkDelta { role: Some("assistant"), content: Some("") }, None, out);
     }
 
-    fn text(&mut self, part: bool, text: &str, out: &mut Events) {
+    fn text(&mut self, part: bool, text: &str, out: &mut EventBuffer) {
         if part {
-            self.piece(Delta { content: Some("\n\n"), ..Delta::default() }, None, out);
+            self.piece(ChunkDelta { content: Some("\n\n"), ..ChunkDelta::default() }, None, out);
         }
-        self.piece(Delta { content: Some(text), ..Delta::default() }, None, out);
+        self.piece(ChunkDelta { content: Some(text), ..ChunkDelta::default() }, None, out);
     }
 
-    fn end(&mut self, finished: &Finished, out: &mut Events) {
-        self.piece(Delta::default(), Some("stop"), out);
+    fn end(&mut self, finished: &TurnResult, out: &mut EventBuffer) {
+        self.piece(ChunkDelta::default(), Some("stop"), out);
         if self.usage {
             self.chunk(&[], Some(Some(finished.usage.into())), out);
         }
         out.finish();
     }
 
-    fn fail(&mut self, refusal: &Refusal, out: &mut Events) {
-        out.data(&refusal.shown());
+    fn fail(&mut self, refusal: &ApiError, out: &mut EventBuffer) {
+        out.data(&refusal.serializable());
     }
 }
 
@@ -265,13 +287,13 @@ mod tests {
 
     use super::*;
 
-    fn check(extra: Value) -> Result<Ask, Refusal> {
+    fn check(extra: Value) -> Result<AnswerRequest, ApiError> {
         let mut request =
             json!({"model": "holdfast", "messages": [{"role": "user", "content": "hi"}]});
         for (key, value) in extra.as_object().unwrap() {
             request[key] = value.clone();
         }
-        serde_json::from_value::<Completion>(request).unwrap().check()
+        serde_json::from_value::<ChatRequest>(request).unwrap().check()
     }
 
     #[test]

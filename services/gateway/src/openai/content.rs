@@ -8,7 +8,7 @@ use holdfast_types::media_type;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Refusal;
+use super::ApiError;
 
 /// Role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,15 +20,15 @@ pub enum Role {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct ConversationMessage {
     pub role: Role,
     pub text: String,
     /// Image files, decoded from base64.
     pub pictures: Vec<Vec<u8>>,
 }
 
-impl Turn {
-    pub const fn said(role: Role, text: String) -> Self {
+impl ConversationMessage {
+    pub const fn text_only(role: Role, text: String) -> Self {
         Self { role, text, pictures: Vec::new() }
     }
 }
@@ -70,7 +70,7 @@ struct Part {
 }
 
 /// Maximum number of pictures of a message.
-const MOST_PICTURES: usize = 8;
+const MAX_PICTURES: usize = 8;
 
 /// Error message for client-side tools.
 pub const NO_TOOLS: &str = "client-side tools are not supported yet: an agent uses the tools that \
@@ -78,41 +78,43 @@ pub const NO_TOOLS: &str = "client-side tools are not supported yet: an agent us
 
 impl Message {
     /// Converts and checks the message; `param` is the request's field, for errors.
-    pub fn read(self, param: &'static str) -> Result<Turn, Refusal> {
+    pub fn convert(self, param: &'static str) -> Result<ConversationMessage, ApiError> {
         if let Some(kind) = self.kind.filter(|kind| kind != "message") {
             let kind: String = kind.chars().take(40).collect();
             let message = match kind.as_str() {
                 "function_call" | "function_call_output" => NO_TOOLS.to_owned(),
                 _ => format!("an item of type `{kind}` is not supported yet: send messages"),
             };
-            return Err(Refusal::unsupported(param, message));
+            return Err(ApiError::unsupported(param, message));
         }
         let calls = self.tool_calls.is_some_and(|calls| is_given(&calls));
         if calls || self.function_call.is_some_and(|call| is_given(&call)) {
-            return Err(Refusal::unsupported(param, NO_TOOLS));
+            return Err(ApiError::unsupported(param, NO_TOOLS));
         }
         let role = match self.role.as_deref() {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
             Some("system" | "developer") => Role::System,
-            Some("tool" | "function") => return Err(Refusal::unsupported(param, NO_TOOLS)),
+            Some("tool" | "function") => return Err(ApiError::unsupported(param, NO_TOOLS)),
             Some(other) => {
                 let other: String = other.chars().take(40).collect();
                 let message =
                     format!("`{other}` is no role: use user, assistant, system or developer");
-                return Err(Refusal::field(param, message));
+                return Err(ApiError::invalid_field(param, message));
             }
-            None => return Err(Refusal::field(param, "a message has no `role`: add one")),
+            None => return Err(ApiError::invalid_field(param, "a message has no `role`: add one")),
         };
         let (text, pictures) = match self.content {
             Some(Content::Text(text)) => (text, Vec::new()),
-            Some(Content::Parts(parts)) => join(parts, param)?,
-            None => return Err(Refusal::field(param, "a message has no `content`: add some")),
+            Some(Content::Parts(parts)) => join_parts(parts, param)?,
+            None => {
+                return Err(ApiError::invalid_field(param, "a message has no `content`: add some"));
+            }
         };
         if !pictures.is_empty() && role != Role::User {
-            return Err(Refusal::unsupported(param, "only a user's message may show pictures"));
+            return Err(ApiError::unsupported(param, "only a user's message may show pictures"));
         }
-        Ok(Turn { role, text, pictures })
+        Ok(ConversationMessage { role, text, pictures })
     }
 }
 
@@ -125,7 +127,7 @@ pub fn is_given(value: &Value) -> bool {
     }
 }
 
-fn join(parts: Vec<Part>, param: &'static str) -> Result<(String, Vec<Vec<u8>>), Refusal> {
+fn join_parts(parts: Vec<Part>, param: &'static str) -> Result<(String, Vec<Vec<u8>>), ApiError> {
     let (mut joined, mut pictures) = (String::new(), Vec::new());
     for part in parts {
         match part.kind.as_str() {
@@ -138,23 +140,21 @@ fn join(parts: Vec<Part>, param: &'static str) -> Result<(String, Vec<Vec<u8>>),
                 let other: String = other.chars().take(40).collect();
                 let message =
                     format!("a content part of type `{other}` is not supported yet: send text");
-                return Err(Refusal::unsupported(param, message));
+                return Err(ApiError::unsupported(param, message));
             }
         }
     }
-    if pictures.len() > MOST_PICTURES {
-        let message = format!(
-            "a message shows {} pictures, and {MOST_PICTURES} are the most",
-            pictures.len()
-        );
-        return Err(Refusal::field(param, message));
+    if pictures.len() > MAX_PICTURES {
+        let message =
+            format!("a message shows {} pictures, and {MAX_PICTURES} are the most", pictures.len());
+        return Err(ApiError::invalid_field(param, message));
     }
     Ok((joined, pictures))
 }
 
 /// Decodes a picture in a `data:` URL. Other URLs are not fetched: a client could make the gateway
 /// reach hosts that only it can reach (SSRF).
-fn picture(part: Part, param: &'static str) -> Result<Vec<u8>, Refusal> {
+fn picture(part: Part, param: &'static str) -> Result<Vec<u8>, ApiError> {
     let url = match part.image_url {
         Some(Value::String(url)) => Some(url),
         Some(Value::Object(mut image)) => match image.remove("url") {
@@ -165,19 +165,19 @@ fn picture(part: Part, param: &'static str) -> Result<Vec<u8>, Refusal> {
     };
     let Some(url) = url else {
         let message = format!("a part of type `{}` has no URL: add one", part.kind);
-        return Err(Refusal::field(param, message));
+        return Err(ApiError::invalid_field(param, message));
     };
     let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
         let message = "a picture's address is not fetched: send the picture itself, as \
                        `data:image/png;base64,…`";
-        return Err(Refusal::unsupported(param, message));
+        return Err(ApiError::unsupported(param, message));
     };
     let content = Some(data).filter(|_| head.ends_with(";base64"));
     let content = content.and_then(|data| STANDARD.decode(data.trim()).ok());
     let content = content.filter(|content| media_type("", content).starts_with("image/"));
     content.ok_or_else(|| {
         let message = "a `data:` URL is no picture: send png, jpeg, webp or gif in base64";
-        Refusal::field(param, message)
+        ApiError::invalid_field(param, message)
     })
 }
 
@@ -187,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    fn read(message: Value) -> Result<Turn, Refusal> {
-        serde_json::from_value::<Message>(message).unwrap().read("messages")
+    fn read(message: Value) -> Result<ConversationMessage, ApiError> {
+        serde_json::from_value::<Message>(message).unwrap().convert("messages")
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}],
         }));
 
-        assert_eq!(turn.unwrap(), Turn::said(Role::User, "ab".into()));
+        assert_eq!(turn.unwrap(), ConversationMessage::text_only(Role::User, "ab".into()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use holdfast_grpc::{Caller, Scope};
 use holdfast_types::AgentId;
 use serde::Serialize;
 
-use super::{OpenAi, Refusal, converse::MODEL};
+use super::{ApiError, OpenAi, conversation::MODEL_PREFIX};
 use crate::{Error, auth::require};
 
 #[derive(Debug, Serialize)]
@@ -29,12 +29,13 @@ pub struct Models {
 pub async fn models(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
-) -> Result<Json<Models>, Refusal> {
-    may_look(&caller)?;
+) -> Result<Json<Models>, ApiError> {
+    require_chat_or_read(&caller)?;
     let default = api.ingest.agent(caller.tenant, "").await?;
     let agents = api.ingest.agents(caller.tenant).await?;
-    let own = agents.iter().map(|agent| Model::new(format!("{MODEL}/{}", agent.name), agent.id));
-    let data = [Model::new(MODEL.to_owned(), default.id)].into_iter().chain(own).collect();
+    let own =
+        agents.iter().map(|agent| Model::new(format!("{MODEL_PREFIX}/{}", agent.name), agent.id));
+    let data = [Model::new(MODEL_PREFIX.to_owned(), default.id)].into_iter().chain(own).collect();
     Ok(Json(Models { object: "list", data }))
 }
 
@@ -42,18 +43,23 @@ pub async fn model(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
     Path(model): Path<String>,
-) -> Result<Json<Model>, Refusal> {
-    may_look(&caller)?;
+) -> Result<Json<Model>, ApiError> {
+    require_chat_or_read(&caller)?;
     let agent = api.agent_of(caller.tenant, &model).await?;
     Ok(Json(Model::new(model, agent.id)))
 }
 
-fn may_look(caller: &Caller) -> Result<(), Error> {
+fn require_chat_or_read(caller: &Caller) -> Result<(), Error> {
     require(caller, Scope::Chat).or_else(|_| require(caller, Scope::Read))
 }
 
 impl Model {
     fn new(id: String, agent: AgentId) -> Self {
-        Self { id, object: "model", created: super::sse::made_at(agent.as_uuid()), owned_by: MODEL }
+        Self {
+            id,
+            object: "model",
+            created: super::sse::created_at(agent.as_uuid()),
+            owned_by: MODEL_PREFIX,
+        }
     }
 }

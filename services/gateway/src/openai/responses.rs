@@ -1,7 +1,7 @@
 //! `POST /v1/responses`.
 
-mod shape;
-mod voice;
+mod object;
+mod response_stream;
 
 use axum::{
     Extension, Json,
@@ -13,17 +13,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    OpenAi, Refusal,
-    content::{Message, NO_TOOLS, Role, Turn, is_given},
-    converse::{Ask, given_key},
-    sse::{answer, tagged},
+    ApiError, OpenAi,
+    content::{ConversationMessage, Message, NO_TOOLS, Role, is_given},
+    conversation::{AnswerRequest, idempotency_key_of},
+    sse::{id_headers, stream_response},
 };
-use crate::{auth::require, http::read};
-use shape::{Frame, Shape, Status};
-use voice::Narration;
+use crate::{auth::require, http::read_json};
+use object::{ResponseHead, ResponseObject, ResponseStatus};
+use response_stream::ResponseStream;
 
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct ResponsesRequest {
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -58,68 +58,72 @@ pub async fn respond(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     require(&caller, Scope::Chat)?;
-    let key = given_key(request.headers())?;
-    let wanted: Wanted = read(request, api.body_limit, api.body_timeout).await?;
+    let key = idempotency_key_of(request.headers())?;
+    let wanted: ResponsesRequest = read_json(request, api.body_limit, api.body_timeout).await?;
     let stream = wanted.stream.unwrap_or_default();
     let instructions = wanted.instructions.clone();
     let ask = wanted.check()?;
     let (model, previous, user) = (ask.model.clone(), ask.previous.clone(), ask.user.clone());
 
-    let follow = api.ask(&caller, key, ask).await?;
+    let follow = api.accept_and_follow(&caller, key, ask).await?;
 
-    let tags = tagged(&follow);
-    let frame = Frame { message: follow.message(), model, instructions, previous, user };
+    let tags = id_headers(&follow);
+    let frame = ResponseHead { message: follow.message(), model, instructions, previous, user };
     if stream {
-        return Ok((tags, answer(follow, Narration::new(frame), api.heartbeat)).into_response());
+        return Ok((tags, stream_response(follow, ResponseStream::new(frame), api.heartbeat))
+            .into_response());
     }
     let finished = follow.finish(api.answer_timeout).await?;
-    if let Some(refusal) = Refusal::of(&finished) {
+    if let Some(refusal) = ApiError::of_result(&finished) {
         return Ok((tags, refusal).into_response());
     }
     let texts = [finished.text.as_str()];
-    let shape = Shape::new(&frame, Status::Completed, &texts).with_usage(finished.usage);
+    let shape =
+        ResponseObject::new(&frame, ResponseStatus::Completed, &texts).with_usage(finished.usage);
     Ok((tags, Json(shape)).into_response())
 }
 
-impl Wanted {
+impl ResponsesRequest {
     /// Refuses unsupported parameters; ignoring them would give another result than the client
     /// expects.
-    fn check(self) -> Result<Ask, Refusal> {
+    fn check(self) -> Result<AnswerRequest, ApiError> {
         if self.tools.as_ref().is_some_and(is_given) {
-            return Err(Refusal::unsupported("tools", NO_TOOLS));
+            return Err(ApiError::unsupported("tools", NO_TOOLS));
         }
         if self.conversation.as_ref().is_some_and(is_given) {
             let message =
                 "conversations are not supported yet: use `previous_response_id`, or `user`";
-            return Err(Refusal::unsupported("conversation", message));
+            return Err(ApiError::unsupported("conversation", message));
         }
         if self.background.unwrap_or_default() {
             let message = "background responses are not supported yet: leave `background` out";
-            return Err(Refusal::unsupported("background", message));
+            return Err(ApiError::unsupported("background", message));
         }
         let format = self.text.as_ref().and_then(|text| text.pointer("/format/type"));
         if format.is_some_and(|format| format != "text") {
             let message = "only `text` is supported yet: ask for the form in the message itself";
-            return Err(Refusal::unsupported("text", message));
+            return Err(ApiError::unsupported("text", message));
         }
         let model = self.model.unwrap_or_default();
         if model.is_empty() {
-            return Err(Refusal::field("model", "`model` is missing: write `holdfast`"));
+            return Err(ApiError::invalid_field("model", "`model` is missing: write `holdfast`"));
         }
         let told = self.instructions.filter(|text| !text.trim().is_empty());
-        let told = told.map(|text| Turn::said(Role::System, text));
+        let told = told.map(|text| ConversationMessage::text_only(Role::System, text));
         let said = match self.input {
-            Some(Input::Text(text)) => vec![Turn::said(Role::User, text)],
+            Some(Input::Text(text)) => vec![ConversationMessage::text_only(Role::User, text)],
             Some(Input::Items(items)) => {
-                items.into_iter().map(|item| item.read("input")).collect::<Result<_, _>>()?
+                items.into_iter().map(|item| item.convert("input")).collect::<Result<_, _>>()?
             }
-            None => return Err(Refusal::field("input", "`input` is missing: say something")),
+            None => {
+                return Err(ApiError::invalid_field("input", "`input` is missing: say something"));
+            }
         };
         let turns = told.into_iter().chain(said).collect();
         let previous = self.previous_response_id.filter(|id| !id.is_empty());
-        Ok(Ask { model, user: self.user, previous, turns })
+        Ok(AnswerRequest { model, user: self.user, previous, turns })
     }
 }
 
@@ -129,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    fn check(wanted: Value) -> Result<Ask, Refusal> {
-        serde_json::from_value::<Wanted>(wanted).unwrap().check()
+    fn check(wanted: Value) -> Result<AnswerRequest, ApiError> {
+        serde_json::from_value::<ResponsesRequest>(wanted).unwrap().check()
     }
 
     #[test]
@@ -138,8 +142,8 @@ mod tests {
         let ask = check(json!({"model": "holdfast", "instructions": "Rhyme.", "input": "hi"}));
 
         let turns = ask.unwrap().turns;
-        assert_eq!(turns[0], Turn::said(Role::System, "Rhyme.".into()));
-        assert_eq!(turns[1], Turn::said(Role::User, "hi".into()));
+        assert_eq!(turns[0], ConversationMessage::text_only(Role::System, "Rhyme.".into()));
+        assert_eq!(turns[1], ConversationMessage::text_only(Role::User, "hi".into()));
     }
 
     #[test]

@@ -21,26 +21,26 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Refusal,
-    spoken::{Say, Spoken},
+    ApiError,
+    sent_text::{AnswerOutput, SentText},
 };
-use crate::follow::{Finished, Follow};
+use crate::follow::{FollowedMessage, TurnResult};
 
-pub trait Voice: Send + 'static {
+pub trait StreamFormat: Send + 'static {
     /// Writes the events before the text.
-    fn begin(&mut self, out: &mut Events);
+    fn begin(&mut self, out: &mut EventBuffer);
     /// Writes text; `part` tells that it begins a new part.
-    fn text(&mut self, part: bool, text: &str, out: &mut Events);
+    fn text(&mut self, part: bool, text: &str, out: &mut EventBuffer);
     /// Writes the events after the text.
-    fn end(&mut self, finished: &Finished, out: &mut Events);
+    fn end(&mut self, finished: &TurnResult, out: &mut EventBuffer);
     /// Writes the events that end a stream without an answer.
-    fn fail(&mut self, refusal: &Refusal, out: &mut Events);
+    fn fail(&mut self, refusal: &ApiError, out: &mut EventBuffer);
 }
 
 #[derive(Debug, Default)]
-pub struct Events(Vec<u8>);
+pub struct EventBuffer(Vec<u8>);
 
-impl Events {
+impl EventBuffer {
     /// Writes an event without a name.
     pub fn data(&mut self, value: &impl Serialize) {
         self.0.extend_from_slice(b"data: ");
@@ -50,7 +50,7 @@ impl Events {
     }
 
     /// Writes an event with a name.
-    pub fn named(&mut self, name: &str, value: &impl Serialize) {
+    pub fn named_event(&mut self, name: &str, value: &impl Serialize) {
         self.0.extend_from_slice(b"event: ");
         self.0.extend_from_slice(name.as_bytes());
         self.0.push(b'\n');
@@ -67,18 +67,22 @@ impl Events {
     }
 }
 
-pub fn answer(follow: Follow, voice: impl Voice, heartbeat: Duration) -> Response {
+pub fn stream_response(
+    follow: FollowedMessage,
+    voice: impl StreamFormat,
+    heartbeat: Duration,
+) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    let told = Telling {
+    let told = AnswerStream {
         follow,
-        voice,
+        format: voice,
         heartbeat,
-        spoken: Spoken::default(),
-        say: VecDeque::new(),
+        sent_text: SentText::default(),
+        outputs: VecDeque::new(),
         stage: Stage::Start,
     };
     let events = stream::unfold(told, |mut told| async move {
@@ -88,12 +92,12 @@ pub fn answer(follow: Follow, voice: impl Voice, heartbeat: Duration) -> Respons
     (headers, Body::from_stream(events)).into_response()
 }
 
-struct Telling<V> {
-    follow: Follow,
-    voice: V,
+struct AnswerStream<V> {
+    follow: FollowedMessage,
+    format: V,
     heartbeat: Duration,
-    spoken: Spoken,
-    say: VecDeque<Say>,
+    sent_text: SentText,
+    outputs: VecDeque<AnswerOutput>,
     stage: Stage,
 }
 
@@ -104,51 +108,51 @@ enum Stage {
     Over,
 }
 
-impl<V: Voice> Telling<V> {
+impl<V: StreamFormat> AnswerStream<V> {
     async fn next(&mut self) -> Option<Bytes> {
-        let mut out = Events::default();
+        let mut out = EventBuffer::default();
         match self.stage {
             Stage::Over => return None,
             Stage::Start => {
                 self.stage = Stage::Middle;
-                self.voice.begin(&mut out);
+                self.format.begin(&mut out);
                 return Some(out.take());
             }
             Stage::Middle => {}
         }
         loop {
-            while let Some(say) = self.say.pop_front() {
+            while let Some(say) = self.outputs.pop_front() {
                 self.write(say, &mut out);
             }
             if !out.0.is_empty() {
                 return Some(out.take());
             }
             match timeout(self.heartbeat, self.follow.next()).await {
-                Ok(Some(Ok(event))) => self.say.extend(self.spoken.hear(event)),
-                Ok(Some(Err(error))) => self.say.push_back(Say::Fail(error.into())),
+                Ok(Some(Ok(event))) => self.outputs.extend(self.sent_text.process(event)),
+                Ok(Some(Err(error))) => self.outputs.push_back(AnswerOutput::Fail(error.into())),
                 Ok(None) => return None,
                 Err(_) => return Some(Bytes::from_static(b": waiting\n\n")),
             }
         }
     }
 
-    fn write(&mut self, say: Say, out: &mut Events) {
+    fn write(&mut self, say: AnswerOutput, out: &mut EventBuffer) {
         match say {
-            Say::Text { part, text } => self.voice.text(part, &text, out),
-            Say::End(finished) => {
+            AnswerOutput::Text { part, text } => self.format.text(part, &text, out),
+            AnswerOutput::End(finished) => {
                 self.stage = Stage::Over;
-                self.voice.end(&finished, out);
+                self.format.end(&finished, out);
             }
-            Say::Fail(refusal) => {
+            AnswerOutput::Fail(refusal) => {
                 self.stage = Stage::Over;
-                self.voice.fail(&refusal, out);
+                self.format.fail(&refusal, out);
             }
         }
     }
 }
 
 /// Headers with the ids of the message and its session.
-pub fn tagged(follow: &Follow) -> [(HeaderName, String); 2] {
+pub fn id_headers(follow: &FollowedMessage) -> [(HeaderName, String); 2] {
     [
         (HeaderName::from_static("x-holdfast-message"), follow.message().to_string()),
         (HeaderName::from_static("x-holdfast-session"), follow.session().to_string()),
@@ -156,6 +160,6 @@ pub fn tagged(follow: &Follow) -> [(HeaderName, String); 2] {
 }
 
 /// Creation time in a UUIDv7, in Unix seconds; 0 if the id has none.
-pub fn made_at(id: Uuid) -> u64 {
+pub fn created_at(id: Uuid) -> u64 {
     id.get_timestamp().map_or(0, |at| at.to_unix().0)
 }

@@ -14,22 +14,22 @@
 
 use holdfast_directory::Binding;
 
-use super::{Inbound, MatchedBy};
+use super::{MatchedBy, RoutingInput};
 
 /// Returns the most specific matching binding and its level; of several on one level, the first.
-pub(super) fn find<'r>(
+pub(super) fn find_binding<'r>(
     bindings: &'r [Binding],
-    inbound: &Inbound,
+    inbound: &RoutingInput,
 ) -> Option<(&'r Binding, MatchedBy)> {
     let (channel, account) = (inbound.channel(), inbound.account());
     bindings
         .iter()
-        .filter(|binding| binding.channel == channel && is_account(&binding.account, &account))
+        .filter(|binding| binding.channel == channel && account_matches(&binding.account, &account))
         .filter_map(|binding| Some((binding, level(binding, inbound)?)))
         .min_by_key(|(_, level)| *level)
 }
 
-fn is_account(wanted: &str, account: &str) -> bool {
+fn account_matches(wanted: &str, account: &str) -> bool {
     match wanted {
         "*" => true,
         "" => account == "default",
@@ -38,7 +38,7 @@ fn is_account(wanted: &str, account: &str) -> bool {
 }
 
 /// Level on which a binding matches; `None` if it does not match.
-fn level(binding: &Binding, inbound: &Inbound) -> Option<MatchedBy> {
+fn level(binding: &Binding, inbound: &RoutingInput) -> Option<MatchedBy> {
     let named = |wanted: &Option<String>, given: &Option<String>| {
         wanted.is_none() || wanted.as_deref() == given.as_deref().map(str::trim)
     };

@@ -2,39 +2,39 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use holdfast_directory::{AgentCard, Routing};
-use holdfast_types::{GroupScope, InvalidKey, PeerKind, SessionKey};
+use holdfast_directory::{RoutedAgent, Routing};
+use holdfast_types::{GroupScope, InvalidSessionKey, PeerKind, SessionKey};
 use sha2::{Digest as _, Sha256};
 
-use super::Inbound;
+use super::RoutingInput;
 
 /// Replaces an id that the platform did not send. It never leads to the main session, which is the
 /// owner's.
-const UNKNOWN: &str = "unknown";
+const UNKNOWN_ID: &str = "unknown";
 
 /// Maximum length of a part that is kept when the whole key is too long, in bytes. Three such
 /// parts, each byte escaped, fit into a key with the longest agent name.
-const LONGEST_PART: usize = 40;
+const MAX_PART_BYTES: usize = 40;
 
 /// Builds the session key according to the agent's scopes.
 ///
 /// With [`GroupScope::GroupUser`] a user has one session in all topics of a group.
 pub(super) fn session_key(
     routing: &Routing,
-    agent: &AgentCard,
-    inbound: &Inbound,
-) -> Result<SessionKey, InvalidKey> {
+    agent: &RoutedAgent,
+    inbound: &RoutingInput,
+) -> Result<SessionKey, InvalidSessionKey> {
     let channel = inbound.channel();
     let author = inbound.author().map(|id| routing.canonical(&channel, id).unwrap_or(id));
     let whole = Parts {
         account: inbound.account(),
-        peer: given(&inbound.peer.id).unwrap_or(UNKNOWN).into(),
+        peer: non_empty(&inbound.peer.id).unwrap_or(UNKNOWN_ID).into(),
         author: author.map(Cow::from),
-        thread: inbound.thread.as_deref().and_then(given).map(Cow::from),
+        thread: inbound.thread.as_deref().and_then(non_empty).map(Cow::from),
         channel: channel.as_str().into(),
     };
     match whole.key(agent, inbound.peer.kind) {
-        Err(InvalidKey::TooLong(_)) => whole.short().key(agent, inbound.peer.kind),
+        Err(InvalidSessionKey::TooLong(_)) => whole.shortened().key(agent, inbound.peer.kind),
         made => made,
     }
 }
@@ -49,11 +49,11 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn key(&self, agent: &AgentCard, kind: PeerKind) -> Result<SessionKey, InvalidKey> {
+    fn key(&self, agent: &RoutedAgent, kind: PeerKind) -> Result<SessionKey, InvalidSessionKey> {
         let Self { channel, account, peer, author, thread } = self;
         let (name, settings) = (&agent.name, &agent.settings);
         if kind == PeerKind::Direct {
-            let author = author.as_deref().unwrap_or(UNKNOWN);
+            let author = author.as_deref().unwrap_or(UNKNOWN_ID);
             return SessionKey::direct(name, settings.dm_scope, channel, account, author);
         }
         match (settings.group_scope, author, thread) {
@@ -66,19 +66,19 @@ impl Parts<'_> {
     }
 
     /// Replaces each long part by a digest.
-    fn short(&self) -> Parts<'static> {
+    fn shortened(&self) -> Parts<'static> {
         Parts {
-            channel: short(&self.channel),
+            channel: shorten(&self.channel),
             account: self.account.clone(),
-            peer: short(&self.peer),
-            author: self.author.as_deref().map(short),
-            thread: self.thread.as_deref().map(short),
+            peer: shorten(&self.peer),
+            author: self.author.as_deref().map(shorten),
+            thread: self.thread.as_deref().map(shorten),
         }
     }
 }
 
-fn short(part: &str) -> Cow<'static, str> {
-    if part.len() <= LONGEST_PART {
+fn shorten(part: &str) -> Cow<'static, str> {
+    if part.len() <= MAX_PART_BYTES {
         return part.to_owned().into();
     }
     let digest = Sha256::digest(part);
@@ -90,6 +90,6 @@ fn short(part: &str) -> Cow<'static, str> {
     hex.into()
 }
 
-fn given(id: &str) -> Option<&str> {
+fn non_empty(id: &str) -> Option<&str> {
     Some(id.trim()).filter(|id| !id.is_empty())
 }

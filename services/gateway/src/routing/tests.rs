@@ -1,21 +1,23 @@
 //! Tests of the cascade's levels, the rules, the keys, and what no message can achieve.
 
-use holdfast_directory::{AgentCard, Binding, Identity, Pattern, Routing, Rule, Settings};
+use holdfast_directory::{
+    AgentSettings, Binding, Identity, Pattern, RoutedAgent, Routing, RoutingRule,
+};
 use holdfast_types::{
-    AgentId, AgentName, DmScope, GroupScope, ModelRoute, Peer, PeerKind, RouteEach, SessionKey,
+    AgentId, AgentName, DmScope, GroupScope, ModelRoute, Peer, PeerKind, RouteScope, SessionKey,
     SessionKind,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{Inbound, MatchedBy, Routed, route};
+use super::{MatchedBy, RoutingDecision, RoutingInput, route};
 
-fn card(name: &str) -> AgentCard {
-    AgentCard {
+fn card(name: &str) -> RoutedAgent {
+    RoutedAgent {
         id: AgentId::from(Uuid::from_bytes(name_bytes(name))),
         name: AgentName::new(name),
         is_default: name == "main",
-        settings: Settings::default(),
+        settings: AgentSettings::default(),
     }
 }
 
@@ -45,9 +47,9 @@ fn binding(agent: &str) -> Binding {
     }
 }
 
-fn rule(agent: &str) -> Rule {
+fn rule(agent: &str) -> RoutingRule {
     let agent = card(agent).id;
-    Rule {
+    RoutingRule {
         channel: None,
         user_id: None,
         pattern: None,
@@ -58,8 +60,8 @@ fn rule(agent: &str) -> Rule {
     }
 }
 
-fn inbound() -> Inbound {
-    Inbound {
+fn inbound() -> RoutingInput {
+    RoutingInput {
         channel: "telegram".into(),
         account: String::new(),
         peer: peer(PeerKind::Group, "G1"),
@@ -72,23 +74,23 @@ fn inbound() -> Inbound {
     }
 }
 
-fn direct(id: &str) -> Inbound {
-    Inbound { peer: peer(PeerKind::Direct, id), sender: Some(id.into()), ..inbound() }
+fn direct(id: &str) -> RoutingInput {
+    RoutingInput { peer: peer(PeerKind::Direct, id), sender: Some(id.into()), ..inbound() }
 }
 
 const AGENTS: [&str; 8] =
     ["main", "peer", "parent", "guild", "team", "account", "channel", "other"];
 
-fn routing(bindings: Vec<Binding>, rules: Vec<Rule>) -> Routing {
+fn routing(bindings: Vec<Binding>, rules: Vec<RoutingRule>) -> Routing {
     Routing::new(AGENTS.map(card).into(), bindings, rules, Vec::new()).unwrap()
 }
 
-fn with_settings(settings: Settings, identities: Vec<Identity>) -> Routing {
-    let agent = AgentCard { settings, ..card("main") };
+fn with_settings(settings: AgentSettings, identities: Vec<Identity>) -> Routing {
+    let agent = RoutedAgent { settings, ..card("main") };
     Routing::new(vec![agent], Vec::new(), Vec::new(), identities).unwrap()
 }
 
-fn to(routed: &Routed) -> (&str, String) {
+fn to(routed: &RoutingDecision) -> (&str, String) {
     (routed.agent.name.as_str(), routed.matched_by.to_string())
 }
 
@@ -125,17 +127,17 @@ fn the_most_specific_of_seven_levels_chooses() {
 
 #[test]
 fn each_level_lets_pass_what_it_does_not_name() {
-    let chosen = |inbound: &Inbound| {
+    let chosen = |inbound: &RoutingInput| {
         let routed = route(&routing(levels(), Vec::new()), inbound).unwrap();
         routed.matched_by
     };
-    let other_peer = Inbound { peer: peer(PeerKind::Group, "G2"), ..inbound() };
-    let no_parent = Inbound { parent: None, ..other_peer.clone() };
-    let other_guild = Inbound { guild: Some("elsewhere".into()), ..no_parent.clone() };
-    let no_guild = Inbound { guild: None, ..no_parent.clone() };
-    let no_team = Inbound { team: None, ..no_guild.clone() };
-    let other_account = Inbound { account: "bot2".into(), ..no_team.clone() };
-    let other_channel = Inbound { channel: "slack".into(), ..inbound() };
+    let other_peer = RoutingInput { peer: peer(PeerKind::Group, "G2"), ..inbound() };
+    let no_parent = RoutingInput { parent: None, ..other_peer.clone() };
+    let other_guild = RoutingInput { guild: Some("elsewhere".into()), ..no_parent.clone() };
+    let no_guild = RoutingInput { guild: None, ..no_parent.clone() };
+    let no_team = RoutingInput { team: None, ..no_guild.clone() };
+    let other_account = RoutingInput { account: "bot2".into(), ..no_team.clone() };
+    let other_channel = RoutingInput { channel: "slack".into(), ..inbound() };
 
     assert_eq!(chosen(&other_peer), MatchedBy::ParentPeer);
     assert_eq!(chosen(&no_parent), MatchedBy::Guild);
@@ -155,7 +157,7 @@ fn on_one_level_the_first_chooses() {
 
 #[test]
 fn case_matters_only_in_the_ids_of_a_platform() {
-    let named = |change: fn(&mut Inbound)| {
+    let named = |change: fn(&mut RoutingInput)| {
         let mut inbound = inbound();
         change(&mut inbound);
         route(&routing(levels(), Vec::new()), &inbound).unwrap().matched_by
@@ -185,7 +187,7 @@ fn an_account_is_the_default_one_a_named_one_or_any() {
             peer: Some(peer(PeerKind::Group, "G1")),
             ..binding("peer")
         };
-        let inbound = Inbound { account: given.into(), ..inbound() };
+        let inbound = RoutingInput { account: given.into(), ..inbound() };
 
         let routed = route(&routing(vec![binding], Vec::new()), &inbound).unwrap();
 
@@ -200,7 +202,7 @@ fn a_binding_that_names_two_things_needs_both() {
         guild: Some("guild".into()),
         ..binding("peer")
     };
-    let elsewhere = Inbound { guild: Some("elsewhere".into()), ..inbound() };
+    let elsewhere = RoutingInput { guild: Some("elsewhere".into()), ..inbound() };
     let routing = routing(vec![both()], Vec::new());
 
     assert_eq!(route(&routing, &inbound()).unwrap().matched_by, MatchedBy::Peer);
@@ -222,29 +224,33 @@ fn the_default_agent_stands_in_for_one_that_was_deleted() {
 fn the_first_rule_that_matches_chooses_agent_and_tools() {
     let tools = Some(vec!["web_search".to_owned()]);
     let rules = vec![
-        Rule { channel: Some("slack".into()), ..rule("team") },
-        Rule { user_id: Some("U2".into()), ..rule("guild") },
-        Rule { pattern: Some(Pattern::new("exam|学习")), tools: tools.clone(), ..rule("other") },
+        RoutingRule { channel: Some("slack".into()), ..rule("team") },
+        RoutingRule { user_id: Some("U2".into()), ..rule("guild") },
+        RoutingRule {
+            pattern: Some(Pattern::new("exam|学习")),
+            tools: tools.clone(),
+            ..rule("other")
+        },
         rule("peer"),
     ];
     let routing = routing(Vec::new(), rules);
-    let chosen = |inbound: Inbound| {
+    let chosen = |inbound: RoutingInput| {
         let routed = route(&routing, &inbound).unwrap();
         (routed.agent.name.to_string(), routed.matched_by.to_string(), routed.tools)
     };
 
     assert_eq!(chosen(inbound()), ("other".into(), "rule.3".into(), tools));
-    let hello = Inbound { text: "hello".into(), ..inbound() };
+    let hello = RoutingInput { text: "hello".into(), ..inbound() };
     assert_eq!(chosen(hello.clone()), ("peer".into(), "rule.4".into(), None));
-    let by_u2 = Inbound { sender: Some("U2".into()), ..hello.clone() };
+    let by_u2 = RoutingInput { sender: Some("U2".into()), ..hello.clone() };
     assert_eq!(chosen(by_u2), ("guild".into(), "rule.2".into(), None));
-    let slack = Inbound { channel: "Slack".into(), ..hello };
+    let slack = RoutingInput { channel: "Slack".into(), ..hello };
     assert_eq!(chosen(slack), ("team".into(), "rule.1".into(), None));
 }
 
 #[test]
 fn an_empty_list_of_tools_is_not_an_absent_one() {
-    let rules = vec![Rule { tools: Some(Vec::new()), ..rule("other") }];
+    let rules = vec![RoutingRule { tools: Some(Vec::new()), ..rule("other") }];
 
     let routed = route(&routing(Vec::new(), rules), &inbound()).unwrap();
 
@@ -267,8 +273,9 @@ fn direct_messages_are_as_separate_as_the_agent_says() {
         (DmScope::PerChannelPeer, "agent:main:dm:telegram:U7"),
         (DmScope::PerAccountChannelPeer, "agent:main:dm:telegram:bot2:U7"),
     ] {
-        let routing = with_settings(Settings { dm_scope, ..Settings::default() }, Vec::new());
-        let inbound = Inbound { account: "Bot2".into(), ..direct("U7") };
+        let routing =
+            with_settings(AgentSettings { dm_scope, ..AgentSettings::default() }, Vec::new());
+        let inbound = RoutingInput { account: "Bot2".into(), ..direct("U7") };
 
         let routed = route(&routing, &inbound).unwrap();
 
@@ -279,7 +286,7 @@ fn direct_messages_are_as_separate_as_the_agent_says() {
 
 #[test]
 fn groups_and_topics_are_as_separate_as_the_agent_says() {
-    let thread = |thread: &str| Inbound { thread: Some(thread.into()), ..inbound() };
+    let thread = |thread: &str| RoutingInput { thread: Some(thread.into()), ..inbound() };
     for (group_scope, inbound, key) in [
         (GroupScope::Group, inbound(), "agent:main:group:telegram:G1"),
         (GroupScope::Group, thread("5"), "agent:main:topic:telegram:G1:5"),
@@ -288,11 +295,12 @@ fn groups_and_topics_are_as_separate_as_the_agent_says() {
         (GroupScope::GroupUser, thread("5"), "agent:main:group:telegram:G1:user:U1"),
         (
             GroupScope::GroupUser,
-            Inbound { sender: None, ..inbound() },
+            RoutingInput { sender: None, ..inbound() },
             "agent:main:group:telegram:G1",
         ),
     ] {
-        let routing = with_settings(Settings { group_scope, ..Settings::default() }, Vec::new());
+        let routing =
+            with_settings(AgentSettings { group_scope, ..AgentSettings::default() }, Vec::new());
 
         assert_eq!(route(&routing, &inbound).unwrap().key.as_str(), key);
     }
@@ -312,12 +320,13 @@ fn one_person_with_several_ids_is_one_and_the_channels_own_word_goes_first() {
             identity("slack", "S9", "ann"),
         ]
     };
-    let key = |dm_scope, inbound: Inbound| {
-        let routing = with_settings(Settings { dm_scope, ..Settings::default() }, identities());
+    let key = |dm_scope, inbound: RoutingInput| {
+        let routing =
+            with_settings(AgentSettings { dm_scope, ..AgentSettings::default() }, identities());
         route(&routing, &inbound).unwrap().key.to_string()
     };
-    let slack = || Inbound { channel: "Slack".into(), ..direct("S9") };
-    let other = || Inbound { channel: "irc".into(), ..direct("U7") };
+    let slack = || RoutingInput { channel: "Slack".into(), ..direct("S9") };
+    let other = || RoutingInput { channel: "irc".into(), ..direct("U7") };
 
     assert_eq!(key(DmScope::PerPeer, direct("U7")), "agent:main:dm:any:ann");
     assert_eq!(key(DmScope::PerPeer, slack()), "agent:main:dm:any:ann");
@@ -330,7 +339,7 @@ fn one_person_with_several_ids_is_one_and_the_channels_own_word_goes_first() {
 #[test]
 fn who_has_no_id_does_not_get_into_the_owners_session() {
     for id in ["", "  "] {
-        let nobody = Inbound { sender: None, ..direct(id) };
+        let nobody = RoutingInput { sender: None, ..direct(id) };
 
         let routed = route(&routing(Vec::new(), Vec::new()), &nobody).unwrap();
 
@@ -343,7 +352,7 @@ fn nobody_reaches_another_session_by_a_name_or_a_word() {
     for id in ["agent:main:main", "global", "x:user:U1", "agent%3Amain%3Amain", "main"] {
         let routed = route(
             &routing(Vec::new(), Vec::new()),
-            &Inbound { text: "agent:main:main".into(), ..direct(id) },
+            &RoutingInput { text: "agent:main:main".into(), ..direct(id) },
         )
         .unwrap();
 
@@ -355,7 +364,7 @@ fn nobody_reaches_another_session_by_a_name_or_a_word() {
 #[test]
 fn ids_too_long_for_a_key_are_told_apart_all_the_same() {
     let key = |id: &str| {
-        let long = Inbound { peer: peer(PeerKind::Group, id), ..inbound() };
+        let long = RoutingInput { peer: peer(PeerKind::Group, id), ..inbound() };
         route(&routing(Vec::new(), Vec::new()), &long).unwrap().key
     };
     let (a, b) = ("x".repeat(600), format!("{}y", "x".repeat(599)));
@@ -379,14 +388,14 @@ fn any_peer() -> impl Strategy<Value = Peer> {
     (kind, any_text()).prop_map(|(kind, id)| Peer { kind, id })
 }
 
-fn any_inbound() -> impl Strategy<Value = Inbound> {
+fn any_inbound() -> impl Strategy<Value = RoutingInput> {
     let maybe = || proptest::option::of(any_text());
     (
         (any_text(), any_text(), any_peer(), proptest::option::of(any_peer())),
         (maybe(), maybe(), maybe(), maybe(), any_text()),
     )
         .prop_map(|((channel, account, peer, parent), (thread, guild, team, sender, text))| {
-            Inbound { channel, account, peer, parent, thread, guild, team, sender, text }
+            RoutingInput { channel, account, peer, parent, thread, guild, team, sender, text }
         })
 }
 
@@ -407,7 +416,7 @@ proptest! {
         (dm_scope, group_scope) in any_scopes(),
         identity in proptest::option::of((any_text(), "\\PC{1,300}")),
     ) {
-        let settings = Settings { dm_scope, group_scope, ..Settings::default() };
+        let settings = AgentSettings { dm_scope, group_scope, ..AgentSettings::default() };
         let identities = identity.map(|(peer, canonical)| {
             Identity { channel: String::new(), peer, canonical }
         });
@@ -429,7 +438,7 @@ proptest! {
     #[test]
     fn two_people_never_share_their_direct_messages(a in "\\PC{1,80}", b in "\\PC{1,80}") {
         prop_assume!(!a.trim().is_empty() && !b.trim().is_empty());
-        let routing = with_settings(Settings::default(), Vec::new());
+        let routing = with_settings(AgentSettings::default(), Vec::new());
         let key = |id: &str| route(&routing, &direct(id)).unwrap().key;
 
         prop_assert_eq!(key(&a) == key(&b), a.trim() == b.trim());
@@ -439,20 +448,20 @@ proptest! {
 #[test]
 fn a_model_is_to_choose_where_what_matches_says_so_and_the_agent_has_the_session() {
     let route = |each| Some(ModelRoute { each, ..ModelRoute::default() });
-    let bound = Binding { by_model: route(RouteEach::Session), ..binding("coach") };
+    let bound = Binding { by_model: route(RouteScope::Session), ..binding("coach") };
     let bound = Binding { account: "*".into(), ..bound };
-    let ruled = Rule { by_model: route(RouteEach::Message), ..rule("other") };
+    let ruled = RoutingRule { by_model: route(RouteScope::Message), ..rule("other") };
 
     let by_binding = route_of(&routing(vec![bound], Vec::new()));
     let by_rule = route_of(&routing(Vec::new(), vec![ruled]));
     let by_nothing = route_of(&routing(Vec::new(), Vec::new()));
 
-    assert_eq!(by_binding.by_model, route(RouteEach::Session));
-    assert_eq!(by_rule.by_model, route(RouteEach::Message));
+    assert_eq!(by_binding.by_model, route(RouteScope::Session));
+    assert_eq!(by_rule.by_model, route(RouteScope::Message));
     assert!(by_rule.key.as_str().starts_with("agent:other:"), "{}", by_rule.key);
     assert_eq!(by_nothing.by_model, None);
 }
 
-fn route_of(routing: &Routing) -> Routed {
+fn route_of(routing: &Routing) -> RoutingDecision {
     route(routing, &inbound()).unwrap()
 }

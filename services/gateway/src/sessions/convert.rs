@@ -1,18 +1,18 @@
 //! Conversion of sessions, entries and runs to protos.
 
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_session::{EntryView, Outcome, RunView, SessionView, Surface, WaitingRun};
-use holdfast_types::{Body, Entry, State, Usage};
+use holdfast_session::{EntryView, RunView, SessionView, Surface, TurnOutcome, WaitingRun};
+use holdfast_types::{Body, Entry, SessionState, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::control::{AgentNames, timestamp};
 
 /// Idle time after which a session is shown as `SLEEP` (spec STM-021).
-const SLEEPS_AFTER: SignedDuration = SignedDuration::from_hours(24);
+const SLEEP_AFTER_IDLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Maximum length of a summary in a list, in characters.
-const LONGEST_LISTED: usize = 160;
+const MAX_LISTED_SUMMARY_CHARS: usize = 160;
 
 /// Converts a session; its state depends on `now`.
 pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Session {
@@ -35,8 +35,8 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
 }
 
 /// Shortens a session's summary for a list.
-pub fn listed(session: pb::Session) -> pb::Session {
-    let end = session.summary.char_indices().nth(LONGEST_LISTED).map(|(end, _)| end);
+pub fn with_short_summary(session: pb::Session) -> pb::Session {
+    let end = session.summary.char_indices().nth(MAX_LISTED_SUMMARY_CHARS).map(|(end, _)| end);
     let summary = match end {
         Some(end) => format!("{}…", &session.summary[..end]),
         None => session.summary,
@@ -48,16 +48,16 @@ fn state(view: &SessionView, now: Timestamp) -> &'static str {
     if view.paused.is_some() {
         return "PAUSE";
     }
-    let idle = now.duration_since(view.updated_at) >= SLEEPS_AFTER;
+    let idle = now.duration_since(view.updated_at) >= SLEEP_AFTER_IDLE;
     match view.state {
-        State::Wait if idle && view.waiting == 0 => "SLEEP",
+        SessionState::Wait if idle && view.waiting == 0 => "SLEEP",
         state => state.as_str(),
     }
 }
 
 /// Converts a surface of a session's canvas.
 pub fn surface(one: Surface) -> pb::Surface {
-    let Surface { is, version, updated_at } = one;
+    let Surface { properties: is, version, updated_at } = one;
     pb::Surface {
         name: is.name,
         title: is.title,
@@ -135,13 +135,13 @@ pub fn waiting_run(view: WaitingRun, names: &AgentNames) -> pb::Run {
     }
 }
 
-const fn outcome(outcome: Outcome) -> pb::Outcome {
+const fn outcome(outcome: TurnOutcome) -> pb::Outcome {
     match outcome {
-        Outcome::Completed => pb::Outcome::Completed,
-        Outcome::Interrupted => pb::Outcome::Interrupted,
-        Outcome::Cancelled => pb::Outcome::Cancelled,
-        Outcome::Failed => pb::Outcome::Failed,
-        Outcome::Dead => pb::Outcome::Dead,
+        TurnOutcome::Completed => pb::Outcome::Completed,
+        TurnOutcome::Interrupted => pb::Outcome::Interrupted,
+        TurnOutcome::Cancelled => pb::Outcome::Cancelled,
+        TurnOutcome::Failed => pb::Outcome::Failed,
+        TurnOutcome::Dead => pb::Outcome::Dead,
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn view(state: State, paused: Option<&str>, waiting: i64) -> SessionView {
+    fn view(state: SessionState, paused: Option<&str>, waiting: i64) -> SessionView {
         SessionView {
             approvals: 0,
             id: SessionId::generate(),
@@ -185,14 +185,14 @@ mod tests {
     fn a_session_sleeps_only_if_it_is_at_rest_with_nothing_to_do_for_a_day() {
         let hours = |hours| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours);
         for (view, at, expected) in [
-            (view(State::Wait, None, 0), hours(23), "WAIT"),
-            (view(State::Wait, None, 0), hours(24), "SLEEP"),
-            (view(State::Wait, None, 1), hours(24), "WAIT"),
-            (view(State::WaitForMsg, None, 0), hours(24), "WAIT_FOR_MSG"),
-            (view(State::Ready, None, 1), hours(24), "READY"),
-            (view(State::Running, None, 1), hours(24), "RUNNING"),
-            (view(State::Wait, Some("user"), 0), hours(24), "PAUSE"),
-            (view(State::Ready, Some("parent"), 1), hours(0), "PAUSE"),
+            (view(SessionState::Wait, None, 0), hours(23), "WAIT"),
+            (view(SessionState::Wait, None, 0), hours(24), "SLEEP"),
+            (view(SessionState::Wait, None, 1), hours(24), "WAIT"),
+            (view(SessionState::WaitForMsg, None, 0), hours(24), "WAIT_FOR_MSG"),
+            (view(SessionState::Ready, None, 1), hours(24), "READY"),
+            (view(SessionState::Running, None, 1), hours(24), "RUNNING"),
+            (view(SessionState::Wait, Some("user"), 0), hours(24), "PAUSE"),
+            (view(SessionState::Ready, Some("parent"), 1), hours(0), "PAUSE"),
         ] {
             assert_eq!(state(&view, at), expected);
         }

@@ -3,11 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
-use holdfast_grpc::{CONTEXT, Signer};
+use holdfast_grpc::{CONTEXT_HEADER, Signer};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse, MessageAttachment, ingest_client::IngestClient,
 };
-use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteEach, TenantId};
+use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteScope, TenantId};
 use tonic::{Code, Request, Status};
 
 use crate::world::{MESH, World, done};
@@ -32,7 +32,7 @@ fn signed(tenant: TenantId, secret: &str, request: AcceptRequest) -> Request<Acc
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let context = Signer::new(&secret.into()).unwrap().sign(tenant, "channel-bridge", now);
     let mut request = Request::new(request);
-    request.metadata_mut().insert(CONTEXT, context.parse().unwrap());
+    request.metadata_mut().insert(CONTEXT_HEADER, context.parse().unwrap());
     request
 }
 
@@ -198,7 +198,7 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     let coach = world.directory.create_agent(world.anna.id, Actor::Operator, coach).await.unwrap();
     let route = NewModelRoute {
         among: vec!["coach".into()],
-        each: RouteEach::Session,
+        each: RouteScope::Session,
         model: Some("demo:demo".into()),
     };
     let rule = NewRule { agent: "main".into(), by_model: Some(route), ..NewRule::default() };
@@ -223,7 +223,7 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     });
     let expected = ModelRoute {
         among: vec![coach.id],
-        each: RouteEach::Session,
+        each: RouteScope::Session,
         model: Some("demo:demo".into()),
     };
     assert_eq!(heard, Some(expected));

@@ -6,7 +6,7 @@ use holdfast_directory::KnownTool;
 use holdfast_proto::gateway::v1::{
     self as pb, mcp_servers_client::McpServersClient, policies_client::PoliciesClient,
 };
-use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::SessionKey;
 use tonic::{Code, Status, transport::Channel};
 
@@ -180,7 +180,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
     announce(&world, &["read", "write", "exec"]).await;
     let sent = world.send(&world.anna, message("hi")).await.unwrap();
     let parent = sent.session_id.parse().unwrap();
-    let given = Given {
+    let given = SubagentAccess {
         bundle: "readers".into(),
         tools: Some(vec!["read".into(), "exec".into()]),
         fs_read: Some(vec!["notes".into()]),
@@ -197,11 +197,11 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         cleanup: Cleanup::Keep,
         max_steps: None,
         max_tokens: None,
-        wall: Duration::from_secs(60),
+        max_duration: Duration::from_secs(60),
         most: 5,
         given,
         model: None,
-        awaited: None,
+        await_timeout: None,
         place: None,
         trace: None,
     };

@@ -16,10 +16,10 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbed, McpProbedTool};
+use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool};
 use holdfast_session::{
-    Append, ApprovalFilter, Ask, Claim, Completion, Error, Loaded, NewApproval, NewDelivery,
-    Outcome, Sessions, Waiting,
+    ApprovalBatch, ApprovalFilter, Claim, Completion, Error, InboxMessage, LoadedSession,
+    NewApproval, NewDelivery, Sessions, StepWrite, TurnOutcome,
 };
 use holdfast_types::{
     ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait,
@@ -47,8 +47,8 @@ pub struct Runner {
 async fn probes(bus: Bus) {
     let Ok(mut probes) = bus.mcp_probes().await else { return };
     while let Some((probe, asker)) = probes.next::<McpProbe>().await {
-        let tool = McpProbedTool { name: probe.server, ..McpProbedTool::default() };
-        asker.answer(&McpProbed { tools: vec![tool], error: None }).await;
+        let tool = McpProbeTool { name: probe.server, ..McpProbeTool::default() };
+        asker.answer(&McpProbeResult { tools: vec![tool], error: None }).await;
     }
 }
 
@@ -119,7 +119,7 @@ impl Work {
     async fn run(&self, claim: Claim) -> Result<(), Error> {
         let mut loaded = self.sessions.load(&claim, 1000).await?;
         let Some(head) = loaded.waiting.iter().find(|row| !row.body.silent).cloned() else {
-            return self.sessions.yield_to(&claim, Wait::Anything).await.map(drop);
+            return self.sessions.yield_session(&claim, Wait::Anything).await.map(drop);
         };
         let run = RunId::from(head.message);
         let mut told = Told { work: self, claim: &claim, run, n: 0 };
@@ -153,8 +153,8 @@ impl Work {
     async fn ask(
         &self,
         told: &mut Told<'_>,
-        loaded: &Loaded,
-        seen: &[Waiting],
+        loaded: &LoadedSession,
+        seen: &[InboxMessage],
     ) -> Result<(), Error> {
         let text = seen.last().map(|row| row.body.text.clone()).unwrap_or_default();
         let approval = ApprovalId::generate();
@@ -169,7 +169,7 @@ impl Work {
             timeout: Duration::from_secs(60),
             request: None,
         };
-        let ask = Ask {
+        let ask = ApprovalBatch {
             run: told.run,
             at: loaded.next_entry,
             entries: Vec::new(),
@@ -190,17 +190,17 @@ impl Work {
     async fn think(
         &self,
         told: &mut Told<'_>,
-        loaded: &Loaded,
-        seen: &[Waiting],
+        loaded: &LoadedSession,
+        seen: &[InboxMessage],
         quiet: bool,
-    ) -> Result<(u32, Outcome, String), Error> {
+    ) -> Result<(u32, TurnOutcome, String), Error> {
         let last = seen.iter().rev().find(|row| !row.body.silent);
         let said = last.map(|row| row.body.text.clone()).unwrap_or_default();
         let mut answer = format!("echo: {said}");
         let mut step = 0;
         match said.split_whitespace().next().unwrap_or_default() {
-            "die" => return Ok((0, Outcome::Dead, "it always would".to_owned())),
-            "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
+            "die" => return Ok((0, TurnOutcome::Dead, "it always would".to_owned())),
+            "fail" => return Ok((0, TurnOutcome::Failed, "it would not work".to_owned())),
             "history" => answer = history(loaded, seen),
             // A follower may have queried the journal about the first step already.
             "linger" => step = 1,
@@ -217,7 +217,7 @@ impl Work {
             _ => {}
         }
         let seqs = seen.iter().map(|row| row.seq).collect();
-        let append = Append { run: Some(told.run), seen: seqs, ..Append::default() };
+        let append = StepWrite { run: Some(told.run), seen: seqs, ..StepWrite::default() };
         self.sessions.append(told.claim, append).await?;
         if ["same", "other"].iter().any(|word| said.starts_with(word)) {
             told.tell(0, DeltaBody::StepRestarted);
@@ -227,14 +227,14 @@ impl Work {
                 told.say(step, word);
             }
         }
-        Ok((step, Outcome::Completed, answer))
+        Ok((step, TurnOutcome::Completed, answer))
     }
 
     async fn finish(
         &self,
         told: &mut Told<'_>,
-        seen: &[Waiting],
-        (step, outcome, text): (u32, Outcome, String),
+        seen: &[InboxMessage],
+        (step, outcome, text): (u32, TurnOutcome, String),
         quiet: bool,
     ) -> Result<(), Error> {
         let mut entries: Vec<Entry> =
@@ -247,7 +247,7 @@ impl Work {
             carry: None,
         });
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
-        let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());
+        let reason = (outcome != TurnOutcome::Completed).then(|| "test".to_owned());
         let target = seen.iter().rev().find_map(|row| row.target.clone());
         let delivery = |target| NewDelivery {
             target,
@@ -275,8 +275,8 @@ impl Work {
         self.sessions.complete(told.claim, completion).await?;
         if !quiet {
             let outcome = match outcome {
-                Outcome::Failed => holdfast_bus::Outcome::Failed,
-                Outcome::Dead => holdfast_bus::Outcome::Dead,
+                TurnOutcome::Failed => holdfast_bus::Outcome::Failed,
+                TurnOutcome::Dead => holdfast_bus::Outcome::Dead,
                 _ => holdfast_bus::Outcome::Completed,
             };
             let model = "test:echo".to_owned();
@@ -287,13 +287,13 @@ impl Work {
 }
 
 /// Messages that a turn reads, according to their queue modes.
-fn seen(loaded: &Loaded, head: &Waiting) -> Vec<Waiting> {
+fn seen(loaded: &LoadedSession, head: &InboxMessage) -> Vec<InboxMessage> {
     let alone = head.mode == QueueMode::Followup;
     let taken = loaded.waiting.iter().filter(|row| row.seq <= head.seq || !alone);
     taken.cloned().collect()
 }
 
-fn history(loaded: &Loaded, seen: &[Waiting]) -> String {
+fn history(loaded: &LoadedSession, seen: &[InboxMessage]) -> String {
     let before = loaded.entries.iter().filter_map(|(_, _, entry)| match entry {
         Entry::Heard { body, .. } => Some(line(body)),
         Entry::Thought { text, .. } => Some(format!("assistant={text}")),

@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
     UpdateJobRequest, WakeAgentRequest, memories_client::MemoriesClient,
     schedules_client::SchedulesClient,
 };
-use holdfast_session::{NewMessage, Opening};
+use holdfast_session::{MessageWithSettings, NewMessage};
 use holdfast_types::{AgentName, Body, QueueMode, SessionKey, SessionSettings, Source};
 use serde_json::{Value, json};
 use tonic::{Code, transport::Channel};
@@ -234,8 +234,10 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
         idem_key: "7".into(),
         ..message.clone()
     };
-    let opening =
-        Opening { message, settings: SessionSettings { time_zone, ..SessionSettings::default() } };
+    let opening = MessageWithSettings {
+        message,
+        settings: SessionSettings { time_zone, ..SessionSettings::default() },
+    };
     world.sessions.ingest_many(anna.id, &[opening]).await?.remove(0)?;
     let bots = world.sessions.ingest(anna.id, bots).await?;
     let day = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_hours(240))?;

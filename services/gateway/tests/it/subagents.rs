@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use holdfast_proto::gateway::v1::SendRequest;
-use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::{AgentName, SessionKey};
 use serde_json::json;
 use tonic::Code;
@@ -25,12 +25,12 @@ async fn no_door_takes_a_message_for_a_subagent() {
         task: "dig".into(),
         model: None,
         cleanup: Cleanup::Keep,
-        wall: Duration::from_secs(600),
+        max_duration: Duration::from_secs(600),
         max_steps: None,
         max_tokens: None,
         most: 8,
-        given: Given::default(),
-        awaited: None,
+        given: SubagentAccess::default(),
+        await_timeout: None,
         place: None,
         trace: None,
     };

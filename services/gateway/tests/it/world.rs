@@ -6,14 +6,14 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use gateway::{App, Config};
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, Directory, NewAgent, NewKey, Seal, Settings};
+use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey, Seal};
 use holdfast_pg::Pools;
 use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
 };
 use holdfast_session::Sessions;
 use holdfast_testkit::{Database, nats, redis};
-use holdfast_types::{AgentName, QueueMode, State, TenantId};
+use holdfast_types::{AgentName, QueueMode, SessionState, TenantId};
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -86,10 +86,10 @@ impl World {
     }
 
     /// The memory service, as the services reach it.
-    pub fn memory(&self) -> anyhow::Result<holdfast_grpc::Memory> {
+    pub fn memory(&self) -> anyhow::Result<holdfast_grpc::MemoryClient> {
         let signer = holdfast_grpc::Signer::new(&MESH.into())?;
         let mesh = holdfast_grpc::Mesh::new(signer, "test");
-        Ok(holdfast_grpc::Memory::new(&self.memory_url, mesh)?)
+        Ok(holdfast_grpc::MemoryClient::new(&self.memory_url, mesh)?)
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
@@ -175,7 +175,7 @@ impl World {
     pub async fn until_runs(&self, of: &Tenant, session: &str) -> anyhow::Result<()> {
         let session = session.parse()?;
         let runs = async {
-            while self.sessions.session(of.id, session).await?.state != State::Running {
+            while self.sessions.session(of.id, session).await?.state != SessionState::Running {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(())
@@ -189,7 +189,7 @@ impl World {
 
     /// Creates an agent with this queue mode.
     pub async fn agent(&self, of: &Tenant, name: &str, mode: QueueMode) -> anyhow::Result<()> {
-        let settings = Settings { queue_mode: mode, ..Settings::default() };
+        let settings = AgentSettings { queue_mode: mode, ..AgentSettings::default() };
         let new = NewAgent { name: AgentName::new(name), settings, ..NewAgent::default() };
         self.directory.create_agent(of.id, Actor::Operator, new).await?;
         // The gateway caches a tenant's agents for a second.

@@ -3,7 +3,7 @@
 use std::{io::Write as _, time::Duration};
 
 use anyhow::Context as _;
-use holdfast_grpc::{Memory, Mesh, Signer};
+use holdfast_grpc::{MemoryClient, Mesh, Signer};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_testkit::Database;
 use holdfast_types::TenantId;
@@ -17,7 +17,7 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// Memory service that runs until this is dropped.
 pub struct Served {
-    pub memory: Memory,
+    pub memory: MemoryClient,
     _stop: DropGuard,
 }
 
@@ -44,7 +44,7 @@ pub async fn serve(config: Config) -> anyhow::Result<Served> {
     let url = format!("http://{}", app.address()?);
     let stop = CancellationToken::new();
     tokio::spawn(app.run(stop.clone()));
-    let memory = Memory::new(&url, Mesh::new(Signer::new(&SECRET.into())?, "bench"))?;
+    let memory = MemoryClient::new(&url, Mesh::new(Signer::new(&SECRET.into())?, "bench"))?;
     Ok(Served { memory, _stop: stop.drop_guard() })
 }
 
@@ -58,7 +58,7 @@ pub fn from() -> Option<pb::Provenance> {
 
 /// Adds turns in as few calls as possible.
 pub async fn add(
-    memory: &Memory,
+    memory: &MemoryClient,
     tenant: TenantId,
     who: &pb::Who,
     session: &str,
@@ -83,7 +83,10 @@ pub fn say(what: &str) -> std::io::Result<()> {
 }
 
 /// Waits until all units of a tenant are embedded.
-pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::GetStatusResponse> {
+pub async fn embedded(
+    memory: &MemoryClient,
+    tenant: TenantId,
+) -> anyhow::Result<pb::GetStatusResponse> {
     let mut told = Instant::now();
     loop {
         let request = pb::GetStatusRequest { who: Some(pb::Who::default()) };
@@ -101,7 +104,7 @@ pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::G
 
 /// Searches and returns the duration.
 pub async fn ask(
-    memory: &Memory,
+    memory: &MemoryClient,
     tenant: TenantId,
     who: &pb::Who,
     query: &str,

@@ -5,17 +5,17 @@ use uuid::Uuid;
 
 use crate::{
     Error,
-    given::{told_id, told_time},
-    keep::{Article, Proposal, Verdict},
+    operations::{Article, Proposal, Verdict},
     store::{
         articles::Version,
         documents::Document,
-        erasures::{Looked, Rows},
+        erasures::{ErasureStatus, Rows},
         forget::Count,
         items::Item,
     },
     unit::kind,
-    who::agent_text,
+    validation::{prefixed_id, proto_time},
+    viewer::agent_text,
 };
 
 /// Converts kinds; unknown ones are refused.
@@ -54,7 +54,7 @@ pub fn next(limit: i64, ids: impl ExactSizeIterator<Item = Uuid>) -> String {
 
 pub fn item(item: Item) -> pb::Item {
     pb::Item {
-        id: told_id("itm", item.item_id),
+        id: prefixed_id("itm", item.item_id),
         kind: i32::from(item.kind),
         r#type: item.of_type,
         content: item.content,
@@ -63,23 +63,23 @@ pub fn item(item: Item) -> pb::Item {
         agent: agent_text(item.agent_id),
         user: item.user_id,
         session: item.session,
-        provenance: Some(item.provenance.0.told()),
+        provenance: Some(item.provenance.0.into_proto()),
         confidence: item.confidence,
         importance: item.importance,
         tags: item.tags,
         group_safe: item.group_safe,
         active: item.active,
-        at: Some(told_time(item.at.to_jiff())),
-        created_at: Some(told_time(item.created_at.to_jiff())),
-        expires_at: item.expires_at.map(|at| told_time(at.to_jiff())),
-        superseded_by: item.superseded_by.map(|id| told_id("itm", id)).unwrap_or_default(),
-        superseded_at: item.superseded_at.map(|at| told_time(at.to_jiff())),
+        at: Some(proto_time(item.at.to_jiff())),
+        created_at: Some(proto_time(item.created_at.to_jiff())),
+        expires_at: item.expires_at.map(|at| proto_time(at.to_jiff())),
+        superseded_by: item.superseded_by.map(|id| prefixed_id("itm", id)).unwrap_or_default(),
+        superseded_at: item.superseded_at.map(|at| proto_time(at.to_jiff())),
     }
 }
 
 pub fn document((document, chunks, pending): (Document, i64, i64)) -> pb::Document {
     pb::Document {
-        document_id: told_id("doc", document.document_id),
+        document_id: prefixed_id("doc", document.document_id),
         path: document.path,
         hash: document.hash,
         agent: agent_text(document.agent_id),
@@ -87,8 +87,8 @@ pub fn document((document, chunks, pending): (Document, i64, i64)) -> pb::Docume
         group_safe: document.group_safe,
         chunks: count(chunks),
         pending: count(pending),
-        indexed_at: Some(told_time(document.updated_at.to_jiff())),
-        provenance: Some(document.provenance.0.told()),
+        indexed_at: Some(proto_time(document.updated_at.to_jiff())),
+        provenance: Some(document.provenance.0.into_proto()),
     }
 }
 
@@ -107,18 +107,18 @@ pub fn one_version(document: &Document, version: Version) -> pb::Article {
     let masked = version.masked.0.into_iter();
     let accepted_by = version.provenance.0.accepted_by.clone();
     pb::Article {
-        id: told_id("doc", document.document_id),
+        id: prefixed_id("doc", document.document_id),
         version: count(version.version.into()),
         scope: i32::from(document.scope),
         agent: agent_text(document.agent_id),
         title: version.title,
         text: String::new(),
         tags: version.tags,
-        provenance: Some(version.provenance.0.told()),
+        provenance: Some(version.provenance.0.into_proto()),
         author: version.author,
         confidence: version.confidence,
-        created_at: Some(told_time(document.created_at.to_jiff())),
-        updated_at: Some(told_time(version.created_at.to_jiff())),
+        created_at: Some(proto_time(document.created_at.to_jiff())),
+        updated_at: Some(proto_time(version.created_at.to_jiff())),
         chunks: 0,
         pending: 0,
         masked: masked.map(|(what, rows)| pb::Count { what, rows }).collect(),
@@ -135,7 +135,7 @@ pub fn proposal(proposal: Proposal) -> pb::Proposal {
     let made = decision.as_ref().and_then(|decision| decision.made);
     let (by, reason) = decision.map(|one| (one.by, one.reason)).unwrap_or_default();
     pb::Proposal {
-        id: told_id("itm", item.item_id),
+        id: prefixed_id("itm", item.item_id),
         article: change.article,
         version: change.version,
         title: change.title,
@@ -144,12 +144,12 @@ pub fn proposal(proposal: Proposal) -> pb::Proposal {
         agent: agent_text(item.agent_id),
         user: item.user_id,
         session: item.session,
-        provenance: Some(item.provenance.0.told()),
-        created_at: Some(told_time(item.created_at.to_jiff())),
+        provenance: Some(item.provenance.0.into_proto()),
+        created_at: Some(proto_time(item.created_at.to_jiff())),
         verdict: verdict.unwrap_or_default().into(),
         decided_by: by,
         reason,
-        decided_at: item.superseded_at.map(|at| told_time(at.to_jiff())),
+        decided_at: item.superseded_at.map(|at| proto_time(at.to_jiff())),
         made: made.map_or(0, |made| count(made.into())),
     }
 }
@@ -157,27 +157,27 @@ pub fn proposal(proposal: Proposal) -> pb::Proposal {
 /// Converts a list entry, without text.
 pub fn listed((document, chunks, pending): (Document, i64, i64)) -> pb::Article {
     pb::Article {
-        id: told_id("doc", document.document_id),
+        id: prefixed_id("doc", document.document_id),
         version: count(document.version.into()),
         scope: i32::from(document.scope),
         agent: agent_text(document.agent_id),
         title: document.path,
         tags: document.tags,
-        provenance: Some(document.provenance.0.told()),
-        created_at: Some(told_time(document.created_at.to_jiff())),
-        updated_at: Some(told_time(document.updated_at.to_jiff())),
+        provenance: Some(document.provenance.0.into_proto()),
+        created_at: Some(proto_time(document.created_at.to_jiff())),
+        updated_at: Some(proto_time(document.updated_at.to_jiff())),
         chunks: count(chunks),
         pending: count(pending),
         ..pb::Article::default()
     }
 }
 
-pub fn erasure(looked: Looked) -> pb::Erasure {
+pub fn erasure(looked: ErasureStatus) -> pb::Erasure {
     pb::Erasure {
         what: looked.what,
         subject: looked.subject,
-        asked_at: Some(told_time(looked.asked_at.to_jiff())),
-        erased_at: looked.erased_at.map(|at| told_time(at.to_jiff())),
+        asked_at: Some(proto_time(looked.asked_at.to_jiff())),
+        erased_at: looked.erased_at.map(|at| proto_time(at.to_jiff())),
         done: looked.done,
         erased: rows(looked.erased.0),
         left: rows(looked.left_over.0),

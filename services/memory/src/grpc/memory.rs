@@ -3,70 +3,71 @@
 use holdfast_proto::memory::v1::{self as pb, forget_request, memory_server::Memory};
 use tonic::{Request, Response, Status};
 
-use super::{Door, convert, of_mesh, put, search, told};
+use super::{GrpcServices, convert, input, mesh_call, search, to_status};
 use crate::{
     Error,
-    find::Wanted,
-    given::{self, told_id},
-    keep::What,
+    find::SearchQuery,
+    operations::ErasureTarget,
     store::{
         documents,
         items::{self, Active},
     },
     unit::kind,
-    who::Who,
+    validation::{self, prefixed_id},
+    viewer::Viewer,
 };
 
 type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
-impl Memory for Door {
+impl Memory for GrpcServices {
     async fn put_items(
         &self,
         request: Request<pb::PutItemsRequest>,
     ) -> Answer<pb::PutItemsResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        let like = given::share("unless_like", Some(request.unless_like)).map_err(told)?;
-        given::at_most("request_id", &request.request_id, 256).map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        let like =
+            validation::share("unless_like", Some(request.unless_like)).map_err(to_status)?;
+        validation::at_most("request_id", &request.request_id, 256).map_err(to_status)?;
         if !(1..=64).contains(&request.items.len()) {
             let problem = format!("are {}: send 1 to 64 at once", request.items.len());
-            return Err(told(Error::field("items", problem)));
+            return Err(to_status(Error::field("items", problem)));
         }
-        let new: Result<Vec<_>, Error> = request.items.into_iter().map(put::item).collect();
+        let new: Result<Vec<_>, Error> = request.items.into_iter().map(input::item).collect();
         let kept = self
             .keeper
-            .put(tenant, &who, &new.map_err(told)?, like.unwrap_or(0.0), &request.request_id)
+            .put(tenant, &who, &new.map_err(to_status)?, like.unwrap_or(0.0), &request.request_id)
             .await
-            .map_err(told)?;
+            .map_err(to_status)?;
         let items = kept
             .into_iter()
-            .map(|kept| pb::PutItem { id: told_id("itm", kept.id), duplicate: kept.duplicate })
+            .map(|kept| pb::PutItem { id: prefixed_id("itm", kept.id), duplicate: kept.duplicate })
             .collect();
         Ok(Response::new(pb::PutItemsResponse { items }))
     }
 
     async fn get_item(&self, request: Request<pb::GetItemRequest>) -> Answer<pb::Item> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
         let item = if request.id.is_empty() {
-            given::some_text("key", &request.key, 512).map_err(told)?;
+            validation::non_blank("key", &request.key, 512).map_err(to_status)?;
             self.keeper.value(tenant, &who, &request.key).await
         } else {
-            let id = given::id("item", "itm", &request.id).map_err(told)?;
+            let id = validation::id("item", "itm", &request.id).map_err(to_status)?;
             self.keeper.item(tenant, &who, id).await
         };
-        Ok(Response::new(convert::item(item.map_err(told)?)))
+        Ok(Response::new(convert::item(item.map_err(to_status)?)))
     }
 
     async fn list_items(
         &self,
         request: Request<pb::ListItemsRequest>,
     ) -> Answer<pb::ListItemsResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who.clone()).map_err(told)?;
-        let which = which_items(request).map_err(told)?;
-        let found = self.keeper.items(tenant, &who, &which).await.map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who.clone()).map_err(to_status)?;
+        let which = which_items(request).map_err(to_status)?;
+        let found = self.keeper.items(tenant, &who, &which).await.map_err(to_status)?;
         let next = convert::next(which.limit, found.iter().map(|item| item.item_id));
         let items = found.into_iter().map(convert::item).collect();
         Ok(Response::new(pb::ListItemsResponse { items, next }))
@@ -76,11 +77,11 @@ impl Memory for Door {
         &self,
         request: Request<pb::SetItemActiveRequest>,
     ) -> Answer<pb::Item> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        let id = given::id("item", "itm", &request.id).map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        let id = validation::id("item", "itm", &request.id).map_err(to_status)?;
         let active = if request.active { Active::Yes } else { Active::No };
-        let item = self.keeper.set_active(tenant, &who, id, active).await.map_err(told)?;
+        let item = self.keeper.set_active(tenant, &who, id, active).await.map_err(to_status)?;
         Ok(Response::new(convert::item(item)))
     }
 
@@ -88,10 +89,10 @@ impl Memory for Door {
         &self,
         request: Request<pb::AddTurnsRequest>,
     ) -> Answer<pb::AddTurnsResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who.clone()).map_err(told)?;
-        let turns = put::turns(request).map_err(told)?;
-        let added = self.keeper.add_turns(tenant, &who, &turns).await.map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who.clone()).map_err(to_status)?;
+        let turns = input::turns(request).map_err(to_status)?;
+        let added = self.keeper.add_turns(tenant, &who, &turns).await.map_err(to_status)?;
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let known = turns.turns.len().saturating_sub(added);
         Ok(Response::new(pb::AddTurnsResponse { added: number(added), known: number(known) }))
@@ -101,13 +102,13 @@ impl Memory for Door {
         &self,
         request: Request<pb::IndexDocumentRequest>,
     ) -> Answer<pb::IndexDocumentResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who.clone()).map_err(told)?;
-        let document = put::document(request).map_err(told)?;
-        let indexed = self.keeper.index(tenant, &who, &document).await.map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who.clone()).map_err(to_status)?;
+        let document = input::document(request).map_err(to_status)?;
+        let indexed = self.keeper.index(tenant, &who, &document).await.map_err(to_status)?;
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(Response::new(pb::IndexDocumentResponse {
-            document_id: told_id("doc", indexed.id),
+            document_id: prefixed_id("doc", indexed.id),
             unchanged: indexed.unchanged,
             chunks: number(indexed.chunks),
             kept: number(indexed.kept),
@@ -118,17 +119,17 @@ impl Memory for Door {
         &self,
         request: Request<pb::ListDocumentsRequest>,
     ) -> Answer<pb::ListDocumentsResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        let which = documents::Which {
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        let which = documents::DocumentFilter {
             kind: kind::DOCUMENT,
             path_prefix: request.path_prefix,
-            limit: given::page(request.limit, 100).map_err(told)?,
-            after: convert::after(&request.after).map_err(told)?,
-            ..documents::Which::default()
+            limit: validation::page(request.limit, 100).map_err(to_status)?,
+            after: convert::after(&request.after).map_err(to_status)?,
+            ..documents::DocumentFilter::default()
         };
-        given::at_most("path_prefix", &which.path_prefix, 512).map_err(told)?;
-        let found = self.keeper.documents(tenant, &who, &which).await.map_err(told)?;
+        validation::at_most("path_prefix", &which.path_prefix, 512).map_err(to_status)?;
+        let found = self.keeper.documents(tenant, &who, &which).await.map_err(to_status)?;
         let next = convert::next(which.limit, found.iter().map(|(one, ..)| one.document_id));
         let documents = found.into_iter().map(convert::document).collect();
         Ok(Response::new(pb::ListDocumentsResponse { documents, next }))
@@ -138,29 +139,29 @@ impl Memory for Door {
         &self,
         request: Request<pb::RemoveDocumentRequest>,
     ) -> Answer<pb::RemoveDocumentResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        given::some_text("path", &request.path, 512).map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        validation::non_blank("path", &request.path, 512).map_err(to_status)?;
         let removed =
-            self.keeper.remove_document(tenant, &who, &request.path).await.map_err(told)?;
+            self.keeper.remove_document(tenant, &who, &request.path).await.map_err(to_status)?;
         Ok(Response::new(pb::RemoveDocumentResponse { removed }))
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> Answer<pb::SearchResponse> {
-        let within = holdfast_grpc::deadline::given(request.metadata());
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who.clone()).map_err(told)?;
-        let wanted = search::wanted(request, self.half_life_days).map_err(told)?;
-        let wanted = Wanted { within, ..wanted };
-        let found = self.finder.find(tenant, &who, &wanted).await.map_err(told)?;
+        let within = holdfast_grpc::deadline::caller_timeout(request.metadata());
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who.clone()).map_err(to_status)?;
+        let wanted = search::search_query(request, self.half_life_days).map_err(to_status)?;
+        let wanted = SearchQuery { within, ..wanted };
+        let found = self.finder.find(tenant, &who, &wanted).await.map_err(to_status)?;
         Ok(Response::new(search::answer(found)))
     }
 
     async fn forget(&self, request: Request<pb::ForgetRequest>) -> Answer<pb::ForgetResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        let what = what(request.what).map_err(told)?;
-        let forgotten = self.keeper.forget(tenant, &who, what).await.map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        let what = what(request.what).map_err(to_status)?;
+        let forgotten = self.keeper.forget(tenant, &who, what).await.map_err(to_status)?;
         Ok(Response::new(pb::ForgetResponse {
             erased: convert::counts(forgotten.erased),
             left: convert::counts(forgotten.left),
@@ -171,12 +172,12 @@ impl Memory for Door {
         &self,
         request: Request<pb::ListErasuresRequest>,
     ) -> Answer<pb::ListErasuresResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        given::at_most("subject", &request.subject, 256).map_err(told)?;
-        let limit = given::page(request.limit, 50).map_err(told)?;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        validation::at_most("subject", &request.subject, 256).map_err(to_status)?;
+        let limit = validation::page(request.limit, 50).map_err(to_status)?;
         let found = self.keeper.erasures(tenant, &who, &request.subject, limit).await;
-        let erasures = found.map_err(told)?.into_iter().map(convert::erasure).collect();
+        let erasures = found.map_err(to_status)?.into_iter().map(convert::erasure).collect();
         Ok(Response::new(pb::ListErasuresResponse { erasures }))
     }
 
@@ -184,12 +185,12 @@ impl Memory for Door {
         &self,
         request: Request<pb::GetStatusRequest>,
     ) -> Answer<pb::GetStatusResponse> {
-        let (tenant, request) = of_mesh(request)?;
-        let who = Who::read(request.who).map_err(told)?;
-        let (rows, waiting, given_up) = self.keeper.status(tenant).await.map_err(told)?;
-        self.views.forget(tenant);
-        let view = self.views.of(tenant, &who).await.map_err(|error| told(error.into()))?;
-        let now = &self.embedders.now;
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        let (rows, waiting, given_up) = self.keeper.status(tenant).await.map_err(to_status)?;
+        self.views.invalidate(tenant);
+        let view = self.views.of(tenant, &who).await.map_err(|error| to_status(error.into()))?;
+        let now = &self.embedders.current;
         let (model, dimension, own) = match &view.space {
             Some(space) => {
                 (space.model.clone(), convert::count(space.dimension.into()), space.own.is_some())
@@ -212,20 +213,20 @@ impl Memory for Door {
     }
 }
 
-fn which_items(request: pb::ListItemsRequest) -> Result<items::Which, Error> {
+fn which_items(request: pb::ListItemsRequest) -> Result<items::ItemFilter, Error> {
     for (field, text) in [
         ("type", &request.r#type),
         ("session", &request.session),
         ("subject", &request.subject),
         ("key_prefix", &request.key_prefix),
     ] {
-        given::at_most(field, text, 512)?;
+        validation::at_most(field, text, 512)?;
     }
-    let of_agent = request.of_agent.as_deref().map(crate::who::agent).transpose()?;
+    let of_agent = request.of_agent.as_deref().map(crate::viewer::agent).transpose()?;
     if let Some(user) = &request.of_user {
-        given::at_most("of_user", user, 256)?;
+        validation::at_most("of_user", user, 256)?;
     }
-    Ok(items::Which {
+    Ok(items::ItemFilter {
         of_agent,
         of_user: request.of_user,
         kinds: convert::kinds(&request.kinds)?,
@@ -234,22 +235,22 @@ fn which_items(request: pb::ListItemsRequest) -> Result<items::Which, Error> {
         subject: request.subject,
         key_prefix: request.key_prefix,
         history: request.history,
-        limit: given::page(request.limit, 50)?,
+        limit: validation::page(request.limit, 50)?,
         after: convert::after(&request.after)?,
     })
 }
 
-fn what(given: Option<forget_request::What>) -> Result<What, Error> {
+fn what(given: Option<forget_request::What>) -> Result<ErasureTarget, Error> {
     use forget_request::What as Asked;
     match given {
-        Some(Asked::Item(id)) => Ok(What::Item(given::id("item", "itm", &id)?)),
+        Some(Asked::Item(id)) => Ok(ErasureTarget::Item(validation::id("item", "itm", &id)?)),
         Some(Asked::Session(session)) => {
-            given::some_text("session", &session, 256)?;
-            Ok(What::Session(session))
+            validation::non_blank("session", &session, 256)?;
+            Ok(ErasureTarget::Session(session))
         }
         Some(Asked::User(user)) => {
-            given::some_text("user", &user, 256)?;
-            Ok(What::User(user))
+            validation::non_blank("user", &user, 256)?;
+            Ok(ErasureTarget::User(user))
         }
         None => Err(Error::field("what", "is missing: name an item, a session or a user")),
     }

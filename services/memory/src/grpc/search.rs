@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use super::convert;
 use crate::{
     Error,
-    find::{Answer, Hit, Wanted},
-    given::{self, told_id, told_time},
-    store::search::{FoundUnit, Narrow},
+    find::{Hit, SearchQuery, SearchResult},
+    store::search::{FoundUnit, SearchFilter},
     unit::kind,
-    who::agent_text,
+    validation::{self, prefixed_id, proto_time},
+    viewer::agent_text,
 };
 
 /// Maximum bytes of a question; the rest is ignored.
-const QUESTION: usize = 4 * 1024;
+const MAX_QUESTION_BYTES: usize = 4 * 1024;
 
-pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted, Error> {
+pub fn search_query(request: pb::SearchRequest, half_life_days: f64) -> Result<SearchQuery, Error> {
     let query = beginning(&request.query).trim().to_owned();
-    given::some_text("query", &query, QUESTION)?;
+    validation::non_blank("query", &query, MAX_QUESTION_BYTES)?;
     let k = match request.k {
         0 => 10,
         k @ 1..=100 => k,
@@ -26,20 +26,20 @@ pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted,
     };
     let filter = request.filter.unwrap_or_default();
     let kinds = convert::kinds(&filter.kinds)?;
-    let diversity = given::share("diversity", request.diversity)?;
+    let diversity = validation::share("diversity", request.diversity)?;
     let half_life_days = match request.half_life_days {
         0.0 => half_life_days,
         days if days.is_finite() => days,
         _ => return Err(Error::field("half_life_days", "is no number of days")),
     };
-    let narrow = Some(narrow(filter)?).filter(|narrow| *narrow != Narrow::default());
-    Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity, within: None })
+    let narrow = Some(narrow(filter)?).filter(|narrow| *narrow != SearchFilter::default());
+    Ok(SearchQuery { query, k, kinds, narrow, half_life_days, diversity, within: None })
 }
 
 /// Earliest timestamp that Postgres supports, in seconds since 1970.
-const EARLIEST: f64 = -210_866_803_200.0;
+const MIN_TIMESTAMP_SECONDS: f64 = -210_866_803_200.0;
 
-fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
+fn narrow(filter: pb::Filter) -> Result<SearchFilter, Error> {
     let some = |text: String| (!text.is_empty()).then_some(text);
     for (field, list) in [
         ("filter.types", &filter.types),
@@ -50,29 +50,29 @@ fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
             let problem = format!("has {} entries, and 64 are the most", list.len());
             return Err(Error::field(field, problem));
         }
-        list.iter().try_for_each(|entry| given::at_most(field, entry, 256))?;
+        list.iter().try_for_each(|entry| validation::at_most(field, entry, 256))?;
     }
-    given::at_most("filter.session", &filter.session, 256)?;
-    given::at_most("filter.path_prefix", &filter.path_prefix, 512)?;
-    let seconds = |at: Timestamp| at.as_duration().as_secs_f64().max(EARLIEST);
+    validation::at_most("filter.session", &filter.session, 256)?;
+    validation::at_most("filter.path_prefix", &filter.path_prefix, 512)?;
+    let seconds = |at: Timestamp| at.as_duration().as_secs_f64().max(MIN_TIMESTAMP_SECONDS);
     let scope = match filter.scope() {
         pb::Scope::Unspecified => None,
-        pb::Scope::Tenant => Some(crate::keep::scope::TENANT),
-        pb::Scope::Workspace => Some(crate::keep::scope::WORKSPACE),
+        pb::Scope::Tenant => Some(crate::operations::scope::TENANT),
+        pb::Scope::Workspace => Some(crate::operations::scope::WORKSPACE),
     };
-    Ok(Narrow {
+    Ok(SearchFilter {
         types: filter.types,
         session: some(filter.session),
         not_sessions: filter.not_sessions,
-        since: given::time("filter.since", filter.since)?.map(seconds),
-        until: given::time("filter.until", filter.until)?.map(seconds),
+        since: validation::time("filter.since", filter.since)?.map(seconds),
+        until: validation::time("filter.until", filter.until)?.map(seconds),
         path_prefix: some(filter.path_prefix),
         tags: filter.tags,
         scope,
     })
 }
 
-pub fn answer(answer: Answer) -> pb::SearchResponse {
+pub fn answer(answer: SearchResult) -> pb::SearchResponse {
     let hits = answer.hits.into_iter().map(|Hit { ranked, unit, words }| {
         let why = pb::Why {
             words: ranked.why.words.into(),
@@ -85,14 +85,14 @@ pub fn answer(answer: Answer) -> pb::SearchResponse {
         };
         hit(unit, ranked.score.into(), why)
     });
-    pb::SearchResponse { hits: hits.collect(), model: answer.model, how: answer.how.to_owned() }
+    pb::SearchResponse { hits: hits.collect(), model: answer.model, how: answer.method.to_owned() }
 }
 
 fn hit(unit: FoundUnit, score: f64, why: pb::Why) -> pb::Hit {
     let id = match unit.kind {
         kind::TURN => unit.reference,
-        kind::DOCUMENT | kind::KNOWLEDGE => told_id("doc", unit.source_id),
-        _ => told_id("itm", unit.source_id),
+        kind::DOCUMENT | kind::KNOWLEDGE => prefixed_id("doc", unit.source_id),
+        _ => prefixed_id("itm", unit.source_id),
     };
     pb::Hit {
         kind: i32::from(unit.kind),
@@ -109,15 +109,15 @@ fn hit(unit: FoundUnit, score: f64, why: pb::Why) -> pb::Hit {
         session: unit.session,
         agent: agent_text(unit.agent_id),
         user: unit.user_id,
-        at: Some(told_time(unit.at.to_jiff())),
-        provenance: Some(unit.provenance.0.told()),
+        at: Some(proto_time(unit.at.to_jiff())),
+        provenance: Some(unit.provenance.0.into_proto()),
         tags: unit.tags,
         scope: i32::from(unit.scope),
     }
 }
 
 fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(QUESTION);
+    let mut end = text.len().min(MAX_QUESTION_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

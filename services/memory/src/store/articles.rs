@@ -6,7 +6,7 @@ use holdfast_pg::TenantTx;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::given::Provenance;
+use crate::validation::Provenance;
 
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Version {

@@ -4,8 +4,8 @@ use holdfast_pg::TenantTx;
 use sqlx::{Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
-use super::{seen, seen_by};
-use crate::{given::Provenance, who::Who};
+use super::{seen, visible_query};
+use crate::{validation::Provenance, viewer::Viewer};
 
 /// Document or article, without its text.
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -40,7 +40,11 @@ macro_rules! document {
 }
 
 /// Locks the path and returns its document, of exactly this agent and user.
-pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<Option<Document>> {
+pub async fn by_path(
+    tx: &mut TenantTx,
+    who: &Viewer,
+    path: &str,
+) -> sqlx::Result<Option<Document>> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 37))";
     const SQL: &str = "
         select document_id, kind, agent_id, user_id, scope, path, hash, group_safe, dated, tags,
@@ -62,13 +66,13 @@ pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<O
 /// Returns a document or an article that `who` may see. Does not lock it.
 pub async fn get(
     tx: &mut TenantTx,
-    who: &Who,
+    who: &Viewer,
     kind: i16,
     id: Uuid,
 ) -> sqlx::Result<Option<Document>> {
     const SQL: &str = document!(" and document_id = $6 and kind = $7");
     let tenant = tx.tenant().as_uuid();
-    seen_by(SQL, tenant, who).bind(id).bind(kind).fetch_optional(tx.conn()).await
+    visible_query(SQL, tenant, who).bind(id).bind(kind).fetch_optional(tx.conn()).await
 }
 
 /// Locks a document until the end of the transaction.
@@ -134,7 +138,7 @@ pub async fn remove(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Which {
+pub struct DocumentFilter {
     pub kind: i16,
     pub path_prefix: String,
     pub scope: Option<i16>,
@@ -143,7 +147,11 @@ pub struct Which {
     pub after: Option<Uuid>,
 }
 
-pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<Vec<Document>> {
+pub async fn list(
+    tx: &mut TenantTx,
+    who: &Viewer,
+    which: &DocumentFilter,
+) -> sqlx::Result<Vec<Document>> {
     let select = document!("").split("$1").next().unwrap_or_default();
     let mut query = QueryBuilder::<Postgres>::new(select);
     query.push_bind(tx.tenant().as_uuid()).push(" and kind = ").push_bind(which.kind);

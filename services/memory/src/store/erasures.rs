@@ -41,7 +41,7 @@ pub async fn take(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Option<Erasure>> 
 
 /// Records the result of a pass. `again` is the delay of the next pass in seconds; `None` ends the
 /// erasure.
-pub async fn looked(
+pub async fn record_pass(
     tx: &mut TenantTx,
     id: Uuid,
     (erased, left): (&Rows, &Rows),
@@ -65,7 +65,7 @@ pub async fn looked(
 }
 
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Looked {
+pub struct ErasureStatus {
     pub what: String,
     pub subject: String,
     pub asked_at: jiff_sqlx::Timestamp,
@@ -76,7 +76,11 @@ pub struct Looked {
 }
 
 /// Lists a tenant's erasures, newest first; of one subject if it is not empty.
-pub async fn list(tx: &mut TenantTx, subject: &str, limit: i64) -> sqlx::Result<Vec<Looked>> {
+pub async fn list(
+    tx: &mut TenantTx,
+    subject: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<ErasureStatus>> {
     const SQL: &str = "
         select what, subject, asked_at, erased_at, due_at is null as done, erased, left_over
         from memory.erasures

@@ -77,16 +77,16 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
         let sql = format!("select unit_id from memory.units where tenant_id = $1 and {condition}");
         bound!(tx, what, sql, query_scalar).fetch_all(tx.conn()).await?
     };
-    let mut erased = of_units(tx, &units).await?;
+    let mut erased = count_dependents(tx, &units).await?;
     if matches!(what, Erase::Session(..)) {
-        nobody_said(tx, &units).await?;
+        delete_unused_authors(tx, &units).await?;
     }
     for (table, condition) in what.tables() {
         let sql = format!("delete from memory.{table} where tenant_id = $1 and {condition}");
         let gone = bound!(tx, what, sql, query).execute(tx.conn()).await?.rows_affected();
         erased.push((table, i64::try_from(gone).unwrap_or(i64::MAX)));
     }
-    let mut left = of_units(tx, &units).await?;
+    let mut left = count_dependents(tx, &units).await?;
     for (table, condition) in what.tables() {
         let sql =
             format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
@@ -97,7 +97,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
 }
 
 /// Returns the rows of units in the tables that refer to them.
-pub async fn of_units(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Count>> {
+pub async fn count_dependents(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Count>> {
     const VECTORS: &str =
         "select count(*) from memory.vectors where tenant_id = $1 and unit_id = any ($2)";
     const QUEUE: &str =
@@ -129,7 +129,7 @@ pub async fn units_left(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<i64> 
 }
 
 /// Deletes the author names that occur in no other units.
-async fn nobody_said(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
+async fn delete_unused_authors(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from memory.authors a
         using (select distinct agent_id, user_id, author from memory.units

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use sqlx::{Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
-use super::{seen, seen_by};
-use crate::{given::Provenance, who::Who};
+use super::{seen, visible_query};
+use crate::{validation::Provenance, viewer::Viewer};
 
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Item {
@@ -95,7 +95,7 @@ pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Vec<(i
 /// Locks a key, or a subject and predicate, and returns its current item.
 pub async fn current(
     tx: &mut TenantTx,
-    who: &Who,
+    who: &Viewer,
     kind: i16,
     key: (&str, &str),
 ) -> sqlx::Result<Option<Uuid>> {
@@ -129,10 +129,10 @@ pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<(
 }
 
 /// Returns an item that `who` may see.
-pub async fn get(tx: &mut TenantTx, who: &Who, id: Uuid) -> sqlx::Result<Option<Item>> {
+pub async fn get(tx: &mut TenantTx, who: &Viewer, id: Uuid) -> sqlx::Result<Option<Item>> {
     const SQL: &str = item!(" and item_id = $6");
     let tenant = tx.tenant().as_uuid();
-    seen_by(SQL, tenant, who).bind(id).fetch_optional(tx.conn()).await
+    visible_query(SQL, tenant, who).bind(id).fetch_optional(tx.conn()).await
 }
 
 /// Locks an item until the end of the transaction.
@@ -152,14 +152,14 @@ pub async fn contents(tx: &mut TenantTx, ids: &[Uuid]) -> sqlx::Result<Vec<(Uuid
 
 /// Returns the current value of a key. The user's own takes precedence over the shared one, then
 /// the agent's own over that of all agents.
-pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Option<Item>> {
+pub async fn by_key(tx: &mut TenantTx, who: &Viewer, key: &str) -> sqlx::Result<Option<Item>> {
     const SQL: &str = item!(
         " and kind = 2 and subject = $6 and superseded_at is null and active and content <> 'null'
             and (expires_at is null or expires_at > now())
           order by user_id desc, agent_id desc limit 1"
     );
     let tenant = tx.tenant().as_uuid();
-    seen_by(SQL, tenant, who).bind(key.to_owned()).fetch_optional(tx.conn()).await
+    visible_query(SQL, tenant, who).bind(key.to_owned()).fetch_optional(tx.conn()).await
 }
 
 /// Hides an item from search and lists, or shows it again.
@@ -178,7 +178,7 @@ pub enum Active {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Which {
+pub struct ItemFilter {
     /// Only items of exactly this agent.
     pub of_agent: Option<Uuid>,
     /// Only items of exactly this user.
@@ -193,7 +193,7 @@ pub struct Which {
     pub after: Option<Uuid>,
 }
 
-pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<Vec<Item>> {
+pub async fn list(tx: &mut TenantTx, who: &Viewer, which: &ItemFilter) -> sqlx::Result<Vec<Item>> {
     let mut query = QueryBuilder::<Postgres>::new(item!("").split("$1").next().unwrap_or_default());
     query.push_bind(tx.tenant().as_uuid());
     if !who.everything {
@@ -236,7 +236,7 @@ pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<V
 }
 
 /// Converts a timestamp for binding.
-pub fn moment(at: Timestamp) -> jiff_sqlx::Timestamp {
+pub fn to_column(at: Timestamp) -> jiff_sqlx::Timestamp {
     at.into()
 }
 

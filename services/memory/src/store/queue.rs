@@ -5,7 +5,7 @@ use holdfast_types::TenantId;
 use uuid::Uuid;
 
 /// Attempts before a unit is given up.
-pub const TRIES: i32 = 8;
+pub const MAX_ATTEMPTS: i32 = 8;
 
 /// Returns the next tenant after `after` with queued units; continues from the first one at the
 /// end.
@@ -40,7 +40,12 @@ pub async fn claim(tx: &mut SystemTx, tenant: TenantId, most: i64) -> sqlx::Resu
             order by ready_at limit $2
             for update skip locked)
         returning q.unit_id";
-    sqlx::query_scalar(SQL).bind(tenant.as_uuid()).bind(most).bind(TRIES).fetch_all(tx.conn()).await
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(most)
+        .bind(MAX_ATTEMPTS)
+        .fetch_all(tx.conn())
+        .await
 }
 
 /// Returns units to the queue at once without counting the attempt, after a failure that is not
@@ -55,14 +60,14 @@ pub async fn give_back(tx: &mut SystemTx, tenant: TenantId, units: &[Uuid]) -> s
 }
 
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Waiting {
+pub struct QueuedUnit {
     pub unit_id: Uuid,
     pub headings: Vec<String>,
     pub text: String,
 }
 
 /// Returns the texts to embed.
-pub async fn texts(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Waiting>> {
+pub async fn texts(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<QueuedUnit>> {
     const SQL: &str = "
         select unit_id, headings, text from memory.units
         where tenant_id = $1 and unit_id = any ($2) order by unit_id";
@@ -79,7 +84,7 @@ pub async fn done(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
 
 /// Queues units that have no vector of a model, one page by id after `after`. Returns the last id
 /// of the page, `None` at the end.
-pub async fn add_lacking(
+pub async fn queue_missing(
     tx: &mut TenantTx,
     model: &str,
     after: Uuid,
@@ -109,7 +114,7 @@ pub async fn add_lacking(
 }
 
 /// Returns whether the tenant has queued units that are not given up.
-pub async fn waits(tx: &mut TenantTx) -> sqlx::Result<bool> {
+pub async fn has_queued(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "
         select exists (
             select from memory.queue where tenant_id = $1 and ready_at < 'infinity')";

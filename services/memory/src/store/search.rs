@@ -19,36 +19,36 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, types::Json};
 use uuid::Uuid;
 
-use crate::{given::Provenance, unit::kind, who::Who, words};
+use crate::{unit::kind, validation::Provenance, viewer::Viewer, words};
 
 /// Number of vector hits and keyword hits that are ranked: 30 lose nothing against all
 /// (docs/decisions/0029). Keyword hits are preselected by a coarser score, so there are more of
 /// them.
-const BY_MEANING: i32 = 30;
-const BY_WORDS: i32 = 100;
+const MAX_VECTOR_HITS: i32 = 30;
+const MAX_KEYWORD_HITS: i32 = 100;
 
 /// Maximum terms of a question that are searched.
-const TERMS: usize = 24;
+const MAX_TERMS: usize = 24;
 
 /// Settings of a transaction for [`find`]. Planning the statement takes longer than scanning a few
 /// hundred units, and the generic plan is no slower with 15,000 (docs/decisions/0033), so it is
 /// planned once per connection.
-pub const EXACT: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
+pub const EXACT_SETTINGS: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
 
 /// Settings of a transaction for [`near`]: the size of the index's candidate list, which determines
 /// recall (docs/decisions/0033), and iterative scans if too few candidates are visible. Hits are
 /// sorted afterwards by their full vectors.
-pub const INDEX: &[Setting] =
+pub const INDEX_SETTINGS: &[Setting] =
     &[("hnsw.ef_search", "350"), ("hnsw.iterative_scan", "relaxed_order")];
 
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct SearchParams {
     /// Terms of the question; a unit needs any one of them.
     pub terms: Vec<String>,
     /// Document frequency of each term, where it is known.
     pub held_by: Vec<Option<i32>>,
     pub kinds: Vec<i16>,
-    pub narrow: Option<Narrow>,
+    pub narrow: Option<SearchFilter>,
     /// Number of hits in the result.
     pub k: u32,
     /// Whether to return the hits' vectors.
@@ -56,7 +56,7 @@ pub struct Ask {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Meaning {
+pub struct QuestionEmbedding {
     /// Model of the embedding.
     pub model: String,
     pub vector: Vec<f32>,
@@ -65,13 +65,13 @@ pub struct Meaning {
 }
 
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct KeywordHits {
     units: Vec<Uuid>,
     /// Document frequency of each term of the question; `None` if there are no keyword hits.
     held_by: Option<Vec<i32>>,
 }
 
-impl Said {
+impl KeywordHits {
     /// Returns the units, best first.
     pub fn units(&self) -> impl Iterator<Item = Uuid> {
         self.units.iter().copied()
@@ -80,7 +80,7 @@ impl Said {
 
 /// Additional filters. `None` or empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Narrow {
+pub struct SearchFilter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,21 +139,21 @@ pub struct FoundUnit {
 /// the index.
 pub async fn find(
     tx: &mut TenantTx,
-    who: &Who,
-    ask: &Ask,
-    meaning: Option<&Meaning>,
+    who: &Viewer,
+    ask: &SearchParams,
+    meaning: Option<&QuestionEmbedding>,
 ) -> sqlx::Result<Vec<FoundUnit>> {
     let tenant = tx.tenant();
     let sql = format!(
-        "with q as materialized (select $2::real[]::vector as v), near as ({near}), said as (
+        "with q as materialized (select $2::real[]::vector as v), near as ({vector_hits}), said as (
              select unit_id, held_by
              from memory.words($10::text[]::tsquery[], $4, $5, $6, $7, $9, $11, $12)
          ), found as (
              select unit_id from near union select unit_id from said
          )
          {shown}",
-        near = near_sql(ask, meaning),
-        shown = shown_sql(ask, "$13", "(select held_by from said limit 1)"),
+        vector_hits = vector_hits_sql(ask, meaning),
+        shown = load_hits_sql(ask, "$13", "(select held_by from said limit 1)"),
     );
     let terms = ask.terms();
     sqlx::query_as(AssertSqlSafe(sql))
@@ -164,10 +164,10 @@ pub async fn find(
         .bind(who.users())
         .bind(&ask.kinds)
         .bind(who.group)
-        .bind(BY_MEANING.max(ask.k()))
+        .bind(MAX_VECTOR_HITS.max(ask.k()))
         .bind(ask.narrow.as_ref().map(Json))
         .bind(words::each_of(terms))
-        .bind(BY_WORDS.max(ask.k()))
+        .bind(MAX_KEYWORD_HITS.max(ask.k()))
         .bind(&ask.held_by)
         .bind(terms)
         .fetch_all(tx.conn())
@@ -175,7 +175,11 @@ pub async fn find(
 }
 
 /// Keyword search: the first part of [`find`].
-pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said> {
+pub async fn keyword_hits(
+    tx: &mut TenantTx,
+    who: &Viewer,
+    ask: &SearchParams,
+) -> sqlx::Result<KeywordHits> {
     const SQL: &str = "
         select unit_id, held_by
         from memory.words($1::text[]::tsquery[], $2, $3, $4, $5, $6, $7, $8)";
@@ -187,11 +191,11 @@ pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said>
         .bind(&ask.kinds)
         .bind(who.group)
         .bind(ask.narrow.as_ref().map(Json))
-        .bind(BY_WORDS.max(ask.k()))
+        .bind(MAX_KEYWORD_HITS.max(ask.k()))
         .bind(&ask.held_by)
         .fetch_all(tx.conn())
         .await?;
-    let mut said = Said::default();
+    let mut said = KeywordHits::default();
     for (unit, held_by) in rows {
         said.units.push(unit);
         said.held_by.get_or_insert(held_by);
@@ -200,16 +204,16 @@ pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said>
 }
 
 /// Vector search: the second part of [`find`].
-pub async fn near(
+pub async fn vector_hits(
     tx: &mut TenantTx,
-    who: &Who,
-    ask: &Ask,
-    meaning: &Meaning,
+    who: &Viewer,
+    ask: &SearchParams,
+    meaning: &QuestionEmbedding,
 ) -> sqlx::Result<Vec<Uuid>> {
     let tenant = tx.tenant();
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v) {}",
-        near_sql(ask, Some(meaning))
+        vector_hits_sql(ask, Some(meaning))
     );
     sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(tenant.as_uuid())
@@ -219,24 +223,24 @@ pub async fn near(
         .bind(who.users())
         .bind(&ask.kinds)
         .bind(who.group)
-        .bind(BY_MEANING.max(ask.k()))
+        .bind(MAX_VECTOR_HITS.max(ask.k()))
         .bind(ask.narrow.as_ref().map(Json))
         .fetch_all(tx.conn())
         .await
 }
 
 /// Loads the units of hits with both signals: the last part of [`find`].
-pub async fn look_up(
+pub async fn load_hits(
     tx: &mut TenantTx,
-    ask: &Ask,
-    meaning: Option<&Meaning>,
-    said: &Said,
+    ask: &SearchParams,
+    meaning: Option<&QuestionEmbedding>,
+    said: &KeywordHits,
     found: impl IntoIterator<Item = Uuid>,
 ) -> sqlx::Result<Vec<FoundUnit>> {
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v),
          found as (select unnest($4::uuid[]) as unit_id) {}",
-        shown_sql(ask, "$5", "$6::integer[]")
+        load_hits_sql(ask, "$5", "$6::integer[]")
     );
     sqlx::query_as(AssertSqlSafe(sql))
         .bind(tx.tenant().as_uuid())
@@ -251,20 +255,20 @@ pub async fn look_up(
 
 /// Unit that passes the filters.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Left {
+pub struct FilteredUnit {
     unit_id: Uuid,
     /// Keyword score; `None` if no term matches.
     fits: Option<f32>,
 }
 
 /// Returns the visible units that pass the filters, unordered, at most `most`.
-pub async fn left(
+pub async fn filtered_units(
     tx: &mut TenantTx,
-    who: &Who,
-    ask: &Ask,
-    narrow: &Narrow,
+    who: &Viewer,
+    ask: &SearchParams,
+    narrow: &SearchFilter,
     most: i64,
-) -> sqlx::Result<Vec<Left>> {
+) -> sqlx::Result<Vec<FilteredUnit>> {
     let sql = format!(
         "select u.unit_id, case when u.words @@ $8::tsquery
                 then ts_rank(u.words, $8::tsquery, 1) end as fits
@@ -273,7 +277,7 @@ pub async fn left(
            and u.kind = any ($4) and (u.group_safe or not $5)
            and (u.expires_at is null or u.expires_at > now())
            and memory.is_within(u, $6) and {by} limit $7",
-        by = narrow.by()
+        by = narrow.index_condition()
     );
     let terms = ask.terms();
     sqlx::query_as(AssertSqlSafe(sql))
@@ -290,7 +294,11 @@ pub async fn left(
 }
 
 /// Returns the document frequency of each term among the visible units.
-pub async fn held_by(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<i32>> {
+pub async fn doc_freqs(
+    tx: &mut TenantTx,
+    who: &Viewer,
+    ask: &SearchParams,
+) -> sqlx::Result<Vec<i32>> {
     const SQL: &str = "select memory.held_by($1::text[]::tsquery[], $2, $3, $4)";
 
     sqlx::query_scalar(SQL)
@@ -303,14 +311,14 @@ pub async fn held_by(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Ve
 }
 
 /// Searches among filtered units, like [`find`] among all.
-pub async fn among(
+pub async fn search_filtered(
     tx: &mut TenantTx,
-    ask: &Ask,
-    meaning: Option<&Meaning>,
-    left: Vec<Left>,
+    ask: &SearchParams,
+    meaning: Option<&QuestionEmbedding>,
+    left: Vec<FilteredUnit>,
     held_by: Vec<i32>,
 ) -> sqlx::Result<Vec<FoundUnit>> {
-    const NEAR: &str = "
+    const VECTOR_HITS: &str = "
         select g.unit_id from unnest($1::uuid[]) as g (unit_id)
         cross join lateral (
             select v.embedding from memory.vectors v
@@ -320,27 +328,27 @@ pub async fn among(
 
     let mut found: Vec<Uuid> = Vec::new();
     if let Some(meaning) = meaning {
-        found = sqlx::query_scalar(NEAR)
+        found = sqlx::query_scalar(VECTOR_HITS)
             .bind(left.iter().map(|one| one.unit_id).collect::<Vec<_>>())
             .bind(tx.tenant().as_uuid())
             .bind(&meaning.model)
             .bind(&meaning.vector)
-            .bind(BY_MEANING.max(ask.k()))
+            .bind(MAX_VECTOR_HITS.max(ask.k()))
             .fetch_all(tx.conn())
             .await?;
     }
-    let mut said: Vec<Left> = left.into_iter().filter(|one| one.fits.is_some()).collect();
+    let mut said: Vec<FilteredUnit> = left.into_iter().filter(|one| one.fits.is_some()).collect();
     said.sort_by(|a, b| b.fits.partial_cmp(&a.fits).unwrap_or(Ordering::Equal));
-    said.truncate(usize::try_from(BY_WORDS.max(ask.k())).unwrap_or(0));
+    said.truncate(usize::try_from(MAX_KEYWORD_HITS.max(ask.k())).unwrap_or(0));
     found.extend(said.iter().map(|one| one.unit_id));
     let found: BTreeSet<Uuid> = found.into_iter().collect();
-    let said = Said { units: Vec::new(), held_by: Some(held_by) };
-    look_up(tx, ask, meaning, &said, found).await
+    let said = KeywordHits { units: Vec::new(), held_by: Some(held_by) };
+    load_hits(tx, ask, meaning, &said, found).await
 }
 
-impl Narrow {
+impl SearchFilter {
     /// Returns whether the filters may exclude most units. Excluding some sessions does not.
-    pub fn is_choosy(&self) -> bool {
+    pub fn is_selective(&self) -> bool {
         let Self { types, session, not_sessions: _, since, until, path_prefix, tags, scope } = self;
         session.is_some()
             || path_prefix.is_some()
@@ -353,7 +361,7 @@ impl Narrow {
 
     /// Returns an indexable condition for the most selective filter, with the filters as `$6`. It
     /// repeats a part of `is_within` in a form that matches an index.
-    fn by(&self) -> String {
+    fn index_condition(&self) -> String {
         if self.session.is_some() {
             return "u.session <> '' and u.session = $6->>'session'".to_owned();
         }
@@ -383,13 +391,13 @@ impl Narrow {
     }
 }
 
-impl Ask {
+impl SearchParams {
     fn terms(&self) -> &[String] {
-        &self.terms[..self.terms.len().min(TERMS)]
+        &self.terms[..self.terms.len().min(MAX_TERMS)]
     }
 
     fn k(&self) -> i32 {
-        i32::try_from(self.k).unwrap_or(BY_MEANING)
+        i32::try_from(self.k).unwrap_or(MAX_VECTOR_HITS)
     }
 }
 
@@ -397,7 +405,7 @@ impl Ask {
 ///
 /// No part of the SQL comes from a request, except the choice between fixed parts; the name of the
 /// own table is used only if it consists of letters, digits and `_`.
-fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
+fn vector_hits_sql(ask: &SearchParams, meaning: Option<&QuestionEmbedding>) -> String {
     let own = meaning.and_then(|meaning| meaning.own.as_ref()).filter(|own| {
         own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     });
@@ -435,7 +443,7 @@ fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
 ///
 /// `offset 0` forces a lookup by key. The planner knows only the average number of units per
 /// tenant, and would read all units of a large tenant instead.
-fn shown_sql(ask: &Ask, terms: &str, held_by: &str) -> String {
+fn load_hits_sql(ask: &SearchParams, terms: &str, held_by: &str) -> String {
     let vector = if ask.with_vectors { "v.embedding::real[]" } else { "null::real[]" };
     format!(
         "select u.unit_id, u.kind, u.source_id, u.agent_id, u.user_id, u.session, u.type, u.scope,
@@ -459,7 +467,7 @@ fn shown_sql(ask: &Ask, terms: &str, held_by: &str) -> String {
 
 /// Statistics of what `who` may see.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct VisibleStats {
     pub authors: Vec<String>,
     /// Number of vectors, up to a bound.
     pub vectors: i64,
@@ -469,7 +477,7 @@ pub struct Seen {
     pub mean_length: f64,
 }
 
-impl Seen {
+impl VisibleStats {
     /// Returns the number of vectors of these kinds, up to a bound.
     pub fn vectors_of(&self, kinds: &[i16]) -> i64 {
         if self.of_kind.is_empty() {
@@ -481,12 +489,12 @@ impl Seen {
 }
 
 /// Reads authors and counts vectors, by kind if there are more than `much`.
-pub async fn seen(
+pub async fn visible_stats(
     tx: &mut TenantTx,
-    who: &Who,
+    who: &Viewer,
     model: &str,
     (most, much): (i64, i64),
-) -> sqlx::Result<Seen> {
+) -> sqlx::Result<VisibleStats> {
     const AUTHORS: &str = "
         select distinct name from memory.authors
         where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";
@@ -535,7 +543,7 @@ pub async fn seen(
         Vec::new()
     };
     let mean_length = sqlx::query_scalar(MEAN).bind(tenant).fetch_one(tx.conn()).await?;
-    Ok(Seen { authors, vectors, of_kind, mean_length })
+    Ok(VisibleStats { authors, vectors, of_kind, mean_length })
 }
 
 #[cfg(test)]
@@ -544,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_table_of_ours_never_reaches_the_statement() {
-        let ask = Ask {
+        let ask = SearchParams {
             terms: Vec::new(),
             held_by: Vec::new(),
             kinds: Vec::new(),
@@ -554,7 +562,10 @@ mod tests {
         };
         let of = |own: &str| {
             let own = Some(own.to_owned());
-            near_sql(&ask, Some(&Meaning { model: "m".to_owned(), vector: vec![1.0], own }))
+            vector_hits_sql(
+                &ask,
+                Some(&QuestionEmbedding { model: "m".to_owned(), vector: vec![1.0], own }),
+            )
         };
 
         assert!(of("own_12ab_34").contains("memory.own_12ab_34 v"));
@@ -565,7 +576,7 @@ mod tests {
 
     #[test]
     fn filters_that_are_not_set_are_not_said() {
-        let narrow = Narrow { session: Some("s".into()), ..Narrow::default() };
+        let narrow = SearchFilter { session: Some("s".into()), ..SearchFilter::default() };
 
         assert_eq!(serde_json::to_string(&narrow).unwrap(), r#"{"session":"s"}"#);
     }

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, types::Json};
 use uuid::Uuid;
 
 use super::forget::Erase;
-use crate::given::Provenance;
+use crate::validation::Provenance;
 
 #[derive(Debug, Clone)]
 pub struct Conversations {
@@ -66,7 +66,7 @@ macro_rules! bound {
 
 /// Article version that came from one of the conversations.
 #[derive(Debug, Clone, sqlx::FromRow, Serialize)]
-pub struct Brought {
+pub struct SourcedVersion {
     pub document_id: Uuid,
     pub version: i32,
     /// The version is kept, without names.
@@ -91,7 +91,7 @@ pub async fn put(
 }
 
 /// Copies the sources of the previous version, whose text the new one keeps.
-pub async fn take_over(
+pub async fn copy_sources(
     tx: &mut TenantTx,
     document: Uuid,
     (before, version): (i32, i32),
@@ -120,7 +120,7 @@ pub async fn lock(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<Uui
 }
 
 /// Returns the versions that came from these conversations.
-pub async fn versions(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<Brought>> {
+pub async fn versions(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec<SourcedVersion>> {
     let sql = format!(
         "select v.document_id, v.version, v.approved, v.provenance from memory.versions v
          where v.tenant_id = $1 and (v.document_id, v.version) in
@@ -135,7 +135,7 @@ pub async fn versions(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<Vec
 pub async fn units(
     tx: &mut TenantTx,
     articles: &[Uuid],
-    brought: &[Brought],
+    brought: &[SourcedVersion],
 ) -> sqlx::Result<Vec<Uuid>> {
     const SQL: &str = "
         select u.unit_id from memory.units u
@@ -151,7 +151,7 @@ pub async fn units(
         .await
 }
 
-pub async fn remove_versions(tx: &mut TenantTx, gone: &[&Brought]) -> sqlx::Result<()> {
+pub async fn remove_versions(tx: &mut TenantTx, gone: &[&SourcedVersion]) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from memory.versions v
         using jsonb_to_recordset($2) as r (document_id uuid, version integer)
@@ -163,7 +163,7 @@ pub async fn remove_versions(tx: &mut TenantTx, gone: &[&Brought]) -> sqlx::Resu
 
 /// Removes names and locations of speakers from the provenance of kept versions; a web page's
 /// address stays, since it names nobody.
-pub async fn unname(tx: &mut TenantTx, stay: &[&Brought]) -> sqlx::Result<()> {
+pub async fn remove_names(tx: &mut TenantTx, stay: &[&SourcedVersion]) -> sqlx::Result<()> {
     const SQL: &str = r#"
         update memory.versions v
         set provenance = case v.provenance->>'kind'
@@ -188,7 +188,7 @@ pub async fn remove(tx: &mut TenantTx, of: &Conversations) -> sqlx::Result<u64> 
 pub async fn left(
     tx: &mut TenantTx,
     of: &Conversations,
-    gone: &[&Brought],
+    gone: &[&SourcedVersion],
     articles: &[Uuid],
 ) -> sqlx::Result<[(&'static str, i64); 3]> {
     const VERSIONS: &str = "

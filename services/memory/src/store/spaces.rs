@@ -76,7 +76,7 @@ pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
 }
 
 /// Returns another dimension under which vectors of this model are stored for some tenant.
-pub async fn otherwise(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Option<i32>> {
+pub async fn other_dimension(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Option<i32>> {
     const SQL: &str =
         "select dimension from memory.spaces where model = $1 and dimension <> $2 limit 1";
     sqlx::query_scalar(SQL)

@@ -4,10 +4,10 @@ use holdfast_pg::TenantTx;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{unit::Unit, who::Who};
+use crate::{unit::Unit, viewer::Viewer};
 
 /// Rows per statement.
-const BATCH: usize = 256;
+const BATCH_SIZE: usize = 256;
 
 /// Inserts units and queues them for embedding. Turns that exist already are skipped. Returns the
 /// ids of the new units.
@@ -36,7 +36,7 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
 
     let tenant = tx.tenant().as_uuid();
     let mut made = Vec::with_capacity(units.len());
-    for part in units.chunks(BATCH) {
+    for part in units.chunks(BATCH_SIZE) {
         let ids: Vec<Uuid> =
             sqlx::query_scalar(SQL).bind(tenant).bind(Json(part)).fetch_all(tx.conn()).await?;
         made.extend(ids);
@@ -66,7 +66,7 @@ pub struct LastTurn {
 /// Locks a conversation and returns its newest turn.
 pub async fn last_turn(
     tx: &mut TenantTx,
-    who: &Who,
+    who: &Viewer,
     session: &str,
 ) -> sqlx::Result<Option<LastTurn>> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 34))";
@@ -88,7 +88,7 @@ pub async fn last_turn(
 }
 
 /// Records authors. Returns whether one of them is new.
-pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Result<bool> {
+pub async fn authors(tx: &mut TenantTx, who: &Viewer, names: &[String]) -> sqlx::Result<bool> {
     const SQL: &str = "
         insert into memory.authors (tenant_id, agent_id, user_id, name)
         select $1, $2, $3, name from unnest($4::text[]) as n (name)
@@ -123,7 +123,7 @@ pub async fn chunks(tx: &mut TenantTx, document: Uuid) -> sqlx::Result<Vec<Chunk
 
 /// New position of a chunk whose text did not change.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Moved {
+pub struct ChunkPosition {
     pub unit_id: Uuid,
     /// New position and byte range.
     pub place: i32,
@@ -133,7 +133,11 @@ pub struct Moved {
 
 /// Updates the positions of kept chunks and the attributes of their document. Author and provenance
 /// stay as they are, since the words are the same.
-pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sqlx::Result<()> {
+pub async fn move_chunks(
+    tx: &mut TenantTx,
+    moved: &[ChunkPosition],
+    like: &Unit,
+) -> sqlx::Result<()> {
     const UNITS: &str = "
         update memory.units u
         set place = r.place, starts = r.starts, ends = r.ends, group_safe = $3, at = $4, dated = $5,
@@ -142,7 +146,7 @@ pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sql
         where u.tenant_id = $1 and u.unit_id = r.unit_id";
 
     let tenant = tx.tenant().as_uuid();
-    for part in moved.chunks(BATCH) {
+    for part in moved.chunks(BATCH_SIZE) {
         sqlx::query(UNITS)
             .bind(tenant)
             .bind(Json(part))

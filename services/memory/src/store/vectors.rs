@@ -81,7 +81,7 @@ pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Res
 
 /// Memory with its similarity to a vector.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Near {
+pub struct SimilarMemory {
     pub id: Uuid,
     pub text: String,
     /// Cosine, -1 to 1.
@@ -95,7 +95,7 @@ pub async fn nearest(
     model: &str,
     vector: &[f32],
     whose: (Uuid, &str, &str),
-) -> sqlx::Result<Option<Near>> {
+) -> sqlx::Result<Option<SimilarMemory>> {
     const SQL: &str = "
         select u.source_id as id, u.text, -(v.embedding <#> $3::real[]::vector) as cosine
         from memory.vectors v join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1

@@ -72,7 +72,7 @@ async fn read(
     person: &Person,
     id: &str,
     version: u32,
-) -> Result<pb::Article, holdfast_grpc::Refused> {
+) -> Result<pb::Article, holdfast_grpc::MemoryCallError> {
     let request = pb::GetRequest { who: person.me(), id: id.to_owned(), version };
     person.memory.kb_get(person.tenant, request).await
 }

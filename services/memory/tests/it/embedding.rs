@@ -463,7 +463,7 @@ async fn server_behind(
     open: watch::Receiver<bool>,
 ) -> anyhow::Result<String> {
     use axum::{Json, Router, routing::post};
-    use holdfast_embed::{Embedder as _, Hashed, Purpose};
+    use holdfast_embed::{Embedder as _, HashEmbedder, Purpose};
     let answer = move |Json(asked): Json<serde_json::Value>| {
         let mut open = open.clone();
         async move {
@@ -472,8 +472,10 @@ async fn server_behind(
             sleep(pause).await;
             let texts: Vec<String> =
                 serde_json::from_value(asked["input"].clone()).unwrap_or_default();
-            let vectors =
-                Hashed::new(dimension).embed(&texts, Purpose::Passage).await.unwrap_or_default();
+            let vectors = HashEmbedder::new(dimension)
+                .embed(&texts, Purpose::Passage)
+                .await
+                .unwrap_or_default();
             let vector = |(index, embedding): (usize, &Vec<f32>)| serde_json::json!({"index": index, "embedding": embedding});
             let data: Vec<_> = vectors.iter().enumerate().map(vector).collect();
             Json(serde_json::json!({"data": data}))

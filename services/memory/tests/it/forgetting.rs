@@ -9,7 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{Person, World, fact};
 
-async fn forget(person: &Person, what: What) -> Result<pb::ForgetResponse, holdfast_grpc::Refused> {
+async fn forget(
+    person: &Person,
+    what: What,
+) -> Result<pb::ForgetResponse, holdfast_grpc::MemoryCallError> {
     let request = pb::ForgetRequest { who: person.me(), what: Some(what) };
     person.memory.forget(person.tenant, request).await
 }

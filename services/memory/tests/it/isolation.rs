@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_grpc::Refused;
+use holdfast_grpc::MemoryCallError;
 use holdfast_proto::memory::v1::{self as pb, forget_request::What};
 use holdfast_types::{Kind, TenantId};
 
 use crate::world::{Person, World, fact, from};
 
 /// Response to a foreign caller: not found, or no hits.
-fn nothing<T>(answer: Result<T, Refused>, is_empty: impl Fn(&T) -> bool, call: &str) {
+fn nothing<T>(answer: Result<T, MemoryCallError>, is_empty: impl Fn(&T) -> bool, call: &str) {
     match answer {
         Ok(answer) => assert!(is_empty(&answer), "{call} answered"),
         Err(refused) => assert_eq!(refused.kind, Kind::NotFound, "{call}: {refused}"),
@@ -265,7 +265,7 @@ async fn nobody_is_let_in_without_the_meshs_word() -> anyhow::Result<()> {
         holdfast_grpc::Signer::new(&"another-secret-of-16".into())?,
         "gateway",
     );
-    let stranger = holdfast_grpc::Memory::new(&served.url, mesh)?;
+    let stranger = holdfast_grpc::MemoryClient::new(&served.url, mesh)?;
 
     let refused =
         stranger.status(ann.tenant, pb::GetStatusRequest { who: ann.me() }).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! The knowledge base: scopes, versions, who may change what, and what is masked.
 
-use holdfast_grpc::Refused;
+use holdfast_grpc::MemoryCallError;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::Kind;
 
@@ -11,7 +11,7 @@ async fn ingest(
     scope: pb::Scope,
     content: &str,
     media_type: &str,
-) -> Result<pb::Article, Refused> {
+) -> Result<pb::Article, MemoryCallError> {
     let request = pb::IngestRequest {
         who: person.me(),
         scope: scope.into(),
@@ -31,7 +31,7 @@ async fn update(
     id: &str,
     content: &str,
     version: u32,
-) -> Result<pb::Article, Refused> {
+) -> Result<pb::Article, MemoryCallError> {
     let request = pb::UpdateRequest {
         who: person.me(),
         id: id.into(),

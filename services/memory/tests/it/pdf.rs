@@ -1,6 +1,6 @@
 //! PDFs: read by a separate process, so that hostile files cannot harm the service.
 
-use holdfast_grpc::Refused;
+use holdfast_grpc::MemoryCallError;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::Kind;
 
@@ -83,7 +83,7 @@ fn spaces(runs: usize) -> Vec<u8> {
     [0x78, 0x9c].into_iter().chain(bytes).chain([0; 4]).collect()
 }
 
-async fn ingest(person: &Person, content: Vec<u8>) -> Result<pb::Article, Refused> {
+async fn ingest(person: &Person, content: Vec<u8>) -> Result<pb::Article, MemoryCallError> {
     let request = pb::IngestRequest {
         who: person.me(),
         scope: pb::Scope::Tenant.into(),

@@ -1,6 +1,6 @@
 //! Proposed changes of articles: made once, by a maintainer, and only to the proposed version.
 
-use holdfast_grpc::Refused;
+use holdfast_grpc::MemoryCallError;
 use holdfast_proto::memory::v1::{self as pb, forget_request::What};
 use holdfast_types::Kind;
 use serde_json::json;
@@ -46,7 +46,11 @@ async fn propose(
     person.put(vec![item]).await?.pop().ok_or_else(|| anyhow::anyhow!("one thing, one id"))
 }
 
-async fn decide(person: &Person, id: &str, verdict: pb::Verdict) -> Result<pb::Proposal, Refused> {
+async fn decide(
+    person: &Person,
+    id: &str,
+    verdict: pb::Verdict,
+) -> Result<pb::Proposal, MemoryCallError> {
     let request = pb::DecideRequest {
         who: person.me(),
         id: id.to_owned(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use holdfast_grpc::{Memory, Mesh, Refused, Signer};
+use holdfast_grpc::{MemoryCallError, MemoryClient, Mesh, Signer};
 use holdfast_pg::Pools;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_testkit::Database;
@@ -28,7 +28,7 @@ pub struct World {
 
 /// Running memory service.
 pub struct Served {
-    pub memory: Memory,
+    pub memory: MemoryClient,
     pub url: String,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<()>>,
@@ -39,7 +39,7 @@ pub struct Served {
 pub struct Person {
     pub tenant: TenantId,
     pub who: pb::Who,
-    pub memory: Memory,
+    pub memory: MemoryClient,
 }
 
 impl World {
@@ -103,7 +103,7 @@ impl Served {
     }
 }
 
-pub fn person(memory: Memory) -> Person {
+pub fn person(memory: MemoryClient) -> Person {
     let who = pb::Who {
         agent: AgentId::generate().to_string(),
         user: "ann".to_owned(),
@@ -112,8 +112,8 @@ pub fn person(memory: Memory) -> Person {
     Person { tenant: TenantId::generate(), who, memory }
 }
 
-pub fn client(url: &str) -> anyhow::Result<Memory> {
-    Ok(Memory::new(url, Mesh::new(Signer::new(&SECRET.into())?, "test"))?)
+pub fn client(url: &str) -> anyhow::Result<MemoryClient> {
+    Ok(MemoryClient::new(url, Mesh::new(Signer::new(&SECRET.into())?, "test"))?)
 }
 
 impl Person {
@@ -132,7 +132,7 @@ impl Person {
         Self { who: pb::Who { everything: true, ..self.who.clone() }, ..self.clone() }
     }
 
-    pub async fn put(&self, items: Vec<pb::NewItem>) -> Result<Vec<String>, Refused> {
+    pub async fn put(&self, items: Vec<pb::NewItem>) -> Result<Vec<String>, MemoryCallError> {
         let request =
             pb::PutItemsRequest { who: self.me(), items, ..pb::PutItemsRequest::default() };
         let answer = self.memory.put_items(self.tenant, request).await?;
@@ -169,7 +169,7 @@ impl Person {
         &self,
         path: &str,
         text: &str,
-    ) -> Result<pb::IndexDocumentResponse, Refused> {
+    ) -> Result<pb::IndexDocumentResponse, MemoryCallError> {
         let request = pb::IndexDocumentRequest {
             who: self.me(),
             path: path.to_owned(),

@@ -6,44 +6,46 @@ use std::time::Duration;
 use holdfast_jobs::{Firing, Job, Outcome};
 use holdfast_schedule::WakeMode;
 use holdfast_session::NewSystemEvent;
-use holdfast_types::{Body, Fired, QueueMode, SessionKey, SessionSettings};
+use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 use tracing::warn;
 
-use super::{AGAIN, Ctx, Ends, Errand, Fate, NO_AGENT};
+use super::{Ctx, EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY};
 
 /// Name of the event that begins a turn.
-const EVENT: &str = "cron";
+const EVENT_NAME: &str = "cron";
 
 /// Maximum duration of that turn. Its runner usually ends it sooner.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
 
-pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> Fate {
-    let Ok(agents) = ctx.agents.of(job.tenant).await else { return Fate::Later(AGAIN) };
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> FiringOutcome {
+    let Ok(agents) = ctx.agents.of(job.tenant).await else {
+        return FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY);
+    };
     let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
     let key = SessionKey::main(&agent.name);
     match wake_mode(job) {
         WakeMode::NextHeartbeat => {
             let event = NewSystemEvent { key, idem_key: firing.id.idem_key(), text };
             match ctx.sessions.add_system_event(job.tenant, &event).await {
-                Ok(_) => Fate::Done { outcome: Outcome::Ok, class: None },
+                Ok(_) => FiringOutcome::Done { outcome: Outcome::Ok, class: None },
                 Err(error) => {
                     warn!(%error, job.id = %job.id, "an event cannot be stored; trying again");
-                    Fate::Later(AGAIN)
+                    FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY)
                 }
             }
         }
-        WakeMode::Now => Fate::Message(Box::new(Errand {
+        WakeMode::Now => FiringOutcome::Message(Box::new(FiringMessage {
             key,
             agent: job.agent,
             settings: SessionSettings::default(),
             body: Body {
-                event: Some(EVENT.to_owned()),
-                fired: Some(Box::new(Fired::new(job.id, firing.at.as_millisecond()))),
+                event: Some(EVENT_NAME.to_owned()),
+                fired: Some(Box::new(JobFiring::new(job.id, firing.at.as_millisecond()))),
                 ..Body::text(text)
             },
             target: None,
             mode: QueueMode::Followup,
-            ends: Ends::Answered(PATIENCE),
+            end_condition: EndCondition::Answered(MAX_TURN_DURATION),
         })),
     }
 }

@@ -12,11 +12,11 @@ use holdfast_jobs::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
 use holdfast_schedule::{
     Zone,
     heartbeat::{
-        BUSY_RETRY, Before, Facts, HeartbeatConfig, HeartbeatEvent, HeartbeatTarget, HoursZone,
-        Status, Zones, before, digest,
+        AgentFacts, AskDecision, BUSY_RETRY_DELAY, HeartbeatConfig, HeartbeatEvent,
+        HeartbeatTarget, HoursZone, Status, Zones, decide_ask, digest,
     },
 };
-use holdfast_session::Place;
+use holdfast_session::ChannelConversation;
 use holdfast_types::{
     Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, SessionKind, SessionSettings, Source,
     Target,
@@ -24,32 +24,32 @@ use holdfast_types::{
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Ctx, Ends, Errand, Fate};
-use crate::beats;
+use super::{Ctx, EndCondition, FiringMessage, FiringOutcome};
+use crate::heartbeats;
 
 /// Retry delay if the database or the files do not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Retry delay if the maximum number of heartbeats is running.
-const FULL: Duration = Duration::from_secs(5);
+const LIMIT_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
-    match look(ctx, firing, job).await {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
+    match try_prepare(ctx, firing, job).await {
         Ok(fate) => fate,
         Err(error) => {
             let error: &(dyn std::error::Error + 'static) = error.as_ref();
             warn!(error, job.id = %job.id, "a heartbeat waits; trying again");
-            Fate::Later(AGAIN)
+            FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY)
         }
     }
 }
 
-async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
+async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
     let (tenant, began) = (job.tenant, Instant::now());
     let agent = match ctx.directory.agent_by_id(tenant, job.agent).await {
         Err(error) if error.kind() == Kind::NotFound => {
-            ctx.jobs.forget_heartbeat(tenant, job.agent).await?;
-            return Ok(Fate::Done { outcome: Outcome::Skipped, class: Some("no_agent") });
+            ctx.jobs.delete_heartbeat(tenant, job.agent).await?;
+            return Ok(FiringOutcome::Done { outcome: Outcome::Skipped, class: Some("no_agent") });
         }
         agent => agent?,
     };
@@ -58,17 +58,17 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     let key = session(config, &agent.name);
     if firing.attempt > 1 {
         // A replica that died may have asked already. The key then makes it the same message.
-        let source = Source::Internal(crate::deliver::SOURCE.to_owned());
+        let source = Source::Internal(crate::deliver::SCHEDULE_SOURCE.to_owned());
         let key_of = firing.id.idem_key();
-        if ctx.sessions.accepted(tenant, &source, &key_of).await?.is_some() {
-            return Ok(Fate::Message(Box::new(errand(job, key, Body::default()))));
+        if ctx.sessions.find_accepted(tenant, &source, &key_of).await?.is_some() {
+            return Ok(FiringOutcome::Message(Box::new(firing_message(job, key, Body::default()))));
         }
     }
-    let place = ctx.owners_place(tenant, job.agent).await?.filter(|place| {
+    let place = ctx.last_owner_place(tenant, job.agent).await?.filter(|place| {
         config.target == HeartbeatTarget::Last || place.key.kind() == SessionKind::Main
     });
     let told = place.as_ref().map_or_else(|| main.clone(), |place| place.key.clone());
-    let file = ctx.beats.file(tenant, job.agent).await?;
+    let file = ctx.heartbeats.file(tenant, job.agent).await?;
     // Time zone of the user who receives the heartbeat, if the active hours refer to it and the
     // user has set one.
     let user = match config.active_hours.as_ref().map(|hours| &hours.timezone) {
@@ -79,23 +79,25 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     };
     let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
     let zones = Zones { user: user.and_then(|name| name.parse().ok()), local };
-    let facts = Facts {
+    let facts = AgentFacts {
         in_flight: ctx.sessions.is_busy(tenant, &[&key, &told]).await?,
         file: file.as_deref(),
     };
-    let (status, reason, retry) = match before(config, firing.at, &zones, facts) {
-        Before::Quiet { status, reason, retry } => (status, reason, retry),
-        Before::Ask { prompt } => {
-            if !ctx.beats.admits(&ctx.jobs).await? {
-                return Ok(Fate::Later(FULL));
+    let (status, reason, retry) = match decide_ask(config, firing.at, &zones, facts) {
+        AskDecision::Quiet { status, reason, retry } => (status, reason, retry),
+        AskDecision::Ask { prompt } => {
+            if !ctx.heartbeats.try_admit(&ctx.jobs).await? {
+                return Ok(FiringOutcome::RetryAfter(LIMIT_RETRY_DELAY));
             }
             let heartbeat = heartbeat(config, job, place, &told);
             let body = Body { heartbeat: Some(Box::new(heartbeat)), ..Body::text(prompt) };
-            return Ok(Fate::Message(Box::new(errand(job, key, body))));
+            return Ok(FiringOutcome::Message(Box::new(firing_message(job, key, body))));
         }
     };
     if retry && firing.attempt == 1 {
-        return Ok(Fate::Later(Duration::try_from(BUSY_RETRY).unwrap_or(FULL)));
+        return Ok(FiringOutcome::RetryAfter(
+            Duration::try_from(BUSY_RETRY_DELAY).unwrap_or(LIMIT_RETRY_DELAY),
+        ));
     }
     let is_idle = status == Status::OkEmpty || matches!(reason, "disabled" | "no-heartbeat-file");
     if is_idle && job.state == JobState::Active {
@@ -103,8 +105,8 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     }
     let event = HeartbeatEvent::quiet(status, Some(reason), firing.at, began.elapsed());
     let line = NewHeartbeatLine { firing: &firing.id, agent: job.agent, event: &event, run: None };
-    beats::note(&ctx.jobs, &ctx.bus, line).await?;
-    Ok(Fate::Done { outcome: Outcome::Skipped, class: Some(reason) })
+    heartbeats::record_outcome(&ctx.jobs, &ctx.bus, line).await?;
+    Ok(FiringOutcome::Done { outcome: Outcome::Skipped, class: Some(reason) })
 }
 
 /// Returns the session in which the agent is asked (C-13).
@@ -125,7 +127,7 @@ fn session(config: &HeartbeatConfig, agent: &holdfast_types::AgentName) -> Sessi
 fn heartbeat(
     config: &HeartbeatConfig,
     job: &Job,
-    place: Option<Place>,
+    place: Option<ChannelConversation>,
     told: &SessionKey,
 ) -> Heartbeat {
     let target = place.map(|place| place.target);
@@ -145,8 +147,8 @@ fn address(target: &Target) -> String {
     format!("{}:{}:{}:{thread}", target.channel, target.account, target.chat)
 }
 
-fn errand(job: &Job, key: SessionKey, body: Body) -> Errand {
-    Errand {
+fn firing_message(job: &Job, key: SessionKey, body: Body) -> FiringMessage {
+    FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
@@ -155,7 +157,7 @@ fn errand(job: &Job, key: SessionKey, body: Body) -> Errand {
         // there is no answer.
         target: None,
         mode: QueueMode::Followup,
-        ends: Ends::Told(beats::LONGEST),
+        end_condition: EndCondition::Recorded(heartbeats::MAX_HEARTBEAT_DURATION),
     }
 }
 

@@ -10,27 +10,27 @@ use std::time::Duration;
 
 use holdfast_jobs::{Firing, Job, Reminder};
 use holdfast_schedule::reminder::Locale;
-use holdfast_types::{Body, Fired, QueueMode, SessionKey, SessionSettings};
+use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 
-use super::{Ends, Errand, Fate, UNREADABLE};
+use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};
 
 /// Name of the event.
-const EVENT: &str = "reminder";
+const EVENT_NAME: &str = "reminder";
 
 /// Maximum duration of the turn. Its runner usually ends it sooner.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
 
-pub fn fate(firing: &Firing, job: &Job) -> Fate {
+pub fn prepare(firing: &Firing, job: &Job) -> FiringOutcome {
     let Ok(reminder) = job.payload::<Reminder>() else { return UNREADABLE };
     let Ok(key) = reminder.session.parse::<SessionKey>() else { return UNREADABLE };
-    Fate::Message(Box::new(Errand {
+    FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
         body: body(firing, job, &reminder),
         target: reminder.target,
         mode: QueueMode::Followup,
-        ends: Ends::Arrived(PATIENCE),
+        end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
     }))
 }
 
@@ -40,11 +40,11 @@ fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {
         true => locale.fired(&reminder.content),
         false => locale.push(&reminder.content),
     };
-    let fired = Fired {
+    let fired = JobFiring {
         as_is: !reminder.auto_continue,
         owner: job.owner.clone(),
         chain: reminder.renewals,
-        ..Fired::new(job.id, firing.at.as_millisecond())
+        ..JobFiring::new(job.id, firing.at.as_millisecond())
     };
-    Body { event: Some(EVENT.to_owned()), fired: Some(Box::new(fired)), ..Body::text(text) }
+    Body { event: Some(EVENT_NAME.to_owned()), fired: Some(Box::new(fired)), ..Body::text(text) }
 }

@@ -4,30 +4,30 @@
 use holdfast_jobs::{Job, Timer};
 use holdfast_types::{Body, QueueMode, SessionKey, SessionSettings};
 
-use super::{Ends, Errand, Fate, UNREADABLE};
+use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};
 
-pub fn fate(job: &Job) -> Fate {
+pub fn prepare(job: &Job) -> FiringOutcome {
     let Ok(timer) = job.payload::<Timer>() else { return UNREADABLE };
     let Ok(key) = timer.session.parse::<SessionKey>() else { return UNREADABLE };
     let body = Body {
-        event: Some(event(timer.event.as_deref())),
+        event: Some(event_name(timer.event.as_deref())),
         silent: true,
         ..Body::text(job.name.clone())
     };
-    Fate::Message(Box::new(Errand {
+    FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
         body,
         target: None,
         mode: QueueMode::Followup,
-        ends: Ends::Accepted,
+        end_condition: EndCondition::Accepted,
     }))
 }
 
 /// Returns the event's name. It always begins with `timer`, so that it cannot be taken for an
 /// internal event.
-fn event(name: Option<&str>) -> String {
+fn event_name(name: Option<&str>) -> String {
     match name {
         None | Some("") => "timer".to_owned(),
         Some(name) if name.starts_with("timer.") => name.to_owned(),
@@ -43,8 +43,8 @@ mod tests {
 
     #[test]
     fn no_timer_is_taken_for_an_event_of_the_mesh() {
-        assert_eq!(event(Some(APPROVAL_RESOLVED)), "timer.approval.resolved");
-        assert_eq!(event(Some("timer.tea")), "timer.tea");
-        assert_eq!(event(None), "timer");
+        assert_eq!(event_name(Some(APPROVAL_RESOLVED)), "timer.approval.resolved");
+        assert_eq!(event_name(Some("timer.tea")), "timer.tea");
+        assert_eq!(event_name(None), "timer");
     }
 }

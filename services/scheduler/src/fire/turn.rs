@@ -4,31 +4,33 @@ use std::time::Duration;
 
 use holdfast_jobs::{Firing, Job, Slot};
 use holdfast_schedule::{AgentTurn, PostMode};
-use holdfast_types::{Body, Fired, Post, QueueMode, SessionKey, SessionSettings, Thinking};
+use holdfast_types::{
+    Body, JobFiring, MainSessionPost, QueueMode, SessionKey, SessionSettings, Thinking,
+};
 use jiff::Timestamp;
 use tracing::warn;
 
 use super::{
-    Ctx, Ends, Errand, Fate, NO_AGENT, UNREADABLE,
-    place::{Place, place},
+    Ctx, EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE,
+    answer_target::{AnswerTarget, find_target},
 };
 
-pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fate {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> FiringOutcome {
     let Ok(agents) = ctx.agents.of(job.tenant).await else {
-        return Fate::Later(Duration::from_secs(1));
+        return FiringOutcome::RetryAfter(Duration::from_secs(1));
     };
     let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
-    let run = run(firing.id.slot);
+    let run = run_key_part(firing.id.slot);
     let Ok(key) = SessionKey::cron(&agent.name, &job.id.to_string(), &run) else {
         return UNREADABLE;
     };
-    let target = match place(ctx, job, &turn).await {
-        Ok(Place::Known(target)) => target,
-        Ok(Place::Unknown(_)) if turn.best_effort_deliver => None,
-        Ok(Place::Unknown(why)) => return Fate::Refused(why),
+    let target = match find_target(ctx, job, &turn).await {
+        Ok(AnswerTarget::Known(target)) => target,
+        Ok(AnswerTarget::Unknown(_)) if turn.best_effort_deliver => None,
+        Ok(AnswerTarget::Unknown(why)) => return FiringOutcome::Refused(why),
         Err(error) => {
             warn!(%error, job.id = %job.id, "it cannot be looked up where an answer goes");
-            return Fate::Later(Duration::from_secs(1));
+            return FiringOutcome::RetryAfter(Duration::from_secs(1));
         }
     };
     // The thinking level is checked when the job is created. A level that only a later version
@@ -36,14 +38,17 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
     let Ok(post) = post(job, turn.deliver) else { return UNREADABLE };
     let fired = post.map(|post| {
-        Box::new(Fired { post: Some(post), ..Fired::new(job.id, firing.at.as_millisecond()) })
+        Box::new(JobFiring {
+            post: Some(post),
+            ..JobFiring::new(job.id, firing.at.as_millisecond())
+        })
     });
     let within = Duration::from_secs(u64::from(turn.timeout_seconds));
     let ends = match turn.deliver && !turn.best_effort_deliver {
-        true => Ends::Arrived(within),
-        false => Ends::Answered(within),
+        true => EndCondition::Arrived(within),
+        false => EndCondition::Answered(within),
     };
-    Fate::Message(Box::new(Errand {
+    FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings {
@@ -54,14 +59,14 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
         body: Body { fired, ..Body::text(turn.message) },
         target,
         mode: QueueMode::Followup,
-        ends,
+        end_condition: ends,
     }))
 }
 
 /// Returns the part of the answer that is copied to the agent's main conversation (CRN-009).
-fn post(job: &Job, deliver: bool) -> Result<Option<Post>, holdfast_jobs::Error> {
+fn post(job: &Job, deliver: bool) -> Result<Option<MainSessionPost>, holdfast_jobs::Error> {
     let isolation = job.isolation()?.filter(|_| deliver);
-    Ok(isolation.map(|isolation| Post {
+    Ok(isolation.map(|isolation| MainSessionPost {
         prefix: isolation.post_to_main_prefix,
         full: isolation.post_to_main_mode == PostMode::Full,
         max_chars: isolation.post_to_main_max_chars,
@@ -70,7 +75,7 @@ fn post(job: &Job, deliver: bool) -> Result<Option<Post>, holdfast_jobs::Error> 
 
 /// Returns the run's part of the session key: its slot in seconds, with a suffix if the slot alone
 /// is not unique.
-fn run(slot: Slot) -> String {
+fn run_key_part(slot: Slot) -> String {
     let time = |at: Timestamp| match at.as_microsecond().rem_euclid(1_000_000) {
         0 => at.as_second().to_string(),
         micros => format!("{}.{micros:06}", at.as_second()),
@@ -91,8 +96,8 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let whole = at("2026-11-22T13:00:00Z");
 
-        assert_eq!(run(Slot::at(whole)), "1795352400");
-        assert_eq!(run(Slot::at(at("2026-11-22T13:00:00.25Z"))), "1795352400.250000");
-        assert_eq!(run(Slot::Again { at: whole, n: 2 }), "1795352400-2");
+        assert_eq!(run_key_part(Slot::at(whole)), "1795352400");
+        assert_eq!(run_key_part(Slot::at(at("2026-11-22T13:00:00.25Z"))), "1795352400.250000");
+        assert_eq!(run_key_part(Slot::Again { at: whole, n: 2 }), "1795352400-2");
     }
 }

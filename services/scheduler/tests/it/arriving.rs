@@ -1,8 +1,8 @@
 //! A run whose answer must be delivered ends when its delivery does (spec CRN-010).
 
-use holdfast_jobs::{JobState, Outcome, Reminder, UNSENT};
+use holdfast_jobs::{CLASS_UNSENT, JobState, Outcome, Reminder};
 use holdfast_schedule::AgentTurn;
-use holdfast_session::Sent;
+use holdfast_session::SendResult;
 use holdfast_types::{JobId, SessionKey};
 
 use crate::world::{self, World, each_second, soon, turn};
@@ -10,8 +10,8 @@ use crate::world::{self, World, each_second, soon, turn};
 const ON_ITS_WAY: &str =
     "select count(*) from schedule.firings where state = 'delivered' and answered_at is not null";
 
-fn refused() -> Sent {
-    Sent::Refused { reason: "no such chat".to_owned() }
+fn refused() -> SendResult {
+    SendResult::Rejected { reason: "no such chat".to_owned() }
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn one_that_arrives_late_is_well_and_the_next_slot_did_not_wait_for_it() -
     let (second, _) = world.claim().await?;
     assert_ne!(second.session, claim.session);
     assert_eq!(world.number("select count(*) from schedule.runs where slot is not null").await?, 0);
-    world.send(Sent::Yes { platform_id: "m1".to_owned() }).await?;
+    world.send(SendResult::Sent { platform_id: "m1".to_owned() }).await?;
 
     assert_eq!(world.line(&job).await?.outcome, Outcome::Ok);
     Ok(())
@@ -82,11 +82,11 @@ async fn an_answer_that_nobody_sends_is_waited_for_no_longer_than_a_bridge_would
     world.admin(&format!("update schedule.firings set until = {soon}")).await?;
 
     let line = world.line(&job).await?;
-    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some(UNSENT)));
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some(CLASS_UNSENT)));
     assert_eq!(world.jobs.get(world.tenant, job.id).await?.state, JobState::Done);
     let again = "select count(*) from schedule.firings where origin = 'retry'";
     assert_eq!(world.number(again).await?, 0, "it still goes, once somebody sends it");
-    world.send(Sent::Yes { platform_id: "m1".to_owned() }).await?;
+    world.send(SendResult::Sent { platform_id: "m1".to_owned() }).await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_jobs::{JobState, Outcome};
 use holdfast_schedule::AgentTurn;
-use holdfast_session::{NewMessage, Outcome as Heard};
+use holdfast_session::{NewMessage, TurnOutcome as Heard};
 use holdfast_types::{Body, QueueMode, SessionKey, Source};
 
 use crate::world::{self, World, each_second, soon, turn};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{JobKind, JobState, Mode, NewJob, Outcome, Ran, Timer};
+use holdfast_jobs::{JobKind, JobState, NewJob, Outcome, RunMode, RunRequestOutcome, Timer};
 use holdfast_schedule::AgentTurn;
-use holdfast_session::{NewMessage, Outcome as Heard};
-use holdfast_types::{Body, Filter, QueueMode, SessionKey, Source, Thinking, Wait};
+use holdfast_session::{NewMessage, TurnOutcome as Heard};
+use holdfast_types::{Body, MessageFilter, QueueMode, SessionKey, Source, Thinking, Wait};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -76,8 +76,8 @@ async fn a_job_that_is_asked_for_runs_now_and_once() -> anyhow::Result<()> {
     let request = Uuid::from_u128(7);
 
     for _ in 0..2 {
-        let ran = world.jobs.run_now(world.tenant, job.id, request, Mode::Force).await?;
-        assert!(matches!(ran, Ran::Fired(_)), "{ran:?}");
+        let ran = world.jobs.run_now(world.tenant, job.id, request, RunMode::Force).await?;
+        assert!(matches!(ran, RunRequestOutcome::Fired(_)), "{ran:?}");
         world.bus.wake_schedule();
     }
     let (claim, loaded) = world.claim().await?;
@@ -116,7 +116,7 @@ async fn a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else() -> anyhow::Re
     let world = World::start().await?;
     let waits = waiting(&world, "waits").await?;
     let rests = waiting(&world, "rests").await?;
-    let filter = Filter { event: Some("timer.tea".to_owned()), ..Filter::default() };
+    let filter = MessageFilter { event: Some("timer.tea".to_owned()), ..MessageFilter::default() };
     let wait = Wait::Event { filter, deadline_ms: None, note: String::new() };
     world.rest(&waits, wait).await?;
     world.rest(&rests, Wait::Anything).await?;
@@ -175,7 +175,7 @@ async fn what_nobody_survived_to_say_has_come_if_its_message_is_there_and_only_t
     // The maximum number of replicas died, the last one after it wrote the message.
     let lapse = format!(
         "update schedule.firings set offer_at = clock_timestamp(), lost = {}",
-        holdfast_jobs::LOSSES
+        holdfast_jobs::MAX_LOSSES
     );
     world.admin(&lapse).await?;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_session::Outcome;
+use holdfast_session::TurnOutcome;
 
 use crate::world::{World, soon, turn};
 
@@ -14,7 +14,7 @@ async fn schedulers_with_nothing_to_do_write_no_row() -> anyhow::Result<()> {
     let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
     world.add(world.new_job(soon(3_600_000)?, turn("later"))).await?;
     let (claim, loaded) = world.claim().await?;
-    world.answer(&claim, &loaded, Outcome::Completed).await?;
+    world.answer(&claim, &loaded, TurnOutcome::Completed).await?;
     world.line(&job).await?;
 
     // The log line is written before the other effects of the end.

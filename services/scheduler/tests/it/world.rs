@@ -12,7 +12,9 @@ use holdfast_jobs::{
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
-use holdfast_session::{Claim, Completion, Loaded, NewDelivery, Outcome, Sent, Sessions};
+use holdfast_session::{
+    Claim, Completion, LoadedSession, NewDelivery, SendResult, Sessions, TurnOutcome,
+};
 use holdfast_testkit::{Database, nats};
 use holdfast_types::{
     AccountId, DeliveryClass, DeliveryId, JobId, RunId, RunnerId, SessionKey, Target, TenantId,
@@ -166,7 +168,7 @@ impl World {
     }
 
     /// Waits until a session is ready, and claims it.
-    pub async fn claim(&self) -> anyhow::Result<(Claim, Loaded)> {
+    pub async fn claim(&self) -> anyhow::Result<(Claim, LoadedSession)> {
         let begun = Instant::now();
         loop {
             if let Some(claim) = self.sessions.claim(self.runner, 1).await?.pop() {
@@ -182,14 +184,18 @@ impl World {
     pub async fn answer(
         &self,
         claim: &Claim,
-        loaded: &Loaded,
-        outcome: Outcome,
+        loaded: &LoadedSession,
+        outcome: TurnOutcome,
     ) -> anyhow::Result<RunId> {
         self.end(claim, loaded, outcome, Wait::Anything, vec![]).await
     }
 
     /// Answers with a reply that must be delivered to a program.
-    pub async fn answer_by_channel(&self, claim: &Claim, loaded: &Loaded) -> anyhow::Result<()> {
+    pub async fn answer_by_channel(
+        &self,
+        claim: &Claim,
+        loaded: &LoadedSession,
+    ) -> anyhow::Result<()> {
         let target = Target {
             channel: "webhook".to_owned(),
             account: AccountId::generate(),
@@ -200,15 +206,15 @@ impl World {
         let id = DeliveryId::generate();
         let answer = NewDelivery { target, text: "it is done".to_owned(), act: None, id };
         let wait = Wait::Anything;
-        self.end(claim, loaded, Outcome::Completed, wait, vec![answer]).await.map(drop)
+        self.end(claim, loaded, TurnOutcome::Completed, wait, vec![answer]).await.map(drop)
     }
 
     /// Tries to send the next delivery.
-    pub async fn send(&self, sent: Sent) -> anyhow::Result<()> {
+    pub async fn send(&self, sent: SendResult) -> anyhow::Result<()> {
         let (bridge, class) = (self.runner, DeliveryClass::Keyed);
         let due = self.sessions.claim_deliveries("webhook", class, bridge, 1).await?;
         let delivery = due.first().context("nothing is to be sent")?;
-        self.sessions.settle(delivery, bridge, sent).await?;
+        self.sessions.record_send_result(delivery, bridge, sent).await?;
         Ok(())
     }
 
@@ -216,14 +222,14 @@ impl World {
     pub async fn rest(&self, key: &SessionKey, wait: Wait) -> anyhow::Result<()> {
         let (claim, loaded) = self.claim().await?;
         anyhow::ensure!(loaded.key == key.as_str(), "another session was ready");
-        self.end(&claim, &loaded, Outcome::Completed, wait, vec![]).await.map(drop)
+        self.end(&claim, &loaded, TurnOutcome::Completed, wait, vec![]).await.map(drop)
     }
 
     async fn end(
         &self,
         claim: &Claim,
-        loaded: &Loaded,
-        outcome: Outcome,
+        loaded: &LoadedSession,
+        outcome: TurnOutcome,
         wait: Wait,
         deliveries: Vec<NewDelivery>,
     ) -> anyhow::Result<RunId> {

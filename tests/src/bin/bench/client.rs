@@ -28,11 +28,11 @@ use uuid::Uuid;
 use crate::{models::Model, stats::Samples};
 
 /// What is said in each turn.
-const TEXT: &str = "Which train to Lisbon should I take tomorrow morning?";
+const MESSAGE_TEXT: &str = "Which train to Lisbon should I take tomorrow morning?";
 /// A server takes 200 calls at once on one connection, as HTTP/2 servers do.
 const CONNECTIONS: usize = 4;
 /// No turn here takes so long; one that does has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A tenant's way in. Cloning shares the connections.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub struct Client {
 
 /// How long a turn took, from the caller's side.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn {
+pub struct TurnTiming {
     pub sent: Instant,
     /// Until the first text came.
     pub first: Duration,
@@ -55,7 +55,7 @@ impl Client {
         let mut authorization: MetadataValue<Ascii> =
             format!("Bearer {}", key.expose_secret()).parse()?;
         authorization.set_sensitive(true);
-        let channel = || holdfast_grpc::channel(&format!("http://{at}"), PATIENCE);
+        let channel = || holdfast_grpc::channel(&format!("http://{at}"), TURN_TIMEOUT);
         let channels = (0..CONNECTIONS).map(|_| channel()).collect::<Result<_, _>>()?;
         Ok(Self { channels, authorization })
     }
@@ -67,7 +67,7 @@ impl Client {
     fn request(&self, model: Model, session: &str) -> Request<SendRequest> {
         let mut request = Request::new(SendRequest {
             request_id: Uuid::now_v7().to_string(),
-            text: TEXT.to_owned(),
+            text: MESSAGE_TEXT.to_owned(),
             agent: model.name().to_owned(),
             session: session.to_owned(),
             ..SendRequest::default()
@@ -77,12 +77,17 @@ impl Client {
     }
 
     /// Says something and follows the answer to its end.
-    pub async fn turn(&self, nth: usize, model: Model, session: &str) -> anyhow::Result<Turn> {
-        let turn = tokio::time::timeout(PATIENCE, self.follow(nth, model, session)).await;
-        turn.with_context(|| format!("a turn took longer than {PATIENCE:?}"))?
+    pub async fn turn(
+        &self,
+        nth: usize,
+        model: Model,
+        session: &str,
+    ) -> anyhow::Result<TurnTiming> {
+        let turn = tokio::time::timeout(TURN_TIMEOUT, self.follow(nth, model, session)).await;
+        turn.with_context(|| format!("a turn took longer than {TURN_TIMEOUT:?}"))?
     }
 
-    async fn follow(&self, nth: usize, model: Model, session: &str) -> anyhow::Result<Turn> {
+    async fn follow(&self, nth: usize, model: Model, session: &str) -> anyhow::Result<TurnTiming> {
         let request = self.request(model, session);
         let sent = Instant::now();
         let mut events = self.messages(nth).stream(request).await?.into_inner();
@@ -98,7 +103,7 @@ impl Client {
                         done.reason
                     );
                     let done = sent.elapsed();
-                    return Ok(Turn { sent, first: first.unwrap_or(done), done });
+                    return Ok(TurnTiming { sent, first: first.unwrap_or(done), done });
                 }
                 Some(
                     Event::Accepted(_)
@@ -123,7 +128,7 @@ impl Client {
 }
 
 /// A name that no session has yet.
-pub fn fresh(what: &str) -> String {
+pub fn unique_session(what: &str) -> String {
     format!("{what}-{}", Uuid::now_v7().simple())
 }
 
@@ -165,7 +170,7 @@ impl Load {
         look: impl AsyncFn() -> anyhow::Result<T>,
     ) -> anyhow::Result<Loaded<T>> {
         let over = Arc::new(AtomicBool::new(false));
-        let name = fresh("load");
+        let name = unique_session("load");
         let mut callers = JoinSet::new();
         for nth in 0..self.parallel {
             let (client, over) = (client.clone(), Arc::clone(&over));
@@ -188,7 +193,7 @@ impl Load {
         while let Some(caller) = callers.join_next().await {
             turns.extend(caller??);
         }
-        let counted = |turn: &&Turn| (begun..ended).contains(&(turn.sent + turn.done));
+        let counted = |turn: &&TurnTiming| (begun..ended).contains(&(turn.sent + turn.done));
         let latency: Samples = turns.iter().filter(counted).map(|turn| turn.done).collect();
         Ok(Loaded { turns: latency.count(), time: ended - begun, latency, seen: (before, after) })
     }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_directory::{
-    Actor, Directory, NewAgent, NewProvider, ProviderKind, Seal, Settings, TenantChanges,
+    Actor, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, Seal, TenantChanges,
 };
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
@@ -25,9 +25,9 @@ use uuid::Uuid;
 use crate::{client::Client, models::Models, readiness};
 
 /// Longer than anything here should take; a mesh that is not ready by then is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests a minute: more than can be made, so that no limit is measured.
-const RATE: u32 = 10_000_000;
+const REQUESTS_PER_MINUTE: u32 = 10_000_000;
 
 /// How the mesh is set up, where that changes what is measured.
 #[derive(Debug, Clone, Copy)]
@@ -188,7 +188,7 @@ impl Mesh {
     pub async fn relaunch(&mut self) -> anyhow::Result<()> {
         for (_, process) in &mut self.running {
             process.terminate()?;
-            process.wait(PATIENCE).await?;
+            process.wait(READY_TIMEOUT).await?;
         }
         self.running.clear();
         for service in Service::ALL {
@@ -201,7 +201,7 @@ impl Mesh {
     pub async fn time_start(&self, service: Service) -> anyhow::Result<Duration> {
         let (mut process, time) = self.spawn(service, Doors::free()?).await?;
         process.terminate()?;
-        process.wait(PATIENCE).await?;
+        process.wait(READY_TIMEOUT).await?;
         Ok(time)
     }
 
@@ -236,8 +236,8 @@ impl Mesh {
         let process = builder.spawn()?;
         while !readiness::is_ready(door).await {
             ensure!(
-                begun.elapsed() < PATIENCE,
-                "`{}` is not ready after {PATIENCE:?}; it said:\n{}",
+                begun.elapsed() < READY_TIMEOUT,
+                "`{}` is not ready after {READY_TIMEOUT:?}; it said:\n{}",
                 service.name(),
                 process.output()
             );
@@ -276,7 +276,7 @@ fn pools(database: &Database) -> anyhow::Result<Pools> {
 async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyhow::Result<Tenant> {
     let by = Actor::Operator;
     let (tenant, key) = directory.create_tenant(by, name).await?;
-    let changes = TenantChanges { rate: Some(RATE), ..TenantChanges::default() };
+    let changes = TenantChanges { rate: Some(REQUESTS_PER_MINUTE), ..TenantChanges::default() };
     directory.update_tenant(tenant.id, by, changes).await?;
     for (model, base_url) in models.all() {
         let provider = NewProvider {
@@ -291,7 +291,7 @@ async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyh
             name: AgentName::new(model.name()),
             model: Some(format!("{}:fake-model", model.name())),
             // One run for each message, so that messages and turns are the same number.
-            settings: Settings { queue_mode: QueueMode::Followup, ..Settings::default() },
+            settings: AgentSettings { queue_mode: QueueMode::Followup, ..AgentSettings::default() },
             ..NewAgent::default()
         };
         directory.create_agent(tenant.id, by, agent).await?;

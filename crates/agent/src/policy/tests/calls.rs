@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::{compiled, main, policy};
 use crate::policy::{
-    Access, ActionRequest, Decision, ExecReason, FsScope, Hosting, Place, Reason, Rule,
+    Access, ActionRequest, Decision, DecisionSource, ExecReason, FsScope, Hosting, Reason, Rule,
     SandboxMode, Subject,
 };
 
 const PROTECTED: Decision = Decision::NeedApproval { reason: Reason::Protected };
 
 fn out_of(access: &'static str) -> Decision {
-    Decision::Deny { layer: Place::Action, rule: Rule::OutOfScope { access } }
+    Decision::Deny { layer: DecisionSource::Action, rule: Rule::OutOfScope { access } }
 }
 
 fn call(tenant: Value, subject: &Subject, tool: &str, input: Value) -> Decision {
@@ -29,7 +29,7 @@ fn a_denied_tool_is_denied_whatever_it_is_asked_to_do() {
     let decision = call(tenant, &main(), "bash", json!({"command": "ls"}));
 
     let list = "tools.deny".to_owned();
-    let layer = Place::Layer(crate::policy::Layer::Global);
+    let layer = DecisionSource::Layer(crate::policy::Layer::Global);
     assert_eq!(
         decision,
         Decision::Deny { layer, rule: Rule::Denied { entry: "exec".to_owned(), list } }
@@ -40,7 +40,8 @@ fn a_denied_tool_is_denied_whatever_it_is_asked_to_do() {
 fn commands_run_in_a_sandbox_and_are_held_back_outside_one() {
     let outside = Subject { sandbox: SandboxMode::Off, ..main() };
     let ls = || json!({"command": "ls -l"});
-    let refused = |reason| Decision::Deny { layer: Place::Exec, rule: Rule::Command(reason) };
+    let refused =
+        |reason| Decision::Deny { layer: DecisionSource::Exec, rule: Rule::Command(reason) };
 
     assert_eq!(call(json!({}), &main(), "exec", ls()), Decision::Allow);
     assert_eq!(call(json!({}), &outside, "exec", ls()), refused(ExecReason::Denied));
@@ -74,7 +75,7 @@ fn commands_may_be_forbidden_or_asked_about_altogether() {
     let asked = json!({"actions": {"exec": "ask"}});
     let denied = json!({"actions": {"exec": "deny"}});
     let ask = Decision::NeedApproval { reason: Reason::Exec };
-    let deny = Decision::Deny { layer: Place::Action, rule: Rule::NoExec };
+    let deny = Decision::Deny { layer: DecisionSource::Action, rule: Rule::NoExec };
 
     for tool in ["exec", "process", "git"] {
         let input = json!({"command": "ls"});
@@ -172,7 +173,7 @@ fn no_path_leaves_the_workspace_and_scopes_narrow_it() {
             main(),
             "send_file",
             "notes/a.md",
-            Decision::Deny { layer: Place::Catalog, rule: Rule::Unknown },
+            Decision::Deny { layer: DecisionSource::Catalog, rule: Rule::Unknown },
         ),
         (subagent(), "write", "notes/a.md", out_of("write")),
         (subagent(), "write", "notes/work/a.md", Decision::Allow),
@@ -202,7 +203,7 @@ fn an_action_reaches_the_network_only_where_that_is_allowed() {
     let decide = |tenant: Value, request: &ActionRequest<'_>| {
         policy(tenant).view(&main()).decide_action(request)
     };
-    let denied = Decision::Deny { layer: Place::Action, rule: Rule::NoNetwork };
+    let denied = Decision::Deny { layer: DecisionSource::Action, rule: Rule::NoNetwork };
 
     assert_eq!(decide(json!({}), &ActionRequest::default()), Decision::Allow);
     assert_eq!(decide(json!({}), &network), denied);

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{catalog, compiled, is_allowed, main, policy, settings, told};
 use crate::policy::{
-    Catalog, Compiled, Defaults, Error, Explanation, Origin, SandboxMode, Settings, Subject, Tool,
-    Warning,
+    Catalog, CompiledPolicy, Defaults, Error, Explanation, Origin, SandboxMode, Settings, Subject,
+    Tool, Warning,
 };
 
 const OPEN: &str = "allow: no layer removes it";
@@ -26,14 +26,14 @@ fn nothing_written_leaves_the_owner_everything() {
 
 #[test]
 fn tools_are_offered_sorted_whatever_order_they_were_registered_in() {
-    let names = |compiled: &Compiled| -> Vec<String> {
+    let names = |compiled: &CompiledPolicy| -> Vec<String> {
         compiled.view(&main()).offered().into_iter().map(str::to_owned).collect()
     };
     let of = |tools: &[&str]| {
         let tools = tools.iter().copied().map(Tool::native);
         let catalog = std::sync::Arc::new(Catalog::new(tools).0);
         let none = Settings::default();
-        Compiled::new(catalog, &Defaults::shipped(), &none, &none).unwrap()
+        CompiledPolicy::new(catalog, &Defaults::shipped(), &none, &none).unwrap()
     };
 
     assert_eq!(names(&of(&["write", "exec", "read"])), ["exec", "read", "write"]);
@@ -241,7 +241,7 @@ fn a_tool_that_is_known_and_not_there_makes_no_allow_list_one_of_plugins() {
     let tenant = settings(json!({"allow": ["browser"]}));
     let catalog = std::sync::Arc::new(Catalog::new(tools).0);
     let compiled =
-        Compiled::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
+        CompiledPolicy::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
 
     assert!(compiled.view(&main()).offered().is_empty());
     assert!(compiled.warnings().is_empty());
@@ -297,7 +297,7 @@ fn nobody_else_s_tool_can_take_a_name_of_ours() {
     let tenant = settings(json!({"sandbox": {"allow": ["browser"]}}));
     let catalog = std::sync::Arc::new(catalog);
     let compiled =
-        Compiled::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
+        CompiledPolicy::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
     assert!(compiled.view(&main()).offered().is_empty(), "a plugin is no `browser` by its id");
 }
 
@@ -388,12 +388,12 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
         (json!({"approvals": {"tools": {"": "always"}}}), "tools.approvals"),
     ] {
         let none = Settings::default();
-        let error =
-            Compiled::new(catalog(), &Defaults::shipped(), &settings(json), &none).unwrap_err();
+        let error = CompiledPolicy::new(catalog(), &Defaults::shipped(), &settings(json), &none)
+            .unwrap_err();
         assert!(matches!(&error, Error::Entry { at: found, .. } if found == at), "{error}");
     }
     let many = settings(json!({"deny": vec!["exec"; 513]}));
-    let error = Compiled::new(catalog(), &Defaults::bare(), &many, &Settings::default());
+    let error = CompiledPolicy::new(catalog(), &Defaults::bare(), &many, &Settings::default());
     assert_eq!(error.unwrap_err().to_string(), "`tools.deny` has 513 entries, and 512 is the most");
 }
 
@@ -424,7 +424,7 @@ fn what_the_documentation_shows_is_read() {
         } else {
             let none = Settings::default();
             let tenant = Settings::parse(&json).unwrap();
-            Compiled::new(catalog(), &Defaults::shipped(), &tenant, &none).unwrap();
+            CompiledPolicy::new(catalog(), &Defaults::shipped(), &tenant, &none).unwrap();
         }
         read += 1;
     }

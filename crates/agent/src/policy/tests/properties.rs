@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::catalog;
 use crate::policy::{
-    ChatRule, Compiled, Decision, Defaults, Filter, Policy, Profile, SandboxMode, Settings, Subject,
+    ChatRule, CompiledPolicy, Decision, Defaults, Policy, Profile, SandboxMode, Settings, Subject,
+    VisibilityFilter,
 };
 
 const ENTRIES: [&str; 26] = [
@@ -88,10 +89,10 @@ fn settings() -> impl Strategy<Value = Settings> {
             subagents,
             visibility: filters
                 .into_iter()
-                .map(|(tools, role)| Filter {
+                .map(|(tools, role)| VisibilityFilter {
                     tools,
                     roles: role.map(|role| vec![role.to_owned()]),
-                    ..Filter::default()
+                    ..VisibilityFilter::default()
                 })
                 .collect(),
             ..Settings::default()
@@ -122,11 +123,11 @@ fn subject() -> impl Strategy<Value = Subject> {
         })
 }
 
-fn compile(tenant: &Settings, agent: &Settings) -> Compiled {
-    Compiled::new(catalog(), &Defaults::shipped(), tenant, agent).unwrap()
+fn compile(tenant: &Settings, agent: &Settings) -> CompiledPolicy {
+    CompiledPolicy::new(catalog(), &Defaults::shipped(), tenant, agent).unwrap()
 }
 
-fn offered(compiled: &Compiled, subject: &Subject) -> BTreeSet<String> {
+fn offered(compiled: &CompiledPolicy, subject: &Subject) -> BTreeSet<String> {
     compiled.view(subject).offered().into_iter().map(str::to_owned).collect()
 }
 

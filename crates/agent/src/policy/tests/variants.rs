@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use super::settings;
 use crate::policy::{
-    Catalog, Compiled, Decision, Defaults, FIXED_RULES, GROUP_DENY, Layer, NATIVE, Place,
-    SANDBOX_DENY, SUBAGENT_DENY, SandboxMode, Settings, Subject, Tool, canonical,
+    Catalog, CompiledPolicy, Decision, DecisionSource, Defaults, FIXED_RULES, GROUP_DENY, Layer,
+    NATIVE, SANDBOX_DENY, SUBAGENT_DENY, SandboxMode, Settings, Subject, Tool, canonical,
 };
 
-fn compiled(defaults: &Defaults, tenant: Value, agent: Value) -> Compiled {
+fn compiled(defaults: &Defaults, tenant: Value, agent: Value) -> CompiledPolicy {
     let catalog = Arc::new(Catalog::new(NATIVE.map(Tool::native)).0);
-    Compiled::new(catalog, defaults, &settings(tenant), &settings(agent)).unwrap()
+    CompiledPolicy::new(catalog, defaults, &settings(tenant), &settings(agent)).unwrap()
 }
 
 /// Removed tools, with the number of the layer.
-fn removed(compiled: &Compiled, subject: &Subject) -> Vec<(u8, String)> {
+fn removed(compiled: &CompiledPolicy, subject: &Subject) -> Vec<(u8, String)> {
     let view = compiled.view(subject);
     let mut removed: Vec<(u8, String)> = NATIVE
         .iter()
         .filter_map(|tool| match view.decide(tool) {
-            Decision::Deny { layer: Place::Layer(layer), .. } => {
+            Decision::Deny { layer: DecisionSource::Layer(layer), .. } => {
                 Some((layer.number(), (*tool).to_owned()))
             }
             Decision::Deny { .. } | Decision::Allow | Decision::NeedApproval { .. } => None,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{catalog, compiled, is_allowed, main, policy, settings, told};
-use crate::policy::{Compiled, Defaults, Error, LocalTime, Settings, Subject, Weekday};
+use crate::policy::{CompiledPolicy, Defaults, Error, LocalTime, Settings, Subject, Weekday};
 
 fn member(roles: &[&str]) -> Subject {
     Subject {
@@ -155,7 +155,7 @@ fn a_window_that_is_none_is_refused() {
             {"tools": ["exec"], "hours": {"from": from, "to": to}},
         ]});
         let none = Settings::default();
-        let error = Compiled::new(catalog(), &Defaults::shipped(), &settings(filters), &none);
+        let error = CompiledPolicy::new(catalog(), &Defaults::shipped(), &settings(filters), &none);
 
         assert!(matches!(error.unwrap_err(), Error::Window { .. }), "{from} {to}");
     }

@@ -6,7 +6,8 @@ use super::*;
 fn memory_is_never_in_a_group_s_prompt_even_if_someone_loaded_it() {
     let files = [file(BootstrapName::Memory, "the code is 4711")];
     let told = |kind, audience| {
-        let setting = Setting { files: &files, ..Setting::of("coach", kind, audience) };
+        let setting =
+            PromptSettings { files: &files, ..PromptSettings::of("coach", kind, audience) };
         stable(&setting).contains("4711")
     };
 
@@ -17,10 +18,10 @@ fn memory_is_never_in_a_group_s_prompt_even_if_someone_loaded_it() {
     for kind in [SessionKind::Group, SessionKind::Topic, SessionKind::Global] {
         assert!(!told(kind, Audience::Owner), "{kind:?}");
     }
-    let forgets = Setting {
+    let forgets = PromptSettings {
         files: &files,
         memory: Some(false),
-        ..Setting::of("coach", SessionKind::Main, Audience::Owner)
+        ..PromptSettings::of("coach", SessionKind::Main, Audience::Owner)
     };
     assert!(!stable(&forgets).contains("4711"));
 }
@@ -33,8 +34,10 @@ fn a_missing_file_is_told_as_missing_and_an_empty_or_a_finished_one_is_not_told(
         file(BootstrapName::Agents, "Work.\n"),
         BootstrapFile { name: BootstrapName::Bootstrap, content: None },
     ];
-    let setting =
-        Setting { files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner) };
+    let setting = PromptSettings {
+        files: &files,
+        ..PromptSettings::of("coach", SessionKind::Main, Audience::Owner)
+    };
 
     let stable = stable(&setting);
 
@@ -50,7 +53,8 @@ fn a_missing_file_is_told_as_missing_and_an_empty_or_a_finished_one_is_not_told(
 fn the_ritual_of_the_first_run_is_told_in_the_main_session_only() {
     let files = [file(BootstrapName::Bootstrap, "Ask for a name.")];
     let told = |kind| {
-        let setting = Setting { files: &files, ..Setting::of("coach", kind, Audience::Owner) };
+        let setting =
+            PromptSettings { files: &files, ..PromptSettings::of("coach", kind, Audience::Owner) };
         let stable = stable(&setting);
         assert_eq!(stable.contains("This is your first run"), stable.contains("Ask for a name."));
         stable.contains("Ask for a name.")
@@ -65,13 +69,13 @@ fn the_ritual_of_the_first_run_is_told_in_the_main_session_only() {
 #[test]
 fn a_name_in_a_file_is_the_agent_s_name_and_files_stand_in_for_instructions() {
     let files = [file(BootstrapName::Identity, "Ada"), file(BootstrapName::Soul, "Kind.")];
-    let setting = Setting { files: &files, instructions: " ", ..dm() };
+    let setting = PromptSettings { files: &files, instructions: " ", ..dm() };
 
     let with_files = stable(&setting);
     assert!(
         with_files.starts_with("You are a personal assistant running inside Holdfast.\n\n## Sa")
     );
-    let without = stable(&Setting { files: &[], ..setting });
+    let without = stable(&PromptSettings { files: &[], ..setting });
     assert!(
         without.contains("Your name is coach.\n\n## Instructions\nBe helpful, honest and brief.")
     );
@@ -79,7 +83,7 @@ fn a_name_in_a_file_is_the_agent_s_name_and_files_stand_in_for_instructions() {
 
 #[test]
 fn a_sandbox_of_which_nothing_is_known_says_so() {
-    let text = |sandbox| stable(&Setting { sandbox: Some(sandbox), ..dm() });
+    let text = |sandbox| stable(&PromptSettings { sandbox: Some(sandbox), ..dm() });
 
     assert!(
         text(Sandbox::default()).contains(
@@ -98,8 +102,10 @@ fn a_sandbox_of_which_nothing_is_known_says_so() {
 fn a_long_file_is_shown_without_its_middle() {
     let files = [BootstrapName::Agents, BootstrapName::Memory]
         .map(|name| file(name, &format!("{}END", "x".repeat(30_000))));
-    let setting =
-        Setting { files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner) };
+    let setting = PromptSettings {
+        files: &files,
+        ..PromptSettings::of("coach", SessionKind::Main, Audience::Owner)
+    };
 
     let stable = stable(&setting);
 

@@ -17,7 +17,7 @@ proptest! {
         let runtime = Some(Runtime { model: &model, ..RUNTIME });
         let skills = [said.as_str()];
         let reactions = Some(Reactions::Extensive);
-        let moment = Moment { channel, runtime, skills: &skills, reactions, ..Moment::at(&now) };
+        let moment = TurnContext { channel, runtime, skills: &skills, reactions, ..TurnContext::at(&now) };
 
         let other = build(PromptInput { moment, context_limit, ..input(&tools, &journal) });
 
@@ -32,7 +32,7 @@ proptest! {
             let offered = [ToolSpec {
                 name: text.into(), description: text.into(), input: json!({}),
             }];
-            let setting = Setting {
+            let setting = PromptSettings {
                 product: Product { name: text, docs: Some(text), commands: &[(text, text)] },
                 tools: &offered,
                 skills: &[Skill { name: text, description: text, location: text }],
@@ -46,19 +46,19 @@ proptest! {
                 aliases: &[ModelAlias { alias: text, model: text }],
                 heartbeat_prompt: Some(text),
                 tool_call_style: Some(text),
-                ..Setting::of(text, SessionKind::Group, Audience::Others)
+                ..PromptSettings::of(text, SessionKind::Group, Audience::Others)
             };
-            let moment = Moment {
+            let moment = TurnContext {
                 skills: &[text],
                 channel: Some(Channel { name: text, actions: &[text], capabilities: &[text] }),
                 runtime: Some(Runtime {
                     host: text, os: text, arch: text, version: text, model: text, thinking: text,
                     elevated: Some(text),
                 }),
-                ..Moment::at(text)
+                ..TurnContext::at(text)
             };
-            let called = Some(Called { name: text, location: text });
-            let called = dynamic(&setting, &Moment { called, ..moment }, &[]);
+            let called = Some(CalledSkill { name: text, location: text });
+            let called = dynamic(&setting, &TurnContext { called, ..moment }, &[]);
             format!("{}\n{}\n{called}", stable(&setting), dynamic(&setting, &moment, &[]))
         };
 
@@ -79,8 +79,8 @@ proptest! {
                 file(BootstrapName::Soul, &format!("x{text}")),
                 file(BootstrapName::Memory, &format!("x{text}")),
             ];
-            let setting = Setting {
-                files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner)
+            let setting = PromptSettings {
+                files: &files, ..PromptSettings::of("coach", SessionKind::Main, Audience::Owner)
             };
             headings(&stable(&setting)).join("\n")
         };

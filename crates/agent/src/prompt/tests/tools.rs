@@ -6,7 +6,7 @@ use super::*;
 fn known_tools_come_in_their_order_and_others_by_name() {
     let tools = tools(&["zebra", "message", "exec", "alpha", "read"]);
 
-    let stable = stable(&Setting { tools: &tools, ..dm() });
+    let stable = stable(&PromptSettings { tools: &tools, ..dm() });
 
     let listed = stable.lines().filter_map(|line| line.strip_prefix("- **")?.split('*').next());
     assert_eq!(listed.collect::<Vec<_>>(), ["read", "exec", "message", "alpha", "zebra"]);
@@ -15,7 +15,7 @@ fn known_tools_come_in_their_order_and_others_by_name() {
 #[test]
 fn a_skill_of_which_nothing_is_said_is_named_alone_or_after_the_others() {
     let skill = |name, description| Skill { name, description, location: "l" };
-    let told = |skills: &[Skill<'_>]| stable(&Setting { skills, ..dm() });
+    let told = |skills: &[Skill<'_>]| stable(&PromptSettings { skills, ..dm() });
 
     let named = told(&[skill("b", ""), skill("a<", "")]);
     let both = told(&[skill("b", ""), skill("a", "d")]);
@@ -33,7 +33,7 @@ fn a_skill_of_which_nothing_is_said_is_named_alone_or_after_the_others() {
 fn in_whatever_order_tools_and_skills_are_given_the_prompt_is_the_same() {
     let skill = |name| Skill { name, description: "d", location: "l" };
     let told = |tools: &[ToolSpec], skills: &[Skill<'_>]| {
-        let setting = Setting { tools, skills, ..dm() };
+        let setting = PromptSettings { tools, skills, ..dm() };
         build(PromptInput { setting, ..input(tools, &[]) })
     };
 
@@ -55,11 +55,17 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
     ];
     for (names, sentence) in sentences {
         let offered = tools(names);
-        assert!(stable(&Setting { tools: &offered, ..dm() }).contains(sentence), "{sentence}");
+        assert!(
+            stable(&PromptSettings { tools: &offered, ..dm() }).contains(sentence),
+            "{sentence}"
+        );
         let fewer = tools(&names[1..]);
-        assert!(!stable(&Setting { tools: &fewer, ..dm() }).contains(sentence), "{sentence}");
+        assert!(
+            !stable(&PromptSettings { tools: &fewer, ..dm() }).contains(sentence),
+            "{sentence}"
+        );
     }
-    let moment = Moment { channel: Some(TELEGRAM), ..Moment::at(NOW) };
+    let moment = TurnContext { channel: Some(TELEGRAM), ..TurnContext::at(NOW) };
     for (name, sentence) in [
         (
             "message",
@@ -69,7 +75,9 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
         ("sessions_send", "another session, use `sessions_send`"),
     ] {
         let tools = tools(&[name]);
-        assert!(dynamic(&Setting { tools: &tools, ..dm() }, &moment, &[]).contains(sentence));
+        assert!(
+            dynamic(&PromptSettings { tools: &tools, ..dm() }, &moment, &[]).contains(sentence)
+        );
         assert!(!dynamic(&dm(), &moment, &[]).contains(sentence), "{sentence}");
     }
 }
@@ -77,10 +85,10 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
 #[test]
 fn the_channel_decides_about_buttons_and_reply_tags() {
     let tools = tools(&["message"]);
-    let setting = Setting { tools: &tools, ..dm() };
+    let setting = PromptSettings { tools: &tools, ..dm() };
     let told = |capabilities| {
         let channel = Some(Channel { capabilities, ..TELEGRAM });
-        let text = dynamic(&setting, &Moment { channel, ..Moment::at(NOW) }, &[]);
+        let text = dynamic(&setting, &TurnContext { channel, ..TurnContext::at(NOW) }, &[]);
         (text.contains("buttons="), text.contains("[[reply_to_current]]"))
     };
 
@@ -91,10 +99,11 @@ fn the_channel_decides_about_buttons_and_reply_tags() {
 
 #[test]
 fn the_runtime_line_has_its_parts_in_order_and_no_value_adds_one() {
-    let setting = Setting { workspace: Some("/"), ..dm() };
+    let setting = PromptSettings { workspace: Some("/"), ..dm() };
     let line = |channel, host| {
         let runtime = Some(Runtime { host, ..RUNTIME });
-        let text = dynamic(&setting, &Moment { channel, runtime, ..Moment::at(NOW) }, &[]);
+        let text =
+            dynamic(&setting, &TurnContext { channel, runtime, ..TurnContext::at(NOW) }, &[]);
         text.lines().find(|line| line.starts_with("Runtime: ")).unwrap_or_default().to_owned()
     };
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     http::Frames,
-    scripted::tests::request,
+    scripted_model::tests::request,
     streams::{broken_before, cut_everywhere, decode},
 };
 
@@ -52,7 +52,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
             ],
             usage: Usage { input: 1_925, cached: 1_800, output: 89 },
             model: "anthropic:claude-opus-5-5".into(),
-            stop: Stop::ToolUse,
+            stop: StopReason::ToolUse,
             carry: Some(json!({
                 "api": "anthropic",
                 "model": "anthropic:claude-opus-5-5",
@@ -99,13 +99,13 @@ fn an_error_in_the_midst_of_a_stream_is_one() {
 #[test]
 fn why_it_stopped_is_told() {
     for (reason, stop) in [
-        ("end_turn", Stop::End),
-        ("stop_sequence", Stop::End),
-        ("max_tokens", Stop::MaxTokens),
-        ("model_context_window_exceeded", Stop::MaxTokens),
-        ("pause_turn", Stop::PauseTurn),
-        ("refusal", Stop::Refusal),
-        ("something_new", Stop::End),
+        ("end_turn", StopReason::End),
+        ("stop_sequence", StopReason::End),
+        ("max_tokens", StopReason::MaxTokens),
+        ("model_context_window_exceeded", StopReason::MaxTokens),
+        ("pause_turn", StopReason::PauseTurn),
+        ("refusal", StopReason::Refusal),
+        ("something_new", StopReason::End),
     ] {
         assert_eq!(ending("so", reason).unwrap().stop, stop, "{reason}");
     }

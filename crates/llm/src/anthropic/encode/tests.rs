@@ -6,8 +6,8 @@ use holdfast_types::{Chat, ToolSpec};
 
 use super::*;
 use crate::{
-    Thinks,
-    scripted::{Scripted, tests::request},
+    ThinkingControl,
+    scripted_model::{ScriptedModel, tests::request},
 };
 
 fn asked(model: &str, messages: Vec<ChatMessage>) -> Request {
@@ -26,7 +26,7 @@ fn result(call: &str, output: &str, failed: bool) -> ChatMessage {
 
 fn calls(ids: &[&str]) -> Vec<ToolCall> {
     let calls: Vec<_> = ids.iter().map(|id| (*id, "recall", r#"{"q":1}"#)).collect();
-    Scripted::calls(&calls).calls
+    ScriptedModel::calls(&calls).calls
 }
 
 const OLD: &str = "anthropic:claude-3-5-sonnet";
@@ -101,7 +101,7 @@ fn what_was_carried_goes_back_where_it_stood_to_the_model_that_thought_it() {
     let spoken = ChatMessage::Assistant {
         text: "one two".into(),
         calls: calls(&["a", "b"]),
-        carry: carry::pack(API, model, items),
+        carry: carry::pack(API_NAME, model, items),
     };
     let messages =
         vec![ChatMessage::user("hi"), spoken, result("a", "", false), result("b", "", false)];
@@ -200,8 +200,8 @@ fn what_the_provider_would_refuse_is_not_sent() {
     let roles: Vec<&str> =
         messages.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"]);
-    assert_eq!(messages[0]["content"], json!([{ "type": "text", "text": BLANK }]));
-    assert_eq!(messages[2]["content"][1], json!({ "type": "text", "text": BLANK }));
+    assert_eq!(messages[0]["content"], json!([{ "type": "text", "text": EMPTY_TEXT }]));
+    assert_eq!(messages[2]["content"][1], json!({ "type": "text", "text": EMPTY_TEXT }));
     assert_eq!(messages[3]["content"][0]["id"], "call_1-2");
     assert_eq!(messages[4]["content"][0]["tool_use_id"], "call_1-2");
 }
@@ -223,7 +223,8 @@ fn pictures_come_before_the_words_about_them() {
             { "type": "text", "text": "look" },
         ])
     );
-    let blind = Card { images: false, thinking: Thinks::default(), ..Card::default() };
+    let blind =
+        ModelCard { images: false, thinking: ThinkingControl::default(), ..ModelCard::default() };
     let encoded = encode(&Request { card: Some(Arc::new(blind)), ..request });
     assert_eq!(
         encoded["messages"][0]["content"][0]["text"],

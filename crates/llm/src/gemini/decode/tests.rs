@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     http::Frames,
-    scripted::tests::request,
+    scripted_model::tests::request,
     streams::{broken_before, cut_everywhere, decode},
 };
 
@@ -43,7 +43,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
             calls: vec![call("fc-1", r#"{"query":"tea"}"#), call("call_2", r#"{"query":"grün"}"#)],
             usage: Usage { input: 120, cached: 64, output: 37 },
             model: "gemini:gemini-3.8-flash".into(),
-            stop: Stop::ToolUse,
+            stop: StopReason::ToolUse,
             carry: Some(json!({
                 "api": "gemini",
                 "model": "gemini:gemini-3.8-flash",
@@ -88,11 +88,11 @@ fn an_error_in_the_midst_of_a_stream_is_one() {
 fn why_it_stopped_is_told() {
     let text = json!([{ "text": "so" }]);
     for (reason, stop) in [
-        ("STOP", Stop::End),
-        ("MAX_TOKENS", Stop::MaxTokens),
-        ("SAFETY", Stop::Filtered),
-        ("RECITATION", Stop::Filtered),
-        ("SOMETHING_NEW", Stop::End),
+        ("STOP", StopReason::End),
+        ("MAX_TOKENS", StopReason::MaxTokens),
+        ("SAFETY", StopReason::Filtered),
+        ("RECITATION", StopReason::Filtered),
+        ("SOMETHING_NEW", StopReason::End),
     ] {
         assert_eq!(events(&[piece(&text, reason)]).unwrap().stop, stop, "{reason}");
     }

@@ -3,7 +3,7 @@
 use holdfast_types::{Chat, ToolSpec};
 
 use super::*;
-use crate::scripted::{Scripted, tests::request};
+use crate::scripted_model::{ScriptedModel, tests::request};
 
 const OLD: &str = "gemini:gemini-2.0-flash";
 const NEW: &str = "gemini:gemini-3.8-flash";
@@ -23,7 +23,7 @@ fn result(call: &str, output: &str, failed: bool) -> ChatMessage {
 }
 
 fn calls() -> Vec<ToolCall> {
-    Scripted::calls(&[("a", "recall", "{\"q\":1}"), ("b", "status", "{}")]).calls
+    ScriptedModel::calls(&[("a", "recall", "{\"q\":1}"), ("b", "status", "{}")]).calls
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_signature_goes_back_with_its_part_and_the_first_call_has_one() {
     let spoken = ChatMessage::Assistant {
         text: "so, ".into(),
         calls: calls(),
-        carry: carry::pack(API, NEW, items),
+        carry: carry::pack(API_NAME, NEW, items),
     };
     let messages =
         vec![ChatMessage::user("hi"), spoken, result("a", "", false), result("b", "", false)];
@@ -105,7 +105,7 @@ fn a_signature_goes_back_with_its_part_and_the_first_call_has_one() {
 
     let other = encode(&asked("gemini:gemini-3.5-flash", messages));
     let parts = &other["contents"][1]["parts"];
-    assert_eq!(parts[1]["thoughtSignature"], UNSIGNED);
+    assert_eq!(parts[1]["thoughtSignature"], SIGNATURE_PLACEHOLDER);
     assert_eq!((parts[0].get("thoughtSignature"), parts[2].get("thoughtSignature")), (None, None));
 }
 
@@ -145,7 +145,7 @@ fn a_conversation_begins_with_its_user_and_pictures_are_shown() {
     );
 
     let contents = &encode(&request)["contents"];
-    assert_eq!(contents[0], json!({ "role": "user", "parts": [{ "text": BLANK }] }));
+    assert_eq!(contents[0], json!({ "role": "user", "parts": [{ "text": EMPTY_TEXT }] }));
     assert_eq!(
         contents[2]["parts"],
         json!([

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     http::Frames,
-    scripted::tests::request,
+    scripted_model::tests::request,
     streams::{broken_before, cut_everywhere, decode},
 };
 
@@ -45,7 +45,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
             ],
             usage: Usage { input: 120, cached: 0, output: 17 },
             model: "ollama:gpt-oss:20b".into(),
-            stop: Stop::ToolUse,
+            stop: StopReason::ToolUse,
             carry: Some(json!({
                 "api": "ollama",
                 "model": "ollama:gpt-oss:20b",
@@ -84,8 +84,8 @@ fn an_error_in_the_midst_of_a_stream_is_one() {
 
 #[test]
 fn why_it_stopped_is_told() {
-    assert_eq!(last("so", "stop").unwrap().stop, Stop::End);
-    assert_eq!(last("so", "length").unwrap().stop, Stop::MaxTokens);
+    assert_eq!(last("so", "stop").unwrap().stop, StopReason::End);
+    assert_eq!(last("so", "length").unwrap().stop, StopReason::MaxTokens);
     assert_eq!(last("", "stop").unwrap_err().class(), "empty");
     assert_eq!(last("", "length").unwrap_err().class(), "too_long");
 }

@@ -6,8 +6,8 @@ use holdfast_types::{Chat, ToolSpec};
 
 use super::*;
 use crate::{
-    Thinks,
-    scripted::{Scripted, tests::request},
+    ThinkingControl,
+    scripted_model::{ScriptedModel, tests::request},
 };
 
 fn asked(model: &str, messages: Vec<ChatMessage>) -> Request {
@@ -28,11 +28,11 @@ fn result(call: &str, output: &str, failed: bool) -> ChatMessage {
 fn a_chat_becomes_messages_and_results_name_their_tools() {
     let model = "ollama:gpt-oss:20b";
     let calls =
-        Scripted::calls(&[("call_1", "recall", "{\"q\":1}"), ("call_2", "status", "{")]).calls;
+        ScriptedModel::calls(&[("call_1", "recall", "{\"q\":1}"), ("call_2", "status", "{")]).calls;
     let spoken = ChatMessage::Assistant {
         text: "Let me see.".into(),
         calls,
-        carry: carry::pack(API, model, vec![json!({ "thinking": "hm" })]),
+        carry: carry::pack(API_NAME, model, vec![json!({ "thinking": "hm" })]),
     };
     let mut request = asked(
         model,
@@ -101,7 +101,7 @@ fn how_much_is_read_is_set_by_who_runs_the_server() {
     let request = asked("ollama:qwen3:4b", vec![]);
     assert_eq!(encode(&request).get("options"), None);
 
-    let card = Card { context: 16_384, ..Card::default() };
+    let card = ModelCard { context: 16_384, ..ModelCard::default() };
     let encoded = encode(&Request { card: Some(Arc::new(card)), ..request });
     assert_eq!(encoded["options"], json!({ "num_ctx": 16_384 }));
 }
@@ -113,7 +113,8 @@ fn a_picture_that_is_here_is_shown_and_one_that_is_elsewhere_is_not() {
         image(ImageData::Base64("aGk=".into())),
         image(ImageData::Url("https://example.com/a.png".into())),
     ];
-    let card = Card { images: true, thinking: Thinks::default(), ..Card::default() };
+    let card =
+        ModelCard { images: true, thinking: ThinkingControl::default(), ..ModelCard::default() };
     let request = Request {
         card: Some(Arc::new(card)),
         ..asked("ollama:llava", vec![ChatMessage::User { text: "look".into(), images }])

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     http::Frames,
-    scripted::tests::request,
+    scripted_model::tests::request,
     streams::{broken_before, cut_everywhere, decode},
 };
 
@@ -51,7 +51,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
             ],
             usage: Usage { input: 120, cached: 64, output: 17 },
             model: "openai:gpt-5".into(),
-            stop: Stop::ToolUse,
+            stop: StopReason::ToolUse,
             carry: Some(json!({
                 "api": "openai-responses",
                 "model": "openai:gpt-5",
@@ -105,9 +105,9 @@ fn why_it_stopped_is_told() {
     let done = "response.completed";
     let not = "response.incomplete";
     let for_ = |reason: &str| json!({ "reason": reason });
-    assert_eq!(ending("so", done, &Value::Null).unwrap().stop, Stop::End);
-    assert_eq!(ending("so", not, &for_("max_output_tokens")).unwrap().stop, Stop::MaxTokens);
-    assert_eq!(ending("so", not, &for_("content_filter")).unwrap().stop, Stop::Filtered);
+    assert_eq!(ending("so", done, &Value::Null).unwrap().stop, StopReason::End);
+    assert_eq!(ending("so", not, &for_("max_output_tokens")).unwrap().stop, StopReason::MaxTokens);
+    assert_eq!(ending("so", not, &for_("content_filter")).unwrap().stop, StopReason::Filtered);
     assert_eq!(ending("", done, &Value::Null).unwrap_err().class(), "empty");
     assert_eq!(ending("", not, &for_("content_filter")).unwrap_err().class(), "filtered");
     assert_eq!(ending("", not, &for_("max_output_tokens")).unwrap_err().class(), "too_long");
@@ -117,7 +117,7 @@ fn why_it_stopped_is_told() {
         json!({ "type": "response.completed", "response": {} }),
     ]);
     let refused = refused.unwrap();
-    assert_eq!((refused.text.as_str(), refused.stop), ("I will not.", Stop::Refusal));
+    assert_eq!((refused.text.as_str(), refused.stop), ("I will not.", StopReason::Refusal));
 }
 
 #[test]

@@ -4,14 +4,14 @@
 //! the only match. A near match is refused: such a hunk was written for another text.
 
 use super::{Hunk, Line};
-use crate::files::near;
+use crate::files::similar_lines;
 
 /// Applies all hunks.
 ///
 /// # Errors
 ///
 /// Names the hunk that does not fit, and the reason, for the model.
-pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String, String> {
+pub(super) fn apply_hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String, String> {
     let mut lines: Vec<&str> = content.split('\n').collect();
     let mut is_bare = !content.is_empty() && !content.ends_with('\n');
     if !is_bare {
@@ -27,8 +27,9 @@ pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String,
     let mut made: Vec<&str> = Vec::with_capacity(lines.len());
     let mut done = 0;
     for (number, hunk) in hunks.iter().enumerate() {
-        let at = place(&lines, done, hunk).map_err(|why| {
-            let misses = near::misses(content, &olds(hunk).join("\n"));
+        let at = find_place(&lines, done, hunk).map_err(|why| {
+            let misses =
+                similar_lines::describe_similar_lines(content, &old_lines(hunk).join("\n"));
             format!(
                 "hunk {} of {} does not fit `{path}`: {why}; nothing was changed{misses}",
                 number + 1,
@@ -40,9 +41,9 @@ pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String,
             Line::Keep(text) | Line::Add(text) => Some(text.as_str()),
             Line::Drop(_) => None,
         }));
-        done = at + olds(hunk).len();
+        done = at + old_lines(hunk).len();
         if done == lines.len() {
-            is_bare = hunk.bare.1 || (is_bare && !hunk.bare.0);
+            is_bare = hunk.lacks_newline.1 || (is_bare && !hunk.lacks_newline.0);
         }
     }
     made.extend(&lines[done..]);
@@ -55,12 +56,12 @@ pub(super) fn hunks(path: &str, content: &str, hunks: &[Hunk]) -> Result<String,
 }
 
 /// Finds the line where a hunk begins, after the end of the previous hunk.
-fn place(lines: &[&str], done: usize, hunk: &Hunk) -> Result<usize, String> {
-    let olds = olds(hunk);
+fn find_place(lines: &[&str], done: usize, hunk: &Hunk) -> Result<usize, String> {
+    let olds = old_lines(hunk);
     let fits = |at: usize| {
         lines.get(at..at + olds.len()).is_some_and(|there| there == olds.as_slice())
             && (!hunk.is_end || at + olds.len() == lines.len())
-            && (!hunk.bare.0 || at + olds.len() == lines.len())
+            && (!hunk.lacks_newline.0 || at + olds.len() == lines.len())
     };
     let mut from = done;
     for anchor in &hunk.anchors {
@@ -98,7 +99,7 @@ fn place(lines: &[&str], done: usize, hunk: &Hunk) -> Result<usize, String> {
 }
 
 /// Lines of the old text that a hunk must match.
-fn olds(hunk: &Hunk) -> Vec<&str> {
+fn old_lines(hunk: &Hunk) -> Vec<&str> {
     let old = hunk.lines.iter().filter_map(|line| match line {
         Line::Keep(text) | Line::Drop(text) => Some(text.as_str()),
         Line::Add(_) => None,

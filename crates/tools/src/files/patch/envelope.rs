@@ -24,14 +24,14 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
             let Some(patch) = patches.last_mut() else {
                 return Err(unexpected(at, line));
             };
-            body(patch, line).ok_or_else(|| unexpected(at, line))?;
+            parse_line(patch, line).ok_or_else(|| unexpected(at, line))?;
         }
     }
     Err(format!("the patch does not end with `{END}`: it may have been cut off"))
 }
 
 /// Parses a line of a file's section; `None` if it is not permitted there.
-fn body(patch: &mut FilePatch, line: &str) -> Option<()> {
+fn parse_line(patch: &mut FilePatch, line: &str) -> Option<()> {
     if let Some(to) = line.strip_prefix("*** Move to:") {
         let is_update = patch.from.is_some() && patch.to.is_some() && patch.hunks.is_empty();
         patch.to = Some(to.trim().to_owned());

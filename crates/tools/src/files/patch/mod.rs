@@ -10,7 +10,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, FilesError, commit, file_path, made_before, text};
+use super::{FileEdit, Files, FilesError, commit, decode_text, earlier_result, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Change files by a patch: all that it says, or nothing.
@@ -47,7 +47,7 @@ struct Hunk {
     /// Whether the hunk must match the end of the file.
     is_end: bool,
     /// Whether the last line has no line end: in the old file, in the new file.
-    bare: (bool, bool),
+    lacks_newline: (bool, bool),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,10 +58,10 @@ enum Line {
 }
 
 /// State of a file while a patch is applied.
-struct Work {
+struct PatchedFile {
     base: Option<String>,
-    was: Option<String>,
-    is: Option<String>,
+    old: Option<String>,
+    new: Option<String>,
 }
 
 impl<F: Files> Tool<Output> for ApplyPatch<F> {
@@ -71,7 +71,7 @@ impl<F: Files> Tool<Output> for ApplyPatch<F> {
 
     async fn call(&self, call: Call, input: ApplyPatchInput) -> Result<Output, ToolError> {
         let files = &*self.0;
-        if let Some(made) = made_before(files, &call).await? {
+        if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
         let patches = parse(&input.patch).map_err(ToolError::Tell)?;
@@ -81,8 +81,8 @@ impl<F: Files> Tool<Output> for ApplyPatch<F> {
         }
         let edits: Vec<FileEdit> = works
             .into_iter()
-            .filter(|(_, work): &(String, Work)| work.was != work.is)
-            .map(|(path, Work { base, is, .. })| FileEdit {
+            .filter(|(_, work): &(String, PatchedFile)| work.old != work.new)
+            .map(|(path, PatchedFile { base, new: is, .. })| FileEdit {
                 path,
                 base,
                 content: is.map(String::into_bytes),
@@ -135,7 +135,7 @@ fn unfenced(patch: &str) -> &str {
 async fn apply_one<F: Files>(
     files: &F,
     call: &Call,
-    works: &mut BTreeMap<String, Work>,
+    works: &mut BTreeMap<String, PatchedFile>,
     patch: &FilePatch,
 ) -> Result<(), ToolError> {
     let from = patch.from.as_deref().map(file_path).transpose()?;
@@ -143,11 +143,11 @@ async fn apply_one<F: Files>(
     for path in [&from, &to].into_iter().flatten() {
         if !works.contains_key(path) {
             let work = match files.read(call, path).await? {
-                None => Work { base: None, was: None, is: None },
+                None => PatchedFile { base: None, old: None, new: None },
                 Some(file) => {
-                    let text = text(path, file)?;
+                    let text = decode_text(path, file)?;
                     let (was, is) = (Some(text.content.clone()), Some(text.content));
-                    Work { base: Some(text.hash), was, is }
+                    PatchedFile { base: Some(text.hash), old: was, new: is }
                 }
             };
             works.insert(path.clone(), work);
@@ -157,11 +157,11 @@ async fn apply_one<F: Files>(
         None => String::new(),
         Some(path) => works
             .get_mut(path)
-            .and_then(|work| work.is.take())
+            .and_then(|work| work.new.take())
             .ok_or_else(|| FilesError::NotFound(path.clone()))?,
     };
     let name = to.as_deref().or(from.as_deref()).unwrap_or_default();
-    let new = apply::hunks(name, &old, &patch.hunks).map_err(ToolError::Tell)?;
+    let new = apply::apply_hunks(name, &old, &patch.hunks).map_err(ToolError::Tell)?;
     let Some(to) = to else {
         return match new.as_str() {
             "" => Ok(()),
@@ -170,11 +170,11 @@ async fn apply_one<F: Files>(
         };
     };
     match works.get_mut(&to) {
-        Some(Work { is: Some(_), .. }) => {
+        Some(PatchedFile { new: Some(_), .. }) => {
             Err(ToolError::Tell(format!("there is a file `{to}` already: the patch makes it anew")))
         }
         Some(work) => {
-            work.is = Some(new);
+            work.new = Some(new);
             Ok(())
         }
         None => Ok(()),

@@ -157,7 +157,7 @@ async fn what_is_no_patch_is_refused_with_the_reason() {
 fn applied(content: &str, patch: &str) -> Result<String, String> {
     let patches = parse(patch)?;
     let [patch] = patches.as_slice() else { return Err(format!("{patches:?}")) };
-    apply::hunks("f", content, &patch.hunks)
+    apply::apply_hunks("f", content, &patch.hunks)
 }
 
 #[test]
@@ -239,7 +239,7 @@ proptest! {
     fn no_patch_breaks_the_reader(patch in "([-+ @*\\\\a]{0,6}\n){0,12}", content in "([ a]{0,3}\n){0,5}") {
         if let Ok(patches) = parse(&patch) {
             for patch in patches {
-                let _ = apply::hunks("f", &content, &patch.hunks);
+                let _ = apply::apply_hunks("f", &content, &patch.hunks);
             }
         }
     }

@@ -48,7 +48,7 @@ fn is_file_header(lines: &[&str], at: usize) -> bool {
 
 /// Whether a line may stand between files.
 fn is_between(line: &str) -> bool {
-    const KNOWN: &[&str] = &[
+    const SEPARATOR_PREFIXES: &[&str] = &[
         "diff ",
         "index ",
         "Index: ",
@@ -64,7 +64,7 @@ fn is_between(line: &str) -> bool {
         "-- ",
         "```",
     ];
-    line.trim().is_empty() || KNOWN.iter().any(|known| line.starts_with(known))
+    line.trim().is_empty() || SEPARATOR_PREFIXES.iter().any(|known| line.starts_with(known))
 }
 
 fn file(old: &str, new: &str) -> FilePatch {
@@ -120,9 +120,9 @@ pub(super) fn add(hunk: &mut Hunk, line: &str) -> bool {
         Some(b'-') => hunk.lines.push(Line::Drop(rest())),
         Some(b'+') => hunk.lines.push(Line::Add(rest())),
         Some(b'\\') => match hunk.lines.last() {
-            Some(Line::Keep(_)) => hunk.bare = (true, true),
-            Some(Line::Drop(_)) => hunk.bare.0 = true,
-            Some(Line::Add(_)) => hunk.bare.1 = true,
+            Some(Line::Keep(_)) => hunk.lacks_newline = (true, true),
+            Some(Line::Drop(_)) => hunk.lacks_newline.0 = true,
+            Some(Line::Add(_)) => hunk.lacks_newline.1 = true,
             None => return false,
         },
         Some(_) => return false,

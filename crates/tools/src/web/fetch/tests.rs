@@ -122,7 +122,11 @@ async fn what_is_too_long_is_cut_and_keeps_its_marks() -> anyhow::Result<()> {
     let huge = tools.call(call(), "web_fetch", &input(&url(&server, "/huge"))).await?;
 
     for told in [&long.for_llm, &huge.for_llm] {
-        assert!(told.contains("\n<<<end ") && told.len() <= crate::MOST_OUTPUT, "{}", told.len());
+        assert!(
+            told.contains("\n<<<end ") && told.len() <= crate::MAX_OUTPUT_BYTES,
+            "{}",
+            told.len()
+        );
     }
     assert!(long.for_llm.ends_with("are the most]\n"));
     assert!(huge.for_llm.ends_with("[only the first 2097152 bytes were read]\n"));

@@ -9,13 +9,13 @@ use std::{
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 
-use super::Found;
+use super::SearchResults;
 
 /// Time for which a result is used.
-const FRESH: Duration = Duration::from_secs(15 * 60);
+const RESULT_TTL: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum number of entries.
-const MOST: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 /// Cache key. Tenants share no entries: the response time would reveal the searches of others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,21 +26,21 @@ pub(super) struct Query {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<HashMap<Query, (Instant, Found)>>);
+pub(super) struct Cache(Mutex<HashMap<Query, (Instant, SearchResults)>>);
 
 impl Cache {
     /// Returns the result for a query, unless it is too old.
-    pub(super) fn get(&self, query: &Query) -> Option<Found> {
+    pub(super) fn get(&self, query: &Query) -> Option<SearchResults> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, found) = kept.get(query)?;
-        (at.elapsed() < FRESH).then(|| found.clone())
+        (at.elapsed() < RESULT_TTL).then(|| found.clone())
     }
 
     /// Stores a result; removes the oldest one if the cache is full.
-    pub(super) fn put(&self, query: Query, found: Found) {
+    pub(super) fn put(&self, query: Query, found: SearchResults) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if kept.len() >= MOST
+        kept.retain(|_, (at, _)| at.elapsed() < RESULT_TTL);
+        if kept.len() >= MAX_ENTRIES
             && let Some(oldest) =
                 kept.iter().min_by_key(|(_, (at, _))| *at).map(|(query, _)| query.clone())
         {
@@ -61,10 +61,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_found_is_good_for_a_quarter_of_an_hour() {
         let (cache, tenant) = (Cache::default(), TenantId::generate());
-        let found = Found { answer: Some("x".into()), hits: vec![] };
+        let found = SearchResults { answer: Some("x".into()), hits: vec![] };
         cache.put(query(tenant, "a"), found.clone());
 
-        tokio::time::advance(FRESH - Duration::from_secs(1)).await;
+        tokio::time::advance(RESULT_TTL - Duration::from_secs(1)).await;
         assert_eq!(cache.get(&query(tenant, "a")), Some(found));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cache.get(&query(tenant, "a")), None);
@@ -73,13 +73,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_when_there_are_too_many() {
         let (cache, tenant) = (Cache::default(), TenantId::generate());
-        for n in 0..=MOST {
-            cache.put(query(tenant, &n.to_string()), Found::default());
+        for n in 0..=MAX_ENTRIES {
+            cache.put(query(tenant, &n.to_string()), SearchResults::default());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
 
         assert_eq!(cache.get(&query(tenant, "0")), None);
-        assert_eq!(cache.0.lock().unwrap().len(), MOST);
+        assert_eq!(cache.0.lock().unwrap().len(), MAX_ENTRIES);
         assert!(cache.get(&query(tenant, "1")).is_some());
     }
 }

@@ -11,8 +11,8 @@ pub struct Search {
     /// Order of the providers; the first configured one is used.
     pub order: Vec<Provider>,
     pub perplexity: Option<Perplexity>,
-    pub brave: Option<Keyed>,
-    pub tavily: Option<Keyed>,
+    pub brave: Option<KeyedProvider>,
+    pub tavily: Option<KeyedProvider>,
     /// DuckDuckGo, which needs no key, and answers frequent requests with a CAPTCHA.
     pub duckduckgo: Option<DuckDuckGo>,
     pub searxng: Option<Searxng>,
@@ -31,7 +31,7 @@ pub enum Provider {
 /// Options of a provider that needs a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Keyed {
+pub struct KeyedProvider {
     #[serde(serialize_with = "masked")]
     pub api_key: SecretString,
     /// Base URL, if not the provider's public one.

@@ -25,15 +25,15 @@ use self::{
     cache::{Cache, Query},
     provider::Source,
 };
-pub use config::{DuckDuckGo, Keyed, Perplexity, Provider, Search, Searxng};
+pub use config::{DuckDuckGo, KeyedProvider, Perplexity, Provider, Search, Searxng};
 
 use crate::{Call, Output, Tool, ToolError, untrusted, untrusted::one_line};
 
 /// Maximum length of a snippet or title, in characters.
-const MOST_SNIPPET: usize = 600;
+const MAX_SNIPPET_CHARS: usize = 600;
 
 /// Maximum length of all results together, in characters.
-const MOST_TEXT: usize = 20_000;
+const MAX_SHOWN_CHARS: usize = 20_000;
 
 /// Search the web, and get titles, addresses and snippets. Read a page with `web_fetch`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub struct WebSearch {
 
 /// Results of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Found {
+struct SearchResults {
     /// Answer by the provider itself, if it gives one.
     answer: Option<String>,
     hits: Vec<Hit>,
@@ -111,7 +111,7 @@ impl Tool<Output> for WebSearch {
         let found = match self.cache.get(&asked) {
             Some(found) => found,
             None => {
-                let patience = self.source.patience();
+                let patience = self.source.timeout();
                 let found = self.source.search(&self.client, &query, count);
                 let found = tokio::time::timeout(patience, found).await;
                 let found = found.unwrap_or_else(|_| {
@@ -129,24 +129,24 @@ impl Tool<Output> for WebSearch {
         };
         let name = self.source.name();
         let details = json!({ "provider": name, "results": found.hits.len() });
-        if found == Found::default() {
+        if found == SearchResults::default() {
             return Ok(Output::from(format!("Nothing was found for `{query}` (via {name}).")));
         }
-        let text = told(&query, name, &found);
+        let text = format_results(&query, name, &found);
         let source = format!("a web search (via {name})");
-        Ok(Output::from(untrusted(&call.key, &source, &text, MOST_TEXT)).record(details))
+        Ok(Output::from(untrusted(&call.key, &source, &text, MAX_SHOWN_CHARS)).record(details))
     }
 }
 
 /// Formats the results for the model (TOL-042).
-fn told(query: &str, provider: &str, found: &Found) -> String {
+fn format_results(query: &str, provider: &str, found: &SearchResults) -> String {
     let mut text = format!("Results for: {query} (via {provider})\n");
     // Writing to a `String` cannot fail.
     if let Some(answer) = &found.answer {
         let _ = writeln!(text, "\n{}\n", answer.trim());
     }
     for (number, hit) in found.hits.iter().enumerate() {
-        let short = |text: &str| one_line(text).chars().take(MOST_SNIPPET).collect::<String>();
+        let short = |text: &str| one_line(text).chars().take(MAX_SNIPPET_CHARS).collect::<String>();
         let _ = writeln!(text, "{}. {}\n   {}", number + 1, short(&hit.title), short(&hit.url));
         if !hit.snippet.trim().is_empty() {
             let _ = writeln!(text, "   {}", short(&hit.snippet));

@@ -9,14 +9,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{Found, Hit, Keyed, Provider, Search};
+use super::{Hit, KeyedProvider, Provider, Search, SearchResults};
 use crate::web::{
+    describe_failure,
     html::{attribute, tokens},
-    why,
 };
 
 /// Maximum size of a response, in bytes.
-const MOST_READ: usize = 2 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Configured provider, with its address.
 #[derive(Debug, Clone)]
@@ -32,16 +32,16 @@ impl Source {
     /// Returns the first configured provider, in the order of the settings.
     pub(super) fn first(settings: &Search) -> anyhow::Result<Option<Self>> {
         for provider in &settings.order {
-            if let Some(source) = Self::given(settings, *provider)? {
+            if let Some(source) = Self::configured(settings, *provider)? {
                 return Ok(Some(source));
             }
         }
         Ok(None)
     }
 
-    fn given(settings: &Search, provider: Provider) -> anyhow::Result<Option<Self>> {
-        let keyed = |keyed: &Option<Keyed>, base: &str, path: &str| {
-            let Some(Keyed { api_key, base_url }) = keyed else { return Ok(None) };
+    fn configured(settings: &Search, provider: Provider) -> anyhow::Result<Option<Self>> {
+        let keyed = |keyed: &Option<KeyedProvider>, base: &str, path: &str| {
+            let Some(KeyedProvider { api_key, base_url }) = keyed else { return Ok(None) };
             let url = endpoint(base_url.as_deref().unwrap_or(base), path)?;
             anyhow::Ok(Some((url, api_key.clone())))
         };
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// Timeout of a search: a model takes longer than an index.
-    pub(super) const fn patience(&self) -> Duration {
+    pub(super) const fn timeout(&self) -> Duration {
         match self {
             Self::Perplexity { .. } => Duration::from_secs(30),
             Self::Brave { .. }
@@ -100,7 +100,7 @@ impl Source {
         client: &Client,
         query: &str,
         count: usize,
-    ) -> Result<Found, String> {
+    ) -> Result<SearchResults, String> {
         match self {
             Self::Perplexity { url, key, model } => {
                 let body = json!({
@@ -118,7 +118,7 @@ impl Source {
                 let url = with(url, &[("q", query), ("count", &count.to_string())]);
                 let request = client.get(url).header("x-subscription-token", key.expose_secret());
                 let answer: BraveAnswer = json_of(request).await?;
-                Ok(found(answer.web.unwrap_or_default().results))
+                Ok(to_results(answer.web.unwrap_or_default().results))
             }
             Self::Tavily { url, key } => {
                 let body = json!({
@@ -128,7 +128,7 @@ impl Source {
                     "include_answer": false,
                 });
                 let request = client.post(url.clone()).bearer_auth(key.expose_secret());
-                Ok(found(json_of::<Results>(request.json(&body)).await?.results))
+                Ok(to_results(json_of::<Results>(request.json(&body)).await?.results))
             }
             Self::DuckDuckGo { url } => {
                 let request = client.get(with(url, &[("q", query)])).header("accept", "text/html");
@@ -136,7 +136,7 @@ impl Source {
             }
             Self::Searxng { url } => {
                 let request = client.get(with(url, &[("q", query), ("format", "json")]));
-                Ok(found(json_of::<Results>(request).await?.results))
+                Ok(to_results(json_of::<Results>(request).await?.results))
             }
         }
     }
@@ -163,7 +163,8 @@ async fn json_of<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Stri
 }
 
 async fn bytes_of(request: RequestBuilder) -> Result<Vec<u8>, String> {
-    let mut response: Response = request.send().await.map_err(|error| why(&error).to_owned())?;
+    let mut response: Response =
+        request.send().await.map_err(|error| describe_failure(&error).to_owned())?;
     let status = response.status();
     if !status.is_success() {
         return Err(match status.as_u16() {
@@ -173,9 +174,11 @@ async fn bytes_of(request: RequestBuilder) -> Result<Vec<u8>, String> {
         });
     }
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| why(&error).to_owned())? {
-        if bytes.len() + chunk.len() > MOST_READ {
-            return Err(format!("its answer has more than {MOST_READ} bytes"));
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| describe_failure(&error).to_owned())?
+    {
+        if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
+            return Err(format!("its answer has more than {MAX_RESPONSE_BYTES} bytes"));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -194,11 +197,11 @@ struct Completion {
 
 #[derive(Debug, Deserialize)]
 struct Choice {
-    message: Said,
+    message: CompletionMessage,
 }
 
 #[derive(Debug, Deserialize)]
-struct Said {
+struct CompletionMessage {
     content: String,
 }
 
@@ -221,10 +224,10 @@ struct Entry {
     snippet: Option<String>,
 }
 
-impl From<Completion> for Found {
+impl From<Completion> for SearchResults {
     fn from(completion: Completion) -> Self {
         let answer = completion.choices.into_iter().next().map(|choice| choice.message.content);
-        let mut hits = found(completion.search_results).hits;
+        let mut hits = to_results(completion.search_results).hits;
         if hits.is_empty() {
             let hit = |url: String| Hit { title: url.clone(), url, snippet: String::new() };
             hits = completion.citations.into_iter().map(hit).collect();
@@ -233,14 +236,14 @@ impl From<Completion> for Found {
     }
 }
 
-fn found(entries: Vec<Entry>) -> Found {
+fn to_results(entries: Vec<Entry>) -> SearchResults {
     let hits = entries.into_iter().filter_map(|entry| {
         let url = entry.url?;
         let title = entry.title.filter(|title| !title.trim().is_empty());
         let snippet = without_tags(&entry.snippet.unwrap_or_default());
         Some(Hit { title: without_tags(&title.unwrap_or_else(|| url.clone())), url, snippet })
     });
-    Found { answer: None, hits: hits.collect() }
+    SearchResults { answer: None, hits: hits.collect() }
 }
 
 /// Removes the tags that highlight search words in a snippet.
@@ -256,7 +259,7 @@ fn without_tags(text: &str) -> String {
 }
 
 /// Parses DuckDuckGo's page for browsers without scripts.
-fn duckduckgo(html: &str) -> Result<Found, String> {
+fn duckduckgo(html: &str) -> Result<SearchResults, String> {
     let mut hits: Vec<Hit> = Vec::new();
     let mut is_ad = false;
     // Part of a hit that the text belongs to, while its element is open.
@@ -273,7 +276,7 @@ fn duckduckgo(html: &str) -> Result<Found, String> {
                     is_ad = has("result--ad");
                 } else if has("result__a") && !is_ad {
                     let href = attribute(&tag.attributes, "href").unwrap_or_default();
-                    hits.push(Hit { url: target(&href), ..Hit::default() });
+                    hits.push(Hit { url: result_url(&href), ..Hit::default() });
                     part = Some(|hit| &mut hit.title);
                 } else if has("result__snippet") && !is_ad {
                     part = Some(|hit| &mut hit.snippet);
@@ -288,11 +291,11 @@ fn duckduckgo(html: &str) -> Result<Found, String> {
             _ => {}
         }
     }
-    Ok(Found { answer: None, hits })
+    Ok(SearchResults { answer: None, hits })
 }
 
 /// Target of a result's link, which leads through a redirect: `//duckduckgo.com/l/?uddg=…`.
-fn target(href: &str) -> String {
+fn result_url(href: &str) -> String {
     let whole = if href.starts_with("//") { format!("https:{href}") } else { href.to_owned() };
     let through = Url::parse(&whole).ok().and_then(|url| {
         let (_, to) = url.query_pairs().find(|(name, _)| name == "uddg")?;

@@ -98,7 +98,7 @@ async fn server_everything_is_used_as_a_process_in_the_sandbox() -> anyhow::Resu
     put(&world, NewMcpServer { secrets: Some(env.into()), ..run("node", &[&index, "stdio"]) })
         .await?;
     let mut config = config(&world);
-    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
     config.runner.sandbox.hosted = true;
     config.runner.sandbox.readable = vec![there];
     let runner = world.runner_with(config, |app| app).await?;
@@ -215,7 +215,7 @@ async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow
     put(&world, server(true)).await?;
     put(&world, NewMcpServer { name: "alone".to_owned(), ..server(false) }).await?;
     let mut config = config(&world);
-    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
     config.runner.sandbox.network = holdfast_sandbox::NetworkPolicy::Host;
     config.runner.sandbox.readable = vec![there.clone()];
     let _runner = world.runner_with(config, |app| app).await?;

@@ -15,7 +15,10 @@ use axum::{
     response::Response,
     routing::any_service,
 };
-use holdfast_mcp::{About, Answer, Context, Door, Offered, Serve, service};
+use holdfast_mcp::{
+    CallContext, HttpSettings, OfferedTool, ServerDescription, ToolProvider, ToolResult,
+    http_service,
+};
 use holdfast_types::ToolSpec;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -47,22 +50,22 @@ impl Drop for HungUp {
     }
 }
 
-impl Serve for Tools {
+impl ToolProvider for Tools {
     type Who = Key;
 
-    fn about(&self) -> About {
-        About { name: "x", version: "1", instructions: "" }
+    fn about(&self) -> ServerDescription {
+        ServerDescription { name: "x", version: "1", instructions: "" }
     }
 
-    fn tools(&self, _: &Key) -> Vec<Offered> {
+    fn tools(&self, _: &Key) -> Vec<OfferedTool> {
         let text = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
-        let tool = |name: &str, description: &str, reads| Offered {
+        let tool = |name: &str, description: &str, reads| OfferedTool {
             spec: ToolSpec {
                 name: name.to_owned(),
                 description: description.to_owned(),
                 input: text.clone(),
             },
-            reads,
+            is_read_only: reads,
         };
         let mut tools = vec![
             tool("echo", "Repeat loudly.", true),
@@ -79,18 +82,18 @@ impl Serve for Tools {
         key: Key,
         tool: &str,
         input: Map<String, Value>,
-        context: Context,
-    ) -> Answer {
+        context: CallContext,
+    ) -> ToolResult {
         match tool {
             "echo" => {
                 let text = input.get("text").and_then(Value::as_str).unwrap_or_default();
-                Answer::text(format!("{text}! (key {key})"))
+                ToolResult::text(format!("{text}! (key {key})"))
             }
-            "buy" => Answer::text("bought"),
+            "buy" => ToolResult::text("bought"),
             _ => {
                 let _seen = HungUp(Arc::clone(&self.0));
                 context.cancelled.cancelled().await;
-                Answer::failed("nobody waits")
+                ToolResult::failed("nobody waits")
             }
         }
     }
@@ -152,8 +155,8 @@ impl Drop for Server {
 }
 
 fn serve(listener: TcpListener, shared: Arc<Shared>) -> JoinHandle<()> {
-    let door = Door { body_limit: 64 * 1024, ..Door::default() };
-    let service = service(Arc::new(Tools(Arc::clone(&shared))), door);
+    let door = HttpSettings { body_limit: 64 * 1024, ..HttpSettings::default() };
+    let service = http_service(Arc::new(Tools(Arc::clone(&shared))), door);
     let count = middleware::from_fn(move |mut request: Request, next: Next| {
         shared.requests.fetch_add(1, Ordering::AcqRel);
         let key = request.headers().get("x-key").and_then(|key| key.to_str().ok());

@@ -18,8 +18,8 @@ use holdfast_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    super::{AgentNames, State, given_text},
-    agent_name, counts, everything, keyed, source, source_of, within,
+    super::{AgentNames, State, require_text},
+    agent_name, caller_idempotency_key, counts, full_access, provenance, source_of, with_timeout,
 };
 use crate::{Error, auth::require};
 
@@ -35,10 +35,10 @@ impl Service for Knowledge {
     ) -> Result<Response<SearchArticlesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        given_text("query", &request.query)?;
+        require_text("query", &request.query)?;
         let agent = match request.agent.as_str() {
             "" => String::new(),
-            named => self.0.agent_named(caller.tenant, named).await?.to_string(),
+            named => self.0.agent_id(caller.tenant, named).await?.to_string(),
         };
         let search = kept::SearchRequest {
             who: Some(kept::Who { agent, ..kept::Who::default() }),
@@ -52,7 +52,7 @@ impl Service for Knowledge {
             ..kept::SearchRequest::default()
         };
 
-        let answer = within(self.0.memory()?.search(caller.tenant, search)).await?;
+        let answer = with_timeout(self.0.memory()?.search(caller.tenant, search)).await?;
 
         let found = answer.hits.into_iter().map(found_of).collect();
         Ok(Response::new(SearchArticlesResponse { found, model: answer.model }))
@@ -64,14 +64,14 @@ impl Service for Knowledge {
     ) -> Result<Response<IngestArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("source", &request.source)?;
+        require_text("source", &request.source)?;
         if request.content.is_empty() {
-            return Err(Error::Missing("content").into());
+            return Err(Error::MissingField("content").into());
         }
         let (scope, agent) = match request.agent.as_str() {
             "" => (kept::Scope::Tenant, String::new()),
             named => {
-                let agent = self.0.agent_named(caller.tenant, named).await?;
+                let agent = self.0.agent_id(caller.tenant, named).await?;
                 (kept::Scope::Workspace, agent.to_string())
             }
         };
@@ -82,14 +82,14 @@ impl Service for Knowledge {
             content: request.content,
             media_type: request.media_type,
             tags: request.tags,
-            provenance: Some(source(&caller, &request.source)),
+            provenance: Some(provenance(&caller, &request.source)),
             author: request.author,
             confidence: request.confidence,
-            request_id: keyed(&caller, &request.request_id),
+            request_id: caller_idempotency_key(&caller, &request.request_id),
             session: String::new(),
         };
 
-        let article = within(self.0.memory()?.kb_ingest(caller.tenant, ingest)).await?;
+        let article = with_timeout(self.0.memory()?.kb_ingest(caller.tenant, ingest)).await?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let article = Some(article_of(article, &agents));
@@ -102,11 +102,11 @@ impl Service for Knowledge {
     ) -> Result<Response<GetArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        given_text("id", &request.id)?;
+        require_text("id", &request.id)?;
         let get =
-            kept::GetRequest { who: Some(everything()), id: request.id, version: request.version };
+            kept::GetRequest { who: Some(full_access()), id: request.id, version: request.version };
 
-        let article = within(self.0.memory()?.kb_get(caller.tenant, get)).await?;
+        let article = with_timeout(self.0.memory()?.kb_get(caller.tenant, get)).await?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let article = Some(article_of(article, &agents));
@@ -119,22 +119,22 @@ impl Service for Knowledge {
     ) -> Result<Response<UpdateArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("id", &request.id)?;
-        given_text("source", &request.source)?;
+        require_text("id", &request.id)?;
+        require_text("source", &request.source)?;
         let update = kept::UpdateRequest {
-            who: Some(everything()),
+            who: Some(full_access()),
             id: request.id,
             content: request.content,
             media_type: request.media_type,
             title: request.title,
             tags: request.tags.map(|tags| kept::Tags { tags: tags.tags }),
-            provenance: Some(source(&caller, &request.source)),
+            provenance: Some(provenance(&caller, &request.source)),
             author: request.author,
             version: request.version,
             ..kept::UpdateRequest::default()
         };
 
-        let article = within(self.0.memory()?.kb_update(caller.tenant, update)).await?;
+        let article = with_timeout(self.0.memory()?.kb_update(caller.tenant, update)).await?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let article = Some(article_of(article, &agents));
@@ -148,9 +148,9 @@ impl Service for Knowledge {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let who = match request.agent.as_str() {
-            "" => everything(),
+            "" => full_access(),
             named => {
-                let agent = self.0.agent_named(caller.tenant, named).await?.to_string();
+                let agent = self.0.agent_id(caller.tenant, named).await?.to_string();
                 kept::Who { agent, ..kept::Who::default() }
             }
         };
@@ -162,7 +162,7 @@ impl Service for Knowledge {
             after: request.after,
         };
 
-        let listed = within(self.0.memory()?.kb_list(caller.tenant, list)).await?;
+        let listed = with_timeout(self.0.memory()?.kb_list(caller.tenant, list)).await?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let articles = listed.articles.into_iter().map(|one| article_of(one, &agents)).collect();
@@ -175,10 +175,10 @@ impl Service for Knowledge {
     ) -> Result<Response<ListArticleVersionsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        given_text("id", &request.id)?;
-        let asked = kept::VersionsRequest { who: Some(everything()), id: request.id };
+        require_text("id", &request.id)?;
+        let asked = kept::VersionsRequest { who: Some(full_access()), id: request.id };
 
-        let listed = within(self.0.memory()?.kb_versions(caller.tenant, asked)).await?;
+        let listed = with_timeout(self.0.memory()?.kb_versions(caller.tenant, asked)).await?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let versions = listed.versions.into_iter().map(|one| article_of(one, &agents)).collect();
@@ -191,10 +191,10 @@ impl Service for Knowledge {
     ) -> Result<Response<RemoveArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("id", &request.id)?;
-        let remove = kept::RemoveRequest { who: Some(everything()), id: request.id.clone() };
+        require_text("id", &request.id)?;
+        let remove = kept::RemoveRequest { who: Some(full_access()), id: request.id.clone() };
 
-        let removed = within(self.0.memory()?.kb_remove(caller.tenant, remove)).await?;
+        let removed = with_timeout(self.0.memory()?.kb_remove(caller.tenant, remove)).await?;
 
         if !removed.removed {
             return Err(Error::NoArticle(request.id.chars().take(80).collect()).into());
@@ -217,7 +217,7 @@ impl Service for Knowledge {
     ) -> Result<Response<GetProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        given_text("id", &request.id)?;
+        require_text("id", &request.id)?;
         let proposal = Some(self.0.proposal(caller.tenant, request.id).await?);
         Ok(Response::new(GetProposalResponse { proposal }))
     }
@@ -228,7 +228,7 @@ impl Service for Knowledge {
     ) -> Result<Response<AcceptProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("id", &request.id)?;
+        require_text("id", &request.id)?;
         let decision = (kept::Verdict::Accepted, request.reason);
         let proposal = Some(self.0.decide(&caller, request.id, decision).await?);
         Ok(Response::new(AcceptProposalResponse { proposal }))
@@ -240,8 +240,8 @@ impl Service for Knowledge {
     ) -> Result<Response<DeclineProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        given_text("id", &request.id)?;
-        given_text("reason", &request.reason)?;
+        require_text("id", &request.id)?;
+        require_text("reason", &request.reason)?;
         let decision = (kept::Verdict::Declined, request.reason);
         let proposal = Some(self.0.decide(&caller, request.id, decision).await?);
         Ok(Response::new(DeclineProposalResponse { proposal }))

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use holdfast_agent::{
     bootstrap::Audience,
-    bundle::UNBOUNDED,
-    policy::{self, Compiled, Defaults, LocalTime, Subject, Who},
+    bundle::UNSCOPED_TOOLS,
+    policy::{self, CompiledPolicy, Defaults, LocalTime, Subject, TurnAuthors},
 };
 use holdfast_directory::Agent;
 use holdfast_proto::gateway::v1::{self as pb, ExplainToolsRequest, ExplainToolsResponse};
@@ -18,45 +18,46 @@ use holdfast_types::{
 };
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{Policies, mcp::Brought, settings};
+use super::{Policies, mcp::McpTools, settings};
 use crate::{
     Error,
-    control::{parse_word, refuse, some, word_of},
+    control::{invalid, non_empty, parse_word, word_of},
     ingest::of_key,
 };
 
-const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
+const SESSION_KIND_WORDS: &str =
+    "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
 /// Maximum number of entries searched for the last turn of a session.
-const MOST_ENTRIES: i64 = 200;
+const MAX_ENTRIES: i64 = 200;
 
 /// Facts of a session.
 #[derive(Debug, Default)]
-struct Known {
+struct SessionFacts {
     kind: Option<SessionKind>,
-    place: Option<Target>,
+    target: Option<Target>,
     model: Option<String>,
     /// Authors in the last turn, and in all entries searched.
-    now: Vec<Author>,
-    always: Vec<Author>,
+    last_turn_authors: Vec<Author>,
+    all_authors: Vec<Author>,
     /// Tool lists of the last turn's messages.
-    messages: Vec<Vec<String>>,
+    message_tools: Vec<Vec<String>>,
     /// For a subagent: the tools that it was given, and whether its file access is limited.
-    given: Option<Vec<String>>,
+    given_tools: Option<Vec<String>>,
     is_bounded: bool,
 }
 
-pub(super) async fn tools(
+pub(super) async fn explain_tools(
     of: &Policies,
     tenant: TenantId,
     request: ExplainToolsRequest,
 ) -> Result<ExplainToolsResponse, Error> {
-    let (agent, known) = find(of, tenant, &request).await?;
+    let (agent, known) = find_agent_and_session(of, tenant, &request).await?;
     let stored = of.0.directory.policies(tenant, agent.id).await?;
     let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
     let brought = match request.mcp {
-        true => super::mcp::look(of, tenant, agent.id).await?,
-        false => Brought::default(),
+        true => super::mcp::probe_servers(of, tenant, agent.id).await?,
+        false => McpTools::default(),
     };
     let summaries: HashMap<String, String> =
         of.0.directory
@@ -67,41 +68,45 @@ pub(super) async fn tools(
             .chain(brought.summaries)
             .collect();
     let catalog = of.catalog(brought.tools).await?;
-    let (given, bounds) = (known.given, bounds(&agent, summaries.keys(), known.is_bounded));
-    let compiled = Compiled::new(catalog, &Defaults::default(), &tenants, &own);
-    let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
+    let (given, bounds) =
+        (known.given_tools, tool_lists(&agent, summaries.keys(), known.is_bounded));
+    let compiled = CompiledPolicy::new(catalog, &Defaults::default(), &tenants, &own);
+    let compiled = compiled.map_err(|error| invalid(error.to_string()))?;
     let connections = of.0.directory.connections_of(tenant, agent.id).await?;
     let (agent_name, time_zone) = (agent.name.to_string(), agent.settings.time_zone.clone());
 
-    let kind = match some(request.kind) {
-        Some(kind) => parse_word("kind", &kind, KINDS)?,
+    let kind = match non_empty(request.kind) {
+        Some(kind) => parse_word("kind", &kind, SESSION_KIND_WORDS)?,
         None => known.kind.unwrap_or(SessionKind::Main),
     };
-    let (who, always) = match some(request.user) {
+    let (who, always) = match non_empty(request.user) {
         Some(user) => {
             let author = author(of, tenant, user, request.roles).await?;
-            (compiled.who([&author]), compiled.who([&author]))
+            (compiled.turn_authors([&author]), compiled.turn_authors([&author]))
         }
-        None => (compiled.who(&known.now), compiled.who(&known.always)),
+        None => (
+            compiled.turn_authors(&known.last_turn_authors),
+            compiled.turn_authors(&known.all_authors),
+        ),
     };
     let is_owner = match who.roles.is_empty() {
         true => policy::audience(kind, agent.settings.dm_scope, &who, &always) == Audience::Owner,
         false => who.is_owner(),
     };
-    let (channel, chat) = match known.place {
+    let (channel, chat) = match known.target {
         Some(place) => (Some(place.channel), Some(place.chat)),
         None => (None, None),
     };
-    let Who { user, roles } = who;
+    let TurnAuthors { user, roles } = who;
     let subject = Subject {
         is_owner,
         roles,
         user,
-        channel: some(request.channel).or(channel),
-        chat: some(request.chat).or(chat),
+        channel: non_empty(request.channel).or(channel),
+        chat: non_empty(request.chat).or(chat),
         tools: agent.settings.tools.clone(),
-        model: model(of, tenant, agent, some(request.model).or(known.model)).await?,
-        messages: known.messages.into_iter().chain(bounds).collect(),
+        model: model(of, tenant, agent, non_empty(request.model).or(known.model)).await?,
+        messages: known.message_tools.into_iter().chain(bounds).collect(),
         bundle: given,
         now: local_time(&time_zone),
         ..Subject::new(kind)
@@ -115,7 +120,7 @@ pub(super) async fn tools(
     let line = |explanation: policy::Explanation| {
         let is_usable = explanation.decision != "deny";
         if is_usable && !is_connected(&explanation.tool) {
-            return unconnected(explanation.tool);
+            return unconnected_decision(explanation.tool);
         }
         let summary = summaries.get(&explanation.tool).cloned().unwrap_or_default();
         pb::ToolDecision {
@@ -139,12 +144,12 @@ pub(super) async fn tools(
         model: subject.model.map(|model| model.to_string()).unwrap_or_default(),
         user: subject.user.unwrap_or_default(),
         roles: with_owner(subject.roles, is_owner),
-        away: brought.away,
+        away: brought.unreachable,
     })
 }
 
 /// Decision for a tool whose connection the agent lacks.
-fn unconnected(tool: String) -> pb::ToolDecision {
+fn unconnected_decision(tool: String) -> pb::ToolDecision {
     let reason = "the agent has no connection for it: see `holdfast connections`".to_owned();
     pb::ToolDecision {
         line: format!("{tool}: deny: {reason}"),
@@ -156,11 +161,11 @@ fn unconnected(tool: String) -> pb::ToolDecision {
 }
 
 /// Agent of the request, and the facts of the session if it names one.
-async fn find(
+async fn find_agent_and_session(
     of: &Policies,
     tenant: TenantId,
     request: &ExplainToolsRequest,
-) -> Result<(Agent, Known), Error> {
+) -> Result<(Agent, SessionFacts), Error> {
     let directory = &of.0.directory;
     let named = match request.agent.as_str() {
         "" => None,
@@ -171,7 +176,7 @@ async fn find(
             Some(agent) => agent,
             None => directory.default_agent(tenant).await?,
         };
-        return Ok((agent, Known::default()));
+        return Ok((agent, SessionFacts::default()));
     }
     let session = session(of, tenant, &request.session).await?;
     let view = of.0.sessions.session(tenant, session).await?;
@@ -189,32 +194,32 @@ async fn find(
             Err(error) => return Err(error.into()),
         },
     };
-    let history = of.0.sessions.history(tenant, session, MOST_ENTRIES, None).await?;
+    let history = of.0.sessions.history(tenant, session, MAX_ENTRIES, None).await?;
     let last = history.last().map(|entry| entry.run);
-    let mut known = Known {
+    let mut known = SessionFacts {
         kind: view.key.parse().ok().map(|key: SessionKey| key.kind()),
-        place: view.last_target,
+        target: view.last_target,
         model: of.0.sessions.settings(tenant, session).await?.model,
-        ..Known::default()
+        ..SessionFacts::default()
     };
     if let Some(subagent) = of.0.sessions.subagent(tenant, session).await? {
         known.is_bounded = subagent.given.fs_read.is_some() || subagent.given.fs_write.is_some();
-        known.given = subagent.given.tools;
+        known.given_tools = subagent.given.tools;
     }
     for entry in history {
         let Entry::Heard { body, .. } = entry.entry else { continue };
         if Some(entry.run) == last {
-            known.messages.extend(body.tools);
-            known.now.extend(body.author.clone().filter(|_| !body.silent));
+            known.message_tools.extend(body.tools);
+            known.last_turn_authors.extend(body.author.clone().filter(|_| !body.silent));
         }
-        known.always.extend(body.author.filter(|_| !body.silent));
+        known.all_authors.extend(body.author.filter(|_| !body.silent));
     }
     Ok((agent, known))
 }
 
 /// Tool lists from the agent's prompt settings and from a subagent's limited file access, as in the
 /// runner's `bounds.rs`.
-fn bounds<'n>(
+fn tool_lists<'n>(
     agent: &Agent,
     names: impl Iterator<Item = &'n String> + Clone,
     is_bounded: bool,
@@ -228,7 +233,7 @@ fn bounds<'n>(
         lists.push(without(&|name| excluded.iter().any(|one| one == name)));
     }
     if is_bounded {
-        lists.push(without(&|name| UNBOUNDED.contains(&name)));
+        lists.push(without(&|name| UNSCOPED_TOOLS.contains(&name)));
     }
     lists
 }
@@ -272,7 +277,7 @@ async fn model(
     instead: Option<String>,
 ) -> Result<Option<ModelId>, Error> {
     if let Some(model) = instead {
-        let wrong = |error: holdfast_types::InvalidModelId| refuse(error.to_string());
+        let wrong = |error: holdfast_types::InvalidModelId| invalid(error.to_string());
         return Ok(Some(model.parse().map_err(wrong)?));
     }
     match of.0.directory.model(tenant, &agent).await {

@@ -8,40 +8,40 @@ use holdfast_agent::{
 };
 use holdfast_directory::Agent;
 use holdfast_grpc::Scope;
-use holdfast_jobs::{Remind, Reminding};
+use holdfast_jobs::{NewReminder, PendingReminder};
 use holdfast_proto::gateway::v1::{
     self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
     CancelReminderResponse, ListRemindersRequest, ListRemindersResponse,
 };
 use holdfast_schedule::{
     Zone,
-    reminder::{Item, Locale},
+    reminder::{Locale, ReminderItem},
 };
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AgentId, AgentName, Author, Body, QueueMode, SCHEDULE, SessionKey, SessionKind, Source,
+    AgentId, AgentName, Author, Body, QueueMode, SCHEDULE_SOURCE, SessionKey, SessionKind, Source,
     TenantId,
 };
 use tonic::{Request, Response, Status};
 
-use super::{Schedules, id_of, wrong};
+use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     auth::require,
-    control::{refuse, some, timestamp},
+    control::{invalid, non_empty, timestamp},
 };
 
 /// Event name of a message that wakes an agent.
-const WAKE: &str = "wake";
+const WAKE_EVENT: &str = "wake";
 
 impl Schedules {
-    pub(super) async fn reminders(
+    pub(super) async fn reminders_of_user(
         &self,
         request: Request<ListRemindersRequest>,
     ) -> Result<Response<ListRemindersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let user = user(request.user)?;
+        let user = required_user(request.user)?;
 
         let own = self.jobs.reminders(caller.tenant, &user).await.map_err(Error::from)?;
 
@@ -49,7 +49,7 @@ impl Schedules {
         Ok(Response::new(ListRemindersResponse { reminders }))
     }
 
-    pub(super) async fn remind(
+    pub(super) async fn create_reminder(
         &self,
         request: Request<AddReminderRequest>,
     ) -> Result<Response<AddReminderResponse>, Status> {
@@ -66,22 +66,22 @@ impl Schedules {
             locale,
             request_id,
         } = request;
-        let user = user(named)?;
-        let session: Option<SessionKey> = match some(session) {
+        let user = required_user(named)?;
+        let session: Option<SessionKey> = match non_empty(session) {
             Some(key) => Some(key.parse().map_err(Error::from)?),
             None => None,
         };
         let of_session = session.as_ref().and_then(|key| key.agent()).map(ToString::to_string);
-        let named = some(agent).or(of_session).unwrap_or_default();
+        let named = non_empty(agent).or(of_session).unwrap_or_default();
         let agent = self.agent(caller.tenant, &named).await?;
         let session = match session {
             Some(key) if key.agent() == Some(&agent.name) => key,
             Some(_) => {
-                return Err(refuse("the session is another agent's: leave one out".into()).into());
+                return Err(invalid("the session is another agent's: leave one out".into()).into());
             }
-            None => conversation(&agent.name, &user)?,
+            None => session_key_of_user(&agent.name, &user)?,
         };
-        let zone = match some(time_zone) {
+        let zone = match non_empty(time_zone) {
             Some(zone) => zone,
             // The user's own time zone, if set, otherwise the agent's.
             None => {
@@ -94,11 +94,12 @@ impl Schedules {
                 own.unwrap_or(agent.settings.time_zone)
             }
         };
-        let zone: Zone = zone.parse().map_err(wrong)?;
-        let locale = some(locale).map_or_else(|| Locale::spoken(&content), |tag| Locale::of(&tag));
+        let zone: Zone = zone.parse().map_err(invalid_schedule)?;
+        let locale =
+            non_empty(locale).map_or_else(|| Locale::detect(&content), |tag| Locale::of(&tag));
 
-        let remind = Remind {
-            id: id_of(caller.tenant, "AddReminder", &request_id),
+        let remind = NewReminder {
+            id: id_for_request(caller.tenant, "AddReminder", &request_id),
             agent: agent.id,
             user: &user,
             session: &session,
@@ -110,13 +111,14 @@ impl Schedules {
             auto_continue,
             renewal: None,
         };
-        let set = self.jobs.remind(caller.tenant, remind, self.rules.reminders()).await;
-        let set = set
-            .map_err(Error::from)?
-            .map_err(|why| Error::NoReminder { told: why.told(locale), is_full: why.is_full() })?;
+        let set = self.jobs.set_reminder(caller.tenant, remind, self.rules.reminders()).await;
+        let set = set.map_err(Error::from)?.map_err(|why| Error::NoReminder {
+            told: why.user_message(locale),
+            is_full: why.is_full(),
+        })?;
 
         self.state.bus.wake_schedule();
-        let item = Item {
+        let item = ReminderItem {
             id: &set.job.external_id,
             auto_continue: set.what.auto_continue,
             at: set.at,
@@ -138,7 +140,7 @@ impl Schedules {
         if matches!(session.kind(), SessionKind::Group | SessionKind::Topic) {
             return Ok(None);
         }
-        let Ok(key) = conversation(&agent.name, user) else { return Ok(None) };
+        let Ok(key) = session_key_of_user(&agent.name, user) else { return Ok(None) };
         // For a channel account, or a person with several identities, the session key does not tell
         // which id they write with.
         let mut speakers = self.state.sessions.speakers(tenant, &key).await?;
@@ -150,23 +152,23 @@ impl Schedules {
         Ok(person::person(key.kind(), key.as_str(), audience))
     }
 
-    pub(super) async fn forget(
+    pub(super) async fn delete_reminder(
         &self,
         request: Request<CancelReminderRequest>,
     ) -> Result<Response<CancelReminderResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
-        let user = user(request.user)?;
+        let user = required_user(request.user)?;
 
-        let id = match some(request.id) {
+        let id = match non_empty(request.id) {
             Some(id) => id,
-            None => return Err(Error::Missing("id").into()),
+            None => return Err(Error::MissingField("id").into()),
         };
         let cancelled = self.jobs.cancel_reminder(caller.tenant, &user, &id).await;
 
         let cancelled = cancelled.map_err(Error::from)?.map_err(|named| {
             let shown: String = id.chars().take(80).collect();
-            Error::NoJob(Locale::En.not_one(named, &shown).unwrap_or_default())
+            Error::NoJob(Locale::En.no_single_match(named, &shown).unwrap_or_default())
         })?;
         Ok(Response::new(CancelReminderResponse { id: cancelled }))
     }
@@ -181,14 +183,14 @@ impl Schedules {
         idem_key: String,
         text: String,
     ) -> Result<bool, Error> {
-        let target = self.state.owners_place(tenant, agent).await?.map(|place| place.target);
+        let target = self.state.owner_conversation(tenant, agent).await?.map(|place| place.target);
         let message = NewMessage {
             key,
             agent,
             label: None,
-            source: Source::Internal(SCHEDULE.to_owned()),
+            source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
             idem_key,
-            body: Body { event: Some(WAKE.to_owned()), ..Body::text(text) },
+            body: Body { event: Some(WAKE_EVENT.to_owned()), ..Body::text(text) },
             target,
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,
@@ -202,12 +204,12 @@ impl Schedules {
     }
 }
 
-fn user(named: String) -> Result<String, Error> {
-    some(named).ok_or(Error::Missing("user"))
+fn required_user(named: String) -> Result<String, Error> {
+    non_empty(named).ok_or(Error::MissingField("user"))
 }
 
 /// Key of an agent's session with a user.
-fn conversation(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
+fn session_key_of_user(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
     if user == OWNER {
         return Ok(SessionKey::main(agent));
     }
@@ -217,14 +219,14 @@ fn conversation(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
     let key: Result<SessionKey, _> = format!("agent:{agent}:dm:{user}").parse();
     match key {
         Ok(key) if key.kind() == SessionKind::Dm => Ok(key),
-        Ok(_) | Err(_) => Err(refuse(format!(
+        Ok(_) | Err(_) => Err(invalid(format!(
             "`{}` is no user: write `owner`, or a person as `telegram:42` or `api:anna`",
             user.chars().take(80).collect::<String>()
         ))),
     }
 }
 
-fn reminder_of(one: Reminding) -> pb::Reminder {
+fn reminder_of(one: PendingReminder) -> pb::Reminder {
     pb::Reminder {
         id: one.job.external_id,
         user: one.job.owner.unwrap_or_default(),
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn a_user_is_met_in_their_own_conversation() {
         let agent = AgentName::new("main");
-        let key = |user: &str| conversation(&agent, user).map(|key| key.to_string());
+        let key = |user: &str| session_key_of_user(&agent, user).map(|key| key.to_string());
 
         assert_eq!(key("owner").unwrap(), "agent:main:main");
         assert_eq!(key("api:anna").unwrap(), "agent:main:api:anna");

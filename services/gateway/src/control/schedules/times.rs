@@ -4,20 +4,25 @@ use holdfast_proto::gateway::v1 as pb;
 use holdfast_schedule::{Schedule, Zone};
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::{refuse, timestamp};
+use super::super::{invalid, timestamp};
 use crate::Error;
 
 /// Maximum number of slots of one backfill.
-const MOST: usize = 1_000;
+const MAX_BACKFILL_SLOTS: usize = 1_000;
 
 /// Converts a timestamp of a request.
 pub fn moment(field: &'static str, at: &prost_types::Timestamp) -> Result<Timestamp, Error> {
     Timestamp::new(at.seconds, at.nanos)
-        .map_err(|_| refuse(format!("`{field}` is no moment that there is")))
+        .map_err(|_| invalid(format!("`{field}` is no moment that there is")))
 }
 
 /// Next times, in the schedule's time zone and in another.
-pub fn next(schedule: &Schedule, zone: &Zone, now: Timestamp, count: usize) -> Vec<pb::NextTime> {
+pub fn next_times(
+    schedule: &Schedule,
+    zone: &Zone,
+    now: Timestamp,
+    count: usize,
+) -> Vec<pb::NextTime> {
     let schedule = schedule.clone().anchored(now);
     let own = schedule.zone().cloned().unwrap_or_default();
     let slots = std::iter::successors(schedule.next_after(now), |at| schedule.next_after(*at));
@@ -25,19 +30,19 @@ pub fn next(schedule: &Schedule, zone: &Zone, now: Timestamp, count: usize) -> V
         .take(count)
         .map(|at| pb::NextTime {
             at: Some(timestamp(at)),
-            scheduled: shown(at, &own),
-            local: shown(at, zone),
+            scheduled: format_time(at, &own),
+            local: format_time(at, zone),
         })
         .collect()
 }
 
-fn shown(at: Timestamp, zone: &Zone) -> String {
+fn format_time(at: Timestamp, zone: &Zone) -> String {
     let there = at.to_zoned(zone.rules().clone());
     format!("{} {}", there.strftime("%Y-%m-%d %H:%M %:z"), zone.name())
 }
 
 /// Slots from `from`, inclusive, to `until`, exclusive.
-pub fn between(
+pub fn slots_between(
     schedule: &Schedule,
     from: Timestamp,
     until: Timestamp,
@@ -46,8 +51,10 @@ pub fn between(
     let mut slots = Vec::new();
     let mut last = before;
     while let Some(slot) = schedule.next_after(last).filter(|slot| *slot < until) {
-        if slots.len() == MOST {
-            return Err(refuse(format!("there are more than {MOST} slots: choose a shorter time")));
+        if slots.len() == MAX_BACKFILL_SLOTS {
+            return Err(invalid(format!(
+                "there are more than {MAX_BACKFILL_SLOTS} slots: choose a shorter time"
+            )));
         }
         slots.push(slot);
         last = slot;
@@ -68,7 +75,7 @@ mod tests {
         let schedule = Schedule::cron("0 9 * * *", "Europe/Oslo".parse().unwrap()).unwrap();
         let tokyo = "Asia/Tokyo".parse().unwrap();
 
-        let times = next(&schedule, &tokyo, at("2026-10-24T00:00:00Z"), 2);
+        let times = next_times(&schedule, &tokyo, at("2026-10-24T00:00:00Z"), 2);
 
         let shown: Vec<(&str, &str)> =
             times.iter().map(|time| (time.scheduled.as_str(), time.local.as_str())).collect();
@@ -85,10 +92,11 @@ mod tests {
     fn slots_between_two_moments_include_the_first_and_not_the_last() {
         let schedule = Schedule::every(60_000, Some(0)).unwrap();
 
-        let slots = between(&schedule, at("2026-01-01T00:00:00Z"), at("2026-01-01T00:02:00Z"));
+        let slots =
+            slots_between(&schedule, at("2026-01-01T00:00:00Z"), at("2026-01-01T00:02:00Z"));
 
         assert_eq!(slots.unwrap().len(), 2);
-        let long = between(&schedule, at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
+        let long = slots_between(&schedule, at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
         assert!(long.unwrap_err().to_string().contains("more than 1000 slots"));
     }
 }

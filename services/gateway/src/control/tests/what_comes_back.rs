@@ -255,7 +255,7 @@ async fn the_platform_makes_lists_and_changes_tenants() {
     let suspended = suspended.into_inner().tenant.unwrap();
     assert_eq!((suspended.state.as_str(), suspended.weight), ("suspended", 3));
     let refused = world.state.directory.authenticate(&made.secret).await.unwrap_err();
-    assert!(matches!(refused, holdfast_directory::Error::Suspended));
+    assert!(matches!(refused, holdfast_directory::Error::TenantSuspended));
     let listed = tenants.list_tenants(platform(operator, Default::default())).await.unwrap();
     let names: Vec<String> =
         listed.into_inner().tenants.into_iter().map(|tenant| tenant.name).collect();

@@ -32,7 +32,7 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
             let others = Scope::ALL.into_iter().filter(|scope| *scope != Scope::$scope).collect();
             let call = $handler.$call(request(tenant, others, pb::$message::default())).await;
             assert_eq!(code(call), Code::PermissionDenied, stringify!($call));
-            let its_own = Scopes::NONE.with(Scope::$scope);
+            let its_own = Scopes::EMPTY.with(Scope::$scope);
             let call = $handler.$call(request(tenant, its_own, pb::$message::default())).await;
             assert_ne!(code(call), Code::PermissionDenied, stringify!($call));
             let call = $handler.$call(Request::new(pb::$message::default())).await;

@@ -7,7 +7,7 @@ use holdfast_proto::{
     gateway::v1::{self as pb, AcceptRequest},
     memory::v1 as kept,
 };
-use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId, RunId,
     SessionId, SessionKey,
@@ -288,12 +288,12 @@ impl Things {
             task: "annas task".into(),
             model: None,
             cleanup: Cleanup::Keep,
-            wall: Duration::from_secs(600),
+            max_duration: Duration::from_secs(600),
             max_steps: None,
             max_tokens: None,
             most: 8,
-            given: Given::default(),
-            awaited: None,
+            given: SubagentAccess::default(),
+            await_timeout: None,
             place: None,
             trace: None,
         };

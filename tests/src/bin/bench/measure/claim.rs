@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_session::{Claim, Completion, NewMessage, Outcome, Sessions};
+use holdfast_session::{Claim, Completion, NewMessage, Sessions, TurnOutcome};
 use holdfast_types::{
     AgentId, AgentName, Body, QueueMode, RunId, RunnerId, SessionKey, Source, TenantId, Usage, Wait,
 };
@@ -102,7 +102,7 @@ fn completion(claim: &Claim) -> Completion {
         at: None,
         entries: Vec::new(),
         done: vec![1],
-        outcome: Outcome::Completed,
+        outcome: TurnOutcome::Completed,
         reason: None,
         reply: None,
         deliveries: Vec::new(),

@@ -2,9 +2,9 @@
 
 use std::{process::Stdio, time::Duration};
 
-use holdfast_sandbox::{Choice, Command, Config, Ended};
+use holdfast_sandbox::{BackendChoice, Command, CommandEnd, Config};
 use holdfast_types::{AgentId, TenantId};
-use holdfast_workspace::{Base, By, Cache, Edit, Scratch, Workspaces};
+use holdfast_workspace::{Base, ChangeAuthor, ContentCache, Edit, Scratch, Workspaces};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ const FILES: usize = 1_000;
 const FILE_BYTES: usize = 1_000;
 
 /// Room for all of it.
-const CACHE: u64 = 64 << 20;
+const CACHE_BYTES: u64 = 64 << 20;
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let mut lines = walls(pace).await?;
@@ -24,7 +24,7 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
 
 async fn walls(pace: Pace) -> anyhow::Result<Vec<Line>> {
     let dir = tempfile::tempdir()?;
-    let config = Config { backend: Choice::Bubblewrap, ..Config::default() };
+    let config = Config { backend: BackendChoice::Bubblewrap, ..Config::default() };
     let sandbox = match holdfast_sandbox::open(&config).await {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -47,7 +47,7 @@ async fn walls(pace: Pace) -> anyhow::Result<Vec<Line>> {
         let outcome = sandbox.run(Command::new("true", dir.path()), CancellationToken::new());
         let outcome = outcome.await?;
         walled.push(begun.elapsed());
-        anyhow::ensure!(outcome.ended == Ended::Exited(0), "`true` {}", outcome.ended);
+        anyhow::ensure!(outcome.ended == CommandEnd::Exited(0), "`true` {}", outcome.ended);
     }
     let (plain, walled): (Samples, Samples) =
         (plain.into_iter().collect(), walled.into_iter().collect());
@@ -63,7 +63,7 @@ async fn walls(pace: Pace) -> anyhow::Result<Vec<Line>> {
 async fn files(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let (_database, workspaces) = mesh.empty_workspaces().await?;
     let (tenant, agent) = (TenantId::generate(), AgentId::generate());
-    let by = By::author("bench", "files");
+    let by = ChangeAuthor::new("bench", "files");
     let put = |nth: usize, byte: u8| {
         let path = format!("d{}/f{nth}", nth % 20).parse()?;
         let mut content = vec![byte; FILE_BYTES];
@@ -75,7 +75,7 @@ async fn files(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
 
     let dir = tempfile::tempdir()?;
     let open = async |name: &str| {
-        let cache = Cache::open(dir.path().join("cache"), CACHE)?;
+        let cache = ContentCache::open(dir.path().join("cache"), CACHE_BYTES)?;
         Scratch::open(workspaces.clone(), cache, dir.path().join(name), tenant, agent).await
     };
     let first = time(async || {
@@ -123,7 +123,7 @@ async fn change(
     agent: AgentId,
     edit: Edit,
 ) -> anyhow::Result<()> {
-    workspaces.commit(tenant, agent, &By::author("bench", "a file"), vec![edit]).await?;
+    workspaces.commit(tenant, agent, &ChangeAuthor::new("bench", "a file"), vec![edit]).await?;
     Ok(())
 }
 

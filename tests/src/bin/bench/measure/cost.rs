@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use crate::{
     Pace,
-    client::{Client, Load, fresh},
+    client::{Client, Load, unique_session},
     database,
     mesh::Mesh,
     models::Model,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Longer than a connection takes to tell how many transactions it has committed.
-const TELLING: Duration = Duration::from_secs(12);
+const STATS_DELAY: Duration = Duration::from_secs(12);
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let client = mesh.client(&mesh.tenant)?;
@@ -49,14 +49,14 @@ async fn cpu(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Result<Vec<Lin
 
 async fn commits(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let mut admin = mesh.admin().await?;
-    let (turns, session) = (pace.count(500, 50), fresh("commits"));
-    sleep(TELLING).await;
+    let (turns, session) = (pace.count(500, 50), unique_session("commits"));
+    sleep(STATS_DELAY).await;
     let before = database::transactions(&mut admin).await?;
     for _ in 0..turns {
         client.turn(0, Model::Instant, &session).await?;
     }
     let written = database::transactions(&mut admin).await?.writing - before.writing;
-    sleep(TELLING).await;
+    sleep(STATS_DELAY).await;
     let all = database::transactions(&mut admin).await?.all - before.all;
 
     let line = |what: &str, count: i64| {

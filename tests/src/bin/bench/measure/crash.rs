@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     Pace,
-    client::fresh,
+    client::unique_session,
     mesh::{Mesh, Service},
     models::Model,
     report::{Line, Unit},
@@ -21,12 +21,12 @@ use crate::{
 
 const SESSIONS: usize = 20;
 /// A lease of 30 s, and the turns themselves.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let client = mesh.client(&mesh.tenant)?;
     let messages = pace.count(200, 40);
-    let name = fresh("crash");
+    let name = unique_session("crash");
     let mut callers = JoinSet::new();
     for nth in 0..SESSIONS {
         let (client, session) = (client.clone(), format!("{name}-{nth}"));
@@ -53,7 +53,7 @@ pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     mesh.launch(Service::Gateway).await?;
     mesh.launch(Service::Runner).await?;
     let mut after = before;
-    while after < accepted.len() && begun.elapsed() < PATIENCE {
+    while after < accepted.len() && begun.elapsed() < RECOVERY_TIMEOUT {
         sleep(Duration::from_millis(50)).await;
         after = done(&mut admin, &accepted).await?;
     }

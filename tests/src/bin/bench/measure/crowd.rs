@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Pace,
-    client::fresh,
+    client::unique_session,
     mesh::Mesh,
     models::Model,
     report::{Line, Unit},
@@ -22,7 +22,7 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
         callers.spawn(async move {
             let mut turns = Vec::new();
             for _ in (nth..users).step_by(AT_ONCE) {
-                turns.push(client.turn(nth, Model::VerySlow, &fresh("user")).await);
+                turns.push(client.turn(nth, Model::VerySlow, &unique_session("user")).await);
             }
             turns
         });

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Pace,
-    client::{Client, fresh},
+    client::{Client, unique_session},
     mesh::{Mesh, Service, Tenant},
     models::Model,
     report::Line,
@@ -22,8 +22,8 @@ const CALLERS: usize = 16;
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (model, what) in [(Model::Slow, "200 ms model"), (Model::Instant, "instant model")] {
-        let noisy = mesh.tenant(&fresh("noisy")).await?;
-        let quiet = mesh.tenant(&fresh("quiet")).await?;
+        let noisy = mesh.tenant(&unique_session("noisy")).await?;
+        let quiet = mesh.tenant(&unique_session("quiet")).await?;
         let sessions = pace.count(1000, 200);
         let each = pace.count(6, 3);
         let waits = behind(mesh, &noisy, &quiet, model, (sessions, each)).await?;
@@ -52,7 +52,7 @@ async fn behind(
     filled?;
 
     let client = mesh.client(quiet)?;
-    let session = fresh("quiet");
+    let session = unique_session("quiet");
     let mut admin = mesh.admin().await?;
     let mut asked = 0;
     while asked < 200 && waiting(&mut admin, noisy).await? > 0 {
@@ -66,7 +66,7 @@ async fn behind(
 }
 
 async fn fill(client: &Client, model: Model, sessions: usize, each: usize) -> anyhow::Result<()> {
-    let name = fresh("noise");
+    let name = unique_session("noise");
     let mut callers = JoinSet::new();
     for nth in 0..CALLERS {
         let (client, name) = (client.clone(), name.clone());

@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// Until what was before is over, and every connection has told what it did.
-const SETTLE: Duration = Duration::from_secs(15);
+const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
-    sleep(SETTLE).await;
+    sleep(SETTLE_TIME).await;
     let mut admin = mesh.admin().await?;
     let (begun, before) = (Instant::now(), Spent::so_far(mesh)?);
     let rows = database::row_versions(&mut admin).await?;
@@ -24,7 +24,7 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     sleep(pace.seconds(60, 10)).await;
 
     let (time, spent) = (begun.elapsed(), Spent::so_far(mesh)?.since(&before));
-    sleep(SETTLE).await;
+    sleep(SETTLE_TIME).await;
     let written = database::row_versions(&mut admin).await? - rows;
     let called = mesh.models.requests().await? - calls;
 

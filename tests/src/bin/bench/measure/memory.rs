@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     Pace,
-    client::{Client, Load, fresh},
+    client::{Client, Load, unique_session},
     mesh::{Mesh, Service},
     models::Model,
     report::{Line, Unit, float},
@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// How long a process is left alone before its memory is read.
-const REST: Duration = Duration::from_secs(3);
+const REST_TIME: Duration = Duration::from_secs(3);
 const PARALLEL: usize = 8;
 const LIVE: usize = 256;
 
 pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     mesh.relaunch().await?;
-    sleep(REST).await;
+    sleep(REST_TIME).await;
     let mut lines = Vec::new();
     for (name, resident) in resident(mesh)? {
         let line = Line::new(format!("{name} at rest"), resident.all, Unit::Megabytes);
@@ -34,7 +34,7 @@ pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let client = mesh.client(&mesh.tenant)?;
     let turns = pace.count(1000, 100);
     work(&client, turns, false).await?;
-    sleep(REST).await;
+    sleep(REST_TIME).await;
     for (name, resident) in resident(mesh)? {
         let what = format!("{name} after {turns} turns");
         lines.push(
@@ -65,9 +65,9 @@ async fn work(client: &Client, turns: usize, new: bool) -> anyhow::Result<()> {
     for nth in 0..PARALLEL {
         let client = client.clone();
         callers.spawn(async move {
-            let own = fresh("memory");
+            let own = unique_session("memory");
             for _ in 0..turns.div_ceil(PARALLEL) {
-                let session = if new { fresh("idle") } else { own.clone() };
+                let session = if new { unique_session("idle") } else { own.clone() };
                 client.turn(nth, Model::Instant, &session).await?;
             }
             anyhow::Ok(())
@@ -84,10 +84,10 @@ async fn idle_sessions(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Resu
     let sessions = pace.count(2000, 200);
     // Once for the allocator to take what it keeps.
     work(client, sessions, true).await?;
-    sleep(REST).await;
+    sleep(REST_TIME).await;
     let before = sum(mesh)?;
     work(client, sessions, true).await?;
-    sleep(REST).await;
+    sleep(REST_TIME).await;
     Ok(((sum(mesh)? - before) / float(sessions)).max(0.0))
 }
 

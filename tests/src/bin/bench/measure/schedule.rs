@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use holdfast_tests::clockwork::Clockwork;
+use holdfast_tests::clockwork::SchedulerMesh;
 use jiff::Timestamp;
 use sqlx::PgConnection;
 use tokio::time::sleep;
@@ -13,17 +13,17 @@ use crate::{Pace, mesh::Mesh, report::Line, stats::Samples};
 
 const TENANTS: usize = 20;
 /// How often is looked at what there is.
-const LOOK: Duration = Duration::from_millis(5);
-const START: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// What takes longer is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const FIRING_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let program = mesh.program().to_owned();
     let urls = mesh.backends().urls();
-    let mut clockwork = Clockwork::prepare_on(urls, program, 1, TENANTS).await?;
+    let mut clockwork = SchedulerMesh::prepare_on(urls, program, 1, TENANTS).await?;
     clockwork.replicas[0].start().await?;
-    clockwork.replicas[0].ready(START).await?;
+    clockwork.replicas[0].ready(START_TIMEOUT).await?;
 
     let count = pace.count(10_000, 1_000);
     let (recorded, delivered) = at_once(&mut clockwork, count).await?;
@@ -46,7 +46,10 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
 
 /// How late each was recorded, and in its inbox, as others see it: what is not committed is not
 /// there.
-async fn at_once(clockwork: &mut Clockwork, count: usize) -> anyhow::Result<(Samples, Samples)> {
+async fn at_once(
+    clockwork: &mut SchedulerMesh,
+    count: usize,
+) -> anyhow::Result<(Samples, Samples)> {
     const SEEN: &str = "
         select (select count(*) from schedule.firings), (select count(*) from session.inbox)";
     let at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 5_000)?;
@@ -60,15 +63,15 @@ async fn at_once(clockwork: &mut Clockwork, count: usize) -> anyhow::Result<(Sam
     while delivered.len() < count {
         let (fired, arrived): (i64, i64) = sqlx::query_as(SEEN).fetch_one(&mut admin).await?;
         let late = Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default();
-        ensure!(late < PATIENCE, "{arrived} of {count} arrived within {PATIENCE:?}");
+        ensure!(late < FIRING_TIMEOUT, "{arrived} of {count} arrived within {FIRING_TIMEOUT:?}");
         recorded.resize(usize::try_from(fired)?, late);
         delivered.resize(usize::try_from(arrived)?, late);
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok((recorded.into_iter().collect(), delivered.into_iter().collect()))
 }
 
-async fn spread(clockwork: &mut Clockwork, count: usize) -> anyhow::Result<(Samples, Samples)> {
+async fn spread(clockwork: &mut SchedulerMesh, count: usize) -> anyhow::Result<(Samples, Samples)> {
     let begin = Timestamp::now().as_millisecond() + 1_000;
     let times: Vec<Timestamp> = (0..i64::try_from(count)?)
         .map(|n| Timestamp::from_millisecond(begin + n * 50 + rand::random_range(0..50)))

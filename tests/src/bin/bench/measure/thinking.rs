@@ -10,15 +10,15 @@ use holdfast_agent::{
     PromptInput,
     bootstrap::{Audience, BootstrapFile, BootstrapName},
     build_on,
-    policy::{Catalog, Compiled, Defaults, Settings, Subject, Tool},
-    prompt::{Moment, PromptMode, Setting, Skill, StablePart, dynamic},
+    policy::{Catalog, CompiledPolicy, Defaults, Settings, Subject, Tool},
+    prompt::{PromptMode, PromptSettings, Skill, StablePart, TurnContext, dynamic},
 };
 use holdfast_types::{Body, Entry, SessionKind, ToolSpec, Usage};
 use tokio::time::Instant;
 
 use crate::{
     Pace,
-    client::fresh,
+    client::unique_session,
     mesh::Mesh,
     models::Model,
     report::{Line, Unit, float},
@@ -34,7 +34,7 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let mut lines = contexts(pace)?;
     lines.push(policy(pace)?);
     let client = mesh.client(&mesh.tenant)?;
-    client.turn(0, Model::Instant, &fresh("hello")).await?;
+    client.turn(0, Model::Instant, &unique_session("hello")).await?;
     let size = float(mesh.models.last_size(Model::Instant).await?) / 1024.0;
     let line = Line::new("the request for a first message, default tools", size, Unit::Kilobytes);
     lines.push(line.at_most(12.0).note("body as sent, with the templates of a new agent"));
@@ -57,26 +57,26 @@ fn contexts(pace: Pace) -> anyhow::Result<Vec<Line>> {
         .map(|(name, location)| Skill { name, description: "what it is good for", location })
         .collect();
     let tools = tools();
-    let full = Setting {
+    let full = PromptSettings {
         instructions: "Be helpful.",
         tools: &tools,
         skills: &skills,
         files: &files,
         workspace: Some("/workspace"),
-        ..Setting::of("main", SessionKind::Main, Audience::Owner)
+        ..PromptSettings::of("main", SessionKind::Main, Audience::Owner)
     };
-    let lite = Setting { mode: PromptMode::Lite, ..full };
+    let lite = PromptSettings { mode: PromptMode::Lite, ..full };
     // Those that a person would choose: half of the skills, some tools, no memory.
-    let custom = Setting {
+    let custom = PromptSettings {
         tools: tools.get(..4).context("fewer tools than four")?,
         skills: &skills[..SKILLS / 2],
         memory: Some(false),
         ..full
     };
     let journal = journal();
-    let moment = Moment::at(NOW);
+    let moment = TurnContext::at(NOW);
     let count = pace.count(2_000, 50);
-    let cold = |setting: &Setting<'_>| {
+    let cold = |setting: &PromptSettings<'_>| {
         let (part, now) = (StablePart::of(setting), dynamic(setting, &moment, &journal));
         black_box((part, now));
     };
@@ -110,7 +110,8 @@ fn policy(pace: Pace) -> anyhow::Result<Line> {
         "deny": ["group:automation", "*_7"],
         "by_provider": {"ollama": {"deny": ["*_9"]}},
     }))?;
-    let policy = Compiled::new(Arc::new(catalog), &Defaults::default(), &settings, &settings)?;
+    let policy =
+        CompiledPolicy::new(Arc::new(catalog), &Defaults::default(), &settings, &settings)?;
     let subject = Subject::new(SessionKind::Group);
     let took = median(pace.count(5_000, 50), || {
         black_box(policy.view(&subject).offered());

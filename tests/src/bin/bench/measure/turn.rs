@@ -2,7 +2,7 @@
 
 use crate::{
     Pace,
-    client::{Client, fresh},
+    client::{Client, unique_session},
     mesh::Mesh,
     models::Model,
     openai::Conversation,
@@ -46,7 +46,7 @@ fn lines(what: &str, samples: &Samples, bounds: Option<Bounds>) -> Vec<Line> {
 }
 
 async fn in_one_session(client: &Client, model: Model, count: usize) -> anyhow::Result<Samples> {
-    let session = fresh("turn");
+    let session = unique_session("turn");
     let mut times = Vec::new();
     for _ in 0..WARM_UP + count {
         times.push(client.turn(0, model, &session).await?.done);
@@ -57,13 +57,13 @@ async fn in_one_session(client: &Client, model: Model, count: usize) -> anyhow::
 async fn in_new_sessions(client: &Client, count: usize) -> anyhow::Result<Samples> {
     let mut times = Vec::new();
     for _ in 0..count {
-        times.push(client.turn(0, Model::Instant, &fresh("new")).await?.done);
+        times.push(client.turn(0, Model::Instant, &unique_session("new")).await?.done);
     }
     Ok(times.into_iter().collect())
 }
 
 async fn by_http(mesh: &Mesh, count: usize) -> anyhow::Result<Samples> {
-    let user = fresh("http");
+    let user = unique_session("http");
     let mut talk = Conversation::new(mesh.http(), &mesh.tenant.key, Model::Instant, user)?;
     let mut times = Vec::new();
     for nth in 0..WARM_UP + count {

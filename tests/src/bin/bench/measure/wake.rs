@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Pace, client::fresh, mesh::Mesh, models::Model, report::Line, stats::Samples};
+use crate::{
+    Pace, client::unique_session, mesh::Mesh, models::Model, report::Line, stats::Samples,
+};
 
 const IDLE: Duration = Duration::from_secs(2);
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let client = mesh.client(&mesh.tenant)?;
-    let session = fresh("wake");
+    let session = unique_session("wake");
     client.turn(0, Model::Instant, &session).await?;
     let mut times = Vec::new();
     for _ in 0..pace.count(30, 5) {

@@ -9,7 +9,7 @@ use holdfast_types::TenantId;
 
 use super::super::{
     super::{AgentNames, State},
-    agent_name, everything, source_of, within,
+    agent_name, full_access, source_of, with_timeout,
 };
 use crate::Error;
 
@@ -21,12 +21,12 @@ impl State {
         request: ListProposalsRequest,
     ) -> Result<ListProposalsResponse, Error> {
         let ListProposalsRequest { decided, limit, after } = request;
-        let asked = kept::ProposalsRequest { who: Some(everything()), decided, limit, after };
+        let asked = kept::ProposalsRequest { who: Some(full_access()), decided, limit, after };
 
-        let listed = within(self.memory()?.kb_proposals(tenant, asked)).await?;
+        let listed = with_timeout(self.memory()?.kb_proposals(tenant, asked)).await?;
 
         let agents = self.agent_names(tenant).await?;
-        let proposals = listed.proposals.into_iter().map(|one| told(one, &agents)).collect();
+        let proposals = listed.proposals.into_iter().map(|one| proposal_of(one, &agents)).collect();
         Ok(ListProposalsResponse { proposals, next: listed.next })
     }
 
@@ -35,11 +35,11 @@ impl State {
         tenant: TenantId,
         id: String,
     ) -> Result<pb::Proposal, Error> {
-        let asked = kept::GetProposalRequest { who: Some(everything()), id };
+        let asked = kept::GetProposalRequest { who: Some(full_access()), id };
 
-        let proposal = within(self.memory()?.kb_proposal(tenant, asked)).await?;
+        let proposal = with_timeout(self.memory()?.kb_proposal(tenant, asked)).await?;
 
-        Ok(told(proposal, &self.agent_names(tenant).await?))
+        Ok(proposal_of(proposal, &self.agent_names(tenant).await?))
     }
 
     /// Accepts or declines a proposal, in the caller's name.
@@ -50,20 +50,20 @@ impl State {
         (verdict, reason): (kept::Verdict, String),
     ) -> Result<pb::Proposal, Error> {
         let decide = kept::DecideRequest {
-            who: Some(everything()),
+            who: Some(full_access()),
             id,
             verdict: verdict.into(),
             by: caller.name.clone(),
             reason,
         };
 
-        let proposal = within(self.memory()?.kb_decide(caller.tenant, decide)).await?;
+        let proposal = with_timeout(self.memory()?.kb_decide(caller.tenant, decide)).await?;
 
-        Ok(told(proposal, &self.agent_names(caller.tenant).await?))
+        Ok(proposal_of(proposal, &self.agent_names(caller.tenant).await?))
     }
 }
 
-fn told(proposal: kept::Proposal, agents: &AgentNames) -> pb::Proposal {
+fn proposal_of(proposal: kept::Proposal, agents: &AgentNames) -> pb::Proposal {
     let state = match proposal.verdict() {
         kept::Verdict::Unspecified => "open",
         kept::Verdict::Accepted => "accepted",

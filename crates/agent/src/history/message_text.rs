@@ -1,0 +1,41 @@
+//! Text of one message as the model reads it.
+
+use holdfast_types::{Body, SessionKind};
+
+use crate::text::{line, name};
+
+/// Whether a message belongs to the instructions.
+pub(super) fn is_system(body: &Body) -> bool {
+    matches!(body.role.as_deref(), Some("system" | "developer"))
+}
+
+/// Formats a message with its sender, its quotation and its attachments.
+pub(super) fn render_message(body: &Body, kind: SessionKind) -> String {
+    let mut text = String::with_capacity(body.text.len() + 32);
+    if let Some(event) = &body.event {
+        text.push_str(&format!("[event {}] ", line(event, 128)));
+    } else if let (SessionKind::Group | SessionKind::Topic, Some(sender)) = (kind, &body.sender) {
+        let shown = match name(&sender.name) {
+            shown if shown.is_empty() => name(&sender.id),
+            shown => shown,
+        };
+        if !shown.is_empty() {
+            text.push_str(&shown);
+            text.push_str(": ");
+        }
+    }
+    if let Some(quoted) = body.reply_to.as_ref().map(|reply| line(&reply.text, 200))
+        && !quoted.is_empty()
+    {
+        text.push_str(&format!("[in answer to: {quoted}] "));
+    }
+    text.push_str(body.text_without_directives());
+    for attachment in &body.attachments {
+        let mut shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
+        if let Some(file) = &attachment.file {
+            shown = format!("{shown}, stored as `{}`", line(&file.path, 128));
+        }
+        text.push_str(&format!("\n[attached: {shown}]"));
+    }
+    text
+}

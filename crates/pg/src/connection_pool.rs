@@ -1,0 +1,224 @@
+//! Connection pool that checks no healthy connection.
+//!
+//! sqlx's own pool pings each connection that is returned, which adds a round trip to every
+//! transaction. Here only a connection that was dropped in the middle of a transaction costs more
+//! than its own statements (docs/decisions/0008-a-turns-way-to-the-database.md).
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions as _, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, timeout},
+};
+use tracing::debug;
+
+/// Time after which an unused connection is closed.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(300);
+
+/// Maximum age of a connection. A server process never frees what it has cached.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(3600);
+
+/// Maximum duration of the rollback of an abandoned transaction, before its connection is closed
+/// instead.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Statement that is sent on a connection that was dropped instead of returned.
+///
+/// If each statement was its own transaction, it is a query without effect: Postgres would warn
+/// about a rollback.
+const ROLLBACK_SQL: &str = "ROLLBACK";
+const NO_OP_SQL: &str = "select 1";
+
+/// A pool of connections of one role. Clones share the connections.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionPool(Arc<PoolState>);
+
+#[derive(Debug)]
+struct PoolState {
+    options: PgConnectOptions,
+    acquire_timeout: Duration,
+    permits: Arc<Semaphore>,
+    idle: Mutex<VecDeque<IdleConnection>>,
+}
+
+#[derive(Debug)]
+struct IdleConnection {
+    conn: PgConnection,
+    born: Instant,
+    idle_since: Instant,
+}
+
+impl ConnectionPool {
+    /// Creates a pool of up to `size` connections. None is opened before it is needed.
+    pub fn new(options: PgConnectOptions, size: u32, patience: Duration) -> Self {
+        let permits = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(1)));
+        Self(Arc::new(PoolState {
+            options,
+            acquire_timeout: patience,
+            permits,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// Returns an idle connection or opens a new one.
+    ///
+    /// While the server is unreachable or not ready, this retries until the caller's timeout.
+    pub async fn acquire(&self) -> sqlx::Result<PooledConnection> {
+        timeout(self.0.acquire_timeout, self.acquire_without_timeout())
+            .await
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+
+    async fn acquire_without_timeout(&self) -> sqlx::Result<PooledConnection> {
+        let permit = Arc::clone(&self.0.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_closed| sqlx::Error::PoolClosed)?;
+        let (conn, born) = match self.0.take() {
+            Some(kept) => (kept.conn, kept.born),
+            None => (self.0.connect().await?, Instant::now()),
+        };
+        let shared = Arc::clone(&self.0);
+        Ok(PooledConnection {
+            conn: Some(conn),
+            born,
+            reset_sql: ROLLBACK_SQL,
+            shared,
+            permit: Some(permit),
+        })
+    }
+
+    /// Closes the connections that are not lent, and lends no more.
+    pub async fn close(&self) {
+        self.0.permits.close();
+        let idle = std::mem::take(&mut *self.0.idle());
+        for kept in idle {
+            if let Err(error) = kept.conn.close().await {
+                debug!(%error, "a connection ended before it was closed");
+            }
+        }
+    }
+}
+
+impl PoolState {
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<IdleConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the connection that was used last, so that surplus connections become old and are
+    /// closed.
+    fn take(&self) -> Option<IdleConnection> {
+        let mut idle = self.idle();
+        while idle.front().is_some_and(|oldest| oldest.idle_since.elapsed() > MAX_IDLE_TIME) {
+            idle.pop_front();
+        }
+        idle.pop_back()
+    }
+
+    fn put(&self, conn: PgConnection, born: Instant) {
+        if born.elapsed() < MAX_CONNECTION_AGE && !self.permits.is_closed() {
+            self.idle().push_back(IdleConnection { conn, born, idle_since: Instant::now() });
+        }
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match self.options.connect().await {
+                Err(error) if is_transient(&error) => {
+                    debug!(%error, "the database is not there yet")
+                }
+                other => return other,
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+/// Whether a server that refuses a connection with this error may accept a later one.
+fn is_transient(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        // The server starts; it stops; it has no free connection.
+        sqlx::Error::Database(error) => {
+            matches!(error.code().as_deref(), Some("57P03" | "57P01" | "53300"))
+        }
+        _ => false,
+    }
+}
+
+/// A connection on loan from a pool.
+///
+/// Return it by [`done`](Self::done) when no transaction is open on it. If it is dropped instead,
+/// the open transaction is first rolled back in the background.
+#[derive(Debug)]
+pub(crate) struct PooledConnection {
+    /// `None` after the connection is returned.
+    conn: Option<PgConnection>,
+    born: Instant,
+    reset_sql: &'static str,
+    shared: Arc<PoolState>,
+    /// `None` after the background rollback has begun.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl PooledConnection {
+    /// Marks a loan on which each statement is its own transaction.
+    pub const fn without_transaction(mut self) -> Self {
+        self.reset_sql = NO_OP_SQL;
+        self
+    }
+
+    pub fn conn(&mut self) -> &mut PgConnection {
+        match &mut self.conn {
+            Some(conn) => conn,
+            None => unreachable!("`done` takes the loan itself"),
+        }
+    }
+
+    /// Returns a connection without an open transaction to the pool.
+    pub fn done(mut self) {
+        if let Some(conn) = self.conn.take() {
+            self.shared.put(conn, self.born);
+        }
+    }
+
+    /// Rolls back the open transaction, and returns the connection to the pool.
+    pub async fn rollback(mut self) -> sqlx::Result<()> {
+        self.conn().execute("ROLLBACK").await?;
+        self.done();
+        Ok(())
+    }
+}
+
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        let Some(conn) = self.conn.take() else { return };
+        // Without a runtime the process is ending. The server rolls back when the socket closes.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (shared, born, settle) = (Arc::clone(&self.shared), self.born, self.reset_sql);
+        let permit = self.permit.take();
+        runtime.spawn(async move {
+            let mut conn = conn;
+            match timeout(ROLLBACK_TIMEOUT, conn.execute(settle)).await {
+                Ok(Ok(_)) => shared.put(conn, born),
+                _ => {
+                    // Most likely the server restarted, which ended the idle connections as well.
+                    shared.idle().clear();
+                    debug!("a connection was given up: its transaction could not be undone");
+                }
+            }
+            // Not earlier: the next caller would open one connection more than the limit.
+            drop(permit);
+        });
+    }
+}

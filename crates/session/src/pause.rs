@@ -1,0 +1,285 @@
+//! Pausing, resuming and cancelling sessions, and the cascade to child sessions.
+//!
+//! A cascade handles the parent first, uses one transaction per session, and is idempotent. A
+//! session that was paused by a user stays paused; only a session that was paused for its parent
+//! resumes with it (spec STM-019).
+
+use holdfast_types::{SessionId, SessionState, TenantId};
+use uuid::Uuid;
+
+use crate::{
+    Error, SessionOwner, Sessions,
+    complete::has_waking_message,
+    sessions::{Lease, lock, session_not_found},
+    sweep::{KeepWait, make_ready},
+};
+
+/// Sessions that a pause reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PauseResult {
+    /// Number of sessions that are paused now and were not before.
+    pub sessions: u32,
+    /// Those of them that a runner has. They stop at their next step boundary, sooner if the runner
+    /// is told.
+    pub running: Vec<(SessionId, SessionOwner)>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResumeResult {
+    /// Number of sessions that were paused and are not any more.
+    pub sessions: u32,
+    /// A wake-up should be sent.
+    pub wake: bool,
+}
+
+impl Sessions {
+    /// Pauses a session and its descendants.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session. After any other error a repetition
+    /// continues where this call stopped.
+    pub async fn pause(&self, tenant: TenantId, session: SessionId) -> Result<PauseResult, Error> {
+        let mut held = PauseResult::default();
+        self.pause_one(tenant, session, "user", &mut held).await?;
+        let mut parents = vec![session];
+        while let Some(parent) = parents.pop() {
+            for child in self.children(tenant, parent).await? {
+                self.pause_one(tenant, child, "parent", &mut held).await?;
+                parents.push(child);
+            }
+        }
+        Ok(held)
+    }
+
+    /// Resumes a session, and the descendants that were paused with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`pause`](Self::pause).
+    pub async fn resume(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<ResumeResult, Error> {
+        let mut resumed = ResumeResult::default();
+        self.resume_one(tenant, session, None, &mut resumed).await?;
+        let mut parents = vec![session];
+        while let Some(parent) = parents.pop() {
+            for child in self.children(tenant, parent).await? {
+                // A child that a user paused keeps its descendants paused.
+                if self.resume_one(tenant, child, Some("parent"), &mut resumed).await? {
+                    parents.push(child);
+                }
+            }
+        }
+        Ok(resumed)
+    }
+
+    /// Requests the end of the turn that runs in a session. Returns the runner that has it, `None`
+    /// if no turn runs. Queued messages are not affected.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session.
+    pub async fn cancel(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<SessionOwner>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
+        let Some(running) = current_owner(&lease) else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
+        // A turn marks the messages it has seen with its first write. Until then its message is the
+        // oldest one.
+        let first = oldest_seq(&mut tx, session).await?;
+        cancel_seen_messages(&mut tx, session, first).await?;
+        tx.commit().await?;
+        Ok(Some(running))
+    }
+
+    /// Requests the end of a turn that waits for an approval. Returns `None` if no turn waits, else
+    /// whether a wake-up should be sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session.
+    pub async fn cancel_wait(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<bool>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
+        if lease.state != SessionState::WaitForEvent || !lease.wait.is_for_approval() {
+            tx.rollback().await?;
+            return Ok(None);
+        }
+        cancel_seen_messages(&mut tx, session, None).await?;
+        let wake = make_ready(&mut tx, &lease, KeepWait::No).await?;
+        tx.commit().await?;
+        Ok(Some(wake))
+    }
+
+    async fn pause_one(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        reason: &'static str,
+        held: &mut PauseResult,
+    ) -> Result<(), Error> {
+        const PAUSE: &str = "
+            update session.session_lease
+            set paused = $3, fair_key = case when state = 'READY' then null else fair_key end
+            where tenant_id = $1 and session_id = $2";
+        const PAUSE_AND_LEAVE_FLIGHT: &str = "
+            with freed as (
+                update session.tenant_flight set in_flight = in_flight - 1
+                where tenant_id = $1 and shard = session.shard($2))
+            update session.session_lease set paused = $3, fair_key = null
+            where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let Some(lease) = lock(&mut tx, session).await? else {
+            // A child that was deleted meanwhile needs no pause.
+            return if reason == "user" { Err(session_not_found(session)) } else { Ok(()) };
+        };
+        if lease.paused {
+            tx.rollback().await?;
+            return Ok(());
+        }
+        let admitted = lease.state == SessionState::Ready && is_admitted(&mut tx, session).await?;
+        sqlx::query(if admitted { PAUSE_AND_LEAVE_FLIGHT } else { PAUSE })
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(reason)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        held.sessions += 1;
+        held.running.extend(current_owner(&lease).map(|running| (session, running)));
+        Ok(())
+    }
+
+    /// Resumes one session; with `only`, only if it was paused for this reason. Returns whether the
+    /// cascade continues with its children.
+    async fn resume_one(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        only: Option<&'static str>,
+        resumed: &mut ResumeResult,
+    ) -> Result<bool, Error> {
+        const SQL: &str = "
+            update session.session_lease set paused = null
+            where tenant_id = $1 and session_id = $2 and paused is not null
+              and ($3::text is null or paused = $3)";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let Some(mut lease) = lock(&mut tx, session).await? else {
+            return if only.is_none() { Err(session_not_found(session)) } else { Ok(false) };
+        };
+        let changed = sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(only)
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        if changed == 0 {
+            // Not paused: a repeated cascade still visits the children.
+            tx.rollback().await?;
+            return Ok(!lease.paused);
+        }
+        lease.paused = false;
+
+        let resting = !matches!(lease.state, SessionState::Ready | SessionState::Running);
+        let wants = resting
+            && lease.unfinished_messages() > 0
+            && has_waking_message(&mut tx, &lease, &lease.wait, &[]).await?;
+        if lease.state == SessionState::Ready || wants {
+            let keep = if wants { KeepWait::No } else { KeepWait::Yes };
+            resumed.wake |= make_ready(&mut tx, &lease, keep).await?;
+        }
+        tx.commit().await?;
+        resumed.sessions += 1;
+        Ok(true)
+    }
+
+    async fn children(&self, tenant: TenantId, parent: SessionId) -> Result<Vec<SessionId>, Error> {
+        const SQL: &str = "
+            select session_id from session.sessions where tenant_id = $1 and parent_id = $2";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let children: Vec<Uuid> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(parent.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(children.into_iter().map(SessionId::from).collect())
+    }
+}
+
+/// Marks the messages that a turn has seen as cancelled, and unseen ones up to `first`.
+pub(crate) async fn cancel_seen_messages(
+    tx: &mut holdfast_pg::TenantTx,
+    session: SessionId,
+    first: Option<i64>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update session.session_lease
+        set cancel_upto = coalesce((
+            select max(seq) from session.inbox
+            where tenant_id = $1 and session_id = $2
+              and (state = 'seen' or (state = 'new' and seq <= $3))), cancel_upto)
+        where tenant_id = $1 and session_id = $2";
+
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(first)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+pub(crate) fn current_owner(lease: &Lease) -> Option<SessionOwner> {
+    match (lease.state, lease.owner) {
+        (SessionState::Running, Some(owner)) => {
+            Some(SessionOwner { owner: owner.into(), epoch: lease.epoch })
+        }
+        _ => None,
+    }
+}
+
+async fn is_admitted(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select fair_key is not null from session.session_lease
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}
+
+pub(crate) async fn oldest_seq(
+    tx: &mut holdfast_pg::TenantTx,
+    session: SessionId,
+) -> sqlx::Result<Option<i64>> {
+    const SQL: &str = "
+        select min(seq) from session.inbox
+        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+          and not coalesce((body->>'silent')::boolean, false)";
+    let tenant = tx.tenant();
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}

@@ -1,0 +1,202 @@
+//! Ends of a turn, each in one transaction.
+
+use std::sync::Arc;
+
+use holdfast_agent::is_silent;
+use holdfast_bus::DeltaBody;
+use holdfast_kit::trace;
+use holdfast_session::{Completion, CompletionResult, NewDelivery, TurnOutcome};
+use holdfast_types::{Entry, Note, Usage, Wait};
+use tracing::{Span, info};
+
+use crate::{
+    agents::AgentSnapshot,
+    error::Error,
+    journal::ReplyKind,
+    replies::{self, Failure},
+    turn::Turn,
+};
+
+impl Turn<'_> {
+    pub(crate) async fn finish_with_answer(
+        &mut self,
+        thought: Entry,
+    ) -> Result<CompletionResult, Error> {
+        let text = match &thought {
+            Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
+            _ => String::new(),
+        };
+        self.finish(TurnOutcome::Completed, None, thought, text, self.unfinished_seqs()).await
+    }
+
+    /// Ends the turn with an entry other than a thought, and a text to send.
+    pub(crate) async fn finish_with_note(
+        &mut self,
+        last: Entry,
+        text: String,
+    ) -> Result<CompletionResult, Error> {
+        self.finish(TurnOutcome::Completed, None, last, text, self.unfinished_seqs()).await
+    }
+
+    /// Ends the turn with a text that says why there is no answer.
+    pub(crate) async fn finish_with_failure(
+        &mut self,
+        failure: &Failure<'_>,
+    ) -> Result<CompletionResult, Error> {
+        let text = failure.user_text(self.run, trace::current().as_deref());
+        let reason = failure.class().to_owned();
+        metrics::counter!("holdfast_runner_failures_total", "class" => failure.class())
+            .increment(1);
+        let note = Entry::noted(Note::Failed, text.as_str());
+        if self.heartbeat().is_some() {
+            // Nobody asked: the failure is reported in the heartbeat's event only.
+            let why = Some(failure.description().to_owned());
+            return self
+                .finish(TurnOutcome::Failed, why, note, String::new(), self.unfinished_seqs())
+                .await;
+        }
+        self.finish(TurnOutcome::Failed, Some(reason), note, text, self.unfinished_seqs()).await
+    }
+
+    /// Ends a turn that was interrupted or cancelled.
+    pub(crate) async fn finish_early(
+        &mut self,
+        note: Note,
+        done: Vec<i64>,
+    ) -> Result<CompletionResult, Error> {
+        let (outcome, reason) = match note {
+            Note::Interrupted => (TurnOutcome::Interrupted, "a newer message ended this turn"),
+            Note::Cancelled => (TurnOutcome::Cancelled, "the turn was cancelled"),
+            Note::Failed
+            | Note::DeadlinePassed
+            | Note::Summary
+            | Note::Flush
+            | Note::Flushed
+            | Note::Command
+            | Note::Reset
+            | Note::Asked
+            | Note::Allowed
+            | Note::Routed
+            | Note::Told
+            | Note::Posted
+            | Note::Dispatched => (TurnOutcome::Failed, "given up"),
+        };
+        let entry = Entry::noted(note, reason);
+        self.finish(outcome, Some(reason.to_owned()), entry, String::new(), done).await
+    }
+
+    pub(crate) async fn finish(
+        &mut self,
+        outcome: TurnOutcome,
+        reason: Option<String>,
+        last: Entry,
+        text: String,
+        done: Vec<i64>,
+    ) -> Result<CompletionResult, Error> {
+        self.withdraw_approvals().await?;
+        let is_reply = if text.is_empty() { ReplyKind::No } else { ReplyKind::Yes };
+        let target = self.reply_target();
+        let answer = match is_reply {
+            ReplyKind::Yes => {
+                let shown = self.spoken.as_ref().map_or(text.as_str(), |aloud| &aloud.text);
+                let turn = self.journal.turn();
+                let place = self.with_quote(target.clone());
+                let answer = replies::reply_delivery(self.run, turn, place.as_ref(), shown);
+                answer.filter(|answer| !answer.text.is_empty())
+            }
+            ReplyKind::No => None,
+        };
+        let mut deliveries: Vec<NewDelivery> = answer.into_iter().collect();
+        if outcome == TurnOutcome::Completed {
+            deliveries.extend(self.attachments(target.as_ref()));
+        }
+        let mut channels: Vec<String> = self
+            .hold
+            .tool_context()
+            .outbox
+            .iter()
+            .map(|sent| sent.target.channel.clone())
+            .collect();
+        channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
+        channels.sort_unstable();
+        channels.dedup();
+        if outcome == TurnOutcome::Completed
+            && let Some(posted) = self.main_session_post(&text)
+        {
+            self.journal.add_unstored(posted);
+        }
+        let completion = Completion {
+            run: self.run,
+            at: None,
+            entries: Vec::new(),
+            done: done.clone(),
+            outcome,
+            reason: reason.clone(),
+            reply: None,
+            deliveries,
+            usage: Usage::default(),
+            model: String::new(),
+            steps: 0,
+            started_at: self.timing.started_at,
+            wait: Wait::Anything,
+            last_target: target,
+        };
+        // Before the answer is visible: the next message must not find the old snapshot.
+        self.invalidate_snapshot();
+        let completed = self.journal.complete(last, is_reply, completion).await?;
+
+        for channel in &channels {
+            self.worker.bus.wake_deliver(channel);
+        }
+        self.stream.send(DeltaBody::Done {
+            seqs: done,
+            text,
+            outcome: to_bus_outcome(outcome),
+            reason,
+            usage: self.journal.usage(),
+            model: self.journal.model(),
+        });
+        self.record_metrics(outcome);
+        Ok(completed)
+    }
+
+    /// Starts the background work that follows a turn.
+    pub(crate) fn after_turn(&self, brief: &Arc<AgentSnapshot>, completed: &CompletionResult) {
+        self.invalidate_snapshot();
+        // If another turn follows at once, it does this.
+        if !completed.again {
+            self.queue_summary(brief);
+            self.queue_extraction();
+        }
+    }
+
+    /// Invalidates the agent's snapshot if this turn changed a file of the prompt.
+    fn invalidate_snapshot(&self) {
+        if std::mem::take(&mut self.hold.tool_context().is_snapshot_outdated) {
+            self.worker.agents.invalidate(self.hold.claim.tenant, self.agent);
+        }
+    }
+
+    fn record_metrics(&self, outcome: TurnOutcome) {
+        let all = self.timing.began.elapsed();
+        let ours = all.saturating_sub(self.timing.model + self.timing.tools);
+        metrics::counter!("holdfast_runner_turns_total", "outcome" => outcome.as_str())
+            .increment(1);
+        metrics::histogram!("holdfast_runner_turn_duration_seconds").record(all.as_secs_f64());
+        metrics::histogram!("holdfast_runner_overhead_duration_seconds").record(ours.as_secs_f64());
+        Span::current().record("outcome", outcome.as_str());
+        let duration_ms = u64::try_from(all.as_millis()).unwrap_or(u64::MAX);
+        let overhead_ms = u64::try_from(ours.as_millis()).unwrap_or(u64::MAX);
+        info!(run.id = %self.run, outcome = outcome.as_str(), duration_ms, overhead_ms, "turn ended");
+    }
+}
+
+const fn to_bus_outcome(outcome: TurnOutcome) -> holdfast_bus::Outcome {
+    match outcome {
+        TurnOutcome::Completed => holdfast_bus::Outcome::Completed,
+        TurnOutcome::Interrupted => holdfast_bus::Outcome::Interrupted,
+        TurnOutcome::Cancelled => holdfast_bus::Outcome::Cancelled,
+        TurnOutcome::Failed => holdfast_bus::Outcome::Failed,
+        TurnOutcome::Dead => holdfast_bus::Outcome::Dead,
+    }
+}

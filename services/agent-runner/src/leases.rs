@@ -1,0 +1,278 @@
+//! Leases of this process, and the signals and tool context of their turns.
+//!
+//! **What can go wrong.** A suspended process resumes and believes it still has its leases. So a
+//! lease has a deadline on a clock that runs during suspension, counted from before the renewal was
+//! sent and a sixth shorter than the lease: past it, no effect is started. Writes are also refused
+//! by the fence in Postgres.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use holdfast_agent::bootstrap::Audience;
+use holdfast_kit::boot_clock;
+use holdfast_session::{Claim, NewDelivery, RenewedLease};
+use holdfast_skills::SkillSet;
+use holdfast_types::{AgentId, ConnectionKind, Directives, SessionId, SessionKind, Target};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    files::FileScope, memory_subject::MemorySubject, schedules::Requester, shell::CommandPolicy,
+    skills::Secrets, tool_usage::ToolUsage,
+};
+
+/// Signals for a running turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TurnSignal {
+    /// Stop at the end of the current step.
+    pub(crate) pause: bool,
+    /// Messages with a `seq` up to this are cancelled.
+    pub(crate) cancel_upto: i64,
+    /// Next `seq` of the inbox, as far as known.
+    pub(crate) next_in: i64,
+    /// Number of hints that something has changed.
+    pub(crate) hints: u64,
+}
+
+/// State of a turn for its tools, and results that tools leave for the turn.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolContext {
+    pub(crate) kind: Option<SessionKind>,
+    pub(crate) audience: Audience,
+    /// Session key; empty before the first step.
+    pub(crate) key: String,
+    /// Target of the conversation, if it is on a channel.
+    pub(crate) target: Option<Target>,
+    /// The platform's id of the message that the turn is about.
+    pub(crate) platform_message: Option<String>,
+    /// Model of the turn; empty before its first request.
+    pub(crate) model: String,
+    /// Policy for commands; `None` before it is loaded.
+    pub(crate) command_policy: Option<CommandPolicy>,
+    pub(crate) reply_settings: Directives,
+    /// Names and kinds of the connections that may be used.
+    pub(crate) connections: Vec<(String, ConnectionKind)>,
+    /// Subject of the memory tools.
+    pub(crate) memory_subject: MemorySubject,
+    /// Files that the tools may access.
+    pub(crate) scope: FileScope,
+    /// Skills of the agent; `None` before the first step.
+    pub(crate) skills: Option<Arc<SkillSet>>,
+    /// Secrets for the commands of the agent's skills.
+    pub(crate) secrets: Arc<Secrets>,
+    /// The copy of the requester's workspace that a subagent works on, if it has one.
+    pub(crate) workspace_branch: Option<AgentId>,
+    /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
+    pub(crate) narrowed: Vec<Vec<String>>,
+    /// Requester of jobs and reminders.
+    pub(crate) requester: Requester,
+    /// A file of the agent's prompt was changed.
+    pub(crate) is_snapshot_outdated: bool,
+    /// Canvas surfaces that a tool changed and that watchers were not told of yet.
+    pub(crate) changed_surfaces: Vec<String>,
+    /// Messages that tools enqueued and that are not stored yet.
+    pub(crate) outbox: Vec<NewDelivery>,
+    /// Usage of tools that is not charged yet.
+    pub(crate) tool_usage: Vec<ToolUsage>,
+}
+
+impl Default for ToolContext {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            audience: Audience::Others,
+            key: String::new(),
+            target: None,
+            platform_message: None,
+            model: String::new(),
+            command_policy: None,
+            reply_settings: Directives::default(),
+            connections: Vec::new(),
+            memory_subject: MemorySubject::default(),
+            scope: FileScope::default(),
+            skills: None,
+            secrets: Arc::default(),
+            workspace_branch: None,
+            narrowed: Vec::new(),
+            requester: Requester::default(),
+            is_snapshot_outdated: false,
+            changed_surfaces: Vec::new(),
+            outbox: Vec::new(),
+            tool_usage: Vec::new(),
+        }
+    }
+}
+
+/// A lease of this process on one session.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Claim with its fence token.
+    pub(crate) claim: Claim,
+    /// Cancelled when the session is lost to another runner.
+    pub(crate) lost: CancellationToken,
+    signal: watch::Sender<TurnSignal>,
+    /// Time after sending a renewal during which effects may be started.
+    safe_for: Duration,
+    safe_until: AtomicU64,
+    tool_context: Mutex<ToolContext>,
+}
+
+impl Lease {
+    /// `asked` is the time of the claim request on the boot clock.
+    pub(crate) fn new(claim: Claim, asked: Duration, lease: Duration) -> Self {
+        let hold = Self {
+            claim,
+            lost: CancellationToken::new(),
+            signal: watch::Sender::new(TurnSignal::default()),
+            safe_for: lease - lease / 6,
+            safe_until: AtomicU64::new(0),
+            tool_context: Mutex::default(),
+        };
+        hold.extend(asked);
+        hold
+    }
+
+    /// Records that a renewal sent at `asked` succeeded.
+    pub(crate) fn extend(&self, asked: Duration) {
+        let until = u64::try_from((asked + self.safe_for).as_millis()).unwrap_or(u64::MAX);
+        self.safe_until.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// Whether an effect may be started.
+    pub(crate) fn is_safe(&self) -> bool {
+        let now = boot_clock::now().as_millis();
+        !self.lost.is_cancelled() && now < u128::from(self.safe_until.load(Ordering::Relaxed))
+    }
+
+    /// Updates the signals from a renewal's result.
+    pub(crate) fn update_signal(&self, renewed: &RenewedLease) {
+        self.signal.send_if_modified(|signal| {
+            let before = *signal;
+            signal.pause = renewed.pause;
+            signal.cancel_upto = signal.cancel_upto.max(renewed.cancel_upto);
+            signal.next_in = signal.next_in.max(renewed.next_in);
+            *signal != before
+        });
+    }
+
+    /// Tells the turn that something has changed.
+    pub(crate) fn notify(&self) {
+        self.signal.send_modify(|signal| signal.hints += 1);
+    }
+
+    /// Current and future signals of the turn.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<TurnSignal> {
+        self.signal.subscribe()
+    }
+
+    pub(crate) fn tool_context(&self) -> MutexGuard<'_, ToolContext> {
+        lock(&self.tool_context)
+    }
+}
+
+/// Leases of this process, by session.
+#[derive(Debug, Default)]
+pub(crate) struct Leases(Mutex<HashMap<SessionId, Arc<Lease>>>);
+
+impl Leases {
+    /// Adds a lease. An older one of the same session is lost.
+    pub(crate) fn add(&self, hold: &Arc<Lease>) {
+        let older = lock(&self.0).insert(hold.claim.session, Arc::clone(hold));
+        if let Some(older) = older {
+            older.lost.cancel();
+        }
+    }
+
+    /// Removes a lease, unless the session was claimed again.
+    pub(crate) fn remove(&self, claim: &Claim) {
+        let mut holds = lock(&self.0);
+        if holds.get(&claim.session).is_some_and(|hold| hold.claim.epoch == claim.epoch) {
+            holds.remove(&claim.session);
+        }
+    }
+
+    pub(crate) fn get(&self, session: SessionId) -> Option<Arc<Lease>> {
+        lock(&self.0).get(&session).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Lease>> {
+        lock(&self.0).values().cloned().collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_session::CLAIM_LEASE;
+    use holdfast_types::TenantId;
+
+    use super::*;
+
+    fn claim(session: SessionId, epoch: i64) -> Claim {
+        Claim { tenant: TenantId::generate(), session, epoch, attempts: 1 }
+    }
+
+    #[test]
+    fn no_effect_is_begun_when_the_lease_is_nearly_over() {
+        let session = SessionId::generate();
+        let now = boot_clock::now();
+        let old =
+            Lease::new(claim(session, 1), now.saturating_sub(Duration::from_secs(26)), CLAIM_LEASE);
+        assert!(!old.is_safe());
+
+        old.extend(now);
+        assert!(old.is_safe());
+
+        old.lost.cancel();
+        assert!(!old.is_safe());
+    }
+
+    #[test]
+    fn a_newer_hold_of_a_session_ends_the_older_and_outlives_its_removal() {
+        let (held, session) = (Leases::default(), SessionId::generate());
+        let now = boot_clock::now();
+        let older = Arc::new(Lease::new(claim(session, 1), now, CLAIM_LEASE));
+        let newer = Arc::new(Lease::new(claim(session, 2), now, CLAIM_LEASE));
+
+        held.add(&older);
+        held.add(&newer);
+        held.remove(&older.claim);
+
+        assert!(older.lost.is_cancelled());
+        assert_eq!(held.get(session).unwrap().claim.epoch, 2);
+    }
+
+    #[test]
+    fn a_turn_is_told_only_of_what_changed() {
+        let hold = Lease::new(claim(SessionId::generate(), 1), boot_clock::now(), CLAIM_LEASE);
+        let renewed = RenewedLease {
+            tenant: hold.claim.tenant,
+            session: hold.claim.session,
+            epoch: 1,
+            pause: false,
+            cancel_upto: 0,
+            next_in: 3,
+        };
+        let mut signal = hold.subscribe();
+
+        hold.update_signal(&renewed);
+        assert!(signal.has_changed().unwrap());
+        signal.mark_unchanged();
+
+        hold.update_signal(&renewed);
+        assert!(!signal.has_changed().unwrap());
+    }
+}

@@ -1,0 +1,138 @@
+//! Commit of a command's changes to the agent's workspace.
+//!
+//! Nothing that a command wrote is lost if another session was faster: the other's file stays, and
+//! the command's version is put beside it for the agent to merge.
+
+use std::time::Duration;
+
+use holdfast_tools::{FileChangeKind, WorkspaceChanges};
+use holdfast_types::{Fault as _, TreePath};
+use holdfast_workspace::{Base, ChangeAuthor, CommitOutcome, Edit, Error, UnstorableEntry};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::folders::Folder;
+use crate::failpoints;
+
+/// Conflicting files of one command.
+const MAX_CONFLICTS: usize = 64;
+
+/// Notes for the model about files that were not saved.
+const MAX_NOTES: usize = 20;
+
+/// Delays between attempts while the database is unavailable.
+const RETRY_DELAYS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
+
+/// Commits a command's changes and returns the result for the model.
+pub(super) async fn commit_changes(folder: &mut Folder, by: &ChangeAuthor) -> WorkspaceChanges {
+    let mut kept = WorkspaceChanges::default();
+    failpoints::point("runner.before_keep").await;
+    if let Err(error) = try_commit(folder, by, &mut kept).await {
+        let error_ = &error as &dyn std::error::Error;
+        if error.kind().is_transient() {
+            warn!(error = error_, "what a command changed could not be kept");
+        }
+        kept.changes.clear();
+        kept.notes.push(format!("nothing that it changed was kept: {error}"));
+    }
+    failpoints::point("runner.after_keep").await;
+    if kept.notes.len() > MAX_NOTES {
+        let more = kept.notes.len() - MAX_NOTES;
+        kept.notes.truncate(MAX_NOTES);
+        kept.notes.push(format!("{more} more were not kept"));
+    }
+    kept
+}
+
+async fn try_commit(
+    folder: &mut Folder,
+    by: &ChangeAuthor,
+    kept: &mut WorkspaceChanges,
+) -> Result<(), Error> {
+    let found = folder.scratch.changes().await?;
+    for UnstorableEntry { path, kind } in &found.unstorable {
+        kept.notes.push(format!("`{path}` was not kept: {kind}"));
+    }
+    let sight = folder.sight;
+    let (mut edits, others): (Vec<Edit>, Vec<Edit>) =
+        found.edits.into_iter().partition(|edit| sight.may_change(edit.path().as_str()));
+    for edit in others {
+        kept.notes.push(format!(
+            "`{}` was not kept: it is changed in a conversation with your owner only",
+            edit.path()
+        ));
+    }
+    for _ in 0..=MAX_CONFLICTS {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        match commit_with_retries(folder, by, edits.clone()).await {
+            Ok(committed) => {
+                kept.changes = edits.iter().map(change_mark).collect();
+                if committed.changed > 0 {
+                    kept.revision = Some(committed.revision.to_string());
+                }
+                return Ok(());
+            }
+            Err(Error::Clash { path, author, revision, .. }) => {
+                let what =
+                    format!("`{path}` was changed meanwhile by {author} (revision {revision})");
+                kept.notes.push(match move_aside(&mut edits, &path, by) {
+                    Some(beside) => format!(
+                        "{what} and stays so; what the command wrote is in `{beside}`: merge them"
+                    ),
+                    None => format!("{what} and stays so"),
+                });
+            }
+            // For example, another session created a file where this one has a folder.
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::Invalid(format!("others changed more than {MAX_CONFLICTS} of its files meanwhile")))
+}
+
+/// Commits with retries; the key makes a repeated commit harmless.
+async fn commit_with_retries(
+    folder: &mut Folder,
+    by: &ChangeAuthor,
+    edits: Vec<Edit>,
+) -> Result<CommitOutcome, Error> {
+    for wait in RETRY_DELAYS {
+        match folder.scratch.commit(by, edits.clone()).await {
+            Err(error) if error.kind().is_transient() && !is_full(&error) => sleep(wait).await,
+            done => return done,
+        }
+    }
+    folder.scratch.commit(by, edits).await
+}
+
+/// Whether the workspace has no room, so that a retry is useless.
+const fn is_full(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::TreeTooLarge { .. } | Error::TooManyFiles { .. } | Error::TooManyBranches { .. }
+    )
+}
+
+/// Moves the conflicting version to a file beside the original. `None` if the command deleted the
+/// file or no name fits.
+fn move_aside(edits: &mut Vec<Edit>, path: &TreePath, by: &ChangeAuthor) -> Option<TreePath> {
+    let at = edits.iter().position(|edit| edit.path() == path)?;
+    let Edit::Put { content, .. } = edits.remove(at) else { return None };
+    let run = by.run.map(|run| run.as_uuid().simple().to_string()).unwrap_or_default();
+    let run = run.get(24..).unwrap_or("mine");
+    let beside: TreePath = format!("{path}.conflict-{run}").parse().ok()?;
+    edits.retain(|edit| *edit.path() != beside);
+    edits.push(Edit::Put { path: beside.clone(), content, base: Base::Any });
+    Some(beside)
+}
+
+fn change_mark(edit: &Edit) -> (FileChangeKind, String) {
+    let mark = match edit {
+        Edit::Put { base: Base::Hash(_), .. } => FileChangeKind::Changed,
+        Edit::Put { base: Base::Absent | Base::Any, .. } => FileChangeKind::Made,
+        Edit::Delete { .. } => FileChangeKind::Deleted,
+    };
+    (mark, edit.path().to_string())
+}

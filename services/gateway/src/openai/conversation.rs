@@ -1,0 +1,325 @@
+//! Session of a request, and the messages that are new in it.
+
+use holdfast_directory::RoutedAgent;
+use holdfast_grpc::Caller;
+use holdfast_session::{EPHEMERAL_LABEL, NewMessage};
+use holdfast_types::{Body, MessageId, QueueMode, SessionId, TenantId};
+use http::HeaderMap;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::{
+    ApiError, OpenAi,
+    content::{ConversationMessage, Role},
+};
+use crate::{
+    Error,
+    follow::FollowedMessage,
+    ingest::{Destination, idempotency_key, named_session_key, new_message},
+};
+
+/// Header with the idempotency key.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Prefix of all model names, and the name of the default agent.
+pub const MODEL_PREFIX: &str = "holdfast";
+
+/// Maximum number of messages that a new session begins with; older ones are joined into one.
+const MAX_INITIAL_MESSAGES: usize = 128;
+
+/// Request in either format, converted.
+#[derive(Debug, Default)]
+pub struct AnswerRequest {
+    pub model: String,
+    /// Name of the session to continue.
+    pub user: Option<String>,
+    /// Id of the response to continue from.
+    pub previous: Option<String>,
+    /// Messages of the conversation, the newest last.
+    pub turns: Vec<ConversationMessage>,
+}
+
+/// Session of a request, and the messages to add.
+struct SessionInput {
+    place: Destination,
+    /// Set for a session that is made for one request.
+    label: Option<&'static str>,
+    turns: Vec<ConversationMessage>,
+}
+
+impl OpenAi {
+    /// Accepts a request and follows it. All errors of the request are found here, before an answer
+    /// begins.
+    pub async fn accept_and_follow(
+        &self,
+        caller: &Caller,
+        key: Option<String>,
+        ask: AnswerRequest,
+    ) -> Result<FollowedMessage, ApiError> {
+        let tenant = caller.tenant;
+        let agent = self.agent_of(tenant, &ask.model).await?;
+        let goes_on = self.session_input(caller, agent, key.as_deref(), ask).await?;
+        let messages = self.inbox_messages(caller, goes_on, key).await?;
+
+        let taken = self.ingest.store_all(tenant, messages).await?;
+        let runs = taken.runs.clone();
+        let follow = self.follower.follow_accepted(tenant, &taken.accepted, runs).await;
+        self.ingest.notify_runners(&taken);
+        Ok(follow)
+    }
+
+    /// Agent for a model name.
+    pub async fn agent_of(&self, tenant: TenantId, model: &str) -> Result<RoutedAgent, ApiError> {
+        let name = match model.strip_prefix(MODEL_PREFIX) {
+            Some("") => "",
+            Some(rest) => match rest.strip_prefix('/') {
+                Some(name) if !name.is_empty() => name,
+                _ => return Err(ApiError::no_model(model)),
+            },
+            None => return Err(ApiError::no_model(model)),
+        };
+        self.ingest.agent(tenant, name).await.map_err(|error| match error {
+            Error::NoAgent(_) => ApiError::no_model(model),
+            error => error.into(),
+        })
+    }
+
+    /// Chooses the session, and the messages that it does not have yet.
+    async fn session_input(
+        &self,
+        caller: &Caller,
+        agent: RoutedAgent,
+        key: Option<&str>,
+        ask: AnswerRequest,
+    ) -> Result<SessionInput, ApiError> {
+        let AnswerRequest { user, previous, mut turns, .. } = ask;
+        if let Some(previous) = previous {
+            let session = self.session_of(caller.tenant, &previous).await?;
+            let agent = if ask.model == MODEL_PREFIX { "" } else { agent.name.as_str() };
+            let place = self.ingest.destination_of_session(caller.tenant, agent, session).await?;
+            return Ok(SessionInput { place, label: None, turns });
+        }
+        let Some(user) = user.filter(|user| !user.is_empty()) else {
+            let name = match key {
+                Some(key) => single_request_session(caller, key, &turns),
+                None => Uuid::now_v7().simple().to_string(),
+            };
+            let key = named_session_key(&agent, &format!("once-{name}"))?;
+            return Ok(SessionInput {
+                place: Destination { agent, key },
+                label: Some(EPHEMERAL_LABEL),
+                turns,
+            });
+        };
+        let key = named_session_key(&agent, &user)?;
+        let news = count_unanswered(&turns);
+        // A new session begins with the whole conversation that the client sent.
+        if news < turns.len() && self.ingest.session_exists(caller.tenant, &key).await? {
+            turns.drain(..turns.len() - news);
+        }
+        Ok(SessionInput { place: Destination { agent, key }, label: None, turns })
+    }
+
+    async fn session_of(&self, tenant: TenantId, response: &str) -> Result<SessionId, ApiError> {
+        let unknown = || ApiError::no_response(response);
+        let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
+        let id = id.map(MessageId::from).ok_or_else(unknown)?;
+        match self.ingest.session_of(tenant, id).await {
+            Ok(session) => Ok(session),
+            Err(Error::Session(holdfast_session::Error::NotFound { .. })) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Messages for the inbox. Earlier ones are silent; only the last one wakes a runner.
+    async fn inbox_messages(
+        &self,
+        caller: &Caller,
+        goes_on: SessionInput,
+        key: Option<String>,
+    ) -> Result<Vec<NewMessage>, ApiError> {
+        let SessionInput { place, label, mut turns } = goes_on;
+        let last = match turns.pop() {
+            Some(ConversationMessage { role: Role::User, text, pictures }) => {
+                self.ingest
+                    .body_with_pictures(caller.tenant, place.agent.id, &text, pictures)
+                    .await?
+            }
+            Some(_) => {
+                let message = "the last message has to be the user's: there is nothing to answer";
+                return Err(ApiError::invalid_field("messages", message));
+            }
+            None => {
+                return Err(ApiError::invalid_field("messages", "there is no message: add one"));
+            }
+        };
+        let key = idempotency_key(key.unwrap_or_default())?;
+        let seeds_key = hex(&Sha256::digest(&key));
+        // One run per message, in order, whatever the agent's queue mode: each client waits for its
+        // own answer.
+        let mode = QueueMode::Followup;
+        let agent = place.agent.id;
+        let template = NewMessage { label, mode, ..new_message(caller, place, Body::default()) };
+
+        let author = template.body.author.clone();
+        let mut messages = Vec::with_capacity(turns.len() + 1);
+        for (n, turn) in join_oldest(turns).into_iter().enumerate() {
+            let role = Some(role_name(turn.role).to_owned());
+            let shown = self
+                .ingest
+                .body_with_pictures(caller.tenant, agent, &turn.text, turn.pictures)
+                .await;
+            let body = match shown {
+                // Clients keep empty answers in their histories; skip them.
+                Err(Error::Empty) => continue,
+                shown => Body { role, silent: true, ..shown? },
+            };
+            let body = Body { author: author.clone(), ..body };
+            messages.push(NewMessage {
+                body,
+                idem_key: format!("{seeds_key}:{n}"),
+                ..template.clone()
+            });
+        }
+        let body = Body { author, ..last };
+        messages.push(NewMessage { body, idem_key: key, ..template });
+        Ok(messages)
+    }
+}
+
+/// Number of messages at the end without an answer.
+fn count_unanswered(turns: &[ConversationMessage]) -> usize {
+    turns.iter().rev().take_while(|turn| turn.role != Role::Assistant).count()
+}
+
+/// Joins the oldest messages into one if there are too many.
+fn join_oldest(mut turns: Vec<ConversationMessage>) -> Vec<ConversationMessage> {
+    if turns.len() <= MAX_INITIAL_MESSAGES {
+        return turns;
+    }
+    let newest = turns.split_off(turns.len() - (MAX_INITIAL_MESSAGES - 1));
+    let told = turns.iter().map(|turn| format!("{}: {}", role_name(turn.role), turn.text));
+    let told = told.collect::<Vec<_>>().join("\n");
+    let mut folded =
+        vec![ConversationMessage::text_only(Role::User, format!("[what was said before]\n{told}"))];
+    folded.extend(newest);
+    folded
+}
+
+const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::System => "system",
+    }
+}
+
+/// Session name for a single request; the same when the request is repeated.
+fn single_request_session(caller: &Caller, key: &str, turns: &[ConversationMessage]) -> String {
+    let mut hasher = Sha256::new();
+    if let Some(caller) = caller.key {
+        hasher.update(caller.as_uuid());
+    }
+    hasher.update(key);
+    for turn in turns {
+        hasher.update([0]);
+        hasher.update(role_name(turn.role));
+        hasher.update(Sha256::digest(&turn.text));
+        for picture in &turn.pictures {
+            hasher.update(Sha256::digest(picture));
+        }
+    }
+    hex(&hasher.finalize()[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Idempotency key of the request, if it has one.
+///
+/// # Errors
+///
+/// If the header is empty or not plain text.
+pub fn idempotency_key_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok("") | Err(_) => Err(ApiError::invalid_field(
+            "Idempotency-Key",
+            "the `Idempotency-Key` has to be 1 to 256 characters of plain text",
+        )),
+        Ok(key) => Ok(Some(key.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_grpc::Scopes;
+    use holdfast_types::KeyId;
+
+    use super::*;
+
+    fn turn(role: Role, text: &str) -> ConversationMessage {
+        ConversationMessage::text_only(role, text.into())
+    }
+
+    #[test]
+    fn only_what_no_answer_follows_is_new() {
+        use Role::{Assistant as A, System as S, User as U};
+        for (roles, news) in [
+            (&[][..], 0),
+            (&[U], 1),
+            (&[S, U], 2),
+            (&[S, U, A, U], 1),
+            (&[U, A, U, U], 2),
+            (&[U, A], 0),
+        ] {
+            let turns: Vec<ConversationMessage> =
+                roles.iter().map(|role| turn(*role, "x")).collect();
+
+            assert_eq!(count_unanswered(&turns), news, "{roles:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_history_becomes_a_shorter_one_with_all_of_it() {
+        let turns: Vec<ConversationMessage> =
+            (0..300).map(|n| turn(Role::User, &format!("<{n}>"))).collect();
+
+        let folded = join_oldest(turns);
+
+        assert_eq!(folded.len(), MAX_INITIAL_MESSAGES);
+        let all = folded.iter().map(|turn| turn.text.as_str()).collect::<String>();
+        assert!((0..300).all(|n| all.contains(&format!("<{n}>"))));
+    }
+
+    #[test]
+    fn a_session_for_once_is_the_same_for_the_same_request_of_the_same_key_only() {
+        let caller = |key| Caller {
+            tenant: TenantId::generate(),
+            key: Some(key),
+            scopes: Scopes::EMPTY,
+            name: String::new(),
+        };
+        let (anna, ben) = (caller(KeyId::generate()), caller(KeyId::generate()));
+        let hi = [turn(Role::User, "hi")];
+
+        assert_eq!(
+            single_request_session(&anna, "k", &hi),
+            single_request_session(&anna, "k", &hi)
+        );
+        assert_ne!(single_request_session(&anna, "k", &hi), single_request_session(&ben, "k", &hi));
+        assert_ne!(
+            single_request_session(&anna, "k", &hi),
+            single_request_session(&anna, "l", &hi)
+        );
+        assert_ne!(
+            single_request_session(&anna, "k", &hi),
+            single_request_session(&anna, "k", &[turn(Role::User, "ho")])
+        );
+        assert_ne!(
+            single_request_session(&anna, "k", &hi),
+            single_request_session(&anna, "k", &[turn(Role::System, "hi")])
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Erasure of an item, a session or a user.
+
+use holdfast_types::TenantId;
+use uuid::Uuid;
+
+use super::{MemoryService, erase};
+use crate::{
+    Error,
+    eraser::{SECOND_PASS_DELAY, add_counts},
+    store::{
+        erasures::{self, ErasureStatus, Rows},
+        forget::{self, Count, Erase},
+        items, second_pass,
+    },
+    viewer::Viewer,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErasureTarget {
+    Item(Uuid),
+    /// Everything that came from a session.
+    Session(String),
+    User(String),
+}
+
+#[derive(Debug, Clone)]
+pub struct ErasureCounts {
+    /// Erased rows by table.
+    pub erased: Vec<Count>,
+    /// Remaining rows by table; all zero.
+    pub left: Vec<Count>,
+}
+
+impl MemoryService {
+    /// Erases, and counts the remaining rows in the same transaction.
+    pub async fn forget(
+        &self,
+        tenant: TenantId,
+        who: &Viewer,
+        what: ErasureTarget,
+    ) -> Result<ErasureCounts, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let what = match what {
+            ErasureTarget::Item(id) => {
+                let item = items::get(&mut tx, who, id).await?;
+                let item = item.ok_or_else(|| {
+                    Error::not_found("item", &crate::validation::prefixed_id("itm", id))
+                })?;
+                Erase::Item(item.item_id)
+            }
+            // Callers without full access erase only their own part of a session, and what belongs
+            // to no user.
+            ErasureTarget::Session(session) => {
+                let whose = (!who.everything).then(|| (who.agents(), who.users()));
+                Erase::Session(session, whose)
+            }
+            ErasureTarget::User(user) => {
+                if !who.everything && user != who.user {
+                    return Err(Error::not_found("user", &user));
+                }
+                Erase::User(user)
+            }
+        };
+        let (erased, left) = erase(&mut tx, &what).await?;
+        let whole = match &what {
+            Erase::Session(session, None) => Some(("session", session)),
+            Erase::User(user) => Some(("user", user)),
+            Erase::Session(_, Some(_)) | Erase::Item(_) | Erase::Agent(_) => None,
+        };
+        if let Some((what, subject)) = whole {
+            let rows = (&add_counts(Rows::new(), &erased), &add_counts(Rows::new(), &left));
+            second_pass::record_requested(
+                &mut tx,
+                (what, subject),
+                rows,
+                SECOND_PASS_DELAY.as_secs_f64(),
+            )
+            .await?;
+        }
+        tx.commit().await?;
+        self.waiting.notify_one();
+        self.views.invalidate(tenant);
+        Ok(ErasureCounts { erased, left })
+    }
+
+    /// Lists erasures of deleted sessions and agents and of requested ones. Empty for callers
+    /// without full access.
+    pub async fn erasures(
+        &self,
+        tenant: TenantId,
+        who: &Viewer,
+        subject: &str,
+        limit: i64,
+    ) -> Result<Vec<ErasureStatus>, Error> {
+        if !who.everything {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = erasures::list(&mut tx, subject, limit).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// Returns a tenant's rows by table, the number of queued units, and how many of these were
+    /// given up.
+    pub async fn status(&self, tenant: TenantId) -> Result<(Vec<Count>, i64, i64), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows = forget::rows(&mut tx).await?;
+        let (waiting, given_up) = crate::store::queue::counts(&mut tx).await?;
+        tx.finish_reading();
+        Ok((rows, waiting, given_up))
+    }
+}

@@ -1,0 +1,92 @@
+//! Targets of the answers of isolated turns (spec CRN-002, CRN-010, C-48).
+//!
+//! | `channel` | `to` | target |
+//! |---|---|---|
+//! | `last` | | the last place of the agent's main conversation on a channel; otherwise its only direct conversation, if that is with an owner; otherwise none |
+//! | a channel | a chat | that chat, by the tenant's account on that channel |
+//! | a channel | | the place where the agent was last spoken to, if it is on this channel |
+
+use holdfast_agent::policy;
+use holdfast_jobs::Job;
+use holdfast_schedule::AgentTurn;
+use holdfast_session::ChannelConversation as Spoken;
+use holdfast_types::{AgentId, SessionKind, Target, TenantId};
+
+use super::Ctx;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum AnswerTarget {
+    /// The target, or `None` if the answer is not delivered.
+    Known(Option<Target>),
+    /// No target can be determined, for this reason.
+    Unknown(&'static str),
+}
+
+/// Failure that may pass; the firing is tried again.
+pub type TransientError = anyhow::Error;
+
+pub async fn find_target(
+    ctx: &Ctx,
+    job: &Job,
+    turn: &AgentTurn,
+) -> Result<AnswerTarget, TransientError> {
+    if !turn.deliver {
+        return Ok(AnswerTarget::Known(None));
+    }
+    let last = ctx.last_owner_place(job.tenant, job.agent).await?.map(|last| last.target);
+    if turn.channel == LAST_CHANNEL {
+        let last = last.map(|last| match &turn.to {
+            Some(chat) => Target { chat: chat.clone(), thread: None, ..last },
+            None => last,
+        });
+        return Ok(AnswerTarget::Known(last));
+    }
+    let here = last.filter(|last| last.channel == turn.channel);
+    let accounts = ctx.directory.accounts(job.tenant, Some(&turn.channel)).await?;
+    let enabled: Vec<_> = accounts.iter().filter(|account| account.enabled).collect();
+    let account = match (&here, enabled.as_slice()) {
+        (_, []) => return Ok(AnswerTarget::Unknown("no_account")),
+        (Some(here), all) if all.iter().any(|account| account.id == here.account) => here.account,
+        (_, [only]) => only.id,
+        (_, _) => return Ok(AnswerTarget::Unknown("several_accounts")),
+    };
+    Ok(match (&turn.to, here) {
+        (Some(chat), _) => AnswerTarget::Known(Some(Target {
+            channel: turn.channel.clone(),
+            account,
+            chat: chat.clone(),
+            thread: None,
+            reply_to: None,
+        })),
+        (None, Some(here)) => AnswerTarget::Known(Some(here)),
+        (None, None) => AnswerTarget::Unknown("no_recipient"),
+    })
+}
+
+impl Ctx {
+    /// Returns the place where an owner last spoke to the agent: in its main session, or else in
+    /// its only direct conversation, if its speakers own the agent.
+    ///
+    /// The speakers are checked because a stranger who writes first also has the agent's only
+    /// direct conversation.
+    pub async fn last_owner_place(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> anyhow::Result<Option<Spoken>> {
+        let Some(place) = self.sessions.last_conversation(tenant, agent).await? else {
+            return Ok(None);
+        };
+        if place.key.kind() == SessionKind::Main {
+            return Ok(Some(place));
+        }
+        let says = self.directory.policies(tenant, agent).await?;
+        let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
+        // An unreadable policy names no owners.
+        let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);
+        Ok(are.then_some(place))
+    }
+}
+
+/// Channel name for the place where the agent was last spoken to.
+const LAST_CHANNEL: &str = "last";

@@ -1,0 +1,370 @@
+//! Heartbeats: switching their jobs on and off, and recording their outcomes (spec HBT, decision
+//! 0032).
+//!
+//! | every second | action |
+//! |---|---|
+//! | marks | agents whose file or settings changed: their jobs are switched on or off |
+//! | ends | heartbeats whose turns have ended and whose news was delivered: the outcome is recorded and announced |
+//!
+//! All of it may be done twice, by two replicas or after a crash: it writes the same under the same
+//! key.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use holdfast_bus::{Bus, Subject};
+use holdfast_jobs::{
+    Error as JobsError, FinishedFiring, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
+    RunningHeartbeat,
+};
+use holdfast_lock::{Locks, RecentMessage};
+use holdfast_schedule::heartbeat::{
+    AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Status,
+    classify_answer, delivered_event, digest, is_empty,
+};
+use holdfast_session::{DeliveryStatus, MessageStatus, NewMessage, TurnOutcome as Heard};
+use holdfast_types::{
+    AgentId, Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, Source, TenantId,
+};
+use holdfast_workspace::Workspaces;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{deliver::SCHEDULE_SOURCE, fire::Ctx};
+
+/// Maximum duration of a heartbeat, including the delivery of its news.
+pub const MAX_HEARTBEAT_DURATION: Duration = Duration::from_secs(3_600);
+
+/// Interval between two passes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum number of marks processed at once.
+const MARKS_PER_PASS: u32 = 100;
+
+/// Maximum number of running heartbeats checked per pass.
+const MAX_ENDS_PER_PASS: u32 = 500;
+
+/// Period in which the database may not show an admitted heartbeat yet.
+const ADMISSION_VISIBILITY_DELAY: Duration = Duration::from_secs(2);
+
+/// Source name of the messages that tell a conversation what the heartbeat sent.
+const HEARTBEAT_SOURCE: &str = "heartbeat";
+
+/// Clients and limits that only heartbeats need.
+#[derive(Debug)]
+pub struct HeartbeatContext {
+    pub workspaces: Workspaces,
+    pub locks: Locks,
+    /// Minimum interval between two heartbeats of an agent.
+    pub min_interval: Duration,
+    /// Maximum number of concurrent heartbeats, in all replicas together.
+    pub max_concurrent: u32,
+    /// Times of admissions that the database may not show yet, oldest first.
+    pub admitted: Mutex<VecDeque<Instant>>,
+}
+
+impl HeartbeatContext {
+    /// Returns the content of the agent's `HEARTBEAT.md`; `None` if there is no such file.
+    pub async fn file(&self, tenant: TenantId, agent: AgentId) -> anyhow::Result<Option<String>> {
+        let path = "HEARTBEAT.md".parse().context("the file's name")?;
+        let file = self.workspaces.read(tenant, agent, &path, None).await?;
+        Ok(file.map(|file| String::from_utf8_lossy(&file.content).into_owned()))
+    }
+
+    /// Admits one more heartbeat if the limit permits. It then counts as running.
+    pub async fn try_admit(&self, jobs: &Jobs) -> anyhow::Result<bool> {
+        let beating = jobs.running_heartbeats(self.max_concurrent).await?.len();
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        while admitted.front().is_some_and(|at| at.elapsed() > ADMISSION_VISIBILITY_DELAY) {
+            admitted.pop_front();
+        }
+        let room = usize::try_from(self.max_concurrent).unwrap_or(usize::MAX);
+        if beating + admitted.len() >= room {
+            return Ok(false);
+        }
+        admitted.push_back(Instant::now());
+        Ok(true)
+    }
+}
+
+/// Makes a pass every second until `stop` is cancelled.
+pub async fn run(ctx: Ctx, stop: CancellationToken) {
+    let mut failed = false;
+    while stop.run_until_cancelled(sleep(POLL_INTERVAL)).await.is_some() {
+        match run_pass(&ctx).await {
+            Ok(()) => failed = false,
+            // Logged once. Pending work is done when the database is back.
+            Err(error) if !failed => {
+                let error: &(dyn std::error::Error + 'static) = error.as_ref();
+                warn!(error, "heartbeats are not seen to");
+                failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn run_pass(ctx: &Ctx) -> anyhow::Result<()> {
+    loop {
+        let marks = ctx.jobs.take_heartbeat_marks(MARKS_PER_PASS).await?;
+        for mark in &marks {
+            if let Err(error) = update_heartbeat_job(ctx, mark).await {
+                let error: &(dyn std::error::Error + 'static) = error.as_ref();
+                debug!(error, agent.id = %mark.agent, "a heartbeat is looked at again");
+            }
+        }
+        if marks.len() < MARKS_PER_PASS as usize {
+            break;
+        }
+    }
+    for beating in ctx.jobs.running_heartbeats(MAX_ENDS_PER_PASS).await? {
+        if let Err(error) = record_end(ctx, &beating).await {
+            let error: &(dyn std::error::Error + 'static) = error.as_ref();
+            debug!(error, job.id = %beating.firing.job, "a heartbeat's end is looked at again");
+        }
+    }
+    Ok(())
+}
+
+/// Switches an agent's heartbeat on if its file has content and it is enabled, and off otherwise.
+async fn update_heartbeat_job(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
+    let (tenant, agent) = (mark.tenant, mark.agent);
+    let config = match ctx.directory.agent_by_id(tenant, agent).await {
+        Ok(found) => found.settings.heartbeat,
+        Err(error) if error.kind() == Kind::NotFound => {
+            ctx.jobs.delete_heartbeat(tenant, agent).await?;
+            return Ok(ctx.jobs.clear_heartbeat_mark(mark).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let file = ctx.heartbeats.file(tenant, agent).await?;
+    let beats = config.enabled && file.is_some_and(|content| !is_empty(&content));
+    let floor =
+        SignedDuration::try_from(ctx.heartbeats.min_interval).unwrap_or(SignedDuration::ZERO);
+    match ctx.jobs.update_heartbeat_job(tenant, agent, &config, beats, floor).await {
+        Ok(changed) => {
+            if changed {
+                ctx.bus.wake_schedule();
+            }
+        }
+        // A refused schedule is tried again when the file or the settings change.
+        Err(error) if error.is_refusal() => {
+            warn!(%error, tenant.id = %tenant, agent.id = %agent, "a heartbeat cannot be kept");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(ctx.jobs.clear_heartbeat_mark(mark).await?)
+}
+
+/// Records the outcome of a heartbeat, if it has ended and its news was delivered.
+async fn record_end(ctx: &Ctx, beating: &RunningHeartbeat) -> anyhow::Result<()> {
+    let RunningHeartbeat { firing, took, now } = *beating;
+    let (tenant, agent) = (firing.tenant, AgentId::from(firing.job.as_uuid()));
+    let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
+    let Some(asked) = ctx.sessions.find_accepted(tenant, &source, &firing.idem_key()).await? else {
+        anyhow::bail!("its message is gone");
+    };
+    let answer = ctx.sessions.answer(tenant, asked.message).await?;
+    let came = match heartbeat_progress(ctx, tenant, &answer, took).await? {
+        HeartbeatProgress::Pending if took < MAX_HEARTBEAT_DURATION - Duration::from_secs(60) => {
+            return Ok(());
+        }
+        HeartbeatProgress::Pending => HeartbeatProgress::NothingSent(
+            Status::Failed,
+            Some("it took longer than an hour".to_owned()),
+        ),
+        came => came,
+    };
+    let event = match came {
+        HeartbeatProgress::Pending => return Ok(()),
+        HeartbeatProgress::NothingSent(status, reason) => {
+            HeartbeatEvent::quiet(status, reason.as_deref(), now, took)
+        }
+        HeartbeatProgress::Sent(news) => {
+            remember(ctx, &news, now).await;
+            add_to_conversation(ctx, tenant, (agent, &firing.idem_key()), &answer, &news).await?;
+            let (channel, to) = match &news.sending {
+                Some(sending) => (sending.channel.as_str(), sending.chat.as_str()),
+                None => ("session", news.heartbeat.told.as_str()),
+            };
+            delivered_event(&news.text, channel, to, news.has_media, now, took)
+        }
+    };
+    let line = NewHeartbeatLine { firing: &firing, agent, event: &event, run: answer.run };
+    record_outcome(&ctx.jobs, &ctx.bus, line).await?;
+    let (outcome, class) = match event.status {
+        Status::Sent | Status::OkEmpty | Status::OkToken => (Outcome::Ok, None),
+        Status::Skipped => (Outcome::Skipped, event.reason.clone()),
+        Status::Failed => (Outcome::Error, Some("failed".to_owned())),
+    };
+    let ended = FinishedFiring { firing, outcome, class, took: Some(took) };
+    ctx.jobs.finish(&[ended]).await?;
+    Ok(())
+}
+
+/// Progress of a heartbeat's turn.
+enum HeartbeatProgress {
+    /// The turn or its delivery is not finished.
+    Pending,
+    /// The turn ended and nothing was sent.
+    NothingSent(Status, Option<String>),
+    /// News was sent.
+    Sent(Box<SentNews>),
+}
+
+/// News that a heartbeat sent.
+struct SentNews {
+    text: String,
+    heartbeat: Heartbeat,
+    /// `None` if it was written to a session only.
+    sending: Option<DeliveryStatus>,
+    has_media: bool,
+}
+
+async fn heartbeat_progress(
+    ctx: &Ctx,
+    tenant: TenantId,
+    answer: &MessageStatus,
+    took: Duration,
+) -> anyhow::Result<HeartbeatProgress> {
+    let reason = answer.reason.clone();
+    match answer.outcome {
+        None => return Ok(HeartbeatProgress::Pending),
+        Some(Heard::Completed) => {}
+        Some(Heard::Failed | Heard::Dead) => {
+            return Ok(HeartbeatProgress::NothingSent(Status::Failed, reason));
+        }
+        Some(Heard::Interrupted) => return Ok(nothing_sent(Status::Skipped, "interrupted")),
+        Some(Heard::Cancelled) => return Ok(nothing_sent(Status::Skipped, "cancelled")),
+    }
+    match reason.as_deref() {
+        None => {}
+        Some("ok-token") => return Ok(HeartbeatProgress::NothingSent(Status::OkToken, None)),
+        Some("duplicate") => return Ok(HeartbeatProgress::NothingSent(Status::Skipped, reason)),
+        Some(_) => return Ok(HeartbeatProgress::NothingSent(Status::OkEmpty, reason)),
+    }
+    let sent = match answer.run {
+        Some(run) => ctx.sessions.delivery_statuses(tenant, answer.session, run).await?,
+        None => Vec::new(),
+    };
+    let is = |state: &str| sent.iter().find(|one| one.state == state);
+    if (is("pending").is_some() || is("sending").is_some()) && took < MAX_HEARTBEAT_DURATION {
+        return Ok(HeartbeatProgress::Pending);
+    }
+    if let Some(lost) = is("dead").or_else(|| is("unknown")) {
+        let why = lost.reason.clone().unwrap_or_else(|| "it did not arrive".to_owned());
+        return Ok(HeartbeatProgress::NothingSent(Status::Failed, Some(why)));
+    }
+    let heartbeat = ctx.sessions.heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
+    let has_media = sent.iter().any(|one| one.is_act);
+    // Removes the heartbeat tokens like the turn did. The turn has already decided that the text is
+    // news.
+    let text = match classify_answer(Said { text: &answer.text, has_media }, 0) {
+        Means::News(news) => news.to_owned(),
+        Means::Nothing | Means::Ok => String::new(),
+    };
+    let sending = sent.into_iter().find(|one| one.state == "sent");
+    Ok(HeartbeatProgress::Sent(Box::new(SentNews { text, heartbeat, sending, has_media })))
+}
+
+fn nothing_sent(status: Status, reason: &str) -> HeartbeatProgress {
+    HeartbeatProgress::NothingSent(status, Some(reason.to_owned()))
+}
+
+/// Remembers the hash of delivered news, so that it is not sent again within a day (C-12).
+async fn remember(ctx: &Ctx, news: &SentNews, now: Timestamp) {
+    if news.text.is_empty() {
+        return;
+    }
+    let lately = RecentMessage {
+        hash: &digest(&news.text),
+        sent_at_ms: now.as_millisecond(),
+        window: Duration::try_from(RECENT).unwrap_or(MAX_HEARTBEAT_DURATION),
+        max_kept: MOST_RECENT,
+    };
+    if let Err(error) = ctx.heartbeats.locks.remember_message(&news.heartbeat.recent, lately).await
+    {
+        debug!(%error, "what a heartbeat said is not remembered");
+    }
+}
+
+/// Adds the sent text to the conversation in which the person reads it (C-13), so that the agent
+/// understands an answer to it.
+async fn add_to_conversation(
+    ctx: &Ctx,
+    tenant: TenantId,
+    (agent, idem_key): (AgentId, &str),
+    answer: &MessageStatus,
+    news: &SentNews,
+) -> anyhow::Result<()> {
+    let Ok(key) = news.heartbeat.told.parse::<SessionKey>() else { return Ok(()) };
+    let is_there = ctx.sessions.find(tenant, &key).await? == Some(answer.session);
+    if is_there || news.text.is_empty() {
+        return Ok(());
+    }
+    let body =
+        Body { role: Some("assistant".to_owned()), silent: true, ..Body::text(news.text.clone()) };
+    let message = NewMessage {
+        key,
+        agent,
+        label: None,
+        source: Source::Internal(HEARTBEAT_SOURCE.to_owned()),
+        idem_key: idem_key.to_owned(),
+        body,
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    match ctx.sessions.ingest(tenant, message).await {
+        Ok(_) => Ok(()),
+        // The text was sent. If its session is full, the heartbeat must still end, or the next one
+        // could not start.
+        Err(error) if !error.kind().is_transient() => {
+            warn!(%error, agent.id = %agent, "a conversation is not told what a heartbeat said");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Stores the outcome of a heartbeat, and publishes an event without the text.
+pub async fn record_outcome(
+    jobs: &Jobs,
+    bus: &Bus,
+    line: NewHeartbeatLine<'_>,
+) -> Result<(), JobsError> {
+    if !jobs.note_heartbeat(line).await? {
+        return Ok(());
+    }
+    metrics::counter!("holdfast_scheduler_heartbeats_total", "status" => status_label(line.event.status))
+        .increment(1);
+    let told = HeartbeatEvent { preview: None, ..line.event.clone() };
+    let payload = serde_json::to_vec(&told).unwrap_or_default();
+    let subject = Subject::heartbeat(line.firing.tenant, line.agent);
+    let (bus, id) = (bus.clone(), format!("heartbeat-{}", line.firing.idem_key()));
+    // Nobody waits for the event to be published.
+    tokio::spawn(async move {
+        if let Err(error) = bus.publish_event(&subject, &id, Bytes::from(payload)).await {
+            debug!(%error, "what came of a heartbeat is not on the bus");
+        }
+    });
+    Ok(())
+}
+
+const fn status_label(status: Status) -> &'static str {
+    match status {
+        Status::Sent => "sent",
+        Status::OkEmpty => "ok-empty",
+        Status::OkToken => "ok-token",
+        Status::Skipped => "skipped",
+        Status::Failed => "failed",
+    }
+}
