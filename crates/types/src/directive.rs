@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Body, SessionSettings, Thinking};
+use crate::{Body, Thinking};
 
 /// A text that is not a level of the directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -247,25 +247,6 @@ fn last_word(text: &str) -> Option<(&str, &str)> {
     Some((&text[..text.len() - word.len()], word))
 }
 
-impl SessionSettings {
-    #[must_use]
-    pub const fn directives(&self) -> Directives {
-        Directives {
-            thinking: self.thinking,
-            verbose: self.verbose,
-            reasoning: self.reasoning,
-            elevated: self.elevated,
-        }
-    }
-
-    /// Changes the levels that are set in `dials`.
-    pub fn set_directives(&mut self, dials: Directives) {
-        let Directives { thinking, verbose, reasoning, elevated } = dials.or(self.directives());
-        (self.thinking, self.verbose) = (thinking, verbose);
-        (self.reasoning, self.elevated) = (reasoning, elevated);
-    }
-}
-
 impl Body {
     /// Returns the directives in this message.
     #[must_use]
@@ -368,19 +349,6 @@ mod tests {
         }
         let wrong = "max".parse::<Verbose>().unwrap_err();
         assert_eq!(wrong.to_string(), "this is no such level: use off, on or full");
-    }
-
-    #[test]
-    fn a_dial_that_is_not_named_stays_as_it_was() {
-        let mut settings = SessionSettings::default();
-
-        settings.set_directives(thinks(Thinking::High));
-        settings.set_directives(Directives { verbose: Some(Verbose::On), ..Directives::default() });
-
-        assert_eq!(
-            settings.directives(),
-            Directives { verbose: Some(Verbose::On), ..thinks(Thinking::High) }
-        );
     }
 
     proptest! {

@@ -4,7 +4,13 @@
 //! Stored as JSON: fields are only ever added, with a default, so that any version of a runner
 //! reads the entries of any other.
 
+mod agent_choice;
+mod system_event;
+
 use serde::{Deserialize, Serialize};
+
+pub use agent_choice::{AgentChoice, ChoiceOrigin};
+pub use system_event::{SessionPost, SystemEvent};
 
 use crate::{Body, Effect, Media};
 
@@ -64,12 +70,11 @@ pub enum Note {
     Asked,
     /// A call was approved; the text is the call's id.
     Allowed,
-    /// An agent was chosen for the turn; the text is a [`Choice`](crate::Choice) as JSON.
+    /// An agent was chosen for the turn; the text is a [`AgentChoice`] as JSON.
     Routed,
-    /// The turn was given system events; the text is a list of [`SystemEvent`](crate::SystemEvent)
-    /// as JSON.
+    /// The turn was given system events; the text is a list of [`SystemEvent`] as JSON.
     Told,
-    /// Text for the next turn of another session; the text is a [`Posted`](crate::Posted) as JSON.
+    /// Text for the next turn of another session; the text is a [`SessionPost`] as JSON.
     Posted,
     /// The turn's message is a command that is passed unchanged to a tool: the thought that follows
     /// is not a model's, and the call's result is the answer. The text is the skill's name.

@@ -15,15 +15,12 @@ mod directive;
 mod effect;
 mod entry;
 mod fault;
-mod heartbeat;
 mod id;
 mod media;
 mod message;
 mod name;
 mod node;
 mod queue;
-mod route;
-mod schedule_message;
 mod session_key;
 mod session_settings;
 mod tree_path;
@@ -45,23 +42,25 @@ pub use context::{ContextOptions, PromptStrategy, RecommendSkills};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use directive::{Directive, Directives, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
-pub use entry::{Entry, Note, ToolCall, Usage};
+pub use entry::{
+    AgentChoice, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent, ToolCall, Usage,
+};
 pub use fault::{Fault, Kind};
-pub use heartbeat::Heartbeat;
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId, RunId,
     RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
-pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
+pub use message::{
+    Attachment, Author, Body, Heartbeat, JobFiring, MainSessionPost, ModelRoute, Peer, PeerKind,
+    ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, Source, Target,
+};
 pub use name::{AgentName, account_name};
 pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
     NodeRequest, NodeRequestOutcome,
 };
 pub use queue::QueueMode;
-pub use route::{AgentChoice, ChoiceOrigin, ModelRoute, RouteScope};
-pub use schedule_message::{JobFiring, MainSessionPost, SCHEDULE_SOURCE, SessionPost, SystemEvent};
 pub use session_key::{DmScope, GroupScope, InvalidSessionKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};

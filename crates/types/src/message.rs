@@ -1,8 +1,16 @@
 //! Messages to an agent, and targets for its answers.
 
+mod heartbeat;
+mod job_firing;
+mod route;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, Heartbeat, JobFiring, ModelRoute, StoredFile};
+pub use heartbeat::Heartbeat;
+pub use job_firing::{JobFiring, MainSessionPost, SCHEDULE_SOURCE};
+pub use route::{ModelRoute, RouteScope};
+
+use crate::{AccountId, StoredFile};
 
 /// Origin of a message.
 ///

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, Elevated, Reasoning, Thinking, Verbose};
+use crate::{AgentId, Directives, Elevated, Reasoning, Thinking, Verbose};
 
 /// Settings of one session that override its agent's. Stored as JSON: fields are only ever added,
 /// with a default.
@@ -35,9 +35,32 @@ pub struct SessionSettings {
     pub time_zone: Option<String>,
 }
 
+impl SessionSettings {
+    #[must_use]
+    pub const fn directives(&self) -> Directives {
+        Directives {
+            thinking: self.thinking,
+            verbose: self.verbose,
+            reasoning: self.reasoning,
+            elevated: self.elevated,
+        }
+    }
+
+    /// Changes the levels that are set in `dials`.
+    pub fn set_directives(&mut self, dials: Directives) {
+        let Directives { thinking, verbose, reasoning, elevated } = dials.or(self.directives());
+        (self.thinking, self.verbose) = (thinking, verbose);
+        (self.reasoning, self.elevated) = (reasoning, elevated);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn thinks() -> Directives {
+        Directives { thinking: Some(Thinking::High), ..Directives::default() }
+    }
 
     #[test]
     fn what_another_version_wrote_is_read() {
@@ -46,5 +69,15 @@ mod tests {
         assert_eq!(read("{}"), SessionSettings::default());
         assert_eq!(read(r#"{"model":"a:b","of_tomorrow":1}"#).model.as_deref(), Some("a:b"));
         assert_eq!(serde_json::to_string(&SessionSettings::default()).unwrap(), "{}");
+    }
+
+    #[test]
+    fn a_dial_that_is_not_named_stays_as_it_was() {
+        let mut settings = SessionSettings::default();
+
+        settings.set_directives(thinks());
+        settings.set_directives(Directives { verbose: Some(Verbose::On), ..Directives::default() });
+
+        assert_eq!(settings.directives(), Directives { verbose: Some(Verbose::On), ..thinks() });
     }
 }

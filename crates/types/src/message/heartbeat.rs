@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Target;
+use super::Target;
 
 /// Treatment of the answer to a heartbeat. Stored as JSON: fields are only ever added, with a
 /// default.
