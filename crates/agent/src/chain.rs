@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use holdfast_types::{Chain, ChainStep, MAX_STEPS_PER_STAGE};
 
-use crate::{prompt::fenced, text::shortened};
+use crate::text::{fenced, shortened};
 
 /// Maximum length of one result in the next stage's prompt, in characters.
 const MAX_RESULT_CHARS: usize = 12_000;

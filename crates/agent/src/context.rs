@@ -15,5 +15,4 @@ pub use holdfast_types::{ContextOptions, PromptStrategy};
 pub use hygiene::sanitised;
 #[cfg(test)]
 pub(crate) use hygiene::tests as tests_of_hygiene;
-pub(crate) use order::introduced;
 pub use order::{SEPARATOR, system_text, with_current};

@@ -10,10 +10,10 @@ use holdfast_types::{ChatMessage, Entry, SessionKind};
 pub(crate) use conversation::CALL_NOT_MADE;
 use conversation::conversation_start;
 pub use conversation::{Conversation, Picture};
+pub(crate) use message_text::introduced;
 use message_text::is_system;
 
 use crate::{
-    context::introduced,
     text::shortened,
     tokens::{CjkAware, messages_tokens, tokens},
 };

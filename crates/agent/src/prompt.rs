@@ -60,7 +60,6 @@ pub use input::{
 };
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
 pub use stable_part::StablePart;
-pub(crate) use write::fenced;
 
 /// Default size limit of a prompt, in tokens.
 pub const CONTEXT_LIMIT: usize = 100_000;

@@ -5,10 +5,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use crate::{
-    prompt::fenced,
-    text::{line, push_line},
-};
+use crate::text::{fenced, line, push_line};
 
 /// Maximum length of a label, in characters.
 const MAX_LABEL_CHARS: usize = 50;

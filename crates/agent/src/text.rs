@@ -1,5 +1,7 @@
 //! Sanitising of untrusted texts for a prompt.
 
+use std::fmt::Write as _;
+
 /// Maximum length of a person's or agent's name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -45,6 +47,27 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     }
 }
 
+/// Writes a text between `<tag attributes>` and `</tag>`, with `</tag` in it escaped as `<\/tag`.
+pub(crate) fn fenced(out: &mut String, tag: &str, attributes: &str, text: &str) {
+    let gap = if attributes.is_empty() { "" } else { " " };
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<{tag}{gap}{attributes}>");
+    let mut parts = text.trim_end().split('<');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        out.push_str(if closes(part, tag) { "<\\" } else { "<" });
+        out.push_str(part);
+    }
+    let _ = writeln!(out, "\n</{tag}>");
+}
+
+/// Whether the text after a `<` could be read as the closing tag, even by a lenient reader.
+fn closes(text: &str, tag: &str) -> bool {
+    let name = text.trim_start().strip_prefix('/').map(|name| name.trim_start().as_bytes());
+    let begins = name.and_then(|name| name.get(..tag.len()));
+    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(tag.as_bytes()))
+}
+
 /// Whether a character is invisible or changes the text's direction.
 const fn is_hidden(c: char) -> bool {
     matches!(c,
@@ -70,6 +93,15 @@ mod tests {
         assert_eq!(shortened("häuser", 2), "hä\n[shortened]");
     }
 
+    #[test]
+    fn only_the_tag_itself_is_changed_in_a_text() {
+        let mut out = String::new();
+
+        fenced(&mut out, "file", "name=\"a\"", "<b>x</b></File></ file>\n");
+
+        assert_eq!(out, "<file name=\"a\">\n<b>x</b><\\/File><\\/ file>\n</file>\n");
+    }
+
     proptest! {
         #[test]
         fn any_name_is_one_line_of_at_most_64_characters(text in "\\PC{0,200}|.{0,200}") {
@@ -78,6 +110,17 @@ mod tests {
             prop_assert!(name.chars().count() <= MAX_NAME_CHARS);
             prop_assert!(!name.chars().any(|c| c.is_control() || is_hidden(c)));
             prop_assert_eq!(name.trim(), &name);
+        }
+
+        #[test]
+        fn no_text_closes_its_tags(text in "(</|/|<|file|FILE|>| |\n|x|é){0,30}") {
+            let mut out = String::new();
+
+            fenced(&mut out, "file", "", &text);
+
+            let inside = out.strip_suffix("</file>\n").unwrap().to_ascii_lowercase();
+            let squeezed: String = inside.split_whitespace().collect();
+            prop_assert!(!squeezed.contains("</file"), "{out}");
         }
     }
 }

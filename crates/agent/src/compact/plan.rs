@@ -13,8 +13,7 @@ use super::{
     trigger::{ConversationSize, KEPT_MESSAGES, needs_summary},
 };
 use crate::{
-    context::introduced,
-    history::Conversation,
+    history::{Conversation, introduced},
     text::line,
     tokens::{Tokenizer, message_tokens, messages_tokens},
 };

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{
     input::{PromptSettings, WorkspaceAccess},
-    write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, fenced, heading},
+    write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, heading},
 };
 use crate::{
     bootstrap::{BootstrapName, trimmed},
-    text::push_line,
+    text::{fenced, push_line},
 };
 
 /// Files of section 18 in their order; memory has its own section.

@@ -7,11 +7,11 @@
 
 use super::{
     input::{PromptSettings, RecalledMemory, TurnContext},
-    write::{fenced, heading},
+    write::heading,
 };
 use crate::{
     bootstrap::{BootstrapName, is_shown},
-    text::{line, shortened},
+    text::{fenced, line, shortened},
     tokens::tokens,
 };
 

@@ -4,9 +4,14 @@ use holdfast_types::{Entry, SessionKind};
 
 use super::{
     input::{PromptSettings, TurnContext},
-    write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, fenced, heading, push_line_without},
+    write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, heading, push_line_without},
 };
-use crate::{bootstrap::Audience, history, subagent::write_prompt, text::push_line};
+use crate::{
+    bootstrap::Audience,
+    history,
+    subagent::write_prompt,
+    text::{fenced, push_line},
+};
 
 pub(super) fn zone(out: &mut String, setting: &PromptSettings<'_>) {
     heading(out, "## Current Date & Time");

@@ -3,10 +3,8 @@
 //! | text | form |
 //! |---|---|
 //! | a name, a description, a value | one line, no hidden characters, limited length |
-//! | a document, findings | between tags that it cannot close |
+//! | a document, findings | between tags that it cannot close, by [`fenced`](crate::text::fenced) |
 //! | the owner's instructions | unchanged |
-
-use std::fmt::Write as _;
 
 use crate::text::push_line;
 
@@ -63,41 +61,9 @@ pub(super) fn push_line_without(
     }
 }
 
-/// Writes a text between `<tag attributes>` and `</tag>`, with `</tag` in it escaped as `<\/tag`.
-pub(crate) fn fenced(out: &mut String, tag: &str, attributes: &str, text: &str) {
-    let gap = if attributes.is_empty() { "" } else { " " };
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "<{tag}{gap}{attributes}>");
-    let mut parts = text.trim_end().split('<');
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        out.push_str(if closes(part, tag) { "<\\" } else { "<" });
-        out.push_str(part);
-    }
-    let _ = writeln!(out, "\n</{tag}>");
-}
-
-/// Whether the text after a `<` could be read as the closing tag, even by a lenient reader.
-fn closes(text: &str, tag: &str) -> bool {
-    let name = text.trim_start().strip_prefix('/').map(|name| name.trim_start().as_bytes());
-    let begins = name.and_then(|name| name.get(..tag.len()));
-    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(tag.as_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn only_the_tag_itself_is_changed_in_a_text() {
-        let mut out = String::new();
-
-        fenced(&mut out, "file", "name=\"a\"", "<b>x</b></File></ file>\n");
-
-        assert_eq!(out, "<file name=\"a\">\n<b>x</b><\\/File><\\/ file>\n</file>\n");
-    }
 
     #[test]
     fn a_reserved_character_is_replaced_in_what_is_written_now_only() {
@@ -106,18 +72,5 @@ mod tests {
         push_line_without(&mut out, "b|c\nd", 9, ('|', "/"));
 
         assert_eq!(out, "a|b/c d");
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_closes_its_tags(text in "(</|/|<|file|FILE|>| |\n|x|é){0,30}") {
-            let mut out = String::new();
-
-            fenced(&mut out, "file", "", &text);
-
-            let inside = out.strip_suffix("</file>\n").unwrap().to_ascii_lowercase();
-            let squeezed: String = inside.split_whitespace().collect();
-            prop_assert!(!squeezed.contains("</file"), "{out}");
-        }
     }
 }
