@@ -1,6 +1,10 @@
 //! HTTP transport between a codec and a server. Each call is one attempt; retries are the task of
 //! [`Retrying`](crate::Retrying).
 
+pub(crate) mod date;
+mod lines;
+pub(crate) mod sse;
+
 use std::{fmt, time::Duration};
 
 use futures::StreamExt as _;
@@ -13,7 +17,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, lines::Lines, sse::Events};
+use self::{lines::Lines, sse::Events};
+use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request};
 
 /// Maximum size of a body that is not a stream, in bytes.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;

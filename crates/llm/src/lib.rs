@@ -9,17 +9,17 @@
 //! | `anthropic` | Anthropic's Messages |
 //! | `gemini` | Google's generateContent |
 //! | `ollama` | Ollama's own chat |
-//! | `http`, `gather`, `refusal`, `words`, `carry` | code that the codecs share |
+//! | `http` | HTTP transport and its formats: server-sent events, JSON lines, dates |
+//! | `reply_builder`, `refusal`, `wire_text`, `carry` | code that the codecs share |
 //! | `marks` | thinking that a model writes into its text |
 //! | `servers` | compatible servers by name |
 //! | `catalogue` | limits, prices and abilities of each model |
 //! | `fallback` | several models asked in turn |
 //! | `credentials` | selection among several keys |
 //! | `demo` | the built-in offline model |
-//! | `scripted` | a model for tests |
+//! | `scripted_model` | a model for tests |
 //! | `retry` | retries of one request |
 //! | `observe` | a span and metrics for each request |
-//! | `sse`, `lines`, `http_date` | formats |
 //!
 //! Codecs do no I/O: they are tested on recorded streams cut at every byte.
 
@@ -32,8 +32,6 @@ mod error;
 mod fallback;
 mod gemini;
 mod http;
-mod http_date;
-mod lines;
 mod marks;
 mod model;
 mod models;
@@ -46,7 +44,6 @@ mod responses;
 mod retry;
 mod scripted_model;
 pub mod servers;
-mod sse;
 #[cfg(test)]
 mod streams;
 mod wire_text;

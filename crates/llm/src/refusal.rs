@@ -6,7 +6,7 @@ use holdfast_types::ModelId;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::{Error, http_date};
+use crate::{Error, http::date};
 
 /// Converts a status; `code` is the provider's error code.
 pub(crate) fn by_status(status: u16, code: Option<&str>, model: &ModelId) -> Error {
@@ -43,7 +43,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {
         return Some(Duration::from_millis(millis));
     }
-    text(RETRY_AFTER.as_str()).and_then(|value| http_date::retry_after(value, SystemTime::now()))
+    text(RETRY_AFTER.as_str()).and_then(|value| date::retry_after(value, SystemTime::now()))
 }
 
 #[cfg(test)]

@@ -173,7 +173,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{reply_builder::MAX_CALL_ID_BYTES, scripted_model::tests::request, sse::Events};
+    use crate::{
+        http::sse::Events, reply_builder::MAX_CALL_ID_BYTES, scripted_model::tests::request,
+    };
 
     fn decoder() -> Decoder {
         Decoder::new(&Request { model: "openai:gpt-5".parse().unwrap(), ..request() })
