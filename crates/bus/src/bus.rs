@@ -119,7 +119,7 @@ impl Bus {
     /// If the client has ended.
     pub async fn subscribe(&self, subject: &Subject) -> Result<Subscription, Error> {
         let subscribe = self.client.subscribe(self.prefixed(subject));
-        Ok(Subscription::new(self, with_timeout(subscribe).await?))
+        Ok(Subscription::new(&self.config.prefix, with_timeout(subscribe).await?))
     }
 
     /// Subscribes like [`subscribe`](Self::subscribe), but each message goes to only one member of
@@ -134,7 +134,7 @@ impl Bus {
         group: &str,
     ) -> Result<Subscription, Error> {
         let subscribe = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
-        Ok(Subscription::new(self, with_timeout(subscribe).await?))
+        Ok(Subscription::new(&self.config.prefix, with_timeout(subscribe).await?))
     }
 
     pub(crate) fn prefixed(&self, subject: &Subject) -> String {

@@ -9,8 +9,6 @@ use holdfast_kit::trace;
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
-use crate::Bus;
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Subject, without the installation's prefix.
@@ -34,8 +32,9 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    pub(crate) fn new(bus: &Bus, subscriber: Subscriber) -> Self {
-        let prefix = match bus.config.prefix.len() {
+    /// Wraps a subscription to a subject below `prefix`, which may be empty.
+    pub(crate) fn new(prefix: &str, subscriber: Subscriber) -> Self {
+        let prefix = match prefix.len() {
             0 => 0,
             length => length + 1,
         };
