@@ -19,6 +19,7 @@
 
 mod error;
 mod lease;
+mod limit;
 mod marks;
 mod rate;
 mod recent_messages;
@@ -28,8 +29,8 @@ mod session;
 
 pub use error::Error;
 pub use lease::Lease;
+pub use limit::{Limit, Verdict};
 pub use marks::Mark;
-pub use rate::{Limit, Verdict};
 pub use recent_messages::RecentMessage;
 pub use redis::{Config, Locks, REDIS_TIMEOUT};
 pub use reserve::Amount;

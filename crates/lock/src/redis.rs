@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::{Error, rate::LocalLimits};
+use crate::{Error, limit::LocalLimits};
 
 /// Maximum wait for Redis per call.
 pub const REDIS_TIMEOUT: Duration = Duration::from_millis(500);
