@@ -9,12 +9,14 @@ mod connection_pool;
 mod error;
 mod migrate;
 mod pool;
+mod readiness;
 mod system_tx;
 mod tenant_tx;
 
 pub use config::Config;
 pub use error::{is_unique_violation, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
-pub use pool::{Pools, wait_until_ready};
+pub use pool::Pools;
+pub use readiness::wait_until_ready;
 pub use system_tx::{SystemConnection, SystemTx};
 pub use tenant_tx::{Setting, TenantTx};
