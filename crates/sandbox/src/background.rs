@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     CommandEnd, Error, OutputChunk, Process, Signal, State, Stream,
-    local::{Shared, drain, finish_readers, lock, pipes},
     output::OutputRing,
+    pipes::{Shared, drain, finish_readers, lock, pipes},
     supervise::{SignalTarget, StartedCommand, SupervisionLimits, SupervisionResult, supervise},
 };
 

@@ -2,15 +2,11 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::future::BoxFuture;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
-    process::{ChildStderr, ChildStdin, ChildStdout},
-    task::JoinHandle,
-};
+use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -19,8 +15,8 @@ use crate::{
     background::Background,
     disk::GrowthLimit,
     error,
-    output::OutputSink,
-    supervise::{StartedCommand, SupervisionLimits, output_grace, supervise},
+    pipes::{Shared, drain, finish_readers, lock, pipes},
+    supervise::{StartedCommand, SupervisionLimits, supervise},
 };
 
 /// Isolates a command, and starts it.
@@ -39,12 +35,6 @@ pub(crate) trait Launcher: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Local<L> {
     launcher: L,
     config: Config,
-}
-
-pub(crate) type Shared<T> = Arc<Mutex<T>>;
-
-pub(crate) fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<L: Launcher> Local<L> {
@@ -171,43 +161,10 @@ pub(crate) fn check_workdir(root: &Root, command: &Command) -> Result<(), Error>
     Ok(())
 }
 
-pub(crate) type Pipes = (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>);
-
-pub(crate) fn pipes(launched: &mut StartedCommand) -> Pipes {
-    let child = &mut launched.child;
-    (child.stdin.take(), child.stdout.take(), child.stderr.take())
-}
-
 /// Writes the input and closes it. A command may ignore its input.
 async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
     if let Some(mut stdin) = stdin {
         let _unread = stdin.write_all(&input).await;
-    }
-}
-
-/// Reads until the end, even beyond what is kept, so that the command never blocks on output.
-pub(crate) fn drain<K: OutputSink>(
-    stream: Option<impl AsyncRead + Send + Unpin + 'static>,
-    into: Shared<K>,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let Some(mut stream) = stream else { return };
-        let mut buffer = vec![0; 16 * 1024];
-        while let Ok(read) = stream.read(&mut buffer).await {
-            if read == 0 {
-                return;
-            }
-            lock(&into).push(&buffer[..read]);
-        }
-    })
-}
-
-/// Waits for the rest of the output. All writers are dead, except those that left their group.
-pub(crate) async fn finish_readers(readers: [JoinHandle<()>; 2]) {
-    let aborts = readers.each_ref().map(JoinHandle::abort_handle);
-    tokio::select! {
-        _ = futures::future::join_all(readers) => {}
-        () = output_grace() => aborts.iter().for_each(|abort| abort.abort()),
     }
 }
 

@@ -18,74 +18,11 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _},
 };
-use holdfast_types::{Fault, Kind};
 
-use crate::WorkPath;
+use crate::{PathError, WorkPath};
 
 #[derive(Debug)]
 pub struct Root(Dir);
-
-/// Reason why a path cannot be used. Never repeats the path: it may be a secret, or forged.
-#[derive(Debug, thiserror::Error)]
-pub enum PathError {
-    /// The path itself leads outside.
-    #[error("access denied: path is outside the workspace")]
-    Outside,
-    #[error("access denied: symlink resolves outside workspace")]
-    SymlinkOutside,
-    #[error("this is not a path: it holds a NUL byte or is longer than `4096` bytes")]
-    NotAPath,
-    #[error("there is no such file or directory")]
-    NotFound,
-    /// The path is a directory, a pipe, a socket or a device.
-    #[error("this is not a regular file")]
-    NotAFile,
-    /// The path, or a part of it, is not a directory.
-    #[error("this is not a directory")]
-    NotADirectory,
-    /// Only empty directories can be removed.
-    #[error("the directory is not empty")]
-    NotEmpty,
-    #[error("the workspace itself cannot be removed or replaced")]
-    Top,
-    #[error("the file has `{bytes}` bytes, the most is `{most}`")]
-    TooLarge { bytes: u64, most: u64 },
-    #[error("the file system refused")]
-    Failed(#[source] io::Error),
-}
-
-impl Fault for PathError {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Outside | Self::SymlinkOutside => Kind::Forbidden,
-            Self::NotFound => Kind::NotFound,
-            Self::NotAPath
-            | Self::NotAFile
-            | Self::NotADirectory
-            | Self::NotEmpty
-            | Self::Top
-            | Self::TooLarge { .. } => Kind::Invalid,
-            Self::Failed(_) => Kind::Unavailable,
-        }
-    }
-}
-
-impl From<io::Error> for PathError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            // Paths are checked before: one that still leads out goes through a symlink. cap-std
-            // reports that with an error of its own, which has no OS error number.
-            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
-                Self::SymlinkOutside
-            }
-            io::ErrorKind::NotFound => Self::NotFound,
-            io::ErrorKind::NotADirectory => Self::NotADirectory,
-            io::ErrorKind::IsADirectory => Self::NotAFile,
-            io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
-            _ => Self::Failed(error),
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
