@@ -283,6 +283,7 @@ pub(crate) mod tests {
             key: "session:1:1:a".into(),
             allowed: AllowedTools::all(),
             cancelled: CancellationToken::new(),
+            host: HostContext::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Interface of a tool.
 
-use std::{future::Future, time::Duration};
+use std::{any::Any, fmt, future::Future, sync::Arc, time::Duration};
 
 use holdfast_types::{AgentId, AgentName, Effect, RunId, SessionId, TenantId, ToolSpec};
 use schemars::JsonSchema;
@@ -78,6 +78,31 @@ pub struct Call {
     pub allowed: AllowedTools,
     /// Cancelled when the result is no longer wanted.
     pub cancelled: CancellationToken,
+    pub host: HostContext,
+}
+
+/// Value that the process which makes a call attaches to it for its own adapters. Tools pass it on
+/// and do not look inside.
+#[derive(Clone, Default)]
+pub struct HostContext(Option<Arc<dyn Any + Send + Sync>>);
+
+impl HostContext {
+    #[must_use]
+    pub fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self(Some(Arc::new(value)))
+    }
+
+    /// Returns the attached value, or `None` if there is none of this type.
+    #[must_use]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_deref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for HostContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostContext").field("is_set", &self.0.is_some()).finish()
+    }
 }
 
 /// Reason why a call has no result, divided by who can react.

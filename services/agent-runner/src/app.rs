@@ -91,16 +91,14 @@ impl App {
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
         let held = Arc::new(Leases::default());
         let workspaces = Workspaces::new(pools.clone());
-        let held_here = Arc::clone(&held);
         let registries = Registries::from_configs(&config.skills.registries)?;
         let library = SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries)));
-        let files = Arc::new(WorkspaceFiles::new(library.clone(), Arc::clone(&held)));
-        let mesh = SessionTools::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
+        let files = Arc::new(WorkspaceFiles::new(library.clone()));
+        let mesh = SessionTools::new(sessions.clone(), directory.clone(), bus.clone())
             .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
         let parts = shell::ShellBackends {
             workspaces: workspaces.clone(),
-            held: Arc::clone(&held),
             sessions: sessions.clone(),
             bus: bus.clone(),
         };
@@ -112,12 +110,12 @@ impl App {
             Err(no_commands) => (None, RunnerReport { no_commands, ..RunnerReport::default() }),
         };
         let media = config.runner.media.clone();
-        let studio = Arc::new(MediaProviders::new(directory.clone(), Arc::clone(&held), media)?);
+        let studio = Arc::new(MediaProviders::new(directory.clone(), media)?);
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
             .with_limits(config.schedules.limits());
         let schedules =
             Arc::new(ScheduleTools::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
-        let memory = memory_client(&config, &held)?;
+        let memory = memory_client(&config)?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -136,16 +134,12 @@ impl App {
             .with_web(&config.runner.web)?
             .with_browser(&config.runner.browser, &config.runner.web)?
             .with_connections(
-                Arc::new(SessionConnections::new(directory.clone(), Arc::clone(&held))),
+                Arc::new(SessionConnections::new(directory.clone())),
                 &config.runner.web,
             )?
-            .with_nodes(Arc::new(SessionNodes::new(
-                directory.clone(),
-                bus.clone(),
-                Arc::clone(&held),
-            )))
+            .with_nodes(Arc::new(SessionNodes::new(directory.clone(), bus.clone())))
             .with_skills(
-                Arc::new(SessionSkills::new(library.clone(), Arc::clone(&held))),
+                Arc::new(SessionSkills::new(library.clone())),
                 Arc::clone(library.finder()),
                 *library.limits(),
             )
@@ -301,7 +295,7 @@ impl App {
 }
 
 /// Client of the memory service; `None` if no mesh secret is set.
-fn memory_client(config: &Config, held: &Arc<Leases>) -> anyhow::Result<Option<Arc<Memory>>> {
+fn memory_client(config: &Config) -> anyhow::Result<Option<Arc<Memory>>> {
     if config.mesh.secret.expose_secret().is_empty() {
         warn!("`mesh.secret` is not set: agents remember nothing");
         return Ok(None);
@@ -310,7 +304,7 @@ fn memory_client(config: &Config, held: &Arc<Leases>) -> anyhow::Result<Option<A
     let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
     let client = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh)
         .context("`mesh.memory_url` cannot be used")?;
-    Ok(Some(Arc::new(Memory::new(client, Arc::clone(held)))))
+    Ok(Some(Arc::new(Memory::new(client))))
 }
 
 async fn run(

@@ -15,10 +15,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `judge.rs` | which calls need an approval |
-//! | `remembered.rs` | matching of "always" rules; pure |
+//! | `command_policy.rs` | which calls need an approval |
+//! | `allow_rules.rs` | matching of "always" rules; pure |
 //! | `request.rs` | texts for people and models; pure |
-//! | `words.rs` | decisions: who may make them, and their execution |
+//! | `decisions.rs` | decisions: who may make them, and their execution |
 
 mod allow_rules;
 mod decisions;

@@ -6,21 +6,31 @@
 //! | writes | – | the result and the messages the tool sent, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_session::CompletionResult;
-use holdfast_tools::{AllowedTools, Call, Output, ToolError};
+use holdfast_tools::{AllowedTools, Call, HostContext, Output, ToolError};
 use holdfast_types::{ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{
-    agents::AgentSnapshot, approvals::ApprovalCheck, canvas, connections, error::Error, failpoints,
-    skills::Secrets, turn::Turn, turn::count_thoughts,
+    agents::AgentSnapshot,
+    approvals::ApprovalCheck,
+    canvas, connections,
+    error::Error,
+    failpoints,
+    skills::Secrets,
+    tool_context::{CallEffects, ToolContext},
+    turn::Turn,
+    turn::count_thoughts,
 };
 
 /// Read-only calls that took this long are stored before the model is asked. After a crash, quicker
@@ -35,7 +45,6 @@ impl Turn<'_> {
         calls: &[ToolCall],
     ) -> Result<Option<CompletionResult>, Error> {
         self.ensure_owned().await?;
-        self.update_tool_context(brief);
         let calls = match self.check_approvals(brief, calls).await? {
             ApprovalCheck::Pending(completed) => return Ok(Some(completed)),
             ApprovalCheck::Make(calls) if calls.is_empty() => return Ok(None),
@@ -62,12 +71,15 @@ impl Turn<'_> {
         };
         self.timing.tools += began.elapsed();
         failpoints::point("runner.after_call").await;
-        let bill = std::mem::take(&mut self.hold.tool_context().tool_usage);
-        bill.iter().for_each(|used| self.journal.charge_used(used));
-        let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
+        let mut returned = Vec::with_capacity(results.len());
+        for (entry, effects) in results {
+            self.apply(effects);
+            returned.push(entry);
+        }
+        let returned = returned.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
         let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
         // A message for the user is stored at once, so that it is sent now.
-        let told = !self.hold.tool_context().outbox.is_empty();
+        let told = self.journal.has_outbox();
         if reads && !told && began.elapsed() < MIN_STORED_READ_TIME {
             returned.into_iter().for_each(|entry| self.journal.add_unstored(entry));
             return Ok(None);
@@ -76,31 +88,47 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// Gives the tools of this step the state of the turn.
-    pub(crate) fn update_tool_context(&self, brief: &AgentSnapshot) {
-        let audience = self.audience(brief);
-        let judge = self.command_policy(brief);
-        let dials = Directives { elevated: Some(self.effective_elevated()), ..self.dials() };
-        let connections = self.usable_connections(brief);
-        let asked = self.requester(brief);
-        let person = self.memory_subject(brief);
-        let mut desk = self.hold.tool_context();
-        desk.command_policy = Some(judge);
-        desk.reply_settings = dials;
-        desk.model = brief.model_id.to_string();
-        desk.audience = audience;
-        desk.key.clone_from(&self.key);
-        desk.connections = connections;
-        desk.memory_subject = person;
-        desk.scope = self.file_scope();
-        desk.skills = Some(Arc::clone(&brief.skills.shelf));
-        desk.secrets = Arc::clone(&brief.skills.secrets);
-        desk.workspace_branch = self.workspace_branch();
-        desk.narrowed = self.journal.tool_limits();
-        desk.requester = asked;
+    /// Stores, charges and shows with the next write what a call left for the turn.
+    fn apply(&mut self, effects: CallEffects) {
+        effects.usage.iter().for_each(|usage| self.journal.charge_used(usage));
+        self.journal.enqueue(effects.deliveries);
+        // At once: the next message must not find the old snapshot.
+        if effects.is_snapshot_outdated {
+            self.worker.agents.invalidate(self.hold.claim.tenant, self.agent);
+        }
     }
 
-    async fn run_call(&self, brief: &AgentSnapshot, call: &ToolCall) -> Result<Entry, Error> {
+    /// State of the turn for the tools.
+    fn tool_context(&self, brief: &AgentSnapshot) -> ToolContext {
+        ToolContext {
+            kind: self.kind,
+            audience: self.audience(brief),
+            key: self.key.clone(),
+            target: self.conversation_target(),
+            platform_message: self.platform_message(),
+            model: brief.model_id.to_string(),
+            command_policy: self.command_policy(brief),
+            reply_settings: Directives {
+                elevated: Some(self.effective_elevated()),
+                ..self.dials()
+            },
+            connections: self.usable_connections(brief),
+            memory_subject: self.memory_subject(brief),
+            scope: self.file_scope(),
+            skills: Arc::clone(&brief.skills.shelf),
+            secrets: Arc::clone(&brief.skills.secrets),
+            workspace_branch: self.workspace_branch(),
+            narrowed: self.journal.tool_limits(),
+            requester: self.requester(brief),
+            effects: Mutex::default(),
+        }
+    }
+
+    async fn run_call(
+        &self,
+        brief: &AgentSnapshot,
+        call: &ToolCall,
+    ) -> (Result<Entry, Error>, CallEffects) {
         // Unknown tool names come from the model and may contain anything: they never become
         // labels.
         let tool = self.tools.canonical_name(&call.tool).unwrap_or("unknown");
@@ -111,7 +139,7 @@ impl Turn<'_> {
             self.stream.send(DeltaBody::ToolStarted { call, tool });
         }
         let began = Instant::now();
-        let made = self.dispatch(brief, call).instrument(span.clone()).await;
+        let (made, mut effects) = self.dispatch(brief, call).instrument(span.clone()).await;
         let made = redact_secrets(&brief.skills.secrets, made);
         let made = match made {
             Ok(mut output) => {
@@ -123,12 +151,12 @@ impl Turn<'_> {
         let (output, failed, media) = match made {
             Ok((output, media)) => {
                 self.record_skill_read(brief, call).await;
-                self.enqueue_user_text(&self.call_key(call), &output);
+                effects.deliveries.extend(self.user_message(&self.call_key(call), &output));
                 (output.for_llm, false, media)
             }
             Err(ToolError::Tell(text)) => (text, true, Media::default()),
             Err(ToolError::Broken(source)) => {
-                return Err(Error::Tool { name: tool.to_owned(), source });
+                return (Err(Error::Tool { name: tool.to_owned(), source }), effects);
             }
         };
         span.record("failed", failed);
@@ -138,21 +166,34 @@ impl Turn<'_> {
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
-        self.report_result(call, &output, failed);
+        effects.deliveries.extend(self.result_message(call, &output, failed));
         if !is_silent {
-            let surfaces = std::mem::take(&mut self.hold.tool_context().changed_surfaces);
+            let surfaces = std::mem::take(&mut effects.changed_surfaces);
             if !surfaces.is_empty() {
                 self.stream.send(DeltaBody::Canvas { surfaces });
             }
             self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
         }
-        Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
+        (Ok(Entry::Returned { call: call.id.clone(), output, failed, media }), effects)
     }
 
-    async fn dispatch(&self, brief: &AgentSnapshot, call: &ToolCall) -> Result<Output, ToolError> {
-        self.check_policy(brief, call).await?;
-        let registry = self.tools.registry();
+    async fn dispatch(
+        &self,
+        brief: &AgentSnapshot,
+        call: &ToolCall,
+    ) -> (Result<Output, ToolError>, CallEffects) {
+        if let Err(refused) = self.check_policy(brief, call).await {
+            return (Err(refused), CallEffects::default());
+        }
         let context = self.call_context(brief, call);
+        let host = context.host.clone();
+        let result = self.call_in_time(context, call).await;
+        (result, ToolContext::take_effects(&host))
+    }
+
+    /// Calls a tool, within its time limit and the turn's.
+    async fn call_in_time(&self, context: Call, call: &ToolCall) -> Result<Output, ToolError> {
+        let registry = self.tools.registry();
         let cancelled = context.cancelled.clone();
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
@@ -189,6 +230,7 @@ impl Turn<'_> {
             // Checked again here: the model may name a tool that it was not offered.
             allowed: self.allowed_tools(brief),
             cancelled: CancellationToken::new(),
+            host: HostContext::new(self.tool_context(brief)),
         }
     }
 

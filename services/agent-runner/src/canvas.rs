@@ -4,7 +4,7 @@ use holdfast_session::NewSurface;
 use holdfast_tools::{AllowedTools, Call, CanvasSurface, Canvases, SurfaceFormat};
 use holdfast_types::{Fault as _, Kind, SessionKind, Target};
 
-use crate::mesh::SessionTools;
+use crate::{mesh::SessionTools, tool_context::ToolContext};
 
 const CANVAS_TOOL: &str = "canvas";
 
@@ -28,7 +28,7 @@ impl Canvases for SessionTools {
             Err(error) => return Err(error.into()),
         }
         names.extend(gone);
-        self.lease(call)?.tool_context().changed_surfaces.extend(names);
+        ToolContext::of(call)?.redraw(names);
         Ok(Ok(()))
     }
 }

@@ -8,6 +8,7 @@ use holdfast_types::{ChannelAction, Target};
 use crate::{
     media::media_act,
     mesh::{SessionTools, delivery_id},
+    tool_context::ToolContext,
 };
 
 /// Limit on a file's caption, in UTF-16 units; a longer text is sent before the file. It is
@@ -105,7 +106,7 @@ impl SessionTools {
         target: &Target,
         act: ChannelAction,
     ) -> anyhow::Result<Result<ChannelAction, String>> {
-        let desk = self.tool_context(call)?;
+        let desk = ToolContext::of(call)?;
         let is_here = desk.target.as_ref().is_some_and(|place| {
             (&place.channel, place.account, &place.chat)
                 == (&target.channel, target.account, &target.chat)

@@ -96,7 +96,7 @@ impl Turn<'_> {
             Command::TimeZone(wish) => self.run_timezone_command(wish).await?,
             Command::SetDirectives(dials) => self.set_dials(dials).await?,
             Command::ShowDirective(dial) => self.show_dial(dial),
-            // With a model, `shorten.rs` executes it.
+            // With a model, `compact_command.rs` executes it.
             Command::Compact(_) => NO_MODEL.to_owned(),
             Command::Chain(wanted) => self.run_chain_command(wanted).await?,
             Command::Decide { id, verdict } => self.answer_decision(id.as_deref(), verdict).await?,

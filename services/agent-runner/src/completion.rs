@@ -110,13 +110,7 @@ impl Turn<'_> {
         if outcome == TurnOutcome::Completed {
             deliveries.extend(self.attachments(target.as_ref()));
         }
-        let mut channels: Vec<String> = self
-            .hold
-            .tool_context()
-            .outbox
-            .iter()
-            .map(|sent| sent.target.channel.clone())
-            .collect();
+        let mut channels: Vec<String> = self.journal.outbox_channels().collect();
         channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
         channels.sort_unstable();
         channels.dedup();
@@ -141,8 +135,6 @@ impl Turn<'_> {
             wait: Wait::Anything,
             last_target: target,
         };
-        // Before the answer is visible: the next message must not find the old snapshot.
-        self.invalidate_snapshot();
         let completed = self.journal.complete(last, is_reply, completion).await?;
 
         for channel in &channels {
@@ -162,18 +154,10 @@ impl Turn<'_> {
 
     /// Starts the background work that follows a turn.
     pub(crate) fn after_turn(&self, brief: &Arc<AgentSnapshot>, completed: &CompletionResult) {
-        self.invalidate_snapshot();
         // If another turn follows at once, it does this.
         if !completed.again {
             self.queue_summary(brief);
             self.queue_extraction();
-        }
-    }
-
-    /// Invalidates the agent's snapshot if this turn changed a file of the prompt.
-    fn invalidate_snapshot(&self) {
-        if std::mem::take(&mut self.hold.tool_context().is_snapshot_outdated) {
-            self.worker.agents.invalidate(self.hold.claim.tenant, self.agent);
         }
     }
 

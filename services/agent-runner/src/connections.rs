@@ -4,44 +4,38 @@
 //! owner's calendar is not available when a stranger speaks with the same agent. The usable
 //! connections are determined at each step; a tool's request is checked against them.
 
-use std::sync::Arc;
-
-use anyhow::Context as _;
 use holdfast_agent::{bootstrap::Audience, person::of_account};
 use holdfast_directory::{Connection, Directory};
 use holdfast_tools::{AllowedTools, Call, Connections, OpenConnection};
 use holdfast_types::{ConnectionKind, ConnectionScope, Fault as _, Kind, SessionKind};
 
-use crate::leases::Leases;
+use crate::tool_context::ToolContext;
 
 /// Access to connections for the sessions that run here.
 #[derive(Debug)]
 pub(crate) struct SessionConnections {
     directory: Directory,
-    held: Arc<Leases>,
 }
 
 impl SessionConnections {
-    pub(crate) const fn new(directory: Directory, held: Arc<Leases>) -> Self {
-        Self { directory, held }
+    pub(crate) const fn new(directory: Directory) -> Self {
+        Self { directory }
     }
 
     /// Usable connections of the call's turn.
-    fn usable_in_call(&self, call: &Call) -> anyhow::Result<Vec<(String, ConnectionKind)>> {
-        let hold = self.held.get(call.session).context("the session is not held here")?;
-        let usable = hold.tool_context().connections.clone();
-        Ok(usable)
+    fn usable_in_call(call: &Call) -> anyhow::Result<&[(String, ConnectionKind)]> {
+        Ok(&ToolContext::of(call)?.connections)
     }
 }
 
 impl Connections for SessionConnections {
     async fn usable(&self, call: &Call, kind: ConnectionKind) -> anyhow::Result<Vec<String>> {
-        let usable = self.usable_in_call(call)?.into_iter().filter(|(_, of)| *of == kind);
-        Ok(usable.map(|(name, _)| name).collect())
+        let usable = Self::usable_in_call(call)?.iter().filter(|(_, of)| *of == kind);
+        Ok(usable.map(|(name, _)| name.clone()).collect())
     }
 
     async fn open(&self, call: &Call, name: &str) -> anyhow::Result<Option<OpenConnection>> {
-        if !self.usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {
+        if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {
             return Ok(None);
         }
         match self.directory.open_connection(call.tenant, name).await {

@@ -4,8 +4,6 @@
 //! invisible in conversations with others, and the files that define the agent can only be changed
 //! in its owner's conversation.
 
-use std::sync::Arc;
-
 use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
 use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
 use holdfast_tools::{
@@ -14,7 +12,7 @@ use holdfast_tools::{
 use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
 use holdfast_workspace::{Base, ChangeAuthor, ContentHash, Edit, Error, Revision, Workspaces};
 
-use crate::leases::Leases;
+use crate::tool_context::ToolContext;
 
 /// Folder of the agent's notes about its owner.
 pub(crate) const NOTES_FOLDER: &str = "memory/";
@@ -61,20 +59,19 @@ fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError
 #[derive(Debug)]
 pub(crate) struct WorkspaceFiles {
     pub(crate) workspaces: Workspaces,
-    held: Arc<Leases>,
     library: SkillLibrary,
 }
 
 impl WorkspaceFiles {
-    pub(crate) fn new(library: SkillLibrary, held: Arc<Leases>) -> Self {
-        Self { workspaces: library.trees().clone(), held, library }
+    pub(crate) fn new(library: SkillLibrary) -> Self {
+        Self { workspaces: library.trees().clone(), library }
     }
 
     /// The skill outside the agent's workspace that a path belongs to.
-    fn library_skill(&self, call: &Call, path: &TreePath) -> Option<Skill> {
+    fn library_skill(call: &Call, path: &TreePath) -> Option<Skill> {
         let mut parts = path.parts();
         let folder = (parts.next() == Some(SKILLS_FOLDER)).then(|| parts.next()).flatten()?;
-        let shelf = self.held.get(call.session)?.tool_context().skills.clone()?;
+        let shelf = &ToolContext::of(call).ok()?.skills;
         let skill = shelf.find(folder).filter(|skill| skill.name() == folder)?;
         (skill.scope != Owner::Workspace).then(|| skill.clone())
     }
@@ -85,8 +82,7 @@ impl WorkspaceFiles {
         call: &Call,
         directory: &TreePath,
     ) -> Result<Vec<FileSummary>, FilesError> {
-        let Some(hold) = self.held.get(call.session) else { return Ok(Vec::new()) };
-        let Some(shelf) = hold.tool_context().skills.clone() else { return Ok(Vec::new()) };
+        let shelf = &ToolContext::of(call)?.skills;
         let mut lines = Vec::new();
         for skill in shelf.skills().filter(|skill| skill.scope != Owner::Workspace) {
             let files = self.library.files(call.tenant, call.agent, skill).await;
@@ -102,40 +98,26 @@ impl WorkspaceFiles {
         Ok(lines)
     }
 
-    fn kind_and_audience(&self, call: &Call) -> Result<(SessionKind, Audience), FilesError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.tool_context();
-        Ok((desk.kind.unwrap_or(SessionKind::Global), desk.audience))
-    }
-
     /// Whether the file is visible to the audience of the call.
-    pub(crate) fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
-        let (kind, audience) = self.kind_and_audience(call)?;
-        Ok(is_visible(kind, audience, path))
+    pub(crate) fn may_see(call: &Call, path: &str) -> Result<bool, FilesError> {
+        let context = ToolContext::of(call)?;
+        Ok(is_visible(context.kind, context.audience, path))
     }
 
-    fn scope(&self, call: &Call) -> Result<FileScope, FilesError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        Ok(hold.tool_context().scope.clone())
-    }
-
-    fn check_read(&self, call: &Call, path: &str) -> Result<(), FilesError> {
-        let scope = self.scope(call)?;
+    fn check_read(call: &Call, path: &str) -> Result<(), FilesError> {
+        let scope = &ToolContext::of(call)?.scope;
         match scope.may_read(path) {
             true => Ok(()),
             false => Err(out_of_bounds("look", path, scope.read.as_deref())),
         }
     }
 
-    pub(crate) fn check_write(&self, call: &Call, path: &str) -> Result<(), FilesError> {
-        let scope = self.scope(call)?;
-        if !scope.may_write(path) {
-            return Err(out_of_bounds("write", path, scope.write.as_deref()));
+    pub(crate) fn check_write(call: &Call, path: &str) -> Result<(), FilesError> {
+        let context = ToolContext::of(call)?;
+        if !context.scope.may_write(path) {
+            return Err(out_of_bounds("write", path, context.scope.write.as_deref()));
         }
-        let (kind, audience) = self.kind_and_audience(call)?;
-        if !may_change(kind, audience, path) {
+        if !may_change(context.kind, context.audience, path) {
             return Err(FilesError::Invalid(format!(
                 "`{path}` is changed in a conversation with your owner only, and this is none"
             )));
@@ -144,18 +126,8 @@ impl WorkspaceFiles {
     }
 
     /// The workspace that the call works on: its agent's own, or a copy.
-    fn workspace_of(&self, call: &Call) -> Result<AgentId, FilesError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let branch = hold.tool_context().workspace_branch;
-        Ok(branch.unwrap_or(call.agent))
-    }
-
-    /// Marks the agent's snapshot as outdated, after a change of a file that is part of the prompt.
-    pub(crate) fn mark_snapshot_outdated(&self, call: &Call) {
-        if let Some(hold) = self.held.get(call.session) {
-            hold.tool_context().is_snapshot_outdated = true;
-        }
+    fn workspace_of(call: &Call) -> Result<AgentId, FilesError> {
+        Ok(ToolContext::of(call)?.workspace_branch.unwrap_or(call.agent))
     }
 
     pub(crate) async fn diff(
@@ -170,7 +142,7 @@ impl WorkspaceFiles {
             _ => {
                 let diff = self
                     .workspaces
-                    .diff(call.tenant, self.workspace_of(call)?, from, to, None)
+                    .diff(call.tenant, Self::workspace_of(call)?, from, to, None)
                     .await;
                 diff.map_err(to_files_error)?.to_string()
             }
@@ -181,15 +153,15 @@ impl WorkspaceFiles {
 
 impl Files for WorkspaceFiles {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
-        self.check_read(call, path)?;
-        if !self.may_see(call, path)? {
+        Self::check_read(call, path)?;
+        if !Self::may_see(call, path)? {
             return Ok(None);
         }
         let path = tree_path(path)?;
-        let found = self.workspaces.read(call.tenant, self.workspace_of(call)?, &path, None).await;
+        let found = self.workspaces.read(call.tenant, Self::workspace_of(call)?, &path, None).await;
         let mut found = found.map_err(to_files_error)?;
         if found.is_none()
-            && let Some(skill) = self.library_skill(call, &path)
+            && let Some(skill) = Self::library_skill(call, &path)
         {
             let lent = self.library.read(call.tenant, &skill, &path).await;
             found = lent.map_err(|error| FilesError::Broken(error.into()))?;
@@ -202,15 +174,14 @@ impl Files for WorkspaceFiles {
             "" => None,
             directory => Some(tree_path(directory)?),
         };
-        let (kind, audience) = self.kind_and_audience(call)?;
-        let scope = self.scope(call)?;
+        let ToolContext { kind, audience, scope, .. } = ToolContext::of(call)?;
         let listed = self
             .workspaces
-            .list(call.tenant, self.workspace_of(call)?, None, within.as_ref())
+            .list(call.tenant, Self::workspace_of(call)?, None, within.as_ref())
             .await;
         let seen = listed.map_err(to_files_error)?.into_iter();
         let seen = seen.filter(|file| {
-            is_visible(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
+            is_visible(*kind, *audience, file.path.as_str()) && scope.may_read(file.path.as_str())
         });
         let mut lines: Vec<FileSummary> = seen
             .map(|file| FileSummary {
@@ -229,7 +200,7 @@ impl Files for WorkspaceFiles {
 
     async fn committed(&self, call: &Call) -> Result<Option<StoredChange>, FilesError> {
         let found =
-            self.workspaces.outcome_by_key(call.tenant, self.workspace_of(call)?, &call.key).await;
+            self.workspaces.outcome_by_key(call.tenant, Self::workspace_of(call)?, &call.key).await;
         match found.map_err(to_files_error)? {
             Some(committed) => Ok(Some(self.diff(call, &committed).await?)),
             None => Ok(None),
@@ -239,12 +210,12 @@ impl Files for WorkspaceFiles {
     async fn commit(&self, call: &Call, change: FileChanges) -> Result<StoredChange, FilesError> {
         let FileChanges { edits, reason } = change;
         for edit in &edits {
-            self.check_write(call, &edit.path)?;
+            Self::check_write(call, &edit.path)?;
         }
         let is_brief =
             |edit: &FileEdit| BootstrapName::of(&edit.path).is_some() || is_skill(&edit.path);
         if edits.iter().any(is_brief) {
-            self.mark_snapshot_outdated(call);
+            ToolContext::of(call)?.invalidate_snapshot();
         }
         let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
         let by = ChangeAuthor {
@@ -253,7 +224,7 @@ impl Files for WorkspaceFiles {
         };
         let by = by.with_key(&call.key);
         let committed =
-            self.workspaces.commit(call.tenant, self.workspace_of(call)?, &by, edits).await;
+            self.workspaces.commit(call.tenant, Self::workspace_of(call)?, &by, edits).await;
         self.diff(call, &committed.map_err(to_files_error)?).await
     }
 }

@@ -30,7 +30,7 @@ impl GatewayMethods for SessionTools {
         params: GatewayParams,
         limit: Duration,
     ) -> Result<Value, ToolError> {
-        if !self.is_owner_or_agent(call)? {
+        if !SessionTools::is_owner_or_agent(call)? {
             return Err(tool_error("this may be asked in a conversation with your owner only"));
         }
         match timeout(limit, self.call_method(call, method, params)).await {

@@ -12,8 +12,8 @@ use std::{
 
 use holdfast_kit::Backoff;
 use holdfast_session::{
-    ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, Sessions,
-    StepSignals, StepWrite, WriteCost,
+    ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, NewDelivery,
+    Sessions, StepSignals, StepWrite, WriteCost,
 };
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     ledger: Option<Arc<Ledger>>,
     /// Charges for usage that is in no thought: those not stored yet, and the total of the turn.
     other_charges: Mutex<(Charge, Charge)>,
+    /// Messages of tools, to be stored with the next write.
+    outbox: Vec<NewDelivery>,
 }
 
 impl Journal {
@@ -62,12 +64,27 @@ impl Journal {
             next_entry,
             ledger: None,
             other_charges: besides,
+            outbox: Vec::new(),
         }
     }
 
     /// Sets the prices and budgets of the turn.
     pub(crate) fn set_budgets(&mut self, ledger: Arc<Ledger>) {
         self.ledger = Some(ledger);
+    }
+
+    /// Adds a message that is stored with the next write.
+    pub(crate) fn enqueue(&mut self, deliveries: impl IntoIterator<Item = NewDelivery>) {
+        self.outbox.extend(deliveries);
+    }
+
+    /// Channels of the messages that the next write stores; may repeat.
+    pub(crate) fn outbox_channels(&self) -> impl Iterator<Item = String> {
+        self.outbox.iter().map(|sent| sent.target.channel.clone())
+    }
+
+    pub(crate) const fn has_outbox(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// Adds a charge that is in no thought. Stored with the next write.
@@ -178,7 +195,7 @@ impl Journal {
             at: Some(self.next_entry),
             entries: self.entries[self.stored..].to_vec(),
             seen: heard_seqs(&self.entries[self.stored..]),
-            deliveries: std::mem::take(&mut self.hold.tool_context().outbox),
+            deliveries: std::mem::take(&mut self.outbox),
         };
         let spent = self.take_spent();
         failpoints::point("runner.before_append").await;
@@ -225,7 +242,7 @@ impl Journal {
             ReplyKind::No => None,
         };
         (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
-        let tools = std::mem::take(&mut self.hold.tool_context().outbox);
+        let tools = std::mem::take(&mut self.outbox);
         completion.deliveries.splice(0..0, tools);
         let spent = self.take_spent();
         failpoints::point("runner.before_complete").await;
@@ -261,7 +278,7 @@ impl Journal {
             at: self.next_entry,
             entries: self.entries[self.stored..].to_vec(),
             seen: heard_seqs(&self.entries[self.stored..]),
-            deliveries: std::mem::take(&mut self.hold.tool_context().outbox),
+            deliveries: std::mem::take(&mut self.outbox),
             approvals,
         };
         failpoints::point("runner.before_ask").await;

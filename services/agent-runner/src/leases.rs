@@ -1,4 +1,4 @@
-//! Leases of this process, and the signals and tool context of their turns.
+//! Leases of this process, and the signals of their turns.
 //!
 //! **What can go wrong.** A suspended process resumes and believes it still has its leases. So a
 //! lease has a deadline on a clock that runs during suspension, counted from before the renewal was
@@ -14,18 +14,11 @@ use std::{
     time::Duration,
 };
 
-use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
-use holdfast_session::{Claim, NewDelivery, RenewedLease};
-use holdfast_skills::SkillSet;
-use holdfast_types::{AgentId, ConnectionKind, Directives, SessionId, SessionKind, Target};
+use holdfast_session::{Claim, RenewedLease};
+use holdfast_types::SessionId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use crate::{
-    files::FileScope, memory_subject::MemorySubject, schedules::Requester, shell::CommandPolicy,
-    skills::Secrets, tool_usage::ToolUsage,
-};
 
 /// Signals for a running turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,75 +33,6 @@ pub(crate) struct TurnSignal {
     pub(crate) hints: u64,
 }
 
-/// State of a turn for its tools, and results that tools leave for the turn.
-#[derive(Debug, Clone)]
-pub(crate) struct ToolContext {
-    pub(crate) kind: Option<SessionKind>,
-    pub(crate) audience: Audience,
-    /// Session key; empty before the first step.
-    pub(crate) key: String,
-    /// Target of the conversation, if it is on a channel.
-    pub(crate) target: Option<Target>,
-    /// The platform's id of the message that the turn is about.
-    pub(crate) platform_message: Option<String>,
-    /// Model of the turn; empty before its first request.
-    pub(crate) model: String,
-    /// Policy for commands; `None` before it is loaded.
-    pub(crate) command_policy: Option<CommandPolicy>,
-    pub(crate) reply_settings: Directives,
-    /// Names and kinds of the connections that may be used.
-    pub(crate) connections: Vec<(String, ConnectionKind)>,
-    /// Subject of the memory tools.
-    pub(crate) memory_subject: MemorySubject,
-    /// Files that the tools may access.
-    pub(crate) scope: FileScope,
-    /// Skills of the agent; `None` before the first step.
-    pub(crate) skills: Option<Arc<SkillSet>>,
-    /// Secrets for the commands of the agent's skills.
-    pub(crate) secrets: Arc<Secrets>,
-    /// The copy of the requester's workspace that a subagent works on, if it has one.
-    pub(crate) workspace_branch: Option<AgentId>,
-    /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
-    pub(crate) narrowed: Vec<Vec<String>>,
-    /// Requester of jobs and reminders.
-    pub(crate) requester: Requester,
-    /// A file of the agent's prompt was changed.
-    pub(crate) is_snapshot_outdated: bool,
-    /// Canvas surfaces that a tool changed and that watchers were not told of yet.
-    pub(crate) changed_surfaces: Vec<String>,
-    /// Messages that tools enqueued and that are not stored yet.
-    pub(crate) outbox: Vec<NewDelivery>,
-    /// Usage of tools that is not charged yet.
-    pub(crate) tool_usage: Vec<ToolUsage>,
-}
-
-impl Default for ToolContext {
-    fn default() -> Self {
-        Self {
-            kind: None,
-            audience: Audience::Others,
-            key: String::new(),
-            target: None,
-            platform_message: None,
-            model: String::new(),
-            command_policy: None,
-            reply_settings: Directives::default(),
-            connections: Vec::new(),
-            memory_subject: MemorySubject::default(),
-            scope: FileScope::default(),
-            skills: None,
-            secrets: Arc::default(),
-            workspace_branch: None,
-            narrowed: Vec::new(),
-            requester: Requester::default(),
-            is_snapshot_outdated: false,
-            changed_surfaces: Vec::new(),
-            outbox: Vec::new(),
-            tool_usage: Vec::new(),
-        }
-    }
-}
-
 /// A lease of this process on one session.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -120,7 +44,6 @@ pub(crate) struct Lease {
     /// Time after sending a renewal during which effects may be started.
     safe_for: Duration,
     safe_until: AtomicU64,
-    tool_context: Mutex<ToolContext>,
 }
 
 impl Lease {
@@ -132,7 +55,6 @@ impl Lease {
             signal: watch::Sender::new(TurnSignal::default()),
             safe_for: lease - lease / 6,
             safe_until: AtomicU64::new(0),
-            tool_context: Mutex::default(),
         };
         hold.extend(asked);
         hold
@@ -169,10 +91,6 @@ impl Lease {
     /// Current and future signals of the turn.
     pub(crate) fn subscribe(&self) -> watch::Receiver<TurnSignal> {
         self.signal.subscribe()
-    }
-
-    pub(crate) fn tool_context(&self) -> MutexGuard<'_, ToolContext> {
-        lock(&self.tool_context)
     }
 }
 

@@ -10,47 +10,48 @@
 //! | file | contents |
 //! |---|---|
 //! | `pool.rs` | claim pool: claims sessions and runs them |
-//! | `take.rs` | one claimed session, until it is idle or released |
+//! | `run.rs` | one claimed session, until it is idle or released |
 //! | `turn.rs` | a turn, step by step |
 //! | `intake.rs` | messages that a turn hears; pure |
-//! | `route.rs` | turns whose agent is chosen by a model |
-//! | `think.rs`, `call.rs`, `finish.rs` | model requests, tool calls, ends of a turn |
-//! | `command.rs`, `dials.rs` | turns without a model; reply settings |
-//! | `telling.rs` | verbose and reasoning messages |
+//! | `routing.rs` | turns whose agent is chosen by a model |
+//! | `think.rs`, `call.rs`, `completion.rs` | model requests, tool calls, ends of a turn |
+//! | `commands.rs`, `reply_settings.rs` | turns without a model; reply settings |
+//! | `progress_messages.rs` | verbose and reasoning messages |
 //! | `approvals.rs` | calls that need an approval |
 //! | `compaction.rs` | keeps the conversation within the context window |
-//! | `shorten.rs` | compaction on a user's request |
+//! | `compact_command.rs` | compaction on a user's request |
 //! | `flush.rs` | memory flush before a compaction |
-//! | `bounds.rs` | limits of subagents and of memory flushes |
+//! | `limits.rs` | limits of subagents and of memory flushes |
 //! | `summaries.rs` | summaries of long conversations, in the background |
-//! | `memory.rs`, `person.rs` | memory for tools, and its subject |
-//! | `remembering.rs`, `notes.rs` | memory prefetch and notes for the prompt |
+//! | `memory.rs`, `memory_subject.rs` | memory for tools, and its subject |
+//! | `memory_prefetch.rs`, `notes.rs` | memory prefetch and notes for the prompt |
 //! | `extraction.rs`, `indexing.rs` | memories from conversations, search index of notes |
 //! | `journal.rs` | entries that the turn reads and writes |
 //! | `prompts.rs` | cache of the stable parts of prompts |
-//! | `reply.rs` | replies and their targets; failure messages; pure |
-//! | `quoting.rs` | the message that an answer quotes |
-//! | `held.rs`, `heartbeat.rs` | leases and their renewal |
+//! | `replies.rs` | replies and their targets; failure messages; pure |
+//! | `quotes.rs` | the message that an answer quotes |
+//! | `leases.rs`, `lease_renewal.rs` | leases and their renewal |
+//! | `tool_context.rs` | what tools read of a turn and leave for it |
 //! | `deltas.rs` | stream of the reply as it is written |
 //! | `media.rs` | images and files: stored, shown, sent |
 //! | `nodes.rs` | nodes that a conversation may use |
-//! | `recall.rs` | unknown outcomes of calls whose runner crashed |
+//! | `unknown_outcomes.rs` | unknown outcomes of calls whose runner crashed |
 //! | `files.rs` | workspace files, for tools |
-//! | `chain.rs`, `health.rs` | model fallback; cooldowns of keys and models |
+//! | `fallback.rs`, `key_health.rs` | model fallback; cooldowns of keys and models |
 //! | `budget.rs` | daily budgets |
 //! | `shell.rs`, `shell/` | commands in the sandbox, on workspace files |
 //! | `skills.rs`, `skills/` | skills: in prompts, called, read, installed |
-//! | `outgoing.rs` | messages sent by the tool `message` |
-//! | `studio.rs` | providers for vision, images and speech |
+//! | `channel_messages.rs` | messages sent by the tool `message` |
+//! | `media_providers.rs` | providers for vision, images and speech |
 //! | `connections.rs` | connections that a turn may use |
 //! | `agents.rs`, `mesh.rs` | agent snapshots; the mesh as tools see it |
-//! | `policies.rs`, `standing.rs` | compiled policies; participants and refused calls |
-//! | `gateway.rs` | gateway methods for a tool |
+//! | `policies.rs`, `participants.rs` | compiled policies; participants and refused calls |
+//! | `gateway_methods.rs` | gateway methods for a tool |
 //! | `mcp.rs` | MCP servers |
 //! | `subagents.rs` | subagents and their announcements |
 //! | `chains.rs` | sequences of subagents |
 //! | `schedules.rs`, `schedules/` | jobs and reminders: their tools and their turns |
-//! | `upkeep.rs` | sweep, relay, metrics and pruning, for all sessions |
+//! | `maintenance.rs` | sweep, relay, metrics and pruning, for all sessions |
 //!
 //! The process is stateless: if it is killed, another runner continues its sessions.
 //!
@@ -121,6 +122,7 @@ mod summaries;
 mod think;
 mod time_zone;
 mod token_renewal;
+mod tool_context;
 mod tool_usage;
 mod turn;
 mod unknown_outcomes;

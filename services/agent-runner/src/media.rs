@@ -110,7 +110,7 @@ impl Turn<'_> {
 
     /// Whether the conversation is on a channel that can send files.
     async fn can_send_files(&self) -> Result<bool, Error> {
-        let Some(place) = self.reply_target().or_else(|| self.last_target.clone()) else {
+        let Some(place) = self.conversation_target() else {
             return Ok(false);
         };
         let tenant = self.hold.claim.tenant;
@@ -122,16 +122,15 @@ impl Turn<'_> {
         }))
     }
 
-    /// Enqueues a tool's message to the user. Sent once: the message is stored with the call's
-    /// result, and its id is made from the call's key.
-    pub(crate) fn enqueue_user_text(&self, key: &str, output: &Output) {
-        let Some(text) = output.shown().filter(|text| !text.trim().is_empty()) else { return };
-        let mut desk = self.hold.tool_context();
-        let Some(place) = desk.target.clone() else { return };
+    /// A tool's message to the user. Sent once: the message is stored with the call's result, and
+    /// its id is made from the call's key.
+    pub(crate) fn user_message(&self, key: &str, output: &Output) -> Option<NewDelivery> {
+        let text = output.shown().filter(|text| !text.trim().is_empty())?;
+        let place = self.conversation_target()?;
         let text = text[..text.floor_char_boundary(MAX_USER_TEXT_BYTES)].to_owned();
         let target = Target { reply_to: None, ..place };
         let id = mesh::delivery_id(&format!("{key}:user"));
-        desk.outbox.push(NewDelivery { target, text, act: None, id });
+        Some(NewDelivery { target, text, act: None, id })
     }
 
     /// Stores the files of a call's result and names their paths in its text.

@@ -8,7 +8,7 @@
 //!
 //! No request is repeated automatically: each costs money.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{Agent, Directory, ELEVENLABS, ModelChoice, Provider, ProviderKind};
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{leases::Leases, tool_usage::ToolUsage};
+use crate::{tool_context::ToolContext, tool_usage::ToolUsage};
 
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -63,24 +63,19 @@ impl Default for MediaConfig {
 #[derive(Debug)]
 pub(crate) struct MediaProviders {
     directory: Directory,
-    held: Arc<Leases>,
     client: reqwest::Client,
     media: MediaConfig,
 }
 
 impl MediaProviders {
-    pub(crate) fn new(
-        directory: Directory,
-        held: Arc<Leases>,
-        media: MediaConfig,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(directory: Directory, media: MediaConfig) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(5))
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        Ok(Self { directory, held, client, media })
+        Ok(Self { directory, client, media })
     }
 
     /// Synthesises a text with the first provider that succeeds, or returns why none did.
@@ -218,8 +213,7 @@ impl MediaBackend for MediaProviders {
         (file, content): (&StoredFile, Vec<u8>),
     ) -> Result<Option<String>, ToolError> {
         let sees = |model: &ModelId| Catalogue::built_in().card(model).images;
-        let own =
-            self.held.get(call.session).and_then(|hold| hold.tool_context().model.parse().ok());
+        let own = ToolContext::of(call)?.model.parse().ok();
         if own.as_ref().is_some_and(sees) {
             return Ok(None);
         }
@@ -342,8 +336,8 @@ impl MediaProviders {
 
     /// Charges the session of a call.
     fn charge_session(&self, call: &Call, used: ToolUsage) {
-        if let Some(hold) = self.held.get(call.session) {
-            hold.add_usage(used);
+        if let Ok(context) = ToolContext::of(call) {
+            context.charge(used);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Memory tools of a turn: calls to the memory service.
 //!
-//! The subject follows from the conversation (`person.rs`). If the service is unavailable, the
+//! The subject follows from the conversation (`memory_subject.rs`). If the service is unavailable, the
 //! model is told and the turn goes on. Writes use the call's key, so a repeated call stores once.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::{files::is_visible, leases::Leases, memory_subject::MemorySubject};
+use crate::{files::is_visible, memory_subject::MemorySubject, tool_context::ToolContext};
 
 /// Time limits of reads and of writes.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +39,6 @@ type UserKey = (TenantId, AgentId, String);
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) client: holdfast_grpc::MemoryClient,
-    held: Arc<Leases>,
     /// Users without memories, and when that was found.
     pub(crate) users_without_memories: Mutex<HashMap<UserKey, Instant>>,
     /// Until this time the prefetch skips the service, which is unavailable.
@@ -50,10 +49,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(client: holdfast_grpc::MemoryClient, held: Arc<Leases>) -> Self {
+    pub(crate) fn new(client: holdfast_grpc::MemoryClient) -> Self {
         Self {
             client,
-            held,
             users_without_memories: Mutex::default(),
             unavailable_until: Mutex::default(),
             slow_until: Mutex::default(),
@@ -61,17 +59,13 @@ impl Memory {
     }
 
     fn subject_of(&self, call: &Call) -> Result<MemorySubject, MemoryError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        Ok(hold.tool_context().memory_subject.clone())
+        Ok(ToolContext::of(call)?.memory_subject.clone())
     }
 
     /// Whether the call's conversation may see notes made for the owner.
     fn can_see_notes(&self, call: &Call) -> Result<bool, MemoryError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.tool_context();
-        Ok(desk.kind.is_some_and(|kind| is_visible(kind, desk.audience, "MEMORY.md")))
+        let context = ToolContext::of(call)?;
+        Ok(is_visible(context.kind, context.audience, "MEMORY.md"))
     }
 
     /// Records that a user has memories from now on.

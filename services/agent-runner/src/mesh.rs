@@ -5,7 +5,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use anyhow::Context as _;
 use holdfast_agent::bootstrap::Audience;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
@@ -20,11 +19,7 @@ use holdfast_types::{
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    channel_messages::MessageContent,
-    files::WorkspaceFiles,
-    leases::{Lease, Leases, ToolContext},
-};
+use crate::{channel_messages::MessageContent, files::WorkspaceFiles, tool_context::ToolContext};
 
 /// Sessions that are read for a list, which is ordered by activity and not by creation.
 const MAX_SESSIONS_READ: i64 = 500;
@@ -37,18 +32,12 @@ pub(crate) struct SessionTools {
     pub(crate) sessions: Sessions,
     pub(crate) directory: Directory,
     pub(crate) bus: Bus,
-    held: Arc<Leases>,
     pub(crate) files: Option<Arc<WorkspaceFiles>>,
 }
 
 impl SessionTools {
-    pub(crate) const fn new(
-        sessions: Sessions,
-        directory: Directory,
-        bus: Bus,
-        held: Arc<Leases>,
-    ) -> Self {
-        Self { sessions, directory, bus, held, files: None }
+    pub(crate) const fn new(sessions: Sessions, directory: Directory, bus: Bus) -> Self {
+        Self { sessions, directory, bus, files: None }
     }
 
     /// Adds the files that messages may carry.
@@ -56,49 +45,20 @@ impl SessionTools {
         Self { files: Some(files), ..self }
     }
 
-    /// Lease of the session that makes a call.
-    pub(crate) fn lease(&self, call: &Call) -> anyhow::Result<Arc<Lease>> {
-        self.held.get(call.session).context("the session is not held here")
-    }
-
-    pub(crate) fn tool_context(&self, call: &Call) -> anyhow::Result<ToolContext> {
-        let hold = self.held.get(call.session).context("the session is not held here")?;
-        let desk = hold.tool_context();
-        let (kind, place, model) = (desk.kind, desk.target.clone(), desk.model.clone());
-        let (about, audience) = (desk.platform_message.clone(), desk.audience);
-        Ok(ToolContext {
-            kind,
-            audience,
-            target: place,
-            platform_message: about,
-            model,
-            ..ToolContext::default()
-        })
-    }
-
     /// Whether the call comes from the owner's conversation or from the agent itself.
-    pub(crate) fn is_owner_or_agent(&self, call: &Call) -> anyhow::Result<bool> {
-        let desk = self.tool_context(call)?;
-        Ok(match desk.kind {
+    pub(crate) fn is_owner_or_agent(call: &Call) -> anyhow::Result<bool> {
+        let context = ToolContext::of(call)?;
+        Ok(match context.kind {
             // Direct messages of others may be routed to the main session.
-            Some(SessionKind::Main | SessionKind::Dm) => desk.audience == Audience::Owner,
-            Some(
-                SessionKind::Global
-                | SessionKind::Cron
-                | SessionKind::Heartbeat
-                | SessionKind::Work,
-            ) => true,
-            Some(
-                SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api,
-            )
-            | None => false,
+            SessionKind::Main | SessionKind::Dm => context.audience == Audience::Owner,
+            SessionKind::Global
+            | SessionKind::Cron
+            | SessionKind::Heartbeat
+            | SessionKind::Work => true,
+            SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api => {
+                false
+            }
         })
-    }
-
-    /// Lists that narrow the tools of the turn.
-    pub(crate) fn tool_limits(&self, call: &Call) -> anyhow::Result<Vec<Vec<String>>> {
-        let hold = self.held.get(call.session).context("the session is not held here")?;
-        Ok(hold.tool_context().narrowed.clone())
     }
 
     /// Resolves the target of a message, or returns why it is not permitted.
@@ -107,14 +67,14 @@ impl SessionTools {
         call: &Call,
         to: MessageTarget,
     ) -> anyhow::Result<Result<Target, String>> {
-        let place = self.tool_context(call)?.target;
+        let place = ToolContext::of(call)?.target.clone();
         let is_here = |place: &&Target| {
             place.channel == to.channel && place.chat == to.chat && place.thread == to.thread
         };
         if let Some(place) = place.as_ref().filter(is_here) {
             return Ok(Ok(Target { reply_to: None, ..place.clone() }));
         }
-        if !self.is_owner_or_agent(call)? {
+        if !Self::is_owner_or_agent(call)? {
             return Ok(Err("from this conversation you may write to itself only".to_owned()));
         }
         let accounts = self.directory.accounts(call.tenant, Some(&to.channel)).await?;
@@ -141,19 +101,19 @@ impl SessionTools {
 impl Mesh for SessionTools {
     async fn status(&self, call: &Call) -> anyhow::Result<Status> {
         let view = self.sessions.session(call.tenant, call.session).await?;
-        let desk = self.tool_context(call)?;
+        let context = ToolContext::of(call)?;
         let queued = to_count(view.waiting);
         Ok(Status {
             kind: session_kind(&view),
-            model: desk.model,
-            dials: desk.reply_settings,
+            model: context.model.clone(),
+            dials: context.reply_settings,
             messages: to_count(view.turns) + queued,
             queued,
             input_tokens: view.usage.input,
             output_tokens: view.usage.output,
             began: format_time(view.created_at),
             now: format_time(Timestamp::now()),
-            channel: desk.target.map(|place| place.channel),
+            channel: context.target.as_ref().map(|place| place.channel.clone()),
             key: view.key,
         })
     }
@@ -175,7 +135,7 @@ impl Mesh for SessionTools {
         call: &Call,
         filter: SessionFilter,
     ) -> anyhow::Result<Vec<SessionLine>> {
-        let mut views = if self.is_owner_or_agent(call)? {
+        let mut views = if Self::is_owner_or_agent(call)? {
             let wanted = holdfast_session::SessionFilter {
                 kind: filter.kind,
                 limit: MAX_SESSIONS_READ,
@@ -218,7 +178,7 @@ impl Mesh for SessionTools {
         };
         let Some(session) = found else { return Ok(None) };
         // A session that may not be seen counts as missing.
-        if session != call.session && !self.is_owner_or_agent(call)? {
+        if session != call.session && !Self::is_owner_or_agent(call)? {
             return Ok(None);
         }
         self.history_lines(call, session, limit).await
@@ -226,7 +186,7 @@ impl Mesh for SessionTools {
 
     async fn send(&self, call: &Call, outgoing: Outgoing) -> anyhow::Result<SendOutcome> {
         let target = match outgoing.to.clone() {
-            None => match self.tool_context(call)?.target {
+            None => match ToolContext::of(call)?.target.clone() {
                 Some(place) => Target { reply_to: None, ..place },
                 None => return Ok(SendOutcome::NoChannel),
             },
@@ -240,9 +200,8 @@ impl Mesh for SessionTools {
         let what = MessageContent { text, act, attachments };
         match self.deliveries(call, target, what).await? {
             Ok(deliveries) => {
-                let hold = self.held.get(call.session).context("the session is not held here")?;
                 // Stored with the call's result, in one transaction.
-                hold.tool_context().outbox.extend(deliveries);
+                ToolContext::of(call)?.enqueue(deliveries);
                 Ok(SendOutcome::Queued)
             }
             Err(reason) => Ok(SendOutcome::Refused(reason)),

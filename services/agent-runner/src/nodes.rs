@@ -3,39 +3,34 @@
 //! A node is used only in the conversations it is meant for, like a connection (`connections.rs`).
 //! It is looked up for each call, so a revoked node is unavailable at once.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Node};
 use holdfast_tools::{Call, NodeLine};
 use holdfast_types::{NodeId, NodeRequest, NodeRequestOutcome};
 
-use crate::{connections, leases::Leases};
+use crate::{connections, tool_context::ToolContext};
 
 /// Access to nodes for the sessions that run here.
 #[derive(Debug)]
 pub(crate) struct SessionNodes {
     directory: Directory,
     bus: Bus,
-    held: Arc<Leases>,
 }
 
 impl SessionNodes {
-    pub(crate) const fn new(directory: Directory, bus: Bus, held: Arc<Leases>) -> Self {
-        Self { directory, bus, held }
+    pub(crate) const fn new(directory: Directory, bus: Bus) -> Self {
+        Self { directory, bus }
     }
 }
 
 impl holdfast_tools::Nodes for SessionNodes {
     async fn usable(&self, call: &Call) -> anyhow::Result<Vec<NodeLine>> {
-        let hold = self.held.get(call.session).context("the session is not held here")?;
-        let (kind, audience, key) = {
-            let desk = hold.tool_context();
-            (desk.kind.context("the turn has no desk")?, desk.audience, desk.key.clone())
-        };
+        let context = ToolContext::of(call)?;
         let is_usable = |node: &Node| {
-            node.revoked_at.is_none() && connections::is_for(&node.used_by, kind, audience, &key)
+            node.revoked_at.is_none()
+                && connections::is_for(&node.used_by, context.kind, context.audience, &context.key)
         };
         let found = self.directory.nodes(call.tenant).await?;
         let mut usable: Vec<NodeLine> =

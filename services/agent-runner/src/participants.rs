@@ -53,8 +53,8 @@ impl Turn<'_> {
         };
         let mut messages = self.journal.tool_limits();
         messages.extend(self.tool_limits(brief));
-        let desk = self.hold.tool_context();
-        let place = desk.target.as_ref();
+        let target = self.conversation_target();
+        let place = target.as_ref();
         Subject {
             is_owner,
             roles: who.roles,

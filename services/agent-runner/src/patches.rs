@@ -16,6 +16,7 @@ use crate::{
     files::{WorkspaceFiles, to_files_error},
     mesh::SessionTools,
     shell::CommandPolicy,
+    tool_context::ToolContext,
 };
 
 /// Files that an approval request for a merge names.
@@ -51,7 +52,7 @@ impl SubagentChanges for SessionTools {
         let all = patch.diff.files.len();
         let mut seen = Vec::with_capacity(all);
         for file in std::mem::take(&mut patch.diff.files) {
-            if store.may_see(call, file.file.path.as_str())? {
+            if WorkspaceFiles::may_see(call, file.file.path.as_str())? {
                 seen.push(file);
             }
         }
@@ -79,7 +80,7 @@ impl SubagentChanges for SessionTools {
             Err(error) => return Ok(Err(holdfast_types::InvalidPath::to_string(&error))),
         };
         let missing = || Ok(Err(format!("there is no `{path}` in the copy")));
-        if !store.may_see(call, path.as_str())? {
+        if !WorkspaceFiles::may_see(call, path.as_str())? {
             return missing();
         }
         let found = store.workspaces.read(call.tenant, copy.branch, &path, None).await?;
@@ -103,8 +104,8 @@ impl SubagentChanges for SessionTools {
         let patched = store.workspaces.patched_files(call.tenant, call.agent, copy.branch).await;
         let Ok(mut files) = split_errors(patched)? else { return Ok(Approval::Never) };
         files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
-        let judge = self.lease(call)?.tool_context().command_policy.clone();
-        Ok(merge_approval(judge.as_ref(), &copy.subagent, &files))
+        let policy = &ToolContext::of(call)?.command_policy;
+        Ok(merge_approval(policy, &copy.subagent, &files))
     }
 
     async fn merge(
@@ -134,7 +135,7 @@ impl SubagentChanges for SessionTools {
         };
         let by = by.with_key(&call.key);
         let refuse = |path: &TreePath| {
-            store.check_write(call, path.as_str()).err().map(|error| error.to_string())
+            WorkspaceFiles::check_write(call, path.as_str()).err().map(|error| error.to_string())
         };
         let workspaces = &store.workspaces;
         let (tenant, agent) = (call.tenant, call.agent);
@@ -144,7 +145,7 @@ impl SubagentChanges for SessionTools {
             Err(reason) => return Ok(Err(reason)),
         };
         // Files of the prompt may have changed.
-        store.mark_snapshot_outdated(call);
+        ToolContext::of(call)?.invalidate_snapshot();
         Ok(Ok(store.diff(call, &merged).await?))
     }
 
@@ -194,14 +195,14 @@ impl SessionTools {
 
 /// Whether a merge needs an approval: the policy decides as for writing those files. Without a
 /// policy it does.
-fn merge_approval(judge: Option<&CommandPolicy>, of: &Subagent, files: &[FileChange]) -> Approval {
+fn merge_approval(judge: &CommandPolicy, of: &Subagent, files: &[FileChange]) -> Approval {
     let mut asked = Vec::new();
     for file in files {
         let path = file.path.as_str();
-        match judge.map(|judge| judge.decide("write", &json!({ "path": path }))) {
-            Some(Decision::Allow) => {}
-            Some(Decision::NeedApproval { .. }) | None => asked.push(path),
-            Some(Decision::Deny { .. }) => {
+        match judge.decide("write", &json!({ "path": path })) {
+            Decision::Allow => {}
+            Decision::NeedApproval { .. } => asked.push(path),
+            Decision::Deny { .. } => {
                 return Approval::Deny(format!(
                     "not merged: you may not write `{path}` here; leave it out with `except`"
                 ));

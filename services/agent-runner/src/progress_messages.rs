@@ -23,49 +23,51 @@ const MAX_REASONING_CHARS: usize = 8_000;
 
 impl Turn<'_> {
     /// Announces calls. Returns `false` if nobody is told.
-    pub(crate) fn announce_calls(&self, calls: &[ToolCall]) -> bool {
+    pub(crate) fn announce_calls(&mut self, calls: &[ToolCall]) -> bool {
         let verbose = self.effective_verbose();
-        let (Some(first), false, Some(place)) =
-            (calls.first(), verbose == Verbose::Off || self.is_flushing(), self.message_target())
-        else {
+        let (Some(first), false, Some(place)) = (
+            calls.first(),
+            verbose == Verbose::Off || self.is_flushing(),
+            self.conversation_target(),
+        ) else {
             return false;
         };
         let lines: Vec<String> = calls.iter().map(|call| call_text(call, verbose)).collect();
         let key = format!("{}:calling", self.call_key(first));
-        self.enqueue(place, lines.join("\n"), &key);
+        self.journal.enqueue([message(place, lines.join("\n"), &key)]);
         true
     }
 
-    /// Reports the result of a call.
-    pub(crate) fn report_result(&self, call: &ToolCall, output: &str, failed: bool) {
+    /// Message that reports the result of a call, if the user asked for it.
+    pub(crate) fn result_message(
+        &self,
+        call: &ToolCall,
+        output: &str,
+        failed: bool,
+    ) -> Option<NewDelivery> {
         let verbose = self.effective_verbose();
         if verbose == Verbose::Off || self.is_flushing() {
-            return;
+            return None;
         }
-        let Some(place) = self.message_target() else { return };
         let key = format!("{}:called", self.call_key(call));
-        self.enqueue(place, result_text(&call.tool, output, failed, verbose), &key);
+        let text = result_text(&call.tool, output, failed, verbose);
+        Some(message(self.conversation_target()?, text, &key))
     }
 
-    pub(crate) fn send_reasoning(&self, thinking: &str) {
+    pub(crate) fn send_reasoning(&mut self, thinking: &str) {
         if self.effective_reasoning() == Reasoning::Off || thinking.trim().is_empty() {
             return;
         }
-        let Some(place) = self.message_target() else { return };
+        let Some(place) = self.conversation_target() else { return };
         let step = count_thoughts(self.journal.turn());
         let key = format!("{}:{}:{step}:thinking", self.hold.claim.session, self.run);
-        self.enqueue(place, reasoning_text(thinking), &key);
+        self.journal.enqueue([message(place, reasoning_text(thinking), &key)]);
     }
+}
 
-    fn message_target(&self) -> Option<Target> {
-        self.reply_target().or_else(|| self.hold.tool_context().target.clone())
-    }
-
-    fn enqueue(&self, place: Target, text: String, key: &str) {
-        let target = Target { reply_to: None, ..place };
-        let new = NewDelivery { target, text, act: None, id: mesh::delivery_id(key) };
-        self.hold.tool_context().outbox.push(new);
-    }
+fn message(place: Target, text: String, key: &str) -> NewDelivery {
+    let target = Target { reply_to: None, ..place };
+    NewDelivery { target, text, act: None, id: mesh::delivery_id(key) }
 }
 
 fn call_text(call: &ToolCall, verbose: Verbose) -> String {

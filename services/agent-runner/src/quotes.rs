@@ -25,7 +25,7 @@ impl Turn<'_> {
         let target = target?;
         let quoted = match &self.quote {
             None => None,
-            Some(Quote::Current) => self.hold.tool_context().platform_message.clone(),
+            Some(Quote::Current) => self.platform_message(),
             Some(Quote::Message(id)) => Some(id.clone()).filter(|id| self.knows_message(id)),
         };
         Some(Target { reply_to: quoted.or(target.reply_to), ..target })

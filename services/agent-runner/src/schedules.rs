@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `asked.rs` | requester: user, time zone, language, and the reminder that began the turn |
+//! | `requester.rs` | requester: user, time zone, language, and the reminder that began the turn |
 //! | `reminders.rs` | the tools `scheduler_…` |
 //! | `crons.rs` | the tool `cron` |
 //! | `turns.rs` | turns that a firing begins |

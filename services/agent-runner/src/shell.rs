@@ -4,11 +4,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `folders.rs` | a scratch folder for each command, with the files that its session may see |
-//! | `running.rs`, `keep.rs` | running commands; committing their changes |
-//! | `jobs.rs`, `behind.rs` | background commands and their end |
-//! | `afar.rs` | background commands on other runners |
-//! | `judge.rs` | policy and approval of commands |
-//! | `runs.rs` | programs and files that a command runs, which an approval is bound to |
+//! | `running_command.rs`, `commit.rs` | running commands; committing their changes |
+//! | `jobs.rs`, `background.rs` | background commands and their end |
+//! | `remote_jobs.rs` | background commands on other runners |
+//! | `command_policy.rs` | policy and approval of commands |
+//! | `command_parts.rs` | programs and files that a command runs, which an approval is bound to |
 //!
 //! ## What can go wrong
 //!
@@ -37,7 +37,7 @@ use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
 };
-use holdfast_types::{AgentId, Fault as _, SessionKind, TreePath};
+use holdfast_types::{AgentId, Fault as _, TreePath};
 use holdfast_workspace::{ChangeAuthor, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -51,7 +51,7 @@ use self::{
     remote_jobs::{ProcessAnswer, ProcessRequest},
     running_command::{RunningCommand, command_result, end_status},
 };
-use crate::{config::RunnerConfig, leases::Leases, skills::Secrets};
+use crate::{config::RunnerConfig, skills::Secrets, tool_context::ToolContext};
 
 /// Time for which a new background command is watched: many fail at once.
 const INITIAL_WATCH: Duration = Duration::from_millis(150);
@@ -73,7 +73,6 @@ struct ShellState {
     folders: Arc<Folders>,
     workspaces: Workspaces,
     jobs: BackgroundJobs,
-    held: Arc<Leases>,
     sessions: Sessions,
     bus: Bus,
     /// Cancelled when the process stops: then nobody waits for commands.
@@ -83,7 +82,6 @@ struct ShellState {
 #[derive(Debug)]
 pub(crate) struct ShellBackends {
     pub(crate) workspaces: Workspaces,
-    pub(crate) held: Arc<Leases>,
     pub(crate) sessions: Sessions,
     pub(crate) bus: Bus,
 }
@@ -115,7 +113,7 @@ impl Shell {
             }
         };
         let backend = sandbox.backend();
-        let ShellBackends { workspaces, held, sessions, bus } = parts;
+        let ShellBackends { workspaces, sessions, bus } = parts;
         Ok(Ok(Self(Arc::new(ShellState {
             processes: Processes::new(sandbox, config.sandbox.processes_per_session),
             backend,
@@ -125,7 +123,6 @@ impl Shell {
             folders: Arc::new(Folders::new(config.scratch.clone(), workspaces.clone())),
             workspaces,
             jobs: BackgroundJobs::default(),
-            held,
             sessions,
             bus,
             stopping: CancellationToken::new(),
@@ -215,19 +212,14 @@ impl Shell {
 impl ShellState {
     /// Files that a command may see, and the copy of the workspace that it works on, if any.
     fn file_view(&self, call: &Call) -> Result<(FileView, Option<AgentId>), ToolError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let desk = hold.tool_context();
-        let kind = desk.kind.unwrap_or(SessionKind::Global);
-        Ok((FileView { kind, audience: desk.audience }, desk.workspace_branch))
+        let context = ToolContext::of(call)?;
+        let view = FileView { kind: context.kind, audience: context.audience };
+        Ok((view, context.workspace_branch))
     }
 
     /// Secrets for the commands of the agent's skills.
     fn command_secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
-        let secrets = Arc::clone(&hold.tool_context().secrets);
-        Ok(secrets)
+        Ok(Arc::clone(&ToolContext::of(call)?.secrets))
     }
 
     /// Reason why the command is never permitted, even with an approval.
@@ -251,12 +243,8 @@ impl Commands for Shell {
         if let Some(refusal) = self.0.permanent_refusal(line) {
             return Ok(Approval::Deny(refusal));
         }
-        let judge = self
-            .0
-            .held
-            .get(call.session)
-            .and_then(|hold| hold.tool_context().command_policy.clone());
-        match command_policy::required_approval(judge.as_ref(), self.0.backend, line) {
+        let policy = &ToolContext::of(call)?.command_policy;
+        match command_policy::required_approval(policy, self.0.backend, line) {
             Approval::Ask { subject, summary, pattern } => {
                 let runs = self.bind_command(call, line).await?;
                 Ok(command_policy::bind_approval(runs, (subject, summary, pattern)))

@@ -11,10 +11,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `home.rs` | workspace access of `find_skills` and `install_skill` |
-//! | `called.rs` | skills that users invoke by name, and that models read |
-//! | `dispatched.rs` | skills whose command goes directly to a tool |
-//! | `recommended.rs` | skills that may fit a message |
+//! | `session_skills.rs` | workspace access of `find_skills` and `install_skill` |
+//! | `invocation.rs` | skills that users invoke by name, and that models read |
+//! | `dispatch.rs` | skills whose command goes directly to a tool |
+//! | `recommendations.rs` | skills that may fit a message |
 //! | `secrets.rs` | secrets of skills: set for commands, removed from texts |
 
 mod dispatch;

@@ -26,7 +26,7 @@ use tracing::warn;
 
 use crate::{
     chains::ChainRunner, failpoints, failure_log::FailureLog, maintenance::jittered,
-    mesh::SessionTools, patches, replies::TaskLimit, worker::Worker,
+    mesh::SessionTools, patches, replies::TaskLimit, tool_context::ToolContext, worker::Worker,
 };
 
 /// Subagents of one session that may run at once.
@@ -217,7 +217,7 @@ impl Subagents for SessionTools {
             Err(error) if error.kind() == Kind::NotFound => return unknown(),
             view => view?,
         };
-        if view.parent != Some(call.session) && !self.is_owner_or_agent(call)? {
+        if view.parent != Some(call.session) && !SessionTools::is_owner_or_agent(call)? {
             return unknown();
         }
         let message = NewMessage {
@@ -273,10 +273,10 @@ impl SessionTools {
             },
         };
         let mut tools = granted_tools(set.as_deref(), wanted.tools.as_deref());
-        for list in self.tool_limits(call)? {
+        for list in &ToolContext::of(call)?.narrowed {
             tools = Some(match tools {
                 Some(tools) => tools.into_iter().filter(|tool| list.contains(tool)).collect(),
-                None => list,
+                None => list.clone(),
             });
         }
         Ok(Ok(SubagentAccess {

@@ -195,7 +195,7 @@ impl Turn<'_> {
             };
             tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));
         }
-        let place = self.hold.tool_context().target.clone();
+        let place = self.conversation_target();
         let (now, zone) = self.local_time(brief);
         let audience = self.audience(brief);
         let (dials, thinking) = (self.dials(), self.thinking_level());

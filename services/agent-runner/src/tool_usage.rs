@@ -7,7 +7,7 @@
 use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
 use holdfast_types::Usage;
 
-use crate::{budget::Ledger, leases::Lease};
+use crate::budget::Ledger;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToolUsage {
@@ -44,13 +44,6 @@ impl ToolUsage {
         let picture = prices.and_then(|prices| prices.picture).unwrap_or_default();
         let drawn = picture.saturating_mul(self.images);
         ledger.micros(&self.model, &self.usage).saturating_add(drawn)
-    }
-}
-
-impl Lease {
-    /// Adds usage to be charged with the call's result.
-    pub(crate) fn add_usage(&self, used: ToolUsage) {
-        self.tool_context().tool_usage.push(used);
     }
 }
 

@@ -357,7 +357,6 @@ impl<'w> Turn<'w> {
             return Err(Error::ReleaseRequested);
         }
         self.process_decisions().await?;
-        self.update_target_context();
         match self.decide_intake() {
             Intake::Cancelled(seqs) => {
                 self.hear_messages(&seqs);
@@ -374,7 +373,6 @@ impl<'w> Turn<'w> {
             }
             Intake::Hear(seqs) => {
                 self.hear_messages(&seqs);
-                self.update_target_context();
                 if Instant::now() >= self.deadline {
                     return Ok(Some(self.finish_with_failure(&Failure::TurnTimedOut).await?));
                 }
@@ -438,27 +436,21 @@ impl<'w> Turn<'w> {
         }
     }
 
-    /// Gives tools the conversation's kind, target and message.
-    fn update_target_context(&self) {
-        let place = self.reply_target().or_else(|| self.last_target.clone());
+    /// Target of the conversation, if it is on a channel.
+    pub(crate) fn conversation_target(&self) -> Option<Target> {
+        self.reply_target().or_else(|| self.last_target.clone())
+    }
+
+    /// The platform's id of the newest message of the turn that has one.
+    pub(crate) fn platform_message(&self) -> Option<String> {
         let heard = self.heard_seqs();
-        let about = self.inbox.iter().rev().filter(|row| heard.contains(&row.seq));
-        let about = about.into_iter().find_map(|row| row.body.message_id.clone());
-        let mut desk = self.hold.tool_context();
-        desk.kind = Some(self.kind);
-        desk.target = place;
-        desk.platform_message = about;
+        let mut newest = self.inbox.iter().rev().filter(|row| heard.contains(&row.seq));
+        newest.find_map(|row| row.body.message_id.clone())
     }
 
     /// Stores entries, and wakes the channels of the tools' messages.
     pub(crate) async fn append(&mut self, entries: Vec<Entry>) -> Result<StepSignals, Error> {
-        let channels: BTreeSet<String> = self
-            .hold
-            .tool_context()
-            .outbox
-            .iter()
-            .map(|sent| sent.target.channel.clone())
-            .collect();
+        let channels: BTreeSet<String> = self.journal.outbox_channels().collect();
         let appended = self.journal.append(self.run, entries).await?;
         for channel in channels {
             self.worker.bus.wake_deliver(&channel);

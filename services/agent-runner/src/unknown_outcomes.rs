@@ -14,7 +14,6 @@ impl Turn<'_> {
         brief: &AgentSnapshot,
         call: &ToolCall,
     ) -> Result<Entry, Error> {
-        self.update_tool_context(brief);
         let registry = self.tools.registry();
         let context = self.call_context(brief, call);
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);

@@ -64,6 +64,7 @@ fn call(key: &str) -> Call {
         key: key.to_owned(),
         allowed: AllowedTools::all(),
         cancelled: CancellationToken::new(),
+        host: HostContext::default(),
     }
 }
 

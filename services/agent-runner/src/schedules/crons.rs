@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 use super::{ScheduleTools, job_id};
 
+use crate::{mesh::SessionTools, tool_context::ToolContext};
+
 /// Jobs per read.
 const PAGE_SIZE: u32 = 200;
 
@@ -27,7 +29,7 @@ type Answer = anyhow::Result<Result<Value, String>>;
 
 impl CronJobs for ScheduleTools {
     async fn cron(&self, call: &Call, wish: CronRequest) -> Answer {
-        if !self.mesh.is_owner_or_agent(call)? {
+        if !SessionTools::is_owner_or_agent(call)? {
             let told = "jobs are for a conversation with your owner; `scheduler_add` reminds whoever \
                         you speak with";
             return Ok(Err(told.to_owned()));
@@ -120,7 +122,7 @@ impl ScheduleTools {
 
     /// Owner of reminders that are created here.
     fn reminder_owner(&self, call: &Call) -> anyhow::Result<String> {
-        let user = self.mesh.lease(call)?.tool_context().requester.user.clone();
+        let user = ToolContext::of(call)?.requester.user.clone();
         Ok(user.unwrap_or_else(|| OWNER.to_owned()))
     }
 
@@ -159,7 +161,7 @@ impl ScheduleTools {
         if let Ok(there) = self.jobs.get(call.tenant, id).await {
             return Ok(Ok(job_json(&there)?));
         }
-        let zone = self.mesh.lease(call)?.tool_context().requester.zone.clone();
+        let zone = ToolContext::of(call)?.requester.zone.clone();
         let now = Timestamp::now();
         let schedule = match to_schedule(&saying.when, now, zone) {
             Ok(schedule) => schedule,

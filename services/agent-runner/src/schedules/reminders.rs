@@ -7,6 +7,8 @@ use holdfast_types::{SessionKey, SessionKind, Target};
 
 use super::{Requester, ScheduleTools, job_id};
 
+use crate::tool_context::ToolContext;
+
 impl Reminders for ScheduleTools {
     async fn add(
         &self,
@@ -79,34 +81,28 @@ impl Reminders for ScheduleTools {
 
 impl ScheduleTools {
     fn requester(&self, call: &Call) -> anyhow::Result<Requester> {
-        Ok(self.mesh.lease(call)?.tool_context().requester.clone())
+        Ok(ToolContext::of(call)?.requester.clone())
     }
 
     /// Session and target of a job's text: this conversation, or the main one if this one has no
     /// user.
     pub(super) fn job_session(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
-        let hold = self.mesh.lease(call)?;
-        let (kind, key, place) = {
-            let desk = hold.tool_context();
-            (desk.kind, desk.key.clone(), desk.target.clone())
-        };
+        let context = ToolContext::of(call)?;
+        let (key, place) = (&context.key, context.target.clone());
         let main = || SessionKey::main(&call.agent_name);
-        Ok(match kind {
-            Some(
-                SessionKind::Main
-                | SessionKind::Dm
-                | SessionKind::Group
-                | SessionKind::Topic
-                | SessionKind::Api,
-            ) => (key.parse()?, place.map(|place| Target { reply_to: None, ..place })),
-            Some(
-                SessionKind::Subagent
-                | SessionKind::Cron
-                | SessionKind::Heartbeat
-                | SessionKind::Work
-                | SessionKind::Global,
-            )
-            | None => (main(), None),
+        Ok(match context.kind {
+            SessionKind::Main
+            | SessionKind::Dm
+            | SessionKind::Group
+            | SessionKind::Topic
+            | SessionKind::Api => {
+                (key.parse()?, place.map(|place| Target { reply_to: None, ..place }))
+            }
+            SessionKind::Subagent
+            | SessionKind::Cron
+            | SessionKind::Heartbeat
+            | SessionKind::Work
+            | SessionKind::Global => (main(), None),
         })
     }
 }

@@ -49,11 +49,10 @@ impl CommandPolicy {
 /// With `/elevated off`, commands to be asked about are denied. With `/elevated full` they run, but
 /// not without a sandbox (decision 0022).
 pub(super) fn required_approval(
-    judge: Option<&CommandPolicy>,
+    judge: &CommandPolicy,
     backend: Backend,
     line: &CommandLine,
 ) -> Approval {
-    let Some(judge) = judge else { return approval_request(line) };
     let view = judge.policy.view(&judge.subject);
     let mut is_asked = backend == Backend::Plain;
     match view.decide_call("exec", &policy_input(line)) {
@@ -226,13 +225,9 @@ mod tests {
         let judge = judge(&policy::Settings::default());
         let network = CommandLine { network: true, ..line("curl example.com") };
 
-        assert_eq!(
-            required_approval(Some(&judge), Backend::Bubblewrap, &line("ls")),
-            Approval::Never
-        );
-        assert!(is_asked(&required_approval(Some(&judge), Backend::Bubblewrap, &network)));
-        assert!(is_asked(&required_approval(Some(&judge), Backend::Plain, &line("ls"))));
-        assert!(is_asked(&required_approval(None, Backend::Bubblewrap, &line("ls"))));
+        assert_eq!(required_approval(&judge, Backend::Bubblewrap, &line("ls")), Approval::Never);
+        assert!(is_asked(&required_approval(&judge, Backend::Bubblewrap, &network)));
+        assert!(is_asked(&required_approval(&judge, Backend::Plain, &line("ls"))));
     }
 
     #[test]
@@ -243,12 +238,11 @@ mod tests {
         {
             let actions = serde_json::from_value(json!({ "network": permission })).unwrap();
             let tenant = policy::Settings { actions, ..policy::Settings::default() };
-            let found =
-                match required_approval(Some(&judge(&tenant)), Backend::Bubblewrap, &network) {
-                    Approval::Never => "runs",
-                    Approval::Ask { .. } => "asked",
-                    Approval::Deny(_) => "denied",
-                };
+            let found = match required_approval(&judge(&tenant), Backend::Bubblewrap, &network) {
+                Approval::Never => "runs",
+                Approval::Ask { .. } => "asked",
+                Approval::Deny(_) => "denied",
+            };
             assert_eq!(found, expected);
         }
 
@@ -258,18 +252,14 @@ mod tests {
             ..ExecSettings::default()
         };
         let tenant = policy::Settings { exec, ..policy::Settings::default() };
-        assert!(is_asked(&required_approval(
-            Some(&judge(&tenant)),
-            Backend::Bubblewrap,
-            &line("ls")
-        )));
+        assert!(is_asked(&required_approval(&judge(&tenant), Backend::Bubblewrap, &line("ls"))));
     }
 
     #[test]
     fn a_word_given_beforehand_holds_within_walls_and_lifts_nothing_that_is_denied() {
         let network = CommandLine { network: true, ..line("ls") };
         let with = |tenant: &policy::Settings, elevated, backend| {
-            required_approval(Some(&judge(tenant).with_elevated(elevated)), backend, &network)
+            required_approval(&judge(tenant).with_elevated(elevated), backend, &network)
         };
         let (usual, walls) = (policy::Settings::default(), Backend::Bubblewrap);
         let actions = serde_json::from_value(json!({ "network": "deny" })).unwrap();

@@ -45,7 +45,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let Some(said) = self.last_message() else { return Ok(()) };
-        let place = self.hold.tool_context().target.clone();
+        let place = self.conversation_target();
         let channel = place.map(|place| place.channel).unwrap_or_default();
         let used = self.worker.workspaces.skill_uses(self.hold.claim.tenant, brief.agent).await;
         let used = used.unwrap_or_else(|error| {

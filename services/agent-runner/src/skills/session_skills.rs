@@ -3,42 +3,33 @@
 //! An installed skill appears in all conversations of the agent, so it can only be installed in its
 //! owner's conversation, like every file that defines the agent.
 
-use std::sync::Arc;
-
-use anyhow::anyhow;
 use holdfast_agent::bootstrap::Audience;
 use holdfast_skills::{Installation, Origin, Policy, SkillLibrary, tool_error};
 use holdfast_tools::{Call, ToolError};
 use holdfast_types::{AgentId, TreePath};
 use holdfast_workspace::ChangeAuthor;
 
-use crate::{failpoints, leases::Leases};
+use crate::{failpoints, tool_context::ToolContext};
 
 #[derive(Debug)]
 pub(crate) struct SessionSkills {
     library: SkillLibrary,
-    held: Arc<Leases>,
 }
 
 impl SessionSkills {
-    pub(crate) const fn new(library: SkillLibrary, held: Arc<Leases>) -> Self {
-        Self { library, held }
+    pub(crate) const fn new(library: SkillLibrary) -> Self {
+        Self { library }
     }
 
     /// The workspace that the call works on: its agent's own, or a copy.
-    fn workspace_of(&self, call: &Call) -> anyhow::Result<AgentId> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow!("the session is not held here"))?;
-        let branch = hold.tool_context().workspace_branch;
-        Ok(branch.unwrap_or(call.agent))
+    fn workspace_of(call: &Call) -> anyhow::Result<AgentId> {
+        Ok(ToolContext::of(call)?.workspace_branch.unwrap_or(call.agent))
     }
 }
 
 impl holdfast_skills::SkillTarget for SessionSkills {
     fn check(&self, call: &Call) -> Result<(), ToolError> {
-        let hold = self.held.get(call.session);
-        let hold = hold.ok_or_else(|| anyhow!("the session is not held here"))?;
-        match hold.tool_context().audience {
+        match ToolContext::of(call)?.audience {
             Audience::Owner => Ok(()),
             Audience::Others => Err(ToolError::Tell(
                 "a skill is installed in a conversation with your owner only, and this is none"
@@ -52,11 +43,11 @@ impl holdfast_skills::SkillTarget for SessionSkills {
     }
 
     async fn present(&self, call: &Call) -> anyhow::Result<Vec<TreePath>> {
-        Ok(self.library.skill_paths(call.tenant, self.workspace_of(call)?).await?)
+        Ok(self.library.skill_paths(call.tenant, Self::workspace_of(call)?).await?)
     }
 
     async fn made(&self, call: &Call) -> anyhow::Result<Option<Origin>> {
-        Ok(self.library.installed_origin(call.tenant, self.workspace_of(call)?, &call.key).await?)
+        Ok(self.library.installed_origin(call.tenant, Self::workspace_of(call)?, &call.key).await?)
     }
 
     async fn keep(&self, call: &Call, installation: Installation) -> Result<(), ToolError> {
@@ -68,15 +59,13 @@ impl holdfast_skills::SkillTarget for SessionSkills {
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
         };
         let by = by.with_key(&call.key);
-        let tree = self.workspace_of(call)?;
+        let tree = Self::workspace_of(call)?;
         self.library
             .write_installation(call.tenant, tree, &by, &installation)
             .await
             .map_err(tool_error)?;
         failpoints::point("runner.after_install").await;
-        if let Some(hold) = self.held.get(call.session) {
-            hold.tool_context().is_snapshot_outdated = true;
-        }
+        ToolContext::of(call)?.invalidate_snapshot();
         Ok(())
     }
 }
