@@ -17,11 +17,13 @@ mod keys;
 mod mcp_servers;
 mod memories;
 mod models;
+mod operations;
 mod packages;
 mod policies;
 mod providers;
 mod routing;
 pub mod schedules;
+pub mod sessions;
 mod skills;
 mod subagents;
 mod tenants;
@@ -52,7 +54,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tonic::service::Routes;
 
-use crate::{Error, operations, sessions};
+use crate::Error;
 
 /// Maximum size of a message with an archive of files, in bytes.
 const MAX_ARCHIVE_BYTES: usize = 80 * 1024 * 1024;

@@ -21,7 +21,7 @@ use hyper::body::{Frame, SizeHint};
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span, field, info_span};
 
-use crate::{auth::Authenticator, calls::OpenCall, openai::ApiError};
+use crate::{api_error::ApiError, auth::Authenticator, calls::OpenCall};
 
 pub async fn http(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("http", &request);

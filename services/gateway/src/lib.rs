@@ -8,15 +8,16 @@
 //! | `ingest.rs` | accepting messages |
 //! | `routing.rs` | choosing the agent and the session of a message from a channel |
 //! | `follow.rs` | following a message to its answer |
-//! | `control.rs`, `sessions.rs`, `operations.rs` | a tenant's settings, conversations and state |
+//! | `control.rs` | a tenant's settings, conversations and state |
 //! | `nodes.rs` | nodes and their connections |
 //! | `grpc.rs` | the gRPC server |
-//! | `http.rs`, `openai.rs` | the HTTP server, and the OpenAI-compatible API |
+//! | `http.rs`, `openai.rs`, `api_error.rs` | the HTTP server, the OpenAI-compatible API, its errors |
 //! | `mcp.rs` | the platform as an MCP server, over HTTP |
 //!
 //! The gateway holds no state that must survive: a message is accepted when Postgres has stored it,
 //! and it can be followed through any gateway.
 
+mod api_error;
 mod app;
 mod auth;
 mod calls;
@@ -31,9 +32,7 @@ mod ingest;
 mod mcp;
 mod nodes;
 mod openai;
-mod operations;
 mod routing;
-mod sessions;
 
 pub use app::App;
 pub use config::{Config, Gateway};

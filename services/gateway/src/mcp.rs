@@ -39,13 +39,12 @@ use self::tools::{
 };
 use crate::{
     Error,
+    api_error::ApiError,
     auth::require,
     config,
-    control::{self, agents::Agents, files::Files},
+    control::{self, agents::Agents, files::Files, sessions},
     follow::{EventKind, FollowedMessage, Follower, TurnResult},
     ingest::{InboundMessage, Ingest},
-    openai::ApiError,
-    sessions,
 };
 
 pub type Service = holdfast_mcp::Service<PlatformTools>;

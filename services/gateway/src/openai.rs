@@ -13,7 +13,7 @@
 //! A message is accepted before the first byte of an answer, so that an invalid one gets a proper
 //! HTTP status. If the client disconnects, the turn goes on and its answer is stored.
 
-mod api_error;
+mod body;
 mod chat;
 mod content;
 mod conversation;
@@ -24,7 +24,6 @@ mod sse;
 
 use std::time::Duration;
 
-pub use api_error::ApiError;
 pub use chat::chat;
 pub use models::{model, models};
 pub use responses::respond;

@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ApiError, OpenAi,
+    OpenAi,
+    body::read_json,
     content::{Message, NO_TOOLS, is_given},
     conversation::{AnswerRequest, idempotency_key_of},
     sse::{EventBuffer, StreamFormat, created_at, id_headers, stream_response},
 };
-use crate::{auth::require, follow::TurnResult, http::read_json};
+use crate::{api_error::ApiError, auth::require, follow::TurnResult};
 
 #[derive(Debug, Deserialize)]
 struct ChatRequest {

@@ -8,7 +8,7 @@ use holdfast_types::media_type;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ApiError;
+use crate::api_error::ApiError;
 
 /// Role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,11 +9,12 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{
-    ApiError, OpenAi,
+    OpenAi,
     content::{ConversationMessage, Role},
 };
 use crate::{
     Error,
+    api_error::ApiError,
     follow::FollowedMessage,
     ingest::{Destination, idempotency_key, named_session_key, new_message},
 };

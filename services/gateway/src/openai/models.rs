@@ -8,8 +8,8 @@ use holdfast_grpc::{Caller, Scope};
 use holdfast_types::AgentId;
 use serde::Serialize;
 
-use super::{ApiError, OpenAi, conversation::MODEL_PREFIX};
-use crate::{Error, auth::require};
+use super::{OpenAi, conversation::MODEL_PREFIX};
+use crate::{Error, api_error::ApiError, auth::require};
 
 #[derive(Debug, Serialize)]
 pub struct Model {

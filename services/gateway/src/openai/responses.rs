@@ -13,12 +13,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    ApiError, OpenAi,
+    OpenAi,
+    body::read_json,
     content::{ConversationMessage, Message, NO_TOOLS, Role, is_given},
     conversation::{AnswerRequest, idempotency_key_of},
     sse::{id_headers, stream_response},
 };
-use crate::{auth::require, http::read_json};
+use crate::{api_error::ApiError, auth::require};
 use object::{ResponseHead, ResponseObject, ResponseStatus};
 use response_stream::ResponseStream;
 

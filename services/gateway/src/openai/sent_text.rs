@@ -7,9 +7,10 @@
 
 use holdfast_session::PendingApproval;
 
-use crate::follow::{Event, EventKind, TurnResult};
-
-use super::ApiError;
+use crate::{
+    api_error::ApiError,
+    follow::{Event, EventKind, TurnResult},
+};
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum AnswerOutput {

@@ -20,11 +20,11 @@ use serde::Serialize;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{
-    ApiError,
-    sent_text::{AnswerOutput, SentText},
+use super::sent_text::{AnswerOutput, SentText};
+use crate::{
+    api_error::ApiError,
+    follow::{FollowedMessage, TurnResult},
 };
-use crate::follow::{FollowedMessage, TurnResult};
 
 pub trait StreamFormat: Send + 'static {
     /// Writes the events before the text.

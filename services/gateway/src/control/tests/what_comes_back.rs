@@ -9,12 +9,9 @@ use holdfast_types::SessionId;
 use tonic::Code;
 
 use super::{World, admin, code, platform};
-use crate::{
-    control::{
-        accounts::Channels, agents::Agents, providers::Providers, routing::Routing,
-        tenants::Tenants,
-    },
-    operations, sessions,
+use crate::control::{
+    accounts::Channels, agents::Agents, operations, providers::Providers, routing::Routing,
+    sessions, tenants::Tenants,
 };
 
 #[tokio::test]

@@ -13,13 +13,10 @@ use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
 use tonic::{Code, Request};
 
 use super::{World, admin, code, request};
-use crate::{
-    control::{
-        accounts::Channels, agents::Agents, budgets::Budgets, connections::Connections,
-        credentials::Credentials, keys::Keys, mcp_servers::McpServers, models::Models,
-        providers::Providers, routing::Routing, tenants::Tenants,
-    },
-    operations, sessions,
+use crate::control::{
+    accounts::Channels, agents::Agents, budgets::Budgets, connections::Connections,
+    credentials::Credentials, keys::Keys, mcp_servers::McpServers, models::Models, operations,
+    providers::Providers, routing::Routing, sessions, tenants::Tenants,
 };
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use holdfast_types::{MessageId, Usage};
 use serde::Serialize;
 
-use super::super::{ApiError, sse::created_at};
+use super::super::sse::created_at;
+use crate::api_error::ApiError;
 
 /// Fields that stay the same in all events of a response.
 #[derive(Debug, Clone)]

@@ -11,13 +11,10 @@
 use serde::Serialize;
 
 use super::{
-    super::{
-        ApiError,
-        sse::{EventBuffer, StreamFormat},
-    },
+    super::sse::{EventBuffer, StreamFormat},
     object::{OutputMessage, OutputText, ResponseHead, ResponseObject, ResponseStatus},
 };
-use crate::follow::TurnResult;
+use crate::{api_error::ApiError, follow::TurnResult};
 
 pub struct ResponseStream {
     frame: ResponseHead,

@@ -1,5 +1,4 @@
-//! The service `Sessions`: sessions, their entries and runs; pause, resume, delete. Registered by
-//! `control`.
+//! The service `Sessions`: sessions, their entries and runs; pause, resume, delete.
 
 mod convert;
 
@@ -18,11 +17,8 @@ use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use crate::{
-    Error,
-    auth::require,
-    control::{State, non_empty, page_size, parse_word},
-};
+use super::{State, non_empty, page_size, parse_word};
+use crate::{Error, auth::require};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;

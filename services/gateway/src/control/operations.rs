@@ -1,5 +1,4 @@
-//! The service `Operations`: waiting messages, dead letters and deliveries. Registered by
-//! `control`.
+//! The service `Operations`: waiting messages, dead letters and deliveries.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,11 +13,8 @@ use holdfast_proto::gateway::v1::{
 use holdfast_session::{DeadLetter, DeliveryView};
 use tonic::{Request, Response, Status};
 
-use crate::{
-    Error,
-    auth::require,
-    control::{State, non_empty, page_size, parse_word, timestamp},
-};
+use super::{State, non_empty, page_size, parse_word, timestamp};
+use crate::{Error, auth::require};
 
 /// Wait for runners to report their state.
 const RUNNER_STATUS_TIMEOUT: Duration = Duration::from_millis(300);

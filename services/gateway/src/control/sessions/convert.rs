@@ -6,7 +6,7 @@ use holdfast_types::{Body, Entry, SessionState, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::control::{AgentNames, timestamp};
+use super::super::{AgentNames, timestamp};
 
 /// Idle time after which a session is shown as `SLEEP` (spec STM-021).
 const SLEEP_AFTER_IDLE: SignedDuration = SignedDuration::from_hours(24);
