@@ -6,7 +6,7 @@
 //! erases; the row keeps the counts as proof.
 //!
 //! **What can go wrong.** A turn or a memory extraction is running when its session is deleted, and
-//! stores something afterwards. So each erasure has a second pass, [`LATE`] after the first: by
+//! stores something afterwards. So each erasure has a second pass, [`second_pass::DELAY`] after the first: by
 //! then such writers have given up. If people erased a session or a user that continues to exist,
 //! the second pass erases only what was said before the request.
 
@@ -34,9 +34,6 @@ use crate::{
 
 /// Interval of the check for due erasures.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// Delay between the first and the second pass.
-pub const SECOND_PASS_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// Passes per erasure.
 const MAX_PASSES: i32 = 2;
@@ -104,10 +101,12 @@ impl Eraser {
             Some(until) => erase_late(&mut tx, &erasure, until).await?,
         };
         let is_last = erasure.passes + 1 >= MAX_PASSES;
-        let again = (!is_last).then_some(SECOND_PASS_DELAY.as_secs_f64());
+        let again = (!is_last).then_some(second_pass::DELAY.as_secs_f64());
         let gone: i64 = erased.iter().map(|(_, rows)| rows).sum();
-        let (erased, left) =
-            (add_counts(erasure.erased.0, &erased), add_counts(Rows::new(), &left));
+        let (erased, left) = (
+            erasures::add_counts(erasure.erased.0, &erased),
+            erasures::add_counts(Rows::new(), &left),
+        );
         erasures::record_pass(&mut tx, id, (&erased, &left), again).await?;
         tx.commit().await?;
         self.views.invalidate(tenant);
@@ -153,12 +152,4 @@ fn target(erasure: &Erasure) -> Result<Erase, Error> {
         }
         _ => Err(Error::Corrupt("erasure")),
     }
-}
-
-/// Adds counts to the rows by table.
-pub fn add_counts(mut rows: Rows, counts: &[Count]) -> Rows {
-    for (what, count) in counts {
-        *rows.entry((*what).to_owned()).or_default() += count;
-    }
-    rows
 }

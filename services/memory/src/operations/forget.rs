@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::{MemoryService, erase};
 use crate::{
     Error,
-    eraser::{SECOND_PASS_DELAY, add_counts},
     store::{
         erasures::{self, ErasureStatus, Rows},
         forget::{self, Count, Erase},
@@ -68,12 +67,15 @@ impl MemoryService {
             Erase::Session(_, Some(_)) | Erase::Item(_) | Erase::Agent(_) => None,
         };
         if let Some((what, subject)) = whole {
-            let rows = (&add_counts(Rows::new(), &erased), &add_counts(Rows::new(), &left));
+            let rows = (
+                &erasures::add_counts(Rows::new(), &erased),
+                &erasures::add_counts(Rows::new(), &left),
+            );
             second_pass::record_requested(
                 &mut tx,
                 (what, subject),
                 rows,
-                SECOND_PASS_DELAY.as_secs_f64(),
+                second_pass::DELAY.as_secs_f64(),
             )
             .await?;
         }

@@ -7,7 +7,17 @@ use holdfast_types::TenantId;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::forget::Count;
+
 pub type Rows = BTreeMap<String, i64>;
+
+/// Adds counts to the rows by table.
+pub fn add_counts(mut rows: Rows, counts: &[Count]) -> Rows {
+    for (what, count) in counts {
+        *rows.entry((*what).to_owned()).or_default() += count;
+    }
+    rows
+}
 
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Erasure {

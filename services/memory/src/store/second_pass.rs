@@ -4,11 +4,16 @@
 //! The row in `memory.erasures` has the time of the request. The second pass erases what a session
 //! or user said up to then; what was said since is kept.
 
+use std::time::Duration;
+
 use holdfast_pg::TenantTx;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{erasures::Rows, forget::Count};
+
+/// Delay between the first and the second pass.
+pub const DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// Records that a session (`session`) or user (`user`) was just erased, with the counts, and
 /// schedules the second pass in `again` seconds.
