@@ -25,10 +25,10 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    Base, ChangeAuthor, CommitOutcome, Diff, Error, FileChange, Revision, Workspaces,
+    Base, BranchState, ChangeAuthor, CommitOutcome, Diff, Error, FileChange, Revision, Workspaces,
     commit::{FileOp, PreparedEdits, current_contents, repeated_outcome},
     diff::differing_files,
-    workspaces::{CONTENTS_LOCK_SEED, ClearMode, head, lock_tree},
+    workspaces::{CONTENTS_LOCK_SEED, ClearMode, branch_state, head, lock_tree},
 };
 
 /// Maximum number of open branches of one agent's tree.
@@ -39,28 +39,6 @@ const BRANCH_BASE_REVISION: Revision = Revision::from_number(1);
 
 /// Maximum number of paths that an error lists.
 const MAX_NAMED_CONFLICTS: usize = 20;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BranchState {
-    /// The subagent works on it, or its patch waits to be merged.
-    Open,
-    Merged,
-    Discarded,
-    /// The files are deleted; only the row is left.
-    Gone,
-}
-
-impl BranchState {
-    pub(crate) fn from_stored(word: Option<&str>) -> Result<Self, Error> {
-        match word {
-            None => Ok(Self::Open),
-            Some("merged") => Ok(Self::Merged),
-            Some("discarded") => Ok(Self::Discarded),
-            Some("gone") => Ok(Self::Gone),
-            Some(_) => Err(Error::Corrupt { what: "state of a branch" }),
-        }
-    }
-}
 
 /// Changes made in a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,7 +159,7 @@ impl Workspaces {
         let (base, closed) = row.ok_or_else(branch_not_found)?;
         let newest = head(&mut tx, branch).await?;
         tx.finish_reading();
-        let (base, state) = (base.into(), BranchState::from_stored(closed.as_deref())?);
+        let (base, state) = (base.into(), branch_state(closed.as_deref())?);
         let diff = match state {
             BranchState::Gone => Diff { files: Vec::new(), more: 0 },
             BranchState::Open | BranchState::Merged | BranchState::Discarded => {
@@ -358,7 +336,7 @@ async fn lock_branch(
         .fetch_optional(tx.conn())
         .await?;
     let (head, closed) = row.ok_or_else(branch_not_found)?;
-    match BranchState::from_stored(closed.as_deref())? {
+    match branch_state(closed.as_deref())? {
         BranchState::Open => Ok(head.into()),
         closed => Err(Error::Closed(closed)),
     }

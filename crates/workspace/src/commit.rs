@@ -16,11 +16,11 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Base, ChangeAuthor, Clash, CommitOutcome, ContentHash, ContentRef, Edit, Error, Revision,
-    Workspaces,
+    Base, ChangeAuthor, Clash, CommitOutcome, ContentHash, ContentRef, Edit, Error, FileChange,
+    Revision, Workspaces,
     model::{bytes_from_db, parse_stored_path},
     read::batches,
-    record::{FileStep, check_folders, record_revision, size_after, store_contents},
+    record::{check_folders, record_revision, size_after, store_contents},
     workspaces::{LockedTree, lock_tree},
 };
 
@@ -109,7 +109,7 @@ impl Workspaces {
             let before = now.get(&op.path).copied();
             check_base(&mut tx, tree.agent, &op, before).await?;
             if before != op.after {
-                steps.push(FileStep { path: op.path, before, after: op.after });
+                steps.push(FileChange { path: op.path, before, after: op.after });
             }
         }
         if steps.is_empty() && by.key.is_none() {

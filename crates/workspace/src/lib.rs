@@ -17,7 +17,7 @@
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | media files that were received or generated | `media.rs` |
 //! | to_index, claim_index, indexed | notes to index for search | `note_index.rs` |
-//! | seed | a new agent's first files | `templates.rs` |
+//! | seed | a new agent's first files | `seed.rs`, `templates.rs` |
 //! | briefing, change_skill, skill_used | skills, their changes and uses | `skills.rs` |
 //!
 //! [`Scratch`] is a scratch folder: a copy of a tree on a runner's disk in which commands run.
@@ -37,6 +37,7 @@
 //! is made once.
 
 mod branch;
+mod branch_state;
 mod commit;
 mod diff;
 mod error;
@@ -51,12 +52,15 @@ mod note_index;
 mod read;
 mod record;
 mod restore;
+mod revision;
 mod scratch;
+mod seed;
 mod skills;
 mod templates;
 mod workspaces;
 
-pub use branch::{BranchState, MAX_OPEN_BRANCHES, Patch};
+pub use branch::{MAX_OPEN_BRANCHES, Patch};
+pub use branch_state::BranchState;
 pub use diff::{Diff, DiffBody, FileDiff};
 pub use error::{Clash, Error};
 pub use hash::ContentHash;
@@ -64,10 +68,9 @@ pub use import::{ImportMode, ImportOutcome};
 pub use limits::Limits;
 pub use log::{LogEntry, LogFilter};
 pub use media::{MAX_MEDIA_BYTES, NewMedia};
-pub use model::{
-    Base, ChangeAuthor, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry, Revision,
-};
+pub use model::{Base, ChangeAuthor, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry};
 pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
+pub use revision::Revision;
 pub use scratch::{
     BringOutcome, ContentCache, Scratch, ScratchChanges, UnstorableEntry, UnstorableReason,
 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use holdfast_types::{AgentId, TenantId, TreePath};
 use uuid::Uuid;
 
-use crate::{ContentHash, Error, Revision, TEMPLATES, Workspaces, record::FileStep};
+use crate::{ContentHash, Error, FileChange, Revision, TEMPLATES, Workspaces};
 
 /// File of an agent's long-term notes.
 pub const LONG_TERM_NOTES_FILE: &str = "MEMORY.md";
@@ -32,7 +32,7 @@ pub fn is_unchanged_template(path: &TreePath, hash: ContentHash) -> bool {
 }
 
 /// Whether a change makes something to index. The creation of an unchanged bootstrap file does not.
-pub(crate) fn needs_indexing(steps: &[FileStep]) -> bool {
+pub(crate) fn needs_indexing(steps: &[FileChange]) -> bool {
     steps.iter().filter(|step| is_note(&step.path)).any(|step| {
         let is_first =
             step.after.is_some_and(|after| is_unchanged_template(&step.path, after.hash));
@@ -112,9 +112,9 @@ mod tests {
     use super::*;
     use crate::ContentRef;
 
-    fn step(path: &str, before: Option<&str>, after: Option<&str>) -> FileStep {
+    fn step(path: &str, before: Option<&str>, after: Option<&str>) -> FileChange {
         let said = |text: &str| ContentRef { hash: ContentHash::of(text.as_bytes()), size: 1 };
-        FileStep { path: path.parse().unwrap(), before: before.map(said), after: after.map(said) }
+        FileChange { path: path.parse().unwrap(), before: before.map(said), after: after.map(said) }
     }
 
     #[test]

@@ -6,18 +6,11 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TreePath};
 
 use crate::{
-    ChangeAuthor, ContentHash, ContentRef, Error, limits::TreeSize, model::bytes_to_db,
+    ChangeAuthor, ContentHash, ContentRef, Error, FileChange, limits::TreeSize, model::bytes_to_db,
     note_index::needs_indexing, workspaces::LockedTree,
 };
 
-/// Change of one file; `None` means that there is no file.
-pub(crate) struct FileStep {
-    pub path: TreePath,
-    pub before: Option<ContentRef>,
-    pub after: Option<ContentRef>,
-}
-
-pub(crate) fn size_after(size: TreeSize, steps: &[FileStep]) -> TreeSize {
+pub(crate) fn size_after(size: TreeSize, steps: &[FileChange]) -> TreeSize {
     let files = |said: Option<ContentRef>| i64::from(said.is_some());
     let bytes = |said: Option<ContentRef>| said.map_or(0, |said| bytes_to_db(said.size));
     steps.iter().fold(size, |size, step| TreeSize {
@@ -54,7 +47,7 @@ pub(crate) async fn record_revision(
     tree: &LockedTree,
     by: &ChangeAuthor,
     request: &[u8; 32],
-    steps: &[FileStep],
+    steps: &[FileChange],
     size: TreeSize,
 ) -> Result<(), Error> {
     const SQL: &str = "
@@ -117,7 +110,7 @@ pub(crate) async fn record_revision(
 pub(crate) async fn check_folders(
     tx: &mut TenantTx,
     agent: AgentId,
-    steps: &[FileStep],
+    steps: &[FileChange],
 ) -> Result<(), Error> {
     const FILE_AS_FOLDER: &str = "
         select path from workspace.files

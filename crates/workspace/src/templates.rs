@@ -3,13 +3,6 @@
 //! They are copied into the agent's tree once and belong to the agent from then on: a later version
 //! of this binary does not change them.
 
-use holdfast_types::{AgentId, TenantId, TreePath};
-
-use crate::{
-    Base, ChangeAuthor, CommitOutcome, Edit, Error, Revision, Workspaces, commit::edits_digest,
-    workspaces::lock_tree,
-};
-
 /// Names and contents of the bootstrap files (spec BST-001), in reading order.
 pub const TEMPLATES: [(&str, &str); 8] = [
     ("SOUL.md", include_str!("../templates/SOUL.md")),
@@ -21,33 +14,6 @@ pub const TEMPLATES: [(&str, &str); 8] = [
     ("MEMORY.md", include_str!("../templates/MEMORY.md")),
     ("BOOTSTRAP.md", include_str!("../templates/BOOTSTRAP.md")),
 ];
-
-const TEMPLATE_AUTHOR: &str = "holdfast";
-
-impl Workspaces {
-    /// Writes a new agent's bootstrap files as revision 1.
-    ///
-    /// A tree that was ever written to stays as it is, so the call can be repeated at any time: a
-    /// file that the agent deleted does not come back.
-    pub async fn seed(&self, tenant: TenantId, agent: AgentId) -> Result<CommitOutcome, Error> {
-        let mut edits = Vec::with_capacity(TEMPLATES.len());
-        for (name, text) in TEMPLATES {
-            let path: TreePath = name.parse()?;
-            edits.push(Edit::Put { path, content: text.into(), base: Base::Absent });
-        }
-        let wanted = self.prepare_edits(edits).await?;
-        let request = edits_digest(&wanted.ops);
-        let by = ChangeAuthor::new(TEMPLATE_AUTHOR, "the files that a new agent begins with");
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let tree = lock_tree(&mut tx, agent).await?;
-        if tree.head != Revision::EMPTY {
-            tx.finish_reading();
-            return Ok(CommitOutcome { revision: tree.head, changed: 0, repeated: true });
-        }
-        self.write_commit(tx, tree, &by, request, wanted).await
-    }
-}
 
 #[cfg(test)]
 mod tests {

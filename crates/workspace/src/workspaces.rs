@@ -181,7 +181,7 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
             .fetch_optional(tx.conn())
             .await?;
         if let Some((head, files, bytes, closed)) = row {
-            match BranchState::from_stored(closed.as_deref())? {
+            match branch_state(closed.as_deref())? {
                 BranchState::Open => {}
                 closed => return Err(Error::Closed(closed)),
             }
@@ -190,4 +190,9 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
         // If another transaction inserts the row at the same time, this waits for it.
         sqlx::query(CREATE).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
     }
+}
+
+/// Returns the state of a branch as it is stored in the tree's row.
+pub(crate) fn branch_state(stored: Option<&str>) -> Result<BranchState, Error> {
+    BranchState::parse(stored).ok_or(Error::Corrupt { what: "state of a branch" })
 }
