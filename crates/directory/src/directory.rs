@@ -6,7 +6,7 @@ use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{KeyId, TenantId};
 use secrecy::SecretString;
 
-use crate::{DataKey, Error, Routing, Seal, cache::Cache, store, verbs::CachedKey};
+use crate::{DataKey, Error, Routing, Seal, cache::Cache, key::CachedKey, store};
 
 /// How long a key lookup is cached in this process.
 const KEY_CACHE_TTL: Duration = Duration::from_secs(5);

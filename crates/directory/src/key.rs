@@ -87,6 +87,15 @@ impl NewKey {
     }
 }
 
+/// Cached lookup of a key; the secret is not verified yet.
+#[derive(Debug, Clone)]
+pub(crate) struct CachedKey {
+    pub digest: Vec<u8>,
+    pub live: bool,
+    pub active: bool,
+    pub who: KeyPrincipal,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern`, `skill_env` | types and their validation |
+//! | `tenant`, `key`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations; transactions begin and end there |
@@ -24,20 +24,16 @@ mod actor;
 mod agent;
 mod budget;
 mod cache;
-mod catalogue;
 mod chain;
 pub mod channel;
 mod connection;
-mod credential;
 mod directory;
 mod error;
 mod key;
 mod mcp;
 mod node;
-mod pattern;
 mod policy;
 mod provider;
-mod renewal;
 mod routing;
 mod seal;
 mod skill_env;
@@ -51,25 +47,25 @@ pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
 pub use agent::{Agent, AgentSettings, NewAgent, RoutedAgent};
 pub use budget::Budget;
-pub use catalogue::{KnownModel, TenantCatalogue};
 pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};
-pub use credential::{
-    CredentialKind, CredentialStats, CredentialSummary, NewCredential, PROVIDER_KEY_NAME,
-    ProviderCredentials,
-};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
-pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
-pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
-pub use renewal::{
+pub use provider::catalogue::{KnownModel, TenantCatalogue};
+pub use provider::credential::{
+    CredentialKind, CredentialStats, CredentialSummary, NewCredential, PROVIDER_KEY_NAME,
+    ProviderCredentials,
+};
+pub use provider::renewal::{
     NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
     TokenEndpoint,
 };
+pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
 pub use seal::{DataKey, Kek, KekFuture, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};

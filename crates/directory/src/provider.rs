@@ -1,5 +1,9 @@
 //! Providers of a tenant's models.
 
+pub mod catalogue;
+pub mod credential;
+pub mod renewal;
+
 use std::fmt;
 
 use holdfast_types::ModelId;

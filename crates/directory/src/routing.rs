@@ -1,9 +1,11 @@
 //! Routing configuration of a tenant: bindings, rules and identities. The gateway applies it.
 
+pub mod pattern;
+
 use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteScope, account_name};
 use uuid::Uuid;
 
-use crate::{Error, Pattern, RoutedAgent, agent::check_tools, pattern::compile};
+use crate::{Error, Pattern, RoutedAgent, agent::check_tools};
 
 const MAX_ID_BYTES: usize = 256;
 
@@ -249,7 +251,7 @@ impl NewRule {
         self.user_id = normalise_optional_id("user_id", self.user_id)?;
         self.pattern = self.pattern.filter(|pattern| !pattern.is_empty());
         if let Some(pattern) = &self.pattern {
-            compile(pattern)?;
+            pattern::compile(pattern)?;
         }
         check_tools(self.tools.as_deref())?;
         self.by_model = self.by_model.map(NewModelRoute::check).transpose()?;

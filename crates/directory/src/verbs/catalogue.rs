@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::check_limit;
 use crate::{
     Actor, Budget, Directory, Error, KnownModel, NewAgent,
-    catalogue::{TenantCatalogue, check_alias, check_card, resolve},
+    provider::catalogue::{TenantCatalogue, check_alias, check_card, resolve},
     store::{self, catalogue::CatalogueAdditions},
 };
 

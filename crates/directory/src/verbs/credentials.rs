@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::check_limit;
 use crate::{
     Actor, CredentialStats, CredentialSummary, Directory, Error, NewCredential, PROVIDER_KEY_NAME,
-    Provider, ProviderCredentials, Purpose, credential::SealedCredential, store,
+    Provider, ProviderCredentials, Purpose, provider::credential::SealedCredential, store,
     tenant::check_name,
 };
 

@@ -9,19 +9,12 @@ use secrecy::SecretString;
 use subtle::ConstantTimeEq as _;
 
 use super::check_limit;
-use crate::{Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState, store, token};
+use crate::{
+    Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState, key::CachedKey, store, token,
+};
 
 /// Maximum number of usable keys of a tenant.
 const MAX_USABLE_KEYS: i64 = 1_000;
-
-/// Cached lookup of a key; the secret is not verified yet.
-#[derive(Debug, Clone)]
-pub(crate) struct CachedKey {
-    digest: Vec<u8>,
-    live: bool,
-    active: bool,
-    who: KeyPrincipal,
-}
 
 impl Directory {
     /// Returns the tenant and the scopes of an API key.

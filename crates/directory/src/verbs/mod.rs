@@ -17,7 +17,6 @@ mod routing;
 mod skill_env;
 mod tenants;
 
-pub(crate) use keys::CachedKey;
 pub use nodes::NodeConnectionState;
 
 use crate::Error;

@@ -9,8 +9,10 @@ use tracing::warn;
 use super::{catalogue::build_catalogue, check_limit, credentials::now};
 use crate::{
     Actor, Agent, Directory, Error, ModelChoice, ModelSetup, NewProvider, PROVIDER_KEY_NAME,
-    Provider, ProviderCredentials, ProviderKind, Purpose, catalogue::resolve, provider::DEMO,
-    store, tenant::check_name,
+    Provider, ProviderCredentials, ProviderKind, Purpose,
+    provider::{DEMO, catalogue::resolve},
+    store,
+    tenant::check_name,
 };
 
 const MAX_PROVIDERS: i64 = 50;

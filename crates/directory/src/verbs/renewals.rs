@@ -2,7 +2,7 @@
 
 use crate::{
     Directory, Error, NewTokens, Purpose, RefreshGrant, RenewableTokens, RenewalClaim,
-    RenewedTokens, TokenEndpoint, credential::SealedCredential, store,
+    RenewedTokens, TokenEndpoint, provider::credential::SealedCredential, store,
 };
 
 impl Directory {
