@@ -10,19 +10,19 @@
 //!
 //! | verb | who calls it | file |
 //! |---|---|---|
-//! | ingest | gateway | `ingest.rs` |
-//! | ingest many, message outcomes, end overdue | scheduler | `batch.rs`, `ends.rs`, `overdue.rs` |
-//! | claim, renew, release | agent-runner | `claim.rs` |
-//! | load, append, complete | agent-runner | `load.rs`, `append.rs`, `complete.rs` |
-//! | sweep, prune | agent-runner | `sweep.rs`, `prune.rs` |
-//! | pause, resume, cancel | gateway | `hold.rs` |
-//! | deliveries | channel-bridge | `deliver.rs` |
+//! | ingest | gateway | `protocol/ingest.rs` |
+//! | ingest many, message outcomes, end overdue | scheduler | `protocol/batch.rs`, `message_outcomes.rs`, `protocol/overdue.rs` |
+//! | claim, renew, release | agent-runner | `protocol/claim.rs` |
+//! | load, append, complete | agent-runner | `protocol/load.rs`, `protocol/append.rs`, `protocol/complete.rs` |
+//! | sweep, prune | agent-runner | `protocol/sweep.rs`, `prune.rs` |
+//! | pause, resume, cancel | gateway | `protocol/pause.rs` |
+//! | deliveries | channel-bridge | `delivery.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
 //! | memory extraction | agent-runner | `extraction.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
-//! | dead letters, tenant shares, deletion | gateway | `care.rs` |
+//! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs` |
 //!
 //! ## What can go wrong
 //!
@@ -30,26 +30,17 @@
 //! Its next write finds another epoch under the row lock and fails with [`Error::Fenced`]. This
 //! fence, not the lease's expiry, ensures that only one runner writes to a session.
 
-mod append;
 mod approvals;
-mod batch;
 mod canvas;
-mod chains;
-mod claim;
-mod complete;
 mod dead_letters;
-mod deliver;
-mod delivery_progress;
+mod delivery;
 mod error;
 mod extraction;
 mod heartbeats;
-mod ingest;
 mod journal_cache;
-mod load;
 mod message_outcomes;
 mod model;
-mod overdue;
-mod pause;
+mod protocol;
 mod prune;
 mod relay;
 mod sessions;
@@ -57,22 +48,17 @@ mod settings;
 mod spending;
 mod subagents;
 mod summary;
-mod sweep;
 mod system_events;
 mod view;
-mod zones;
 
 pub use approvals::{
     Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, DecidedCall, DecisionResult,
     NewApproval, SettleResult, WaitingRun, subject_hash,
 };
-pub use batch::MessageWithSettings;
 pub use canvas::{MAX_SURFACE_BYTES, MAX_SURFACES, NewSurface, Surface};
-pub use chains::{CHAIN_EVENT, ChainRun, NewChainRun};
-pub use claim::CLAIM_LEASE;
 pub use dead_letters::Gauges;
-pub use deliver::{HANDOVER_TIMEOUT, SEND_LEASE};
-pub use delivery_progress::DeliveryProgress;
+pub use delivery::HANDOVER_TIMEOUT;
+pub use delivery::progress::DeliveryProgress;
 pub use error::Error;
 pub use extraction::{EntryMark, JournalRange, MAX_EXTRACTION_TRIES};
 pub use heartbeats::{ChannelConversation, DeliveryStatus};
@@ -83,17 +69,19 @@ pub use model::{
     RenewedLease, RunView, SendResult, SessionOwner, SessionView, StepSignals, StepWrite,
     SweepCounts, TenantCounts, TurnOutcome,
 };
-pub use overdue::OverdueResult;
-pub use pause::{PauseResult, ResumeResult};
+pub use protocol::batch::MessageWithSettings;
+pub use protocol::overdue::OverdueResult;
+pub use protocol::pause::{PauseResult, ResumeResult};
+pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use prune::{EPHEMERAL_LABEL, PruneCounts, Retention};
 pub use relay::Event;
-pub use sessions::Sessions;
+pub use sessions::{CLAIM_LEASE, SEND_LEASE, Sessions};
 pub use spending::{Charge, Spending, UsageLine, WriteCost};
+pub use subagents::chains::{CHAIN_EVENT, ChainRun, NewChainRun};
 pub use subagents::{
     AnnouncementResult, ChainPosition, Cleanup, NewSubagent, SUBAGENT_EVENT, Subagent,
     SubagentAccess, SubagentFilter, SubagentOutcome,
 };
 pub use summary::{NewSummary, SummaryResult};
-pub use sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use view::SessionFilter;

@@ -8,7 +8,13 @@ use holdfast_types::{SessionId, SessionState, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, claim::CLAIM_LEASE, deliver::SEND_LEASE, journal_cache::JournalCache};
+use crate::{Claim, Error, journal_cache::JournalCache};
+
+/// How long a claim lasts without renewal.
+pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
+
+/// How long a bridge may take for one send before another bridge may take over.
+pub const SEND_LEASE: Duration = Duration::from_secs(60);
 
 /// The session protocol over a database. Clones share their state.
 #[derive(Debug, Clone)]
@@ -29,7 +35,7 @@ impl Sessions {
         Self { pools, lease: CLAIM_LEASE, send_lease: SEND_LEASE, journal_cache: Arc::default() }
     }
 
-    /// Replaces the lease duration of claims, [`LEASE`] by default.
+    /// Replaces the lease duration of claims, [`CLAIM_LEASE`] by default.
     ///
     /// All runners of a database should use the same value. A shorter lease detects a lost runner
     /// sooner, and also loses a slow runner sooner.
@@ -38,7 +44,7 @@ impl Sessions {
         Self { lease, ..self }
     }
 
-    /// Replaces the lease duration of deliveries that are being sent, [`SENDING`] by default.
+    /// Replaces the lease duration of deliveries that are being sent, [`SEND_LEASE`] by default.
     #[must_use]
     pub fn with_send_lease(self, sending: Duration) -> Self {
         Self { send_lease: sending, ..self }

@@ -1,5 +1,7 @@
 //! Settings of a session.
 
+mod zones;
+
 use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;

@@ -12,6 +12,8 @@
 //! | its deadline passed | timeout; a turn that still runs is cancelled |
 //! | its session was deleted | unknown |
 
+pub mod chains;
+
 use std::time::Duration;
 
 use holdfast_types::{

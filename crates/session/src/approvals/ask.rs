@@ -9,10 +9,12 @@ use uuid::Uuid;
 use super::{ApprovalBatch, NewApproval, WaitResult, emit_approval_event, millis, subject_hash};
 use crate::{
     Claim, Error, Sessions,
-    append::insert_deliveries,
-    complete::{LeaseChanges, end_claim},
+    protocol::{
+        append::insert_deliveries,
+        complete::{LeaseChanges, end_claim},
+        sweep::append_entries,
+    },
     sessions::lock_claimed,
-    sweep::append_entries,
     system_events::apply_system_events,
 };
 

@@ -5,7 +5,7 @@ use holdfast_types::{ApprovalId, ChannelAction, DeliveryId, RunId, SessionId, Ta
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Error, NewDelivery, append::insert_deliveries};
+use crate::{Error, NewDelivery, protocol::append::insert_deliveries};
 
 /// Sends an [`Act::Close`] for each of these requests that went to a channel. The session's lease
 /// row must be locked.

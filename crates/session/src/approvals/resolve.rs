@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     Error, SessionOwner, Sessions,
+    protocol::sweep::{KeepWait, make_ready},
     sessions::lock,
-    sweep::{KeepWait, make_ready},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]

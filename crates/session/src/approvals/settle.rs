@@ -9,8 +9,10 @@ use uuid::Uuid;
 use super::{close::close, emit_approval_event, millis};
 use crate::{
     Claim, CompletionResult, Error, NewDelivery, Sessions,
-    append::insert_deliveries,
-    complete::{LeaseChanges, end_claim},
+    protocol::{
+        append::insert_deliveries,
+        complete::{LeaseChanges, end_claim},
+    },
     sessions::lock_claimed,
 };
 

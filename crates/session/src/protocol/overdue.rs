@@ -4,11 +4,13 @@
 use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, SessionState, TenantId};
 
+use super::{
+    pause::{cancel_seen_messages, current_owner, oldest_seq},
+    sweep::{KeepWait, make_ready},
+};
 use crate::{
     Error, SessionOwner, Sessions,
-    pause::{cancel_seen_messages, current_owner, oldest_seq},
     sessions::{Lease, lock, session_not_found},
-    sweep::{KeepWait, make_ready},
 };
 
 /// State of a message that takes too long, after the check.

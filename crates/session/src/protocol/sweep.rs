@@ -7,10 +7,12 @@ use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, Tenant
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{
-    Error, NewDelivery, Sessions, SweepCounts,
+use super::{
     append::insert_deliveries,
     complete::{LeaseChanges, end_claim},
+};
+use crate::{
+    Error, NewDelivery, Sessions, SweepCounts,
     sessions::{FAIR_KEY_STEP, Lease, lock, tenant_of},
 };
 

@@ -7,11 +7,13 @@
 use holdfast_types::{SessionId, SessionState, TenantId};
 use uuid::Uuid;
 
+use super::{
+    complete::has_waking_message,
+    sweep::{KeepWait, make_ready},
+};
 use crate::{
     Error, SessionOwner, Sessions,
-    complete::has_waking_message,
     sessions::{Lease, lock, session_not_found},
-    sweep::{KeepWait, make_ready},
 };
 
 /// Sessions that a pause reached.

@@ -4,9 +4,9 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{Body, Entry, SessionState, Wait, wakes};
 use sqlx::types::Json;
 
+use super::append::insert_deliveries;
 use crate::{
     Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
-    append::insert_deliveries,
     sessions::{FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
     summary::copy_summary_to_session,
     system_events::apply_system_events,

@@ -5,16 +5,12 @@ use std::time::Duration;
 use holdfast_types::RunnerId;
 use uuid::Uuid;
 
-use crate::{
-    Claim, CompletionResult, Error, RenewedLease, Sessions,
+use super::{
     complete::{LeaseChanges, end_claim},
-    sessions::lock_claimed,
     sweep::SUSPECT_ATTEMPTS,
 };
+use crate::{Claim, CompletionResult, Error, RenewedLease, Sessions, sessions::lock_claimed};
 use holdfast_types::Wait;
-
-/// How long a claim lasts without renewal.
-pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
 
 impl Sessions {
     /// Claims up to `slots` ready sessions, in the fair order.
@@ -23,7 +19,7 @@ impl Sessions {
     /// detected. One statement, which is its own transaction; it waits for no lock and writes
     /// nothing if no session is ready.
     ///
-    /// Claims at most one suspect (see [`SUSPECT`]), and none while this runner runs one that has
+    /// Claims at most one suspect (see [`SUSPECT_ATTEMPTS`]), and none while this runner runs one that has
     /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
     ///
     /// # Errors

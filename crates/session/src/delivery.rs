@@ -5,9 +5,11 @@
 //!
 //! | a bridge crashes | the delivery |
 //! |---|---|
-//! | between claim and `sending` | was not sent: it is due again after [`HANDOVER`], and no attempt is counted |
-//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SENDING`] |
+//! | between claim and `sending` | was not sent: it is due again after [`HANDOVER_TIMEOUT`], and no attempt is counted |
+//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SEND_LEASE`](crate::SEND_LEASE) |
 //! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent automatically |
+
+pub mod progress;
 
 use std::time::Duration;
 
@@ -19,9 +21,6 @@ use tracing::warn;
 use uuid::Uuid;
 
 use crate::{Delivery, Error, SendResult, Sessions, sessions::tenant_of};
-
-/// How long a bridge may take for one send before another bridge may take over.
-pub const SEND_LEASE: Duration = Duration::from_secs(60);
 
 /// Maximum time between claiming a part and committing `sending`. After it another bridge may have
 /// claimed the part.
@@ -46,7 +45,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// After an error parts may have been claimed; they are due again after [`HANDOVER`]. If some
+    /// After an error parts may have been claimed; they are due again after [`HANDOVER_TIMEOUT`]. If some
     /// parts were already committed as `sending`, these are returned instead of the error.
     pub async fn claim_deliveries(
         &self,

@@ -13,9 +13,9 @@ use holdfast_types::{MessageId, SessionId, SessionSettings, Source, TenantId};
 use sqlx::{Row as _, types::Json};
 use uuid::Uuid;
 
+use super::ingest::{IngestEffect, current_owner, parse_lease_and_depth, request_hash};
 use crate::{
     Acceptance, Error, NewMessage, Sessions,
-    ingest::{IngestEffect, current_owner, parse_lease_and_depth, request_hash},
     sessions::{FAIR_KEY_STEP, Lease},
 };
 

@@ -1,0 +1,11 @@
+//! Verbs of the protocol: the acceptance of messages, and the transactions of a turn.
+
+pub mod append;
+pub mod batch;
+mod claim;
+pub mod complete;
+mod ingest;
+mod load;
+pub mod overdue;
+pub mod pause;
+pub mod sweep;
