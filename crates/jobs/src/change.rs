@@ -9,22 +9,9 @@ use sqlx::types::Json;
 use crate::{
     Error, Job, JobKind, JobState, Jobs, NextSlot, Overlap, ScheduledJob,
     check::Fields,
-    firings::release,
+    firings::rows::release,
     jobs::{lock, now},
 };
-
-/// Fields that a change may contain (CRN-023).
-pub const MUTABLE_FIELDS: [&str; 9] = [
-    "name",
-    "description",
-    "enabled",
-    "schedule",
-    "payload",
-    "session_target",
-    "wake_mode",
-    "isolation",
-    "delete_after_run",
-];
 
 /// Changes to a job; `None` keeps a field.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,11 +8,11 @@
 //! |---|---|---|
 //! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
 //! | get, find, list, runs | gateway, tools | `read.rs` |
-//! | run now, backfill | gateway, tools | `fire.rs` |
-//! | claim due, claim in turn, next due | scheduler | `claim.rs`, `decide.rs` |
-//! | load, begun, delivered, postponed, refused, finished | scheduler | `read.rs`, `begin.rs`, `settle.rs`, `close.rs`, `failures.rs` |
-//! | out, queued, answered | scheduler | `out.rs`, `queued.rs`, `arrive.rs` |
-//! | sweep, sweep in turn, forget | scheduler | `sweep.rs` |
+//! | run now, backfill | gateway, tools | `firings/requests.rs` |
+//! | claim due, claim in turn, next due | scheduler | `firings/claim.rs`, `firings/decide.rs` |
+//! | load, begun, delivered, postponed, refused, finished | scheduler | `read.rs`; in `firings/`: `firings/delivery_start.rs`, `reports.rs`, `firings/close.rs`, `firings/failures.rs` |
+//! | open, queued, answered | scheduler | in `firings/`: `firings/open_firings.rs`, `firings/queue_wait.rs`, `firings/reply_delivery.rs` |
+//! | sweep, sweep in turn, forget | scheduler | `firings/sweep.rs` |
 //!
 //! Life of a slot: **claim** decides it, in one transaction with the job's next slot. The slot is
 //! skipped, with a line in the log, or becomes a firing. The scheduler that is handed the firing
@@ -33,41 +33,34 @@ mod add;
 mod calendar;
 mod change;
 mod check;
-mod claim;
-mod close;
 mod counts;
-mod decide;
 mod deletion;
-mod delivery_start;
 mod error;
-mod failures;
-mod fire;
 mod firings;
 mod heartbeat;
 mod jobs;
 mod json_types;
 mod log;
 mod model;
-mod open_firings;
 mod plan;
-mod queue_wait;
 mod read;
 mod reminders;
-mod reply_delivery;
 mod row;
 mod rules;
-mod settle;
 mod slot;
-mod sweep;
 
 pub use add::{AddOutcome, Existing, NewJob};
 pub use calendar::Calendar;
-pub use change::{Changes, MUTABLE_FIELDS, NewSchedule};
-pub use claim::ClaimResult;
-pub use close::CLASS_UNSENT;
+pub use change::{Changes, NewSchedule};
 pub use counts::Counts;
 pub use error::Error;
-pub use fire::{RunMode, RunRequestOutcome};
+pub use firings::claim::ClaimResult;
+pub use firings::close::CLASS_UNSENT;
+pub use firings::open_firings::OpenFiring;
+pub use firings::reply_delivery::AnsweredFiring;
+pub use firings::reports::{DeliveryReport, FinishedFiring, PostponedFiring, Refused};
+pub use firings::requests::{RunMode, RunRequestOutcome};
+pub use firings::sweep::{CLASS_ABANDONED, MAX_LOSSES, SweepResult};
 pub use heartbeat::{
     HeartbeatLine, HeartbeatMark, NewHeartbeatLine, RunningHeartbeat, heartbeat_job,
 };
@@ -75,15 +68,11 @@ pub use jobs::{HANDOVER_TIMEOUT, Jobs, Limits};
 pub use json_types::{PatchError, Reminder, Spec, Timer};
 pub use log::MAX_LOG_LINES;
 pub use model::{
-    Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,
-    RunLine, RunningFiring,
+    Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, MUTABLE_FIELDS, Origin,
+    Outcome, Overlap, RunLine, RunningFiring,
 };
-pub use open_firings::OpenFiring;
 pub use plan::{Due, Missed, NextSlot, Planner, ScheduledJob, SlotPlan, Unplannable};
 pub use read::JobFilter;
 pub use reminders::{NewReminder, PendingReminder, ReminderRefusal};
-pub use reply_delivery::AnsweredFiring;
 pub use rules::Rules;
-pub use settle::{DeliveryReport, FinishedFiring, PostponedFiring, Refused};
 pub use slot::{FiringRef, InvalidSlot, Slot};
-pub use sweep::{CLASS_ABANDONED, MAX_LOSSES, SweepResult};

@@ -6,10 +6,12 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::{
+    failures::{self, Failure},
+    rows::{self, Retry, wake},
+};
 use crate::{
     Error, FiringRef, JobKind, Jobs, Origin, Outcome, Slot,
-    failures::{self, Failure},
-    firings::{self, Retry, wake},
     log::{self, Line, column},
     row::word,
 };
@@ -32,7 +34,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         let mut jobs = lock(tx.conn(), closing.iter().map(|one| one.id)).await?;
-        let closed = firings::close(tx.conn(), closing).await?;
+        let closed = rows::close(tx.conn(), closing).await?;
         let count = closed.len() as u64;
         let mut lines = Vec::new();
         let mut retries = Vec::new();
@@ -53,7 +55,7 @@ impl Jobs {
         }
         let touched: Vec<&LockedJob> = jobs.values().filter(|job| job.last.is_some()).collect();
         log::write(tx.conn(), &lines).await?;
-        firings::retry(tx.conn(), &retries).await?;
+        rows::retry(tx.conn(), &retries).await?;
         let gone = write(tx.conn(), &touched).await?;
         delete_jobs(tx.conn(), &gone).await?;
         let freed: Vec<(Uuid, Uuid)> = touched.iter().map(|job| (job.tenant, job.job)).collect();

@@ -4,7 +4,8 @@
 //! happened to be held by a crashed process must not. So a loss is counted only if the holder
 //! disappeared during the delivery itself and the firing had been handed out before.
 
-use crate::{Error, Firing, Jobs, close::lock, log::column};
+use super::close::lock;
+use crate::{Error, Firing, Jobs, log::column};
 
 impl Jobs {
     /// Returns those of the firings that the caller still holds, and extends its hold by

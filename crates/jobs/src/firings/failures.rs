@@ -6,7 +6,8 @@ use sqlx::{PgConnection, types::Json};
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::{Error, FiringRef, close::FiringEnd, log::column};
+use super::close::FiringEnd;
+use crate::{Error, FiringRef, log::column};
 
 /// Family of the published events.
 const EVENT_FAMILY: &str = "reminders";

@@ -9,11 +9,8 @@ use std::time::Duration;
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
-use crate::{
-    Error, Firing, JobKind, Jobs, Overlap,
-    decide::{DecisionBatch, DueRow},
-    log::column,
-};
+use super::decide::{DecisionBatch, DueRow};
+use crate::{Error, Firing, JobKind, Jobs, Overlap, log::column};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimResult {

@@ -7,10 +7,10 @@ use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
+use super::rows::wake;
 use crate::{
     Due, Error, Firing, FiringRef, JobKind, JobState, Missed, Origin, Outcome, Overlap, Planner,
     ScheduledJob, Slot, SlotPlan, Unplannable,
-    firings::wake,
     log::{self, Line, column},
     row::word,
 };

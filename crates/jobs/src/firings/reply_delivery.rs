@@ -5,7 +5,8 @@ use std::time::Duration;
 use holdfast_types::RunId;
 use uuid::Uuid;
 
-use crate::{Error, FiringRef, Jobs, close::lock, firings::wake, log::column};
+use super::{close::lock, rows::wake};
+use crate::{Error, FiringRef, Jobs, log::column};
 
 /// Firing whose turn has ended and whose reply is not delivered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use holdfast_types::{RunId, SessionId};
 
+use super::close::{EndKind, FiringEnd, lock};
 use crate::{
     Error, Firing, FiringRef, Jobs, Outcome,
-    close::{EndKind, FiringEnd, lock},
     log::{class, column},
 };
 

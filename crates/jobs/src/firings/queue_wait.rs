@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::{Error, FiringRef, Jobs, close::lock, log::column};
+use super::close::lock;
+use crate::{Error, FiringRef, Jobs, log::column};
 
 impl Jobs {
     /// Extends firings that have used up their time but have not begun. Returns how many. They are

@@ -5,9 +5,9 @@ use holdfast_types::{JobId, TenantId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::rows::wake;
 use crate::{
     Error, FiringRef, Job, Jobs, Overlap, Slot,
-    firings::wake,
     jobs::{lock, now},
     log::{MAX_LOG_LINES, column},
 };

@@ -8,9 +8,9 @@ use holdfast_types::TenantId;
 use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
+use super::close::{EndKind, FiringEnd};
 use crate::{
     Error, Firing, JobKind, Jobs, Outcome,
-    close::{EndKind, FiringEnd},
     log::column,
     row::{FiringRow, firing, firing_ref},
 };
