@@ -1,10 +1,10 @@
 //! The command line.
 
-use std::{env, path::PathBuf};
+use std::env;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use crate::{bootstrap, chat, commands::Caller, node, screen::Format, service, state_dir, up};
+use crate::{bootstrap, chat, commands::Caller, global::Global, node, service, up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -25,45 +25,6 @@ pub struct Cli {
     pub global: Global,
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// What every command takes.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Everywhere")]
-pub struct Global {
-    /// The gateway's gRPC address [default: that of `holdfast up`, else http://127.0.0.1:18790]
-    // Not `--url`: a subcommand with an option of that name would take it over, and the API key
-    // would be sent to the subcommand's address.
-    #[arg(long, global = true, env = "HOLDFAST_URL", value_name = "URL")]
-    pub gateway: Option<String>,
-
-    /// The API key [default: what `.holdfast/dev.key` holds, here or in a directory above]
-    #[arg(long, global = true, env = "HOLDFAST_API_KEY", hide_env_values = true)]
-    pub key: Option<String>,
-
-    /// Where `up` keeps everything: secrets, the development key, logs, the backends' data
-    /// [default: .holdfast]
-    #[arg(long, global = true, env = "HOLDFAST_DIR")]
-    pub dir: Option<PathBuf>,
-
-    /// How to print: for people or for programs
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    pub output: Format,
-}
-
-impl Global {
-    /// The directory for what makes one.
-    pub fn dir_or_here(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| PathBuf::from(state_dir::DEFAULT_DIR_NAME))
-    }
-
-    /// The directory for what looks for one, here or above.
-    pub fn dir_or_found(&self) -> PathBuf {
-        self.dir
-            .clone()
-            .or_else(state_dir::find)
-            .unwrap_or_else(|| PathBuf::from(state_dir::DEFAULT_DIR_NAME))
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -156,9 +117,12 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::screen::Format;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("holdfast").chain(line.split_whitespace()))

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tonic::{Code, Status, Streaming};
 
 use self::{answer::Answer, lines::Lines};
-use crate::{client::Client, commands::view, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view};
 
 /// Maximum duration of a connection loss after the gateway has accepted the message.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);

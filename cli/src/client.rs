@@ -22,8 +22,8 @@ use tonic::{
 };
 
 use crate::{
-    args::Global,
     error::Error,
+    global::Global,
     state_dir::{self, StateDir},
 };
 

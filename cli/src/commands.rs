@@ -4,41 +4,36 @@
 //! output are those of the `.proto` files.
 
 mod agents;
-mod approvals;
-mod budgets;
 mod chains;
 mod channels;
 mod connections;
-mod credentials;
-mod cron;
-mod dead;
-mod deliveries;
 mod files;
-mod heartbeat;
-mod kb;
 mod keys;
+mod knowledge;
+mod llm;
 mod mcp;
-mod memory;
-mod models;
 mod nodes;
+mod operations;
 mod option_values;
 mod packages;
-mod policy;
-mod providers;
-mod reminders;
+mod permissions;
 mod routing;
 mod runs;
+mod schedules;
 mod sessions;
 mod skills;
-mod status;
 mod subagents;
 mod tenants;
-mod tools;
-mod usage;
-pub mod view;
 
 use clap::Subcommand;
 
+use self::{
+    knowledge::{kb, memory},
+    llm::{budgets, credentials, models, providers, usage},
+    operations::{dead, deliveries, status},
+    permissions::{approvals, policy, tools},
+    schedules::{cron, heartbeat, reminders},
+};
 use crate::{client::Client, error::Error, screen::Screen};
 
 #[derive(Debug, Subcommand)]

@@ -3,13 +3,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`args`] | the command line |
+//! | [`args`], [`global`] | the command line; options of every command |
 //! | [`up`], [`down`] | all services on this machine |
 //! | [`service`] | one service, as a cluster runs it |
 //! | [`bootstrap`] | setup of a new installation |
-//! | [`chat`], [`commands`] | commands that call a gateway over gRPC |
+//! | [`chat`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
 //! | [`node`] | a person's own machine, offered to their agents |
-//! | [`home`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
+//! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
 //! | [`screen`], [`error`] | output for people and scripts; exit codes |
 
 mod args;
@@ -20,6 +20,7 @@ mod client;
 mod commands;
 mod down;
 mod error;
+mod global;
 mod node;
 mod ports;
 mod screen;
@@ -28,6 +29,7 @@ mod service;
 mod signal;
 mod state_dir;
 mod up;
+mod view;
 
 use std::process::ExitCode;
 

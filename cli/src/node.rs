@@ -26,7 +26,7 @@ use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
 use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
 use self::{allow::CommandAllowList, host::Host, link::Link};
-use crate::{args::Global, client, error::Error, screen::Screen, state_dir::StateDir};
+use crate::{client, error::Error, global::Global, screen::Screen, state_dir::StateDir};
 
 #[derive(Debug, Subcommand)]
 pub enum Node {

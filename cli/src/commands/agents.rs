@@ -10,8 +10,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{option_values, packages, subagents::Subagents, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::{option_values, packages, subagents::Subagents};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "description", "id"];
 

@@ -6,8 +6,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{option_values, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::option_values;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 4] = ["name", "stages", "shipped", "description"];
 

@@ -12,8 +12,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const FILE_COLUMNS: [&str; 4] = ["path", "size", "revision", "changed_at"];
 const REVISION_COLUMNS: [&str; 5] = ["revision", "created_at", "author", "reason", "paths"];

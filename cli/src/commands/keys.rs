@@ -4,8 +4,7 @@ use clap::Subcommand;
 use holdfast_proto::gateway::v1::{CreateKeyRequest, Key, ListKeysRequest, RevokeKeyRequest};
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 6] = ["id", "name", "scopes", "created_at", "expires_at", "revoked_at"];
 const DAY: u64 = 86_400;

@@ -4,8 +4,12 @@ use clap::Subcommand;
 use holdfast_proto::gateway::v1::{GetRunRequest, ListRunsRequest};
 use serde_json::{Value, json};
 
-use super::view::{ENTRY_COLUMNS, entry, run};
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::Screen,
+    view::{ENTRY_COLUMNS, entry, run},
+};
 
 const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "status", "steps", "model", "started_at"];
 

@@ -7,8 +7,12 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::view::{ENTRY_COLUMNS, entry, time, usage};
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::Screen,
+    view::{ENTRY_COLUMNS, entry, time, usage},
+};
 
 const COLUMNS: [&str; 8] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];

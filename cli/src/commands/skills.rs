@@ -13,8 +13,7 @@ use holdfast_proto::gateway::v1::{
 use serde_json::{Value, json};
 
 use self::env::Env;
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const SKILL_COLUMNS: [&str; 4] = ["name", "scope", "version", "description"];
 const SEARCH_COLUMNS: [&str; 4] = ["slug", "registry", "version", "summary"];

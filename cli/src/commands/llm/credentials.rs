@@ -8,8 +8,8 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{option_values, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::super::option_values;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 8] =
     ["provider", "name", "kind", "state", "until", "failures", "place", "trouble"];

@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::option_values;
+use super::super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =

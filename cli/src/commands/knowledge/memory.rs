@@ -8,8 +8,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{option_values, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::super::option_values;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const TYPES: [&str; 4] = ["preference", "fact", "event", "commitment"];
 const KINDS: [&str; 4] = ["memory", "fact", "value", "event"];

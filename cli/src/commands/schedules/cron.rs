@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::job_options::{JobOptions, Schedule};
-use super::{option_values, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::super::option_values;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 8] =
     ["id", "name", "agent", "kind", "state", "next_run_at", "last_status", "last_error"];

@@ -7,8 +7,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 6] = ["slug", "state", "agent", "tool", "summary", "expires_at"];
 const RULE_COLUMNS: [&str; 5] = ["id", "agent", "tool", "pattern", "last_used_at"];

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{CheckPolicyRequest, GetPolicyRequest, Policy, PutPolicyRequest};
 use serde_json::{Value, json};
 
-use super::{option_values, view::time};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::super::option_values;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 #[derive(Debug, Subcommand)]
 pub enum Policies {

@@ -4,8 +4,7 @@ use clap::Subcommand;
 use holdfast_proto::gateway::v1::{Delivery, ListDeliveriesRequest, ResendDeliveryRequest};
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 7] = ["id", "channel", "chat", "state", "attempt", "reason", "created_at"];
 

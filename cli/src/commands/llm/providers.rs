@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::option_values;
+use super::super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// APIs that a provider may have.

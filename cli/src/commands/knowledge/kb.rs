@@ -15,11 +15,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    memory::{counts, rounded, source},
-    view::time,
-};
-use crate::{client::Client, error::Error, screen::Screen};
+use super::memory::{counts, rounded, source};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 7] = ["id", "version", "scope", "agent", "title", "tags", "updated_at"];
 const SEARCH_COLUMNS: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];

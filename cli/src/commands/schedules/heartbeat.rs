@@ -7,8 +7,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 8] =
     ["agent", "enabled", "every", "beats", "quiet", "channel", "last_status", "last_reason"];

@@ -7,12 +7,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    client::Client,
-    commands::{memory::source, view::time},
-    error::Error,
-    screen::Screen,
-};
+use super::super::memory::source;
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 8] =
     ["id", "state", "article", "version", "title", "agent", "user", "created_at"];

@@ -6,8 +6,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
-use super::view::time;
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, screen::Screen, view::time};
 
 const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd", "renews_at"];
 

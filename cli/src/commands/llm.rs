@@ -1,0 +1,7 @@
+//! Commands for language models: providers, their keys, models, budgets, usage.
+
+pub mod budgets;
+pub mod credentials;
+pub mod models;
+pub mod providers;
+pub mod usage;
