@@ -10,7 +10,7 @@ use holdfast_jobs::{CLASS_ABANDONED, DeliveryReport, Error, Firing, JobKind, Out
 use holdfast_types::Source;
 use tracing::warn;
 
-use crate::{deliver::SCHEDULE_SOURCE, fire::Ctx};
+use crate::context::{Ctx, SCHEDULE_SOURCE};
 
 /// Maximum duration of an abandoned firing that was delivered, from now. Not read from its job,
 /// since reading the job may be what makes replicas die.

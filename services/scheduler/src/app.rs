@@ -25,9 +25,9 @@ use crate::{
     agents::Agents,
     backlog::Backlog,
     clock::Clock,
+    context::{Ctx, HeartbeatContext},
     deliver::Deliver,
-    fire::Ctx,
-    heartbeats::{self, HeartbeatContext},
+    heartbeats,
     settle::Settle,
 };
 

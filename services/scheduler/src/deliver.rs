@@ -28,14 +28,12 @@ use tracing::{Instrument as _, debug, info_span, warn};
 use crate::{
     backlog::Backlog,
     clock::ClaimedBatch,
-    fire::{self, Ctx, EndCondition, FiringMessage, FiringOutcome},
+    context::{Ctx, SCHEDULE_SOURCE},
+    fire::{self, EndCondition, FiringMessage, FiringOutcome},
     meter,
     queue::{Part, Queue},
     settle::CANCEL_GRACE,
 };
-
-/// Source name of these messages in the inbox.
-pub const SCHEDULE_SOURCE: &str = "schedule";
 
 /// Number of firings above which recorded outcomes are not batched further.
 const MAX_RECORDED_TOGETHER: usize = 4_000;

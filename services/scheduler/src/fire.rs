@@ -19,27 +19,13 @@ mod reminder;
 mod timer;
 mod turn;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use holdfast_bus::Bus;
-use holdfast_directory::Directory;
-use holdfast_jobs::{Firing, Job, JobKind, Jobs, Outcome};
+use holdfast_jobs::{Firing, Job, JobKind, Outcome};
 use holdfast_schedule::Payload;
-use holdfast_session::Sessions;
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
 
-use crate::{agents::Agents, heartbeats::HeartbeatContext};
-
-/// Clients that the preparation of firings needs.
-#[derive(Debug, Clone)]
-pub struct Ctx {
-    pub jobs: Jobs,
-    pub sessions: Sessions,
-    pub directory: Directory,
-    pub bus: Bus,
-    pub agents: Arc<Agents>,
-    pub heartbeats: Arc<HeartbeatContext>,
-}
+use crate::context::Ctx;
 
 /// Outcome of preparing a firing.
 #[derive(Debug)]

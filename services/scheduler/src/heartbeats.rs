@@ -9,20 +9,15 @@
 //! All of it may be done twice, by two replicas or after a crash: it writes the same under the same
 //! key.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use holdfast_bus::{Bus, Subject};
 use holdfast_jobs::{
     Error as JobsError, FinishedFiring, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
     RunningHeartbeat,
 };
-use holdfast_lock::{Locks, RecentMessage};
+use holdfast_lock::RecentMessage;
 use holdfast_schedule::heartbeat::{
     AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Status,
     classify_answer, delivered_event, digest, is_empty,
@@ -31,13 +26,12 @@ use holdfast_session::{DeliveryStatus, MessageStatus, NewMessage, TurnOutcome as
 use holdfast_types::{
     AgentId, Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, Source, TenantId,
 };
-use holdfast_workspace::Workspaces;
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{deliver::SCHEDULE_SOURCE, fire::Ctx};
+use crate::context::{Ctx, SCHEDULE_SOURCE};
 
 /// Maximum duration of a heartbeat, including the delivery of its news.
 pub const MAX_HEARTBEAT_DURATION: Duration = Duration::from_secs(3_600);
@@ -51,48 +45,8 @@ const MARKS_PER_PASS: u32 = 100;
 /// Maximum number of running heartbeats checked per pass.
 const MAX_ENDS_PER_PASS: u32 = 500;
 
-/// Period in which the database may not show an admitted heartbeat yet.
-const ADMISSION_VISIBILITY_DELAY: Duration = Duration::from_secs(2);
-
 /// Source name of the messages that tell a conversation what the heartbeat sent.
 const HEARTBEAT_SOURCE: &str = "heartbeat";
-
-/// Clients and limits that only heartbeats need.
-#[derive(Debug)]
-pub struct HeartbeatContext {
-    pub workspaces: Workspaces,
-    pub locks: Locks,
-    /// Minimum interval between two heartbeats of an agent.
-    pub min_interval: Duration,
-    /// Maximum number of concurrent heartbeats, in all replicas together.
-    pub max_concurrent: u32,
-    /// Times of admissions that the database may not show yet, oldest first.
-    pub admitted: Mutex<VecDeque<Instant>>,
-}
-
-impl HeartbeatContext {
-    /// Returns the content of the agent's `HEARTBEAT.md`; `None` if there is no such file.
-    pub async fn file(&self, tenant: TenantId, agent: AgentId) -> anyhow::Result<Option<String>> {
-        let path = "HEARTBEAT.md".parse().context("the file's name")?;
-        let file = self.workspaces.read(tenant, agent, &path, None).await?;
-        Ok(file.map(|file| String::from_utf8_lossy(&file.content).into_owned()))
-    }
-
-    /// Admits one more heartbeat if the limit permits. It then counts as running.
-    pub async fn try_admit(&self, jobs: &Jobs) -> anyhow::Result<bool> {
-        let beating = jobs.running_heartbeats(self.max_concurrent).await?.len();
-        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-        while admitted.front().is_some_and(|at| at.elapsed() > ADMISSION_VISIBILITY_DELAY) {
-            admitted.pop_front();
-        }
-        let room = usize::try_from(self.max_concurrent).unwrap_or(usize::MAX);
-        if beating + admitted.len() >= room {
-            return Ok(false);
-        }
-        admitted.push_back(Instant::now());
-        Ok(true)
-    }
-}
 
 /// Makes a pass every second until `stop` is cancelled.
 pub async fn run(ctx: Ctx, stop: CancellationToken) {

@@ -14,10 +14,11 @@
 //! | `backlog`, `queue` | firings in progress, and the order of tenants |
 //! | `deliver` | delivery of firings to inboxes in batches, and recording of outcomes |
 //! | `fire` | conversion of firings into messages, one module for each kind of job |
-//! | `abandoned` | firings whose deliverers died: decides whether they were delivered |
+//! | `abandoned_firings` | firings whose deliverers died: decides whether they were delivered |
 //! | `settle` | detection of firings whose messages are answered, and their outcomes |
-//! | `beats` | heartbeats: which agents have one, and their outcomes |
+//! | `heartbeats` | heartbeats: which agents have one, and their outcomes |
 //! | `agents` | cache of agents by id |
+//! | `context` | clients and names that all parts share |
 //! | `app`, `config`, `meter` | composition, settings, metrics |
 //!
 //! A slot is decided in one transaction with the job's next slot, and delivered under a key made
@@ -30,6 +31,7 @@ mod app;
 mod backlog;
 mod clock;
 mod config;
+mod context;
 mod deliver;
 mod fire;
 mod heartbeats;

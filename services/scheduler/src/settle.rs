@@ -25,7 +25,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{fire::Ctx, meter};
+use crate::{context::Ctx, meter};
 
 /// Time beyond a firing's limit before it counts as lost. In this period it is cancelled and
 /// records its own end.

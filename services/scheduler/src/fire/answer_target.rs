@@ -12,7 +12,7 @@ use holdfast_schedule::AgentTurn;
 use holdfast_session::ChannelConversation as Spoken;
 use holdfast_types::{AgentId, SessionKind, Target, TenantId};
 
-use super::Ctx;
+use crate::context::Ctx;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum AnswerTarget {

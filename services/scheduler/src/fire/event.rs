@@ -9,7 +9,8 @@ use holdfast_session::NewSystemEvent;
 use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 use tracing::warn;
 
-use super::{Ctx, EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY};
+use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY};
+use crate::context::Ctx;
 
 /// Name of the event that begins a turn.
 const EVENT_NAME: &str = "cron";

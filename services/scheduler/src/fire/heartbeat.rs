@@ -24,8 +24,11 @@ use holdfast_types::{
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Ctx, EndCondition, FiringMessage, FiringOutcome};
-use crate::heartbeats;
+use super::{EndCondition, FiringMessage, FiringOutcome};
+use crate::{
+    context::{Ctx, SCHEDULE_SOURCE},
+    heartbeats,
+};
 
 /// Retry delay if the database or the files do not answer.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -58,7 +61,7 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
     let key = session(config, &agent.name);
     if firing.attempt > 1 {
         // A replica that died may have asked already. The key then makes it the same message.
-        let source = Source::Internal(crate::deliver::SCHEDULE_SOURCE.to_owned());
+        let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
         let key_of = firing.id.idem_key();
         if ctx.sessions.find_accepted(tenant, &source, &key_of).await?.is_some() {
             return Ok(FiringOutcome::Message(Box::new(firing_message(job, key, Body::default()))));

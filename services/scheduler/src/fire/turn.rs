@@ -11,9 +11,10 @@ use jiff::Timestamp;
 use tracing::warn;
 
 use super::{
-    Ctx, EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE,
+    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE,
     answer_target::{AnswerTarget, find_target},
 };
+use crate::context::Ctx;
 
 pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> FiringOutcome {
     let Ok(agents) = ctx.agents.of(job.tenant).await else {
