@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Error, Flaw, Limits, Manifest, Origin, Registry, SkillName, SkillVersionMeta, Verdict,
     archive::{UnpackedFiles, unpack},
-    library::paths_of_skill,
+    name::paths_of_skill,
     registry::check_version,
 };
 

@@ -61,9 +61,9 @@ pub use builtin::{BUILTIN, builtin};
 pub use error::{Error, Flaw};
 pub use find::{DEFAULT_SEARCH_LIMIT, Finder, MAX_SEARCH_LIMIT, SearchResult};
 pub use install::{Force, InstallRequest, Installation, Policy, UnjudgedPolicy, prepare_install};
-pub use library::{InstallOrder, SKILLS_FOLDER, SkillFileEntry, SkillLibrary};
+pub use library::{InstallOrder, SkillFileEntry, SkillLibrary};
 pub use manifest::{InstallStep, Manifest, Requirements, ToolDispatch};
-pub use name::{InvalidName, SkillName};
+pub use name::{InvalidName, SKILLS_FOLDER, SkillName};
 pub use needs::{SkillEnvironment, UnmetRequirement};
 pub use origin::Origin;
 pub use registry::{

@@ -20,14 +20,12 @@ use holdfast_workspace::{
 };
 
 use crate::{
-    Download, Error, Finder, Flaw, Force, InstallRequest, Installation, Limits, Manifest, Origin,
-    Policy, Registry, Scope, Skill, SkillEnvironment, SkillFile, SkillName, SkillSet,
+    Download, Error, Finder, Force, InstallRequest, Installation, Limits, Manifest, Origin, Policy,
+    Registry, SKILLS_FOLDER, Scope, Skill, SkillEnvironment, SkillFile, SkillName, SkillSet,
     archive::unpack,
     install::{content_digest, prepare_install},
+    name::paths_of_skill,
 };
-
-/// Folder of the skills in a tree.
-pub const SKILLS_FOLDER: &str = "skills";
 
 /// Request to install a skill.
 #[derive(Debug, Clone)]
@@ -361,18 +359,6 @@ impl SkillLibrary {
     }
 }
 
-/// Paths of a skill: those in a folder of its name, ignoring case.
-pub(crate) fn paths_of_skill<'a>(
-    present: &'a [TreePath],
-    name: &'a SkillName,
-) -> impl Iterator<Item = &'a TreePath> {
-    present.iter().filter(move |path| {
-        let mut parts = path.parts();
-        parts.next() == Some(SKILLS_FOLDER)
-            && parts.next().is_some_and(|folder| name.is_same(folder))
-    })
-}
-
 /// Edits that replace a skill's files. Old files that are not written again are deleted.
 fn replacing_edits(
     files: impl Iterator<Item = (TreePath, Vec<u8>)>,
@@ -409,17 +395,6 @@ fn trim_partial_char(text: &[u8]) -> &[u8] {
 pub(crate) fn now_millis() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Refuses a name that is already a slash command.
-pub(crate) fn check_command(name: &SkillName) -> Result<(), Flaw> {
-    let is_taken =
-        name.is_same("skill") || holdfast_types::Command::parse(&format!("/{name}")).is_some();
-    if is_taken {
-        let problem = format!("is `{name}`, and /{name} is a command: take another name");
-        return Err(Flaw::at("name", problem));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

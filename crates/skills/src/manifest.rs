@@ -114,7 +114,7 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
     let name = name.trim().parse().map_err(|error: crate::InvalidName| {
         fields.flaw("name", format!("cannot be taken: {error}"))
     })?;
-    crate::library::check_command(&name)?;
+    check_command(&name)?;
     let dispatch = dispatch(&fields)?;
     let mut manifest = Manifest {
         name,
@@ -332,6 +332,17 @@ fn steps(fields: &Fields<'_>) -> Result<Vec<InstallStep>, Flaw> {
             Ok(InstallStep { kind, label: step.short_line("label")?, bins: step.list("bins")? })
         })
         .collect()
+}
+
+/// Refuses a name that is already a slash command.
+fn check_command(name: &SkillName) -> Result<(), Flaw> {
+    let is_taken =
+        name.is_same("skill") || holdfast_types::Command::parse(&format!("/{name}")).is_some();
+    if is_taken {
+        let problem = format!("is `{name}`, and /{name} is a command: take another name");
+        return Err(Flaw::at("name", problem));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

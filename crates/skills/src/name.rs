@@ -1,4 +1,4 @@
-//! Name of a skill.
+//! Name of a skill, and its folder in a tree.
 //!
 //! The name is also a folder, a slash command and a registry entry, so only characters are allowed
 //! that are safe in all three: ASCII letters, digits and single hyphens. Without other scripts, no
@@ -6,7 +6,11 @@
 
 use std::{fmt, str::FromStr};
 
+use holdfast_types::TreePath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Folder of the skills in a tree.
+pub const SKILLS_FOLDER: &str = "skills";
 
 /// Maximum length of a name, in characters (spec SKL-002).
 const MAX_NAME_CHARS: usize = 64;
@@ -102,6 +106,18 @@ pub(crate) fn escape_untrusted(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Paths of a skill: those in a folder of its name, ignoring case.
+pub(crate) fn paths_of_skill<'a>(
+    present: &'a [TreePath],
+    name: &'a SkillName,
+) -> impl Iterator<Item = &'a TreePath> {
+    present.iter().filter(move |path| {
+        let mut parts = path.parts();
+        parts.next() == Some(SKILLS_FOLDER)
+            && parts.next().is_some_and(|folder| name.is_same(folder))
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use holdfast_tools::{AllowedTools, Registry as Tools};
+use holdfast_tools::{AllowedTools, HostContext, Registry as Tools};
 use holdfast_types::{AgentId, AgentName, RunId, SessionId, TenantId};
 use tokio_util::sync::CancellationToken;
 
