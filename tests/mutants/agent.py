@@ -45,7 +45,7 @@ MUTANTS = {
         [
             (
                 SESSION + "approvals/resolve.rs",
-                "if verdict == Verdict::Always {",
+                "if verdict == ApprovalDecision::Always {",
                 "if verdict != Verdict::Deny {",
             ),
         ],
@@ -928,7 +928,7 @@ MUTANTS = {
     "slot-key": Mutant(
         [
             (
-                JOBS + "decide.rs",
+                JOBS + "firings/decide.rs",
                 "on conflict (job_id, slot, tenant_id) do nothing\n        returning tenant_id, job_id, slot",
                 "on conflict (job_id, slot, tenant_id) do update set held = true\n        returning tenant_id, job_id, slot",
             ),
@@ -941,13 +941,13 @@ MUTANTS = {
     "slot-lock": Mutant(
         [
             (
-                JOBS + "decide.rs",
+                JOBS + "firings/decide.rs",
                 "on conflict (job_id, slot, tenant_id) do nothing\n        returning tenant_id, job_id, slot",
                 "on conflict (job_id, slot, tenant_id) do update set held = true\n        returning tenant_id, job_id, slot",
             ),
-            (JOBS + "claim.rs", "order by j.due_at limit $1 for update skip locked", "order by j.due_at limit $1"),
+            (JOBS + "firings/claim.rs", "order by j.due_at limit $1 for update skip locked", "order by j.due_at limit $1"),
             (
-                JOBS + "claim.rs",
+                JOBS + "firings/claim.rs",
                 "order by t.turn, t.due_at limit $1 for update of j skip locked",
                 "order by t.turn, t.due_at limit $1",
             ),
@@ -997,8 +997,8 @@ MUTANTS = {
         [
             (
                 SCHEDULER + "settle.rs",
-                "self.ctx.jobs.finished(&ended).await?;",
-                "self.ctx.jobs.finished(&ended[..0]).await?;",
+                "self.ctx.jobs.finish(&ended).await?;",
+                "self.ctx.jobs.finish(&ended[..0]).await?;",
             ),
         ],
         [
@@ -1009,7 +1009,7 @@ MUTANTS = {
     "firing-backoff": Mutant(
         [
             (
-                JOBS + "close.rs",
+                JOBS + "firings/close.rs",
                 "Outcome::Error => self.errors = self.errors.saturating_add(1),",
                 "Outcome::Error => self.errors = 0,",
             ),
@@ -1022,7 +1022,7 @@ MUTANTS = {
     "overlap": Mutant(
         [
             (
-                JOBS + "decide.rs",
+                JOBS + "firings/decide.rs",
                 "_ if !running => Self::First,",
                 "_ if !running || waiting < MOST_WAITING => Self::First,",
             ),
@@ -1036,12 +1036,12 @@ MUTANTS = {
         [
             (
                 SCHEDULER + "settle.rs",
-                "Arrival::Arrived => (Outcome::Ok, None),",
-                "Arrival::Arrived | Arrival::Lost => (Outcome::Ok, None),",
+                "DeliveryProgress::Delivered => (Outcome::Ok, None),",
+                "DeliveryProgress::Delivered | DeliveryProgress::Failed => (Outcome::Ok, None),",
             ),
             (
                 SCHEDULER + "settle.rs",
-                'Arrival::Lost => (Outcome::Error, Some("undelivered")),',
+                'DeliveryProgress::Failed => (Outcome::Error, Some("undelivered")),',
                 "",
             ),
         ],
@@ -1066,7 +1066,7 @@ MUTANTS = {
     "arrival-holds": Mutant(
         [
             (
-                JOBS + "arrive.rs",
+                JOBS + "firings/reply_delivery.rs",
                 "j.tenant_id = t.tenant_id and j.running_slot = t.slot",
                 "j.tenant_id = t.tenant_id and j.running_slot = t.slot and j.logged < 0",
             ),
@@ -1079,7 +1079,7 @@ MUTANTS = {
     "reminder-told": Mutant(
         [
             (
-                JOBS + "close.rs",
+                JOBS + "firings/close.rs",
                 "if job.kind == JobKind::Reminder && one",
                 "if job.kind == JobKind::Timer && one",
             ),

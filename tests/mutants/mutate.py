@@ -23,27 +23,27 @@ MUTANTS = {
     "fence": [
         (
             SESSION + "sessions.rs",
-            "Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),",
-            "Some(lease) => Ok(lease),",
+            "Some(lease) if lease.epoch == claim.epoch && lease.state == SessionState::Running => {",
+            "Some(lease) => {",
         ),
         (
-            SESSION + "append.rs",
+            SESSION + "protocol/append.rs",
             "epoch = $3 and state = 'RUNNING'\n                  and next_entry = coalesce($11, next_entry)",
             "coalesce($11::bigint, $3) >= 0",
         ),
         (
-            SESSION + "complete.rs",
+            SESSION + "protocol/complete.rs",
             "epoch = $12 and state = 'RUNNING'\n              and next_entry = coalesce($18, next_entry)",
             "coalesce($18::bigint, $12) >= 0",
         ),
-        (SESSION + "complete.rs", "is_some_and(|at| at != lease.next_entry)", "is_some_and(|at| at < 0)"),
+        (SESSION + "protocol/complete.rs", "is_some_and(|at| at != lease.next_entry)", "is_some_and(|at| at < 0)"),
         (
-            SESSION + "complete.rs",
+            SESSION + "protocol/complete.rs",
             "and l.state = 'RUNNING' and l.epoch = \",",
             "and 0 <= \",",
         ),
         # Reading is fenced too, which would hide a stale owner's writes.
-        (SESSION + "load.rs", "and l.epoch = $4\"", "and $4::bigint > 0\""),
+        (SESSION + "protocol/load.rs", "and l.epoch = $4\"", "and $4::bigint > 0\""),
     ],
     # Two transactions change a session at once.
     "row-lock": [
@@ -52,14 +52,14 @@ MUTANTS = {
             "where tenant_id = $1 and session_id = $2\n        for update\";",
             "where tenant_id = $1 and session_id = $2\";",
         ),
-        (SESSION + "ingest.rs", "\n            for update) l\";", ") l\";"),
-        (SESSION + "append.rs", "\n                for update),", "),"),
-        (SESSION + "complete.rs", "\n            for update),", "),"),
+        (SESSION + "protocol/ingest.rs", "\n            for update) l\";", ") l\";"),
+        (SESSION + "protocol/append.rs", "\n                for update),", "),"),
+        (SESSION + "protocol/complete.rs", "\n            for update),", "),"),
     ],
     # A message that is sent again is another message.
     "idempotency-key": [
         (
-            SESSION + "ingest.rs",
+            SESSION + "protocol/ingest.rs",
             ".bind(messages.iter().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())\n"
             "        .bind(hashes)",
             ".bind(messages.iter().map(|_| Uuid::now_v7().to_string()).collect::<Vec<_>>())\n"
@@ -68,8 +68,8 @@ MUTANTS = {
     ],
     # What a lost bridge was sending is sent again, on any channel.
     "sending-state": [
-        (SESSION + "deliver.rs", "if class == DeliveryClass::Plain {", "if false {"),
-        (SESSION + "deliver.rs", ".bind(class != DeliveryClass::Plain)", ".bind(true)"),
+        (SESSION + "delivery.rs", "if class == DeliveryClass::Plain {", "if false {"),
+        (SESSION + "delivery.rs", ".bind(class != DeliveryClass::Plain)", ".bind(true)"),
         (
             "services/channel-bridge/src/deliver.rs",
             "if delivery.ambiguous && self.class != DeliveryClass::Keyed {",
