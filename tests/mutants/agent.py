@@ -46,7 +46,7 @@ MUTANTS = {
             (
                 SESSION + "approvals/resolve.rs",
                 "if verdict == ApprovalDecision::Always {",
-                "if verdict != Verdict::Deny {",
+                "if verdict != ApprovalDecision::Deny {",
             ),
         ],
         [
@@ -1024,7 +1024,7 @@ MUTANTS = {
             (
                 JOBS + "firings/decide.rs",
                 "_ if !running => Self::First,",
-                "_ if !running || waiting < MOST_WAITING => Self::First,",
+                "_ if !running || waiting < MAX_WAITING_FIRINGS => Self::First,",
             ),
         ],
         [
