@@ -35,7 +35,6 @@
 //! [`Mesh`], the agent's files through [`Files`], and commands through [`Commands`]; agent-runner
 //! implements all three. Text from outside is marked by [`untrusted`] before a model reads it.
 
-mod agents_list;
 mod alias;
 mod allowed_tools;
 mod approval;
@@ -56,16 +55,12 @@ mod image;
 mod media;
 mod memory;
 mod mesh;
-mod message;
 #[cfg(feature = "nodes")]
 mod nodes;
 mod output;
 mod patches;
 mod registry;
 mod reminders;
-mod session_status;
-mod sessions_history;
-mod sessions_list;
 mod subagents;
 mod tool;
 mod tts;
@@ -73,7 +68,6 @@ mod untrusted;
 #[cfg(feature = "web")]
 mod web;
 
-pub use agents_list::AgentsList;
 pub use allowed_tools::AllowedTools;
 pub use approval::Approval;
 #[cfg(feature = "browser")]
@@ -104,24 +98,21 @@ pub use memory::{
     MemorySearch, MemoryType, NewArticle, NewMemory, StoredMemory as KeptMemory,
 };
 pub use mesh::{
-    AgentLine, HistoryLine, Mesh, MessageTarget, Outgoing, SendOutcome, SessionFilter, SessionLine,
-    SessionRef, SessionStatus as Status,
+    AgentLine, AgentsList, HistoryLine, Mesh, Message, MessageTarget, Outgoing, SendOutcome,
+    SessionFilter, SessionLine, SessionRef, SessionStatus as Status, SessionsHistory, SessionsList,
+    sent_text_target, session_status::SessionStatus,
 };
-pub use message::{Message, sent_text_target};
 #[cfg(feature = "nodes")]
 pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
-pub use output::{Output, Part};
+pub use output::{MAX_OUTPUT_BYTES, Output, Part};
 pub use patches::{SessionsMerge, SubagentChanges};
-pub use registry::{MAX_OUTPUT_BYTES, Offer, Registry, TOOL_NOT_ALLOWED};
+pub use registry::{Offer, Registry, TOOL_NOT_ALLOWED};
 pub use reminders::{ReminderRequest, Reminders, SchedulerAdd, SchedulerCancel, SchedulerList};
-pub use session_status::SessionStatus;
-pub use sessions_history::SessionsHistory;
-pub use sessions_list::SessionsList;
 pub use subagents::{
     SessionsSend, SessionsSpawn, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary,
     Subagents, SubagentsTool,
 };
-pub use tool::{Call, Tool, ToolError};
+pub use tool::{Call, HostContext, Tool, ToolError};
 pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]

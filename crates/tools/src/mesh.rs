@@ -3,13 +3,24 @@
 //! Every request carries the call, and with it the tenant: an implementation returns only objects
 //! that this tenant may see.
 
+mod agents_list;
+mod message;
+pub(crate) mod session_status;
+mod sessions_history;
+mod sessions_list;
+
 use std::{future::Future, sync::Arc};
 
 use holdfast_types::{AgentName, ChannelAction, Directives, SessionId, SessionKind, SessionState};
 
-use crate::{
-    AgentsList, Call, Message, Registry, SessionStatus as StatusTool, SessionsHistory, SessionsList,
+use self::session_status::SessionStatus as StatusTool;
+pub use self::{
+    agents_list::AgentsList,
+    message::{Message, sent_text_target},
+    sessions_history::SessionsHistory,
+    sessions_list::SessionsList,
 };
+use crate::{Call, Registry};
 
 /// Access to sessions, agents and channels, for the tools; implemented by agent-runner and by a
 /// fake.
@@ -170,7 +181,7 @@ pub(crate) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{AllowedTools, Output, ToolError};
+    use crate::{AllowedTools, HostContext, Output, ToolError};
 
     /// Fake with one tenant and one session. Remembers sent messages.
     #[derive(Debug)]

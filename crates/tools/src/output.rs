@@ -3,6 +3,9 @@
 use holdfast_types::StoredFile;
 use serde_json::Value;
 
+/// Maximum size of a tool's output for the model, in bytes; the rest is cut off.
+pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+
 /// Output of a tool call: the model's text, and additional parts.
 ///
 /// A tool that returns a text needs no conversion.

@@ -18,15 +18,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    AllowedTools, Approval, Call, DynamicTool, DynamicTools, Output, Tool, ToolError,
-    UnavailableSource,
+    AllowedTools, Approval, Call, DynamicTool, DynamicTools, MAX_OUTPUT_BYTES, Output, Tool,
+    ToolError, UnavailableSource,
     alias::{ALIASES, Alias},
     disclosure::{self, DESCRIBE_TOOL, SEARCH_TOOL},
     tool,
 };
-
-/// Maximum size of a tool's output for the model, in bytes; the rest is cut off.
-pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Answer to a call of a tool that the caller may not use.
 pub const TOOL_NOT_ALLOWED: &str = "this tool is not one of yours; use those that you were given";
