@@ -20,6 +20,7 @@
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
 //! | memory extraction | agent-runner | `extraction.rs` |
+//! | index of conversation turns | agent-runner | `turn_index.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, tenant shares, deletion | gateway | `care.rs` |
@@ -59,6 +60,7 @@ mod summary;
 mod sweep;
 mod system_events;
 mod tails;
+mod turn_index;
 mod view;
 mod zones;
 
@@ -95,4 +97,5 @@ pub use subagents::{
 pub use summary::{NewSummary, Summarised};
 pub use sweep::{ATTEMPTS, SUSPECT};
 pub use system_events::{LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
+pub use turn_index::{UnindexedEntries, UnindexedEntry};
 pub use view::SessionFilter;

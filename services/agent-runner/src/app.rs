@@ -46,7 +46,7 @@ use crate::{
     shell::{self, Shell},
     skills::{self, Home, Shelves},
     studio::Providers,
-    subagents, summaries, upkeep,
+    subagents, summaries, turn_index, upkeep,
     worker::{Toolbox, Worker},
     zone::Zones,
 };
@@ -329,6 +329,7 @@ async fn run(
     loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
     loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));

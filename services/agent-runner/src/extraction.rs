@@ -358,7 +358,7 @@ async fn look_through(
 }
 
 /// Time of the newest erasure request for any of the subjects.
-async fn forgotten(
+pub(crate) async fn forgotten(
     memory: &Memory,
     tenant: TenantId,
     subjects: [&str; 2],

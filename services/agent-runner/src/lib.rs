@@ -25,7 +25,7 @@
 //! | `summaries.rs` | summaries of long conversations, in the background |
 //! | `memory.rs`, `person.rs` | memory for tools, and its subject |
 //! | `remembering.rs`, `notes.rs` | memory prefetch and notes for the prompt |
-//! | `extraction.rs`, `indexing.rs` | memories from conversations, search index of notes |
+//! | `extraction.rs`, `indexing.rs`, `turn_index.rs` | memories from conversations, search index of notes and of conversation turns |
 //! | `journal.rs` | entries that the turn reads and writes |
 //! | `prompts.rs` | cache of the stable parts of prompts |
 //! | `reply.rs` | replies and their targets; failure messages; pure |
@@ -122,6 +122,7 @@ mod telling;
 mod think;
 mod trouble;
 mod turn;
+mod turn_index;
 mod upkeep;
 mod worker;
 mod zone;

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::{files::is_seen, held::Held, person::Person};
+use crate::{files::is_seen, held::Held, person::Person, turn_index::provenance};
 
 /// Time limits of reads and of writes.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -31,6 +31,9 @@ pub(crate) const ALIKE: f64 = 0.92;
 
 /// Type of the event that holds a proposed change of the knowledge base.
 pub(crate) const PROPOSAL: &str = "kb_proposal";
+
+/// Kinds that are found for every person.
+pub(crate) const FOUND: [pb::Kind; 3] = [pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Turn];
 
 /// Tenant, agent and user.
 type Whose = (TenantId, AgentId, String);
@@ -88,9 +91,9 @@ impl Memories for Memory {
             (true, _) => vec![pb::Kind::Knowledge],
             (false, Some(_)) => vec![pb::Kind::Memory],
             (false, None) if self.sees_notes(call)? => {
-                vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value, pb::Kind::Document]
+                [FOUND.as_slice(), &[pb::Kind::Value, pb::Kind::Document]].concat()
             }
-            (false, None) => vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value],
+            (false, None) => [FOUND.as_slice(), &[pb::Kind::Value]].concat(),
         };
         let filter = pb::Filter {
             kinds: kinds.into_iter().map(i32::from).collect(),
@@ -328,17 +331,22 @@ fn found(hit: pb::Hit) -> Found {
     let kind = hit.kind();
     let why = hit.why.unwrap_or_default();
     let at = (kind == pb::Kind::Document).then_some((hit.start, hit.end));
+    let from = match kind {
+        pb::Kind::Turn => provenance(&hit),
+        _ => hit.provenance.as_ref().map(from_of).unwrap_or_default(),
+    };
     Found {
         what: word(kind, &hit.r#type),
         when: day(hit.at.as_ref()),
-        from: hit.provenance.map(|from| from_of(&from)).unwrap_or_default(),
+        from,
         why: format!(
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw
         ),
         at: at
             .and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
-        id: hit.id,
+        // A turn has no id that another tool takes.
+        id: if kind == pb::Kind::Turn { String::new() } else { hit.id },
         text: hit.text,
         path: hit.path,
         headings: hit.headings,

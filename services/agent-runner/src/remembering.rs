@@ -23,9 +23,10 @@ use tracing::{Instrument as _, Span, debug, warn};
 use crate::{
     agents::Brief,
     files::is_seen,
-    memory::{Memory, day, lock, word},
+    memory::{FOUND, Memory, day, lock, word},
     person::Person,
     turn::Turn,
+    turn_index::provenance,
 };
 
 /// Time for which a user without memories is not searched for. A memory that this process stores
@@ -76,7 +77,10 @@ impl Turn<'_> {
         }
         let tenant = self.hold.claim.tenant;
         let notes = is_seen(self.kind, self.audience(brief), "MEMORY.md");
-        let asking = Asking { tenant, agent: brief.agent, person, query, most, notes };
+        let session = self.hold.claim.session.to_string();
+        let shown_from = self.journal.first_entry();
+        let agent = brief.agent;
+        let asking = Asking { tenant, agent, person, query, most, notes, session, shown_from };
         if !memory.is_worth_asking(&asking) {
             self.recall.memories.clear();
             return;
@@ -129,6 +133,9 @@ struct Asking {
     most: u32,
     /// Whether notes made for the owner may be found.
     notes: bool,
+    session: String,
+    /// Position of the first journal entry that the prompt may contain.
+    shown_from: i64,
 }
 
 impl Asking {
@@ -163,7 +170,7 @@ impl Memory {
     /// Searches; empty on failure or timeout.
     async fn recall(&self, asking: Asking, limit: Duration) -> Vec<Remembered> {
         let whose = (asking.tenant, asking.agent, asking.user());
-        let mut kinds = vec![pb::Kind::Memory, pb::Kind::Fact];
+        let mut kinds = FOUND.to_vec();
         if asking.notes {
             kinds.push(pb::Kind::Document);
         }
@@ -174,7 +181,8 @@ impl Memory {
         let request = pb::SearchRequest {
             who: Some(asking.person.asking(asking.agent)),
             query: asking.query,
-            k: asking.most,
+            // Some are in the prompt already.
+            k: asking.most.saturating_mul(4).min(100),
             filter: Some(filter),
             ..pb::SearchRequest::default()
         };
@@ -214,13 +222,23 @@ impl Memory {
             }
             nothing.insert(whose, Instant::now());
         }
-        // `MEMORY.md` is in the prompt already.
-        hits.into_iter().filter(|hit| !hit.path.ends_with("MEMORY.md")).map(remembered).collect()
+        // `MEMORY.md` is in the prompt already, and so is this conversation.
+        let is_new = |hit: &pb::Hit| {
+            let is_shown = hit.kind() == pb::Kind::Turn
+                && hit.session == asking.session
+                && hit.id.parse().is_ok_and(|seq: i64| seq >= asking.shown_from);
+            !is_shown && !hit.path.ends_with("MEMORY.md")
+        };
+        let most = usize::try_from(asking.most).unwrap_or(usize::MAX);
+        hits.into_iter().filter(is_new).take(most).map(remembered).collect()
     }
 }
 
 fn remembered(hit: pb::Hit) -> Remembered {
-    let what = word(hit.kind(), &hit.r#type);
+    let what = match hit.kind() {
+        pb::Kind::Turn => provenance(&hit),
+        kind => word(kind, &hit.r#type),
+    };
     Remembered { what, when: day(hit.at.as_ref()), text: hit.text }
 }
 

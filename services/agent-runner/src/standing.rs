@@ -110,8 +110,10 @@ impl Turn<'_> {
 }
 
 /// Authors of messages that ask for something; not of quotes, and not the mesh itself.
-pub(crate) fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
-    entries.iter().filter_map(|entry| match entry {
+pub(crate) fn speakers<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+) -> impl Iterator<Item = &'a Author> {
+    entries.into_iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),
         Entry::Heard { .. }
         | Entry::Thought { .. }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Maximum length of a memory's kind and of its date, in characters.
-const WORD: usize = 32;
+const WORD: usize = 120;
 
 /// Minimum room for a note, in tokens.
 const FEWEST: usize = 40;

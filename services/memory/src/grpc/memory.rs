@@ -251,6 +251,10 @@ fn what(given: Option<forget_request::What>) -> Result<What, Error> {
             given::some_text("user", &user, 256)?;
             Ok(What::User(user))
         }
+        Some(Asked::Turns(session)) => {
+            given::some_text("turns", &session, 256)?;
+            Ok(What::Turns(session))
+        }
         None => Err(Error::field("what", "is missing: name an item, a session or a user")),
     }
 }
