@@ -100,8 +100,8 @@ fn questions(conversation: &Value) -> Vec<Question> {
 #[derive(Default)]
 pub struct Recall {
     categories: BTreeMap<i64, Sums>,
-    /// CPU ticks of the memory service.
-    pub ticks: u64,
+    /// CPU time of the memory service for all questions, in milliseconds.
+    pub cpu_ms: f64,
 }
 
 #[derive(Default)]
@@ -143,7 +143,8 @@ impl Recall {
             }
         }
         all.row(&mut out, "all");
-        let _ = write!(out, "\nCPU of the memory service {:.1} ms a question", self.cpu_ms());
+        let _ =
+            write!(out, "\nCPU of the memory service {:.1} ms a question", self.cpu_per_question());
         out
     }
 }

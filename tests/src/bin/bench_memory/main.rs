@@ -39,6 +39,12 @@ const RESULTS: u32 = 20;
 /// Sessions that are written at once.
 const PARALLEL_SESSIONS: usize = 8;
 
+/// Questions before those that are measured.
+const WARM_UP: usize = 50;
+
+/// Time without questions, to know what else the memory service does.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+
 /// Milliseconds of CPU time in a tick of `/proc`.
 const TICK_MS: f64 = 10.0;
 
@@ -81,7 +87,7 @@ async fn main() -> anyhow::Result<()> {
     writeln!(out, "Product path: messages, runner, `memory_search`\n\n{}", product.table())?;
     writeln!(out, "ingest and indexing {:.1} s\n", ingest.as_secs_f64())?;
     writeln!(out, "API path: `AddTurns`, `Search`\n\n{}", api.table())?;
-    let (product, api) = (product.cpu_ms(), api.cpu_ms());
+    let (product, api) = (product.cpu_per_question(), api.cpu_per_question());
     writeln!(out, "CPU of the memory service: {:+.1} %", (product / api - 1.0) * 100.0)?;
     Ok(())
 }
@@ -147,7 +153,10 @@ async fn ask_the_agent(
 ) -> anyhow::Result<Recall> {
     let places = places(mesh, conversations).await?;
     let mut recall = Recall::default();
-    let before = mesh.memories[0].cpu_ticks().await?;
+    for n in 0..WARM_UP {
+        caller.ask(&format!("warm-up-{n}"), "find: warm-up").await?;
+    }
+    let usage = Usage::begin(mesh).await?;
     for (n, conversation) in conversations.iter().enumerate() {
         for (at, Question { text, category, evidence }) in conversation.questions.iter().enumerate()
         {
@@ -162,7 +171,7 @@ async fn ask_the_agent(
             recall.count(*category, evidence, &ids.collect::<Vec<_>>());
         }
     }
-    recall.ticks = mesh.memories[0].cpu_ticks().await? - before;
+    recall.cpu_ms = usage.end(mesh).await?;
     progress("all questions are answered by the agent")?;
     Ok(recall)
 }
@@ -226,7 +235,7 @@ async fn ask_the_api(
         asking.push((who, &conversation.questions));
     }
     embedded(mesh, memory).await?;
-    let before = mesh.memories[0].cpu_ticks().await?;
+    let usage = Usage::begin(mesh).await?;
     for (who, questions) in asking {
         for Question { text, category, evidence } in questions {
             let request = pb::SearchRequest {
@@ -240,7 +249,7 @@ async fn ask_the_api(
             recall.count(*category, evidence, &ids);
         }
     }
-    recall.ticks = mesh.memories[0].cpu_ticks().await? - before;
+    recall.cpu_ms = usage.end(mesh).await?;
     Ok(recall)
 }
 
@@ -249,10 +258,34 @@ fn progress(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stderr(), "{text}")?)
 }
 
+/// CPU time of the memory service since a moment, less what it uses when nobody asks.
+struct Usage {
+    begun: Instant,
+    ticks: u64,
+    /// Ticks in a second without questions.
+    idle: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ticks of some minutes")]
+impl Usage {
+    async fn begin(mesh: &Mesh) -> anyhow::Result<Self> {
+        let memory = &mesh.memories[0];
+        let before = memory.cpu_ticks().await?;
+        sleep(IDLE_TIME).await;
+        let ticks = memory.cpu_ticks().await?;
+        let idle = (ticks - before) as f64 / IDLE_TIME.as_secs_f64();
+        Ok(Self { begun: Instant::now(), ticks, idle })
+    }
+
+    async fn end(self, mesh: &Mesh) -> anyhow::Result<f64> {
+        let ticks = mesh.memories[0].cpu_ticks().await? - self.ticks;
+        Ok((ticks as f64 - self.idle * self.begun.elapsed().as_secs_f64()) * TICK_MS)
+    }
+}
+
 impl Recall {
     /// CPU time of the memory service for a question, in milliseconds.
-    #[expect(clippy::cast_precision_loss, reason = "ticks of some minutes")]
-    fn cpu_ms(&self) -> f64 {
-        self.ticks as f64 * TICK_MS / self.questions().max(1.0)
+    fn cpu_per_question(&self) -> f64 {
+        self.cpu_ms / self.questions().max(1.0)
     }
 }
