@@ -19,8 +19,9 @@ pub enum Indexed {
     Reset,
 }
 
-/// Returns what to index of consecutive entries, each with its position, and how many entries that
-/// covers. Entries whose meaning depends on later ones are left for the next call: a flush that has
+/// Returns what to index of consecutive entries, with positions, and how many entries that covers.
+///
+/// Entries whose meaning depends on later ones are left for the next call: a flush that has
 /// not ended, a command without its answer.
 ///
 /// Left out are commands and their answers, what tools were asked and returned, silent messages and
