@@ -76,7 +76,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         }
         for which in due {
             let span = info_span!("turn_index", tenant.id = %which.0, session.id = %which.1);
-            let indexed = index(&worker, &memory, which).instrument(span);
+            let indexed = Box::pin(index(&worker, &memory, which).instrument(span));
             match stop.run_until_cancelled(indexed).await {
                 None => return,
                 Some(Ok(())) => trouble.ends(),
