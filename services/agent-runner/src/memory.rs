@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use holdfast_agent::ASSISTANT;
 use holdfast_grpc::Refused as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
@@ -20,7 +21,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::{files::is_seen, held::Held, person::Person, turn_index::provenance};
+use crate::{files::is_seen, held::Held, person::Person};
 
 /// Time limits of reads and of writes.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -332,7 +333,7 @@ fn found(hit: pb::Hit) -> Found {
     let why = hit.why.unwrap_or_default();
     let at = (kind == pb::Kind::Document).then_some((hit.start, hit.end));
     let from = match kind {
-        pb::Kind::Turn => provenance(&hit),
+        pb::Kind::Turn => place_of_turn(&hit),
         _ => hit.provenance.as_ref().map(from_of).unwrap_or_default(),
     };
     Found {
@@ -351,6 +352,16 @@ fn found(hit: pb::Hit) -> Found {
         path: hit.path,
         headings: hit.headings,
     }
+}
+
+/// Describes where a turn is from, for the model: who said it, the session, the journal entry.
+pub(crate) fn place_of_turn(hit: &pb::Hit) -> String {
+    let author = match hit.author.as_str() {
+        "" => "the user",
+        ASSISTANT => "you",
+        author => author,
+    };
+    format!("said by {author} in {}, entry {}", hit.session, hit.id)
 }
 
 /// Name of an item's kind, for the model.

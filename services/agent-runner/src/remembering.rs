@@ -23,10 +23,9 @@ use tracing::{Instrument as _, Span, debug, warn};
 use crate::{
     agents::Brief,
     files::is_seen,
-    memory::{FOUND, Memory, day, lock, word},
+    memory::{FOUND, Memory, day, lock, place_of_turn, word},
     person::Person,
     turn::Turn,
-    turn_index::provenance,
 };
 
 /// Time for which a user without memories is not searched for. A memory that this process stores
@@ -236,7 +235,7 @@ impl Memory {
 
 fn remembered(hit: pb::Hit) -> Remembered {
     let what = match hit.kind() {
-        pb::Kind::Turn => provenance(&hit),
+        pb::Kind::Turn => place_of_turn(&hit),
         kind => word(kind, &hit.r#type),
     };
     Remembered { what, when: day(hit.at.as_ref()), text: hit.text }

@@ -11,7 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{ASSISTANT, Indexed, policy, turns_to_index};
+use holdfast_agent::{Indexed, policy, turns_to_index};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::UnindexedEntries;
 use holdfast_types::{Fault as _, Kind, SessionId, SessionKey, TenantId};
@@ -193,14 +193,4 @@ async fn index_entries(
         }
     }
     Ok(Some(upto))
-}
-
-/// Describes where a turn is from, for the model: who said it, the session, the journal entry.
-pub(crate) fn provenance(hit: &pb::Hit) -> String {
-    let author = match hit.author.as_str() {
-        "" => "the user",
-        ASSISTANT => "you",
-        author => author,
-    };
-    format!("said by {author} in {}, entry {}", hit.session, hit.id)
 }
