@@ -24,6 +24,7 @@
 //! | `policy` | tool permissions and approvals |
 //! | `recommend` | skill recommendations |
 //! | `route` | the choice of an agent by a model |
+//! | `said` | conversation turns to index for search |
 
 pub mod bootstrap;
 pub mod bundle;
@@ -39,6 +40,7 @@ pub mod prompt;
 mod recent_tools;
 pub mod recommend;
 pub mod route;
+mod said;
 mod step;
 pub mod subagent;
 mod text;
@@ -49,6 +51,7 @@ pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use recent_tools::recently_used_tools;
+pub use said::{ASSISTANT, Indexed, turns_to_index};
 pub use step::{
     CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
     is_allowed, limit_reached, new_calls, next,
