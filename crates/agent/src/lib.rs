@@ -24,7 +24,7 @@
 //! | `policy` | tool permissions and approvals |
 //! | `recommend` | skill recommendations |
 //! | `route` | the choice of an agent by a model |
-//! | `said` | conversation turns to index for search |
+//! | `turns_to_index` | conversation turns to index for search |
 
 pub mod bootstrap;
 pub mod bundle;
@@ -39,20 +39,21 @@ pub mod policy;
 pub mod prompt;
 pub mod recommend;
 pub mod route;
-mod said;
+
 mod sought;
 mod step;
 pub mod subagent;
 mod text;
 pub mod tokens;
 mod turn;
+mod turns_to_index;
 
 pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
-pub use said::{ASSISTANT, Indexed, turns_to_index};
 pub use sought::sought;
 pub use step::{
     Came, HALTED, Limit, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard,
     untouched,
 };
+pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};
