@@ -24,7 +24,7 @@
 //! | `policy` | tool permissions and approvals |
 //! | `recommend` | skill recommendations |
 //! | `route` | the choice of an agent by a model |
-//! | `said` | conversation turns to index for search |
+//! | `turns_to_index` | conversation turns to index for search |
 
 pub mod bootstrap;
 pub mod bundle;
@@ -40,19 +40,20 @@ pub mod prompt;
 mod recent_tools;
 pub mod recommend;
 pub mod route;
-mod said;
 mod step;
 pub mod subagent;
 mod text;
 pub mod tokens;
 mod turn;
+mod turns_to_index;
 
 pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use recent_tools::recently_used_tools;
-pub use said::{ASSISTANT, Indexed, turns_to_index};
+pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};
 pub use step::{
     CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
     is_allowed, limit_reached, new_calls, next,
 };
+pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};
