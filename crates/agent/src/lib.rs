@@ -51,7 +51,6 @@ pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use recent_tools::recently_used_tools;
-pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};
 pub use step::{
     CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
     is_allowed, limit_reached, new_calls, next,
