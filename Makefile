@@ -73,11 +73,18 @@ bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
 	$(CARGO) build $(FLAGS) --release -p holdfast-tests --bin bench --bin fake_model
 	@$(TARGET)/release/bench $(ARGS)
 
-bench-memory: embedder ## measure what the memory finds: DATA=<directory with LoCoMo-format JSON>, or ARGS=scale
+bench-memory: embedder ## measure what the memory finds: DATA=<directory with LoCoMo-format JSON>, or ARGS="locomo DIR" (API alone), ARGS=scale
 	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
+ifeq ($(ARGS),)
+	$(CARGO) build $(FLAGS) --release -p holdfast -p holdfast-tests --bins
+	@HOLDFAST_MEMORY__EMBEDDING__ENGINE=$${HOLDFAST_MEMORY__EMBEDDING__ENGINE:-local} \
+	  HOLDFAST_MEMORY__EMBEDDING__DIR=$${HOLDFAST_MEMORY__EMBEDDING__DIR:-$$PWD/.holdfast/embedder} \
+	  $(TARGET)/release/bench_memory "$(DATA)"
+else
 	$(CARGO) build $(FLAGS) --release -p memory --features local --example bench
 	@HOLDFAST_MEMORY__EMBEDDING__ENGINE=$${HOLDFAST_MEMORY__EMBEDDING__ENGINE:-local} \
-	  $(TARGET)/release/examples/bench $(or $(ARGS),locomo "$(DATA)")
+	  $(TARGET)/release/examples/bench $(ARGS)
+endif
 
 lint: ## clippy, warnings are errors
 	$(CARGO) clippy $(FLAGS) --workspace --all-targets -- -D warnings

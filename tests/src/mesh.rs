@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use holdfast_directory::{Directory, Seal};
+use holdfast_grpc::{Memory, Signer};
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
 use holdfast_testkit::{
@@ -202,6 +204,14 @@ impl Mesh {
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let talking = self.gateways.iter().chain(&self.runners).chain(&self.bridges);
         talking.chain(&self.schedulers).chain(&self.memories).cloned().collect()
+    }
+
+    /// A client of the first memory service, as services have one.
+    pub fn memory_client(&self) -> anyhow::Result<Memory> {
+        let memory = self.memories.first().context("the mesh has no memory service")?;
+        let signer = Signer::new(&MESH_SECRET.into())?;
+        let url = format!("http://{}", memory.spec().http);
+        Ok(Memory::new(&url, holdfast_grpc::Mesh::new(signer, "test"))?)
     }
 
     /// The database as its owner, whom row-level security does not bind.

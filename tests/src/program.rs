@@ -21,8 +21,9 @@ pub async fn holdfast() -> anyhow::Result<&'static Path> {
 
 async fn find() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe()?;
-    // target/<profile>/deps/<test>
-    let profile = exe.ancestors().nth(2).context("this test is not in a target directory")?;
+    // target/<profile>/deps/<test>, or target/<profile>/<binary>
+    let mut ancestors = exe.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+    let profile = ancestors.next().context("this program is not in a target directory")?;
     let binary = profile.join("holdfast");
     let built = modified(&binary);
     if built.is_some_and(|built| newest_source_change().is_none_or(|source| source <= built)) {

@@ -24,6 +24,7 @@
 //! | `policy` | tool permissions and approvals |
 //! | `recommend` | skill recommendations |
 //! | `route` | the choice of an agent by a model |
+//! | `turns_to_index` | conversation turns to index for search |
 
 pub mod bootstrap;
 pub mod bundle;
@@ -44,6 +45,7 @@ pub mod subagent;
 mod text;
 pub mod tokens;
 mod turn;
+mod turns_to_index;
 
 pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
@@ -53,3 +55,4 @@ pub use step::{
     CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
     is_allowed, limit_reached, new_calls, next,
 };
+pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};

@@ -20,6 +20,7 @@
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
 //! | memory extraction | agent-runner | `extraction.rs` |
+//! | index of conversation turns | agent-runner | `turn_index.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs` |
@@ -49,6 +50,7 @@ mod spending;
 mod subagents;
 mod summary;
 mod system_events;
+mod turn_index;
 mod view;
 
 pub use approvals::{
@@ -84,4 +86,5 @@ pub use subagents::{
 };
 pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
+pub use turn_index::{UnindexedEntries, UnindexedEntry};
 pub use view::SessionFilter;

@@ -9,7 +9,7 @@
 //! | `/help` | lists the commands | yes |
 //! | `/status`, `/show model`, `/show channel` | shows the session's state | yes |
 //! | `/stop` | ends the running turn and the messages that wait before the command | yes |
-//! | `/new`, `/reset` | starts the conversation anew; the old entries stay on record | no |
+//! | `/new`, `/reset` | starts the conversation anew; the old entries stay on record, but after `/reset` other conversations do not find them | no |
 //! | `/pause`, `/resume` | pauses and resumes the session | no |
 //! | `/model`, `/switch model to …` | shows or sets the session's model | no |
 //! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | shows or sets the user's time zone | no |

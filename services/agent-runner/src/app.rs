@@ -49,6 +49,7 @@ use crate::{
     skills::{self, SessionSkills, SkillLoader},
     subagents, summaries,
     time_zone::UserZones,
+    turn_index,
     worker::{ToolSet, Worker},
 };
 
@@ -329,6 +330,7 @@ async fn run(
     loops.spawn(summaries::run_summaries(Arc::clone(worker), stop.clone()));
     loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce_tools(Arc::clone(worker), stop.clone()));

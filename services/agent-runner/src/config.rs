@@ -167,6 +167,10 @@ pub struct MemoryConfig {
 
     /// Extractions that run at once, each with a call of its agent's model; 0 disables extraction.
     pub extractions: u32,
+
+    /// Whether conversation turns are indexed, so that later conversations of the same person find
+    /// them.
+    pub index_turns: bool,
 }
 
 impl Default for MemoryConfig {
@@ -176,6 +180,7 @@ impl Default for MemoryConfig {
             recall_timeout: Duration::from_millis(150),
             extract_after: Duration::from_mins(10),
             extractions: 1,
+            index_turns: true,
         }
     }
 }

@@ -362,7 +362,7 @@ async fn extract_range(
 }
 
 /// Time of the newest erasure request for any of the subjects.
-async fn last_erasure(
+pub(crate) async fn last_erasure(
     memory: &Memory,
     tenant: TenantId,
     subjects: [&str; 2],

@@ -146,6 +146,11 @@ impl Journal {
         self.stored == self.entries.len()
     }
 
+    /// `seq` of the first loaded entry.
+    pub(crate) fn first_entry(&self) -> i64 {
+        self.next_entry - i64::try_from(self.stored).unwrap_or(i64::MAX)
+    }
+
     /// `seq` of the next entry.
     pub(crate) const fn next_entry(&self) -> i64 {
         self.next_entry

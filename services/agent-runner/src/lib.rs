@@ -25,7 +25,7 @@
 //! | `summaries.rs` | summaries of long conversations, in the background |
 //! | `memory.rs`, `memory_subject.rs` | memory for tools, and its subject |
 //! | `memory_prefetch.rs`, `notes.rs` | memory prefetch and notes for the prompt |
-//! | `extraction.rs`, `indexing.rs` | memories from conversations, search index of notes |
+//! | `extraction.rs`, `indexing.rs`, `turn_index.rs` | memories from conversations, search index of notes and of conversation turns |
 //! | `journal.rs` | entries that the turn reads and writes |
 //! | `prompts.rs` | cache of the stable parts of prompts |
 //! | `replies.rs` | replies and their targets; failure messages; pure |
@@ -125,6 +125,7 @@ mod token_renewal;
 mod tool_context;
 mod tool_usage;
 mod turn;
+mod turn_index;
 mod unknown_outcomes;
 mod worker;
 

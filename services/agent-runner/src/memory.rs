@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use holdfast_agent::ASSISTANT;
 use holdfast_grpc::MemoryCallError as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
@@ -31,6 +32,9 @@ pub(crate) const MIN_DUPLICATE_SIMILARITY: f64 = 0.92;
 
 /// Type of the event that holds a proposed change of the knowledge base.
 pub(crate) const PROPOSAL_EVENT: &str = "kb_proposal";
+
+/// Kinds that are found for every person.
+pub(crate) const INDEXED_KINDS: [pb::Kind; 3] = [pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Turn];
 
 /// Tenant, agent and user.
 type UserKey = (TenantId, AgentId, String);
@@ -86,9 +90,9 @@ impl Memories for Memory {
             (true, _) => vec![pb::Kind::Knowledge],
             (false, Some(_)) => vec![pb::Kind::Memory],
             (false, None) if self.can_see_notes(call)? => {
-                vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value, pb::Kind::Document]
+                [INDEXED_KINDS.as_slice(), &[pb::Kind::Value, pb::Kind::Document]].concat()
             }
-            (false, None) => vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value],
+            (false, None) => [INDEXED_KINDS.as_slice(), &[pb::Kind::Value]].concat(),
         };
         let filter = pb::Filter {
             kinds: kinds.into_iter().map(i32::from).collect(),
@@ -340,21 +344,36 @@ fn to_found(hit: pb::Hit) -> MemoryHit {
     let kind = hit.kind();
     let why = hit.why.unwrap_or_default();
     let at = (kind == pb::Kind::Document).then_some((hit.start, hit.end));
+    let from = match kind {
+        pb::Kind::Turn => turn_provenance(&hit),
+        _ => hit.provenance.as_ref().map(format_provenance).unwrap_or_default(),
+    };
     MemoryHit {
         what: kind_name(kind, &hit.r#type),
         when: format_day(hit.at.as_ref()),
-        from: hit.provenance.map(|from| format_provenance(&from)).unwrap_or_default(),
+        from,
         why: format!(
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw
         ),
         at: at
             .and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
-        id: hit.id,
+        // A turn has no id that another tool takes.
+        id: if kind == pb::Kind::Turn { String::new() } else { hit.id },
         text: hit.text,
         path: hit.path,
         headings: hit.headings,
     }
+}
+
+/// Describes where a turn is from, for the model: who said it, the session, the journal entry.
+pub(crate) fn turn_provenance(hit: &pb::Hit) -> String {
+    let author = match hit.author.as_str() {
+        "" => "the user",
+        ASSISTANT => "you",
+        author => author,
+    };
+    format!("said by {author} in {}, entry {}", hit.session, hit.id)
 }
 
 /// Name of an item's kind, for the model.

@@ -23,7 +23,7 @@ use tracing::{Instrument as _, Span, debug, warn};
 use crate::{
     agents::AgentSnapshot,
     files::is_visible,
-    memory::{Memory, format_day, kind_name, lock},
+    memory::{INDEXED_KINDS, Memory, format_day, kind_name, lock, turn_provenance},
     memory_subject::MemorySubject,
     turn::Turn,
 };
@@ -75,9 +75,20 @@ impl Turn<'_> {
             return;
         }
         let tenant = self.hold.claim.tenant;
-        let notes = is_visible(self.kind, self.audience(brief), "MEMORY.md");
-        let asking =
-            PrefetchQuery { tenant, agent: brief.agent, person, query, most, include_notes: notes };
+        let include_notes = is_visible(self.kind, self.audience(brief), "MEMORY.md");
+        let session = self.hold.claim.session.to_string();
+        let shown_from = self.journal.first_entry();
+        let agent = brief.agent;
+        let asking = PrefetchQuery {
+            tenant,
+            agent,
+            person,
+            query,
+            most,
+            include_notes,
+            session,
+            shown_from,
+        };
         if !memory.should_search(&asking) {
             self.prefetch.memories.clear();
             return;
@@ -130,6 +141,9 @@ struct PrefetchQuery {
     most: u32,
     /// Whether notes made for the owner may be found.
     include_notes: bool,
+    session: String,
+    /// `seq` of the first journal entry that the prompt may contain.
+    shown_from: i64,
 }
 
 impl PrefetchQuery {
@@ -164,7 +178,7 @@ impl Memory {
     /// Searches; empty on failure or timeout.
     async fn prefetch(&self, asking: PrefetchQuery, limit: Duration) -> Vec<RecalledMemory> {
         let whose = (asking.tenant, asking.agent, asking.user());
-        let mut kinds = vec![pb::Kind::Memory, pb::Kind::Fact];
+        let mut kinds = INDEXED_KINDS.to_vec();
         if asking.include_notes {
             kinds.push(pb::Kind::Document);
         }
@@ -175,7 +189,8 @@ impl Memory {
         let request = pb::SearchRequest {
             who: Some(asking.person.to_proto(asking.agent)),
             query: asking.query,
-            k: asking.most,
+            // Some are in the prompt already.
+            k: asking.most.saturating_mul(4).min(100),
             filter: Some(filter),
             ..pb::SearchRequest::default()
         };
@@ -215,13 +230,23 @@ impl Memory {
             }
             nothing.insert(whose, Instant::now());
         }
-        // `MEMORY.md` is in the prompt already.
-        hits.into_iter().filter(|hit| !hit.path.ends_with("MEMORY.md")).map(to_remembered).collect()
+        // `MEMORY.md` is in the prompt already, and so is this conversation.
+        let is_new = |hit: &pb::Hit| {
+            let is_shown = hit.kind() == pb::Kind::Turn
+                && hit.session == asking.session
+                && hit.id.parse().is_ok_and(|seq: i64| seq >= asking.shown_from);
+            !is_shown && !hit.path.ends_with("MEMORY.md")
+        };
+        let most = usize::try_from(asking.most).unwrap_or(usize::MAX);
+        hits.into_iter().filter(is_new).take(most).map(to_remembered).collect()
     }
 }
 
 fn to_remembered(hit: pb::Hit) -> RecalledMemory {
-    let what = kind_name(hit.kind(), &hit.r#type);
+    let what = match hit.kind() {
+        pb::Kind::Turn => turn_provenance(&hit),
+        kind => kind_name(kind, &hit.r#type),
+    };
     RecalledMemory { what, when: format_day(hit.at.as_ref()), text: hit.text }
 }
 

@@ -120,8 +120,10 @@ impl Turn<'_> {
 }
 
 /// Authors of messages that ask for something; not of quotes, and not the mesh itself.
-pub(crate) fn authors(entries: &[Entry]) -> impl Iterator<Item = &Author> {
-    entries.iter().filter_map(|entry| match entry {
+pub(crate) fn authors<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+) -> impl Iterator<Item = &'a Author> {
+    entries.into_iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),
         Entry::Heard { .. }
         | Entry::Thought { .. }

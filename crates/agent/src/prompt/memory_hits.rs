@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Maximum length of a memory's kind and of its date, in characters.
-const MAX_KIND_CHARS: usize = 32;
+const MAX_KIND_CHARS: usize = 120;
 
 /// Minimum room for a note, in tokens.
 const MIN_NOTE_TOKENS: usize = 40;

@@ -50,5 +50,6 @@ mod summarising;
 mod surviving;
 mod tools;
 mod tracing;
+mod turn_index;
 mod watching;
 mod world;

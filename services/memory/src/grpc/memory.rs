@@ -252,6 +252,10 @@ fn what(given: Option<forget_request::What>) -> Result<ErasureTarget, Error> {
             validation::non_blank("user", &user, 256)?;
             Ok(ErasureTarget::User(user))
         }
+        Some(Asked::Turns(session)) => {
+            given::some_text("turns", &session, 256)?;
+            Ok(What::Turns(session))
+        }
         None => Err(Error::field("what", "is missing: name an item, a session or a user")),
     }
 }

@@ -20,6 +20,8 @@ pub enum ErasureTarget {
     /// Everything that came from a session.
     Session(String),
     User(String),
+    /// The turns of a session.
+    Turns(String),
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +55,9 @@ impl MemoryService {
                 let whose = (!who.everything).then(|| (who.agents(), who.users()));
                 Erase::Session(session, whose)
             }
+            ErasureTarget::Turns(session) => {
+                Erase::Turns(session, (!who.everything).then(|| (who.agents(), who.users())))
+            }
             ErasureTarget::User(user) => {
                 if !who.everything && user != who.user {
                     return Err(Error::not_found("user", &user));
@@ -64,7 +69,9 @@ impl MemoryService {
         let whole = match &what {
             Erase::Session(session, None) => Some(("session", session)),
             Erase::User(user) => Some(("user", user)),
-            Erase::Session(_, Some(_)) | Erase::Item(_) | Erase::Agent(_) => None,
+            Erase::Session(_, Some(_)) | Erase::Turns(..) | Erase::Item(_) | Erase::Agent(_) => {
+                None
+            }
         };
         if let Some((what, subject)) = whole {
             let rows = (

@@ -12,6 +12,8 @@ pub enum Erase {
     Item(Uuid),
     /// Everything of a session; with `Some`, only of these agents and users.
     Session(String, Option<(Vec<Uuid>, Vec<String>)>),
+    /// The turns of a session; restricted as a session.
+    Turns(String, Option<(Vec<Uuid>, Vec<String>)>),
     User(String),
     Agent(Uuid),
 }
@@ -26,6 +28,10 @@ const BY_SESSION: [(&str, &str); 2] = [
     ("units", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
     ("items", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
 ];
+const BY_TURNS: [(&str, &str); 1] = [(
+    "units",
+    "session = $2 and kind = 5 and ($3 or (agent_id = any ($4) and user_id = any ($5)))",
+)];
 const BY_USER: [(&str, &str); 4] = [
     ("units", "user_id = $2"),
     ("items", "user_id = $2"),
@@ -49,6 +55,7 @@ impl Erase {
         match self {
             Self::Item(_) => &BY_ITEM,
             Self::Session(..) => &BY_SESSION,
+            Self::Turns(..) => &BY_TURNS,
             Self::User(_) => &BY_USER,
             Self::Agent(_) => &BY_AGENT,
         }
@@ -61,7 +68,7 @@ macro_rules! bound {
         match $what {
             Erase::Item(id) | Erase::Agent(id) => query.bind(*id),
             Erase::User(user) => query.bind(user.clone()),
-            Erase::Session(session, whose) => {
+            Erase::Session(session, whose) | Erase::Turns(session, whose) => {
                 let (agents, users) = whose.clone().unwrap_or_default();
                 query.bind(session.clone()).bind(whose.is_none()).bind(agents).bind(users)
             }
@@ -78,7 +85,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
         bound!(tx, what, sql, query_scalar).fetch_all(tx.conn()).await?
     };
     let mut erased = count_dependents(tx, &units).await?;
-    if matches!(what, Erase::Session(..)) {
+    if matches!(what, Erase::Session(..) | Erase::Turns(..)) {
         delete_unused_authors(tx, &units).await?;
     }
     for (table, condition) in what.tables() {

@@ -25,7 +25,7 @@ impl Conversations {
         let (named, subject, whose) = match what {
             Erase::Session(session, whose) => ("s.session = $2", session, whose.clone()),
             Erase::User(user) => ("s.user_id = $2", user, None),
-            Erase::Item(_) | Erase::Agent(_) => return None,
+            Erase::Item(_) | Erase::Turns(..) | Erase::Agent(_) => return None,
         };
         Some(Self { named, subject: subject.clone(), whose, until: None })
     }
