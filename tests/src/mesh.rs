@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use holdfast_directory::{Directory, Seal};
-use holdfast_grpc::{Memory, Signer};
+use holdfast_grpc::{MemoryClient, Signer};
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
 use holdfast_testkit::{
@@ -207,11 +207,11 @@ impl Mesh {
     }
 
     /// A client of the first memory service, as services have one.
-    pub fn memory_client(&self) -> anyhow::Result<Memory> {
+    pub fn memory_client(&self) -> anyhow::Result<MemoryClient> {
         let memory = self.memories.first().context("the mesh has no memory service")?;
         let signer = Signer::new(&MESH_SECRET.into())?;
         let url = format!("http://{}", memory.spec().http);
-        Ok(Memory::new(&url, holdfast_grpc::Mesh::new(signer, "test"))?)
+        Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(signer, "test"))?)
     }
 
     /// The database as its owner, whom row-level security does not bind.

@@ -63,7 +63,7 @@ impl Sessions {
             select tenant_id, session_id from session.turn_index
             where lease_until < clock_timestamp()
             limit $2";
-        let mut once = self.pools.once().await?;
+        let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
             .bind(jiff_sqlx::Timestamp::from(since))
             .bind(limit)

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info_span, warn};
 
 use crate::{
-    agents::Found, extraction::forgotten, fail, memory::Memory, person::Person,
-    remembering::has_memory, standing::speakers, trouble::Trouble, upkeep::jittered,
-    worker::Worker,
+    agents::AgentLookup, extraction::last_erasure, failpoints, failure_log::FailureLog,
+    maintenance::jittered, memory::Memory, memory_prefetch::has_memory,
+    memory_subject::MemorySubject, participants::authors, worker::Worker,
 };
 
 /// Interval of searching for conversations to index.
@@ -56,7 +56,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         stop.cancelled().await;
         return;
     };
-    let trouble = Trouble::new("conversation turns are not indexed");
+    let failures = FailureLog::new("conversation turns are not indexed");
     let mut since = Timestamp::now() - FIRST_LOOK_BACK;
     let mut pause = POLL_INTERVAL.min(worker.config.relay);
     while stop.run_until_cancelled(sleep(jittered(pause))).await.is_some() {
@@ -65,7 +65,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         let due = match worker.sessions.sessions_to_index(since, BATCH).await {
             Ok(due) => due,
             Err(error) => {
-                trouble.begins(&error);
+                failures.on_failure(&error);
                 continue;
             }
         };
@@ -74,15 +74,15 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         } else {
             pause = Duration::ZERO;
         }
-        for which in due {
-            let span = info_span!("turn_index", tenant.id = %which.0, session.id = %which.1);
-            let indexed = Box::pin(index(&worker, &memory, which).instrument(span));
+        for session in due {
+            let span = info_span!("turn_index", tenant.id = %session.0, session.id = %session.1);
+            let indexed = Box::pin(index(&worker, &memory, session).instrument(span));
             match stop.run_until_cancelled(indexed).await {
                 None => return,
-                Some(Ok(())) => trouble.ends(),
+                Some(Ok(())) => failures.on_success(),
                 // The service may be away: one conversation tries it for all.
                 Some(Err(error)) => {
-                    trouble.begins(error.as_ref());
+                    failures.on_failure(error.as_ref());
                     pause = POLL_INTERVAL;
                     break;
                 }
@@ -108,7 +108,7 @@ async fn index(worker: &Worker, memory: &Memory, which: SessionRef) -> anyhow::R
                 return Err(error);
             }
         };
-        fail::point("runner.before_turns_indexed").await;
+        failpoints::point("runner.before_turns_indexed").await;
         if !worker.sessions.turns_indexed(tenant, session, upto).await? {
             return Ok(());
         }
@@ -133,22 +133,22 @@ async fn index_entries(
         return Ok(Some(upto));
     }
     let brief = match worker.agents.find(tenant, claimed.agent, None).await? {
-        Found::Ready(brief) => brief,
-        Found::NoAgent => return Ok(Some(upto)),
-        Found::NoModel => return Ok(None),
+        AgentLookup::Ready(brief) => brief,
+        AgentLookup::NoAgent => return Ok(Some(upto)),
+        AgentLookup::NoModel => return Ok(None),
     };
     let policy = worker.policies.find(&worker.tools, tenant, claimed.agent).await?;
     let entries = claimed.entries.iter().map(|one| &one.entry);
-    let who = policy.who(speakers(entries));
+    let who = policy.turn_authors(authors(entries));
     let audience = policy::audience(key.kind(), brief.dm_scope, &who, &who);
-    let person = Person::of(key.kind(), key.as_str(), audience, &who);
-    let Some(user) = person.user.as_deref() else { return Ok(Some(upto)) };
+    let subject = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
+    let Some(user) = subject.user.as_deref() else { return Ok(Some(upto)) };
     if !has_memory(&brief, key.kind()) {
         return Ok(Some(upto));
     }
-    let who = Some(person.asking(claimed.agent));
+    let who = Some(subject.to_proto(claimed.agent));
     let name = session.to_string();
-    let erased_until = forgotten(memory, tenant, [user, &name]).await?;
+    let erased_until = last_erasure(memory, tenant, [user, &name]).await?;
     let mut turns = Vec::new();
     for (at, one) in said {
         let entry = &claimed.entries[at];
@@ -175,7 +175,7 @@ async fn index_entries(
             who: who.clone(),
             session: name.clone(),
             turns: part.to_vec(),
-            group_safe: person.is_group,
+            group_safe: subject.is_group,
             provenance: Some(pb::Provenance {
                 kind: pb::SourceKind::User.into(),
                 name: user.chars().take(200).collect(),
@@ -184,7 +184,7 @@ async fn index_entries(
             }),
         };
         match memory.client.add_turns(tenant, request).await {
-            Ok(_) => memory.learnt(tenant, claimed.agent, user),
+            Ok(_) => memory.on_memory_added(tenant, claimed.agent, user),
             // What the service rejects as invalid would be rejected again.
             Err(refused) if refused.kind() == Kind::Invalid => {
                 warn!(error = &refused as &dyn std::error::Error, "turns are not indexed");

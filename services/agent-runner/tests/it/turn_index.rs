@@ -4,10 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_directory::{Actor, NewAgent};
-use holdfast_grpc::{Memory, Mesh, Signer};
-use holdfast_llm::Scripted;
+use holdfast_grpc::{MemoryClient, Mesh, Signer};
+use holdfast_llm::ScriptedModel;
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::{Accepted, NewMessage};
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
 
 use crate::world::{MESH, Remembers, Running, World};
@@ -19,7 +19,7 @@ const QUESTION: &str = "find: key of the boathouse";
 /// prompt tells of the pot.
 fn searching(chat: &Chat) -> Reply {
     if let Some(ChatMessage::Tool { output, .. }) = chat.messages.last() {
-        return Scripted::text(output);
+        return ScriptedModel::text(output);
     }
     let told = chat.messages.iter().rev().find_map(|message| match message {
         ChatMessage::User { text, .. } => Some(text.as_str()),
@@ -28,11 +28,11 @@ fn searching(chat: &Chat) -> Reply {
     match told.and_then(|text| text.split_once("find: ")) {
         Some((_, query)) => {
             let input = serde_json::json!({ "query": query }).to_string();
-            Scripted::calls(&[("a", "memory_search", &input)])
+            ScriptedModel::calls(&[("a", "memory_search", &input)])
         }
         None => {
             let line = chat.dynamic.lines().find(|line| line.contains("blue pot"));
-            Scripted::text(line.unwrap_or("NO_REPLY"))
+            ScriptedModel::text(line.unwrap_or("NO_REPLY"))
         }
     }
 }
@@ -40,7 +40,7 @@ fn searching(chat: &Chat) -> Reply {
 struct Told {
     world: World,
     memory: Remembers,
-    client: Memory,
+    client: MemoryClient,
     _runner: Running,
 }
 
@@ -49,16 +49,16 @@ impl Told {
         let world = World::start().await?;
         world.use_demo().await?;
         let memory = world.memory().await?;
-        let client = Memory::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?;
+        let client = MemoryClient::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?;
         let mut config = world.config_with(&memory);
         config.runner.relay = Duration::from_millis(100);
-        let model = Arc::new(Scripted::answering(|request| Ok(searching(&request.chat))));
+        let model = Arc::new(ScriptedModel::answering(|request| Ok(searching(&request.chat))));
         let _runner = world.runner_with(config, |app| app.with_demo(model)).await?;
         Ok(Self { world, memory, client, _runner })
     }
 
     /// Says something and waits until the conversation is indexed to its end.
-    async fn tell(&self, message: NewMessage) -> anyhow::Result<Accepted> {
+    async fn tell(&self, message: NewMessage) -> anyhow::Result<Acceptance> {
         let sent = self.world.send(message).await?;
         self.world.text(&sent).await?;
         self.indexed().await?;

@@ -253,8 +253,8 @@ fn what(given: Option<forget_request::What>) -> Result<ErasureTarget, Error> {
             Ok(ErasureTarget::User(user))
         }
         Some(Asked::Turns(session)) => {
-            given::some_text("turns", &session, 256)?;
-            Ok(What::Turns(session))
+            validation::non_blank("turns", &session, 256)?;
+            Ok(ErasureTarget::Turns(session))
         }
         None => Err(Error::field("what", "is missing: name an item, a session or a user")),
     }

@@ -18,12 +18,12 @@ use std::{collections::HashMap, io::Write as _, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use holdfast_grpc::Memory;
+use holdfast_grpc::MemoryClient;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_testkit::{Backends, Reply, Request};
 use holdfast_tests::{
-    mesh::{Mesh, Plan},
-    person::{Caller, LONG},
+    mesh::{Mesh, MeshConfig},
+    person::{GrpcClient, REPLY_TIMEOUT},
 };
 use holdfast_types::{AgentId, SessionId};
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let dir = std::env::args().nth(1).context("write the directory of the conversations")?;
     let conversations = locomo::read(dir.as_ref())?;
     let program = std::env::current_exe()?.with_file_name("chaos-runner");
-    let plan = Plan { memories: 1, bridges: 0, ..Plan::small(program) };
+    let plan = MeshConfig { memories: 1, bridges: 0, ..MeshConfig::small(program) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
     mesh.fakes.model.answer(searching);
     let embedder: Vec<(String, String)> =
@@ -64,11 +64,11 @@ async fn main() -> anyhow::Result<()> {
     mesh.gateways[0].start().await?;
     mesh.runners[0].start().await?;
     for node in mesh.nodes() {
-        node.ready(LONG).await?;
+        node.ready(REPLY_TIMEOUT).await?;
     }
     let memory = mesh.memory_client()?;
 
-    let caller = Caller::of(&mesh, 0)?;
+    let caller = GrpcClient::of(&mesh, 0)?;
     let ingest = tell(&mesh, &memory, &caller, &conversations).await?;
     // Questions are no part of what is searched, and the prompt is not what is measured.
     mesh.runners[0].end().await?;
@@ -77,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
         ("HOLDFAST_RUNNER__MEMORY__RECALL", "0"),
     ];
     mesh.runners[0].start_with(&settings).await?;
-    mesh.runners[0].ready(LONG).await?;
+    mesh.runners[0].ready(REPLY_TIMEOUT).await?;
     let product = ask_the_agent(&mesh, &caller, &conversations).await?;
     let same = ask_directly(&mesh, &memory, &conversations).await?;
     let api = ask_the_api(&mesh, &memory, &conversations).await?;
@@ -112,8 +112,8 @@ fn searching(asked: &Request) -> Reply {
 /// Sends all turns as messages, and waits until they are indexed and embedded.
 async fn tell(
     mesh: &Mesh,
-    memory: &Memory,
-    caller: &Caller,
+    memory: &MemoryClient,
+    caller: &GrpcClient,
     conversations: &[Conversation],
 ) -> anyhow::Result<Duration> {
     let begun = Instant::now();
@@ -139,7 +139,7 @@ async fn tell(
     Ok(begun.elapsed())
 }
 
-async fn embedded(mesh: &Mesh, memory: &Memory) -> anyhow::Result<()> {
+async fn embedded(mesh: &Mesh, memory: &MemoryClient) -> anyhow::Result<()> {
     loop {
         let request = pb::GetStatusRequest { who: Some(pb::Who::default()) };
         if memory.status(mesh.tenants[0].id, request).await?.pending == 0 {
@@ -151,7 +151,7 @@ async fn embedded(mesh: &Mesh, memory: &Memory) -> anyhow::Result<()> {
 
 async fn ask_the_agent(
     mesh: &Mesh,
-    caller: &Caller,
+    caller: &GrpcClient,
     conversations: &[Conversation],
 ) -> anyhow::Result<Recall> {
     let places = places(mesh, conversations).await?;
@@ -208,7 +208,7 @@ async fn places(
 /// Makes the search of `memory_search` without a turn, on what the product indexed.
 async fn ask_directly(
     mesh: &Mesh,
-    memory: &Memory,
+    memory: &MemoryClient,
     conversations: &[Conversation],
 ) -> anyhow::Result<Recall> {
     const AGENT: &str = "select agent_id from session.sessions where kind = 'api' limit 1";
@@ -228,7 +228,7 @@ async fn ask_directly(
 
 async fn search(
     mesh: &Mesh,
-    memory: &Memory,
+    memory: &MemoryClient,
     asking: &[(pb::Who, &Vec<Question>)],
     filter: Option<pb::Filter>,
 ) -> anyhow::Result<Recall> {
@@ -254,7 +254,7 @@ async fn search(
 
 async fn ask_the_api(
     mesh: &Mesh,
-    memory: &Memory,
+    memory: &MemoryClient,
     conversations: &[Conversation],
 ) -> anyhow::Result<Recall> {
     let tenant = mesh.tenants[0].id;
