@@ -57,7 +57,7 @@ MUTANTS = {
     "approval-who": Mutant(
         [
             (
-                RUNNER + "approvals/words.rs",
+                RUNNER + "approvals/decisions.rs",
                 "Ok(own.is_some_and(|own| own.allow_list().names_id(id)))",
                 "Ok(own.is_some_and(|own| own.allow_list().names_id(id) || !id.is_empty()))",
             ),
@@ -70,9 +70,9 @@ MUTANTS = {
     "approval-main": Mutant(
         [
             (
-                RUNNER + "approvals/words.rs",
-                "SessionKind::Main if self.asked_by(id, approval) =>",
-                "SessionKind::Main if self.asked_by(id, approval) || !id.is_empty() =>",
+                RUNNER + "approvals/decisions.rs",
+                "SessionKind::Main if self.is_requested_by(id, approval) =>",
+                "SessionKind::Main if self.is_requested_by(id, approval) || !id.is_empty() =>",
             ),
         ],
         [
@@ -83,9 +83,9 @@ MUTANTS = {
     "approval-mesh": Mutant(
         [
             (
-                RUNNER + "approvals/words.rs",
-                "let Some(person) = Person::of(row) else {",
-                "let Some(person) = Person::of(row).or_else(|| Some(Person::Key(KeyId::generate()))) else {",
+                RUNNER + "approvals/decisions.rs",
+                "let Some(person) = Decider::of(row) else {",
+                "let Some(person) = Decider::of(row).or_else(|| Some(Decider::Key(KeyId::generate()))) else {",
             ),
         ],
         [
@@ -123,8 +123,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "connections.rs",
-                "UsedBy::Owner => is_owners(kind, audience),",
-                "UsedBy::Owner => is_owners(kind, audience) || true,",
+                "ConnectionScope::Owner => is_owner_session(kind, audience),",
+                "ConnectionScope::Owner => is_owner_session(kind, audience) || true,",
             ),
         ],
         [
@@ -137,8 +137,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "connections.rs",
-                "UsedBy::Person(person) => is_of(kind, key, person),",
-                "UsedBy::Person(person) => is_of(kind, key, person) || true,",
+                "ConnectionScope::Person(person) => is_session_of(kind, key, person),",
+                "ConnectionScope::Person(person) => is_session_of(kind, key, person) || true,",
             ),
         ],
         [
@@ -150,16 +150,16 @@ MUTANTS = {
         [
             (
                 RUNNER + "connections.rs",
-                "if !self.desk(call)?.iter().any(|(usable, _)| usable == name) {",
-                "if !self.desk(call)?.iter().any(|(usable, _)| usable == name) && name.is_empty() {",
+                "if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {",
+                "if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) && name.is_empty() {",
             ),
             (
-                TOOLS + "connected/mod.rs",
+                TOOLS + "connections/mod.rs",
                 ".find(|usable| *usable == named.trim())",
                 ".find(|usable| *usable == named.trim() || !usable.is_empty())",
             ),
             (
-                TOOLS + "connected/mod.rs",
+                TOOLS + "connections/mod.rs",
                 "match connections.open(call, name).await? {",
                 "match connections.open(call, named.unwrap_or(name)).await? {",
             ),
@@ -374,8 +374,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "files.rs",
-                "if !scope.may_write(path) {",
-                "if !scope.may_write(path) && path.is_empty() {",
+                "if !context.scope.may_write(path) {",
+                "if !context.scope.may_write(path) && path.is_empty() {",
             ),
         ],
         [
@@ -412,9 +412,9 @@ MUTANTS = {
     "subagent-scope-exec": Mutant(
         [
             (
-                RUNNER + "bounds.rs",
-                "if self.scope().is_bounded() {",
-                "if self.scope().is_bounded() && lists.len() > 1_000 {",
+                RUNNER + "limits.rs",
+                "if self.file_scope().is_restricted() {",
+                "if self.file_scope().is_restricted() && lists.len() > 1_000 {",
             ),
         ],
         [
@@ -425,7 +425,7 @@ MUTANTS = {
     "subagent-tools": Mutant(
         [
             (
-                RUNNER + "bounds.rs",
+                RUNNER + "limits.rs",
                 "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()));",
                 "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()).filter(Vec::is_empty));",
             ),
@@ -439,8 +439,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "subagents.rs",
-                "for list in self.narrowed(call)? {",
-                "for list in self.narrowed(call)?.into_iter().take(0).collect::<Vec<_>>() {",
+                "for list in &ToolContext::of(call)?.narrowed {",
+                "for list in ToolContext::of(call)?.narrowed.iter().take(0) {",
             ),
         ],
         [
@@ -452,13 +452,13 @@ MUTANTS = {
         [
             (
                 RUNNER + "call.rs",
-                "        self.check(brief, call).await?;",
-                "        ();",
+                "if let Err(refused) = self.check_policy(brief, call).await {",
+                "if let Err(refused) = Ok::<(), ToolError>(()) {",
             ),
             (
                 RUNNER + "call.rs",
-                "            allowed: self.allowed(brief),\n            cancelled",
-                "            allowed: Allowed::by(|_| true),\n            cancelled",
+                "            allowed: self.allowed_tools(brief),\n            cancelled",
+                "            allowed: AllowedTools::matching(|_| true),\n            cancelled",
             ),
         ],
         [
@@ -471,8 +471,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "call.rs",
-                "        self.check(brief, call).await?;\n        let registry",
-                "        drop(self.check(brief, call));\n        let registry",
+                "        if let Err(refused) = self.check_policy(brief, call).await {",
+                "        drop(self.check_policy(brief, call));\n        if let Err(refused) = Ok::<(), ToolError>(()) {",
             ),
         ],
         [
@@ -484,8 +484,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "think.rs",
-                "tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));",
-                "tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name) || !tool.name.is_empty());",
+                "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));",
+                "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name) || !tool.name.is_empty());",
             ),
         ],
         [
@@ -496,7 +496,7 @@ MUTANTS = {
     "policy-owner": Mutant(
         [
             (
-                RUNNER + "standing.rs",
+                RUNNER + "participants.rs",
                 "false => who.is_owner(),",
                 "false => who.is_owner() || !who.roles.is_empty(),",
             ),
@@ -509,13 +509,13 @@ MUTANTS = {
     "policy-quoted": Mutant(
         [
             (
-                RUNNER + "standing.rs",
+                RUNNER + "participants.rs",
                 "Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),",
                 "Entry::Heard { body, .. } if (body.silent || !body.silent) => body.author.as_ref(),",
             ),
         ],
         [
-            ("agent-runner", "lib", "standing::tests::whoever_is_only_quoted_does_not_speak"),
+            ("agent-runner", "lib", "participants::tests::whoever_is_only_quoted_does_not_speak"),
         ],
     ),
     # An agent has the servers of others.
@@ -536,7 +536,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "mcp/tool.rs",
-                "        false => untrusted(key, from, &texts.join(\"\\n\"), MOST_SHOWN),",
+                "        false => untrusted(key, from, &texts.join(\"\\n\"), MAX_ANSWER_CHARS),",
                 "        false => texts.join(\"\\n\"),",
             ),
         ],
@@ -563,7 +563,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "mcp/tool.rs",
-                "ToolSpec { description, input: cleaned(spec.input), ..spec }",
+                "ToolSpec { description, input: clean_schema(spec.input), ..spec }",
                 "ToolSpec { description, input: spec.input, ..spec }",
             ),
         ],
@@ -589,8 +589,8 @@ MUTANTS = {
         [
             (
                 GATEWAY + "mcp.rs",
-                "|(scope, _): &(Scope, Offered)| require(who, *scope).is_ok();",
-                "|(scope, _): &(Scope, Offered)| require(who, *scope).is_ok() || true;",
+                "|(scope, _): &(Scope, OfferedTool)| require(who, *scope).is_ok();",
+                "|(scope, _): &(Scope, OfferedTool)| require(who, *scope).is_ok() || true;",
             ),
         ],
         [
@@ -602,8 +602,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "shell.rs",
-                "            run: Some(call.run),\n            ..By::author(call.agent_name.as_str(), &format!(\"exec:",
-                "            run: Some(call.run).filter(|_| line.script.is_empty()),\n            ..By::author(call.agent_name.as_str(), &format!(\"exec:",
+                "            run: Some(call.run),\n            ..ChangeAuthor::new(\n                call.agent_name.as_str(),\n                &format!(\"exec:",
+                "            run: Some(call.run).filter(|_| line.script.is_empty()),\n            ..ChangeAuthor::new(\n                call.agent_name.as_str(),\n                &format!(\"exec:",
             ),
         ],
         [
@@ -615,8 +615,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "shell.rs",
-                "let kept = running.keep(ended).await;",
-                "let kept = holdfast_tools::Kept::default();",
+                "let kept = running.commit_changes(ended).await;",
+                "let kept = holdfast_tools::WorkspaceChanges::default();",
             ),
         ],
         [
@@ -627,8 +627,8 @@ MUTANTS = {
     "exec-orphan": Mutant(
         [
             (
-                RUNNER + "shell/behind.rs",
-                "            self.end_orphans().await;",
+                RUNNER + "shell/background.rs",
+                "            self.stop_orphans().await;",
                 "            ();",
             ),
         ],
@@ -640,7 +640,7 @@ MUTANTS = {
     "exec-stop": Mutant(
         [
             (
-                RUNNER + "shell/behind.rs",
+                RUNNER + "shell/background.rs",
                 "            drop(self.0.processes.stop(owner, job.id).await);\n            if timeout",
                 "            ();\n            if timeout",
             ),
@@ -680,8 +680,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "shell/folders.rs",
-                ".hiding(move |path| !sight.sees(path.as_str()))",
-                ".hiding(move |path| !sight.sees(path.as_str()) && path.as_str().is_empty())",
+                ".with_hidden(move |path| !sight.can_see(path.as_str()))",
+                ".with_hidden(move |path| !sight.can_see(path.as_str()) && path.as_str().is_empty())",
             ),
         ],
         [
@@ -692,7 +692,7 @@ MUTANTS = {
     "exec-protected": Mutant(
         [
             (
-                RUNNER + "shell/keep.rs",
+                RUNNER + "shell/commit.rs",
                 ".partition(|edit| sight.may_change(edit.path().as_str()))",
                 ".partition(|edit| sight.may_change(edit.path().as_str()) || !edit.path().as_str().is_empty())",
             ),
@@ -706,8 +706,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "shell/jobs.rs",
-                "        self.all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()",
-                "        self.all().values().flat_map(|known| known.jobs.iter()).find(|job| job.id == id && owner.tenant == owner.tenant).cloned()",
+                "        self.lock_all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()",
+                "        self.lock_all().values().flat_map(|known| known.jobs.iter()).find(|job| job.id == id && owner.tenant == owner.tenant).cloned()",
             ),
         ],
         [
@@ -842,7 +842,7 @@ MUTANTS = {
         ],
         [
             ("holdfast-tools", "lib", "browser::tests::no_page_reaches_what_may_not_be_fetched"),
-            ("holdfast-tools", "lib", "connected::email::tests::a_mail_server_that_is_not_on_the_internet_is_refused"),
+            ("holdfast-tools", "lib", "connections::email::tests::a_mail_server_that_is_not_on_the_internet_is_refused"),
         ],
     ),
     # A page is gone to by its address without a look.
@@ -1120,9 +1120,9 @@ MUTANTS = {
     "heartbeat-window": Mutant(
         [
             (
-                RUNNER + "beat.rs",
-                "match after(&config, reply, &recent, now) {",
-                "match after(&config, reply, &Recent::default(), now) {",
+                RUNNER + "heartbeats.rs",
+                "match decide_delivery(&config, reply, &recent, now) {",
+                "match decide_delivery(&config, reply, &RecentAnswers::default(), now) {",
             ),
         ],
         [
@@ -1146,9 +1146,9 @@ MUTANTS = {
     "zone-own": Mutant(
         [
             (
-                RUNNER + "zone.rs",
-                "self.set_here().or_else(|| self.zone.clone())",
-                "self.set_here().or_else(|| self.zone.clone().filter(|zone| zone.name().is_empty()))",
+                RUNNER + "time_zone.rs",
+                "self.conversation_zone().or_else(|| self.zone.clone())",
+                "self.conversation_zone().or_else(|| self.zone.clone().filter(|zone| zone.name().is_empty()))",
             ),
         ],
         [
@@ -1202,7 +1202,7 @@ MUTANTS = {
             (
                 SKILLS + "install.rs",
                 "(Verdict::Clean, _) => Ok(None),",
-                "(Verdict::Clean, _) | (Verdict::Unavailable(_), Unjudged::Refused) => Ok(None),",
+                "(Verdict::Clean, _) | (Verdict::Unavailable(_), UnjudgedPolicy::Refused) => Ok(None),",
             ),
         ],
         [
@@ -1251,7 +1251,7 @@ MUTANTS = {
     # What a skill's commands are given stands in what they tell.
     "skill-secret": Mutant(
         [
-            (RUNNER + "call.rs", "let made = unsaid(&brief.skills.secrets, made);", ""),
+            (RUNNER + "call.rs", "let made = redact_secrets(&brief.skills.secrets, made);", ""),
         ],
         [
             ("agent-runner", "it", "skill_env::a_command_has_the_secret_of_a_skill_and_nobody_is_told_it"),

@@ -66,8 +66,8 @@ MUTANTS = {
         [
             (
                 MEMORY + "find.rs",
-                "let is_much = view.seen.vectors > self.views.few();",
-                "let is_much = view.seen.vectors > i64::MAX - self.views.few();",
+                "let is_much = view.seen.vectors > self.views.max_scanned_units();",
+                "let is_much = view.seen.vectors > i64::MAX - self.views.max_scanned_units();",
             ),
         ],
         [
@@ -78,9 +78,9 @@ MUTANTS = {
     "memory-file": Mutant(
         [
             (
-                MEMORY + "keep/documents.rs",
-                "let group_safe = new.group_safe && !new.path.ends_with(PRIVATE);",
-                "let group_safe = new.group_safe && !PRIVATE.is_empty();",
+                MEMORY + "operations/documents.rs",
+                "let group_safe = new.group_safe && !new.path.ends_with(PRIVATE_FILE);",
+                "let group_safe = new.group_safe && !PRIVATE_FILE.is_empty();",
             ),
         ],
         [
@@ -91,7 +91,7 @@ MUTANTS = {
     "memory-provenance": Mutant(
         [
             (
-                MEMORY + "given.rs",
+                MEMORY + "validation.rs",
                 "let given = given.ok_or(Error::NoProvenance)?;",
                 "let given = given.unwrap_or(pb::Provenance {\n"
                 "            kind: pb::SourceKind::User.into(),\n"
@@ -101,7 +101,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("memory", "lib", "given::tests::nothing_is_kept_that_comes_from_nowhere"),
+            ("memory", "lib", "validation::tests::nothing_is_kept_that_comes_from_nowhere"),
             ("memory", "it", "keeping::nothing_is_kept_without_saying_where_it_comes_from"),
         ],
     ),
@@ -109,7 +109,7 @@ MUTANTS = {
     "memory-request": Mutant(
         [
             (
-                MEMORY + "keep/items.rs",
+                MEMORY + "operations/items.rs",
                 "(!request.is_empty()).then(|| (request, i32::try_from(n).unwrap_or(i32::MAX)));",
                 "None::<(&str, i32)>.filter(|_| n < usize::MAX);",
             ),
@@ -143,7 +143,7 @@ MUTANTS = {
     # What is kept while its session is deleted stays.
     "memory-erase-late": Mutant(
         [
-            (MEMORY + "eraser.rs", "const PASSES: i32 = 2;", "const PASSES: i32 = 1;"),
+            (MEMORY + "eraser.rs", "const MAX_PASSES: i32 = 2;", "const MAX_PASSES: i32 = 1;"),
         ],
         [
             ("memory", "it", "erasing::what_is_kept_late_of_a_deleted_session_goes_too"),
@@ -165,7 +165,7 @@ MUTANTS = {
     # Anybody decides about what was proposed.
     "proposal-who": Mutant(
         [
-            (MEMORY + "keep/proposals.rs", "if !who.maintainer {", "if !who.maintainer && by.is_empty() {"),
+            (MEMORY + "operations/proposals.rs", "if !who.maintainer {", "if !who.maintainer && by.is_empty() {"),
         ],
         [
             ("memory", "it", "proposals::only_a_maintainer_decides_and_only_about_proposals"),
@@ -174,7 +174,7 @@ MUTANTS = {
     # What was proposed for another text is made of this one.
     "proposal-stale": Mutant(
         [
-            (MEMORY + "keep/proposals.rs", "if !is_same {", "if !is_same && by.is_empty() {"),
+            (MEMORY + "operations/proposals.rs", "if !is_same {", "if !is_same && by.is_empty() {"),
         ],
         [
             ("memory", "it", "proposals::a_change_of_what_is_no_longer_there_is_refused_and_stays_open"),
@@ -183,7 +183,7 @@ MUTANTS = {
     # Two who accept at once both do.
     "proposal-lock": Mutant(
         [
-            (MEMORY + "keep/proposals.rs", "        items::lock(&mut tx, id).await?;\n", ""),
+            (MEMORY + "operations/proposals.rs", "        items::lock(&mut tx, id).await?;\n", ""),
         ],
         [
             ("memory", "it", "proposals::two_that_accept_at_once_make_one_version"),
