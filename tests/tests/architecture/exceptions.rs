@@ -1,16 +1,47 @@
 //! What may break a rule of this folder, each with its reason.
 
 /// Folders with more than 25 files.
-pub const FULL_FOLDERS: &[(&str, &str)] = &[];
+pub const FULL_FOLDERS: &[(&str, &str)] = &[(
+    "services/agent-runner/src",
+    "the turn is taken apart first: decision 0044 was the first step",
+)];
 
 /// Functions with more than 80 lines.
-pub const LONG_FUNCTIONS: &[(&str, &str)] = &[];
+pub const LONG_FUNCTIONS: &[(&str, &str)] = &[
+    ("cli/src/commands/agents.rs: apply", "one arm per subcommand"),
+    ("cli/src/commands/files.rs: run", "one arm per subcommand"),
+    ("cli/src/commands/knowledge/kb.rs: run", "one arm per subcommand"),
+    ("cli/src/commands/knowledge/memory.rs: run", "one arm per subcommand"),
+    ("cli/src/commands/schedules/cron.rs: run", "one arm per subcommand"),
+    ("cli/src/commands/skills.rs: run", "one arm per subcommand"),
+    ("crates/session/src/protocol/batch.rs: store", "mostly one SQL statement"),
+    ("crates/session/src/prune.rs: prune_tenant", "mostly SQL statements"),
+    ("services/agent-runner/src/app.rs: connect", "composition root, read from top to bottom"),
+    ("services/agent-runner/src/app.rs: run", "composition root, read from top to bottom"),
+    ("services/agent-runner/src/think.rs: model_request", "to be split with the turn"),
+    ("services/agent-runner/src/turn.rs: run_steps", "to be split with the turn"),
+    (
+        "services/gateway/src/control/policies/explain.rs: explain_tools",
+        "fills one response message",
+    ),
+];
 
 /// Types with more than 40 methods.
-pub const LARGE_TYPES: &[(&str, &str)] = &[];
+pub const LARGE_TYPES: &[(&str, &str)] = &[
+    ("crates/directory: Directory", "one facade; its methods are in one file per resource"),
+    ("crates/jobs: Jobs", "one facade; its methods are in one file per topic"),
+    ("crates/session: Sessions", "to be split: protocol, approvals, subagents, usage"),
+    ("services/agent-runner: Turn", "to be split into a small state and one unit per step"),
+];
 
 /// Modules that use each other.
-pub const CYCLES: &[(&str, &str)] = &[];
+pub const CYCLES: &[(&str, &str)] = &[
+    ("crates/schedule: cron schedule", "an expression is a kind of schedule and is checked as one"),
+    (
+        "services/agent-runner: agents budget chains channel_messages config extraction files heartbeats journal maintenance mcp media media_providers memory memory_prefetch mesh participants patches policies quotes run schedules shell skills subagents summaries think time_zone tool_context tool_usage turn worker",
+        "the turn is taken apart first: decision 0044 was the first step",
+    ),
+];
 
 /// Public code that only tests call, or nothing: seams for tests, and parts whose requirement is not
 /// met yet (docs/spec-coverage.md).
