@@ -16,7 +16,7 @@ use holdfast_proto::memory::v1 as pb;
 use holdfast_session::UnindexedEntries;
 use holdfast_types::{Fault as _, Kind, SessionId, SessionKey, TenantId};
 use jiff::Timestamp;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info_span, warn};
 
@@ -35,6 +35,9 @@ const CLAIM_DURATION: Duration = Duration::from_secs(120);
 /// Delay before a conversation is tried again after a failure, and if its agent has no model.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 const NO_MODEL_DELAY: Duration = Duration::from_hours(1);
+
+/// Time limit of asking a memory service that has failed whether it is back.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far back the first search after the start reaches.
 const FIRST_LOOK_BACK: Duration = Duration::from_hours(24);
@@ -59,6 +62,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let failures = FailureLog::new("conversation turns are not indexed");
     let mut since = Timestamp::now() - FIRST_LOOK_BACK;
     let mut pause = POLL_INTERVAL.min(worker.config.relay);
+    let mut has_failed = false;
     while stop.run_until_cancelled(sleep(jittered(pause))).await.is_some() {
         pause = POLL_INTERVAL.min(worker.config.relay);
         let now = Timestamp::now();
@@ -69,11 +73,14 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
                 continue;
             }
         };
-        if i64::try_from(due.len()).is_ok_and(|found| found < BATCH) {
-            since = now - LOOK_BACK;
-        } else {
-            pause = Duration::ZERO;
+        // A claim writes a row. While the service is away nothing is claimed.
+        if let (true, Some((tenant, _))) = (has_failed, due.first())
+            && !is_available(&memory, *tenant).await
+        {
+            continue;
         }
+        has_failed = false;
+        let is_last_batch = i64::try_from(due.len()).is_ok_and(|found| found < BATCH);
         for session in due {
             let span = info_span!("turn_index", tenant.id = %session.0, session.id = %session.1);
             let indexed = Box::pin(index(&worker, &memory, session).instrument(span));
@@ -83,12 +90,24 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
                 // The service may be away: one conversation tries it for all.
                 Some(Err(error)) => {
                     failures.on_failure(error.as_ref());
-                    pause = POLL_INTERVAL;
+                    has_failed = true;
                     break;
                 }
             }
         }
+        // Only a search whose conversations were all indexed is done with its time.
+        match (has_failed, is_last_batch) {
+            (true, _) => pause = POLL_INTERVAL,
+            (false, true) => since = now - LOOK_BACK,
+            (false, false) => pause = Duration::ZERO,
+        }
     }
+}
+
+/// Whether the memory service answers.
+async fn is_available(memory: &Memory, tenant: TenantId) -> bool {
+    let asked = memory.client.status(tenant, pb::GetStatusRequest::default());
+    timeout(STATUS_TIMEOUT, asked).await.is_ok_and(|answer| answer.is_ok())
 }
 
 /// Indexes a conversation to its end. After a failure it is tried again later.

@@ -36,7 +36,7 @@ async fn an_idle_mesh_calls_no_model_and_writes_no_row() -> anyhow::Result<()> {
             load.say(&Conversation { tenant: 0, number, door }, MessageKind::Note, 2).await?;
         }
     }
-    // The last events are published a few seconds later.
+    // The last events are published, and turns are indexed, a few seconds later.
     rest(&mesh).await?;
 
     let (rows, calls) = (versions(&mesh).await?, mesh.fakes.model.count());
@@ -75,8 +75,12 @@ async fn rest(mesh: &Mesh) -> anyhow::Result<()> {
              + (select count(*) from session.events)";
     for _ in 0..300 {
         if mesh.number(BUSY).await? == 0 && mesh.fakes.telegram.pending(&mesh.tenants[0].bot) == 0 {
-            sleep(Duration::from_secs(2)).await;
-            return Ok(());
+            let before = versions(mesh).await?;
+            // Longer than the interval of any background work.
+            sleep(Duration::from_secs(5)).await;
+            if versions(mesh).await? == before {
+                return Ok(());
+            }
         }
         sleep(Duration::from_millis(100)).await;
     }
