@@ -110,7 +110,7 @@ struct Answer {
 }
 
 /// Returns the request to the routing model. The message is the last unanswered part of the
-/// journal; only the first [`MOST_CANDIDATES`] candidates are included.
+/// journal; only the first [`MAX_CANDIDATES`] candidates are included.
 #[must_use]
 pub fn route_chat(
     candidates: &[Candidate<'_>],

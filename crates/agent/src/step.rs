@@ -101,7 +101,7 @@ pub enum Step<'j> {
     Refuse(Vec<&'j ToolCall>, Limit),
     /// End the turn with the result of this call, which came from a command: no model is asked.
     Answer(&'j ToolCall, CallResult<'j>),
-    /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
+    /// End the turn: append a `Failed` note with [`HALTED_NOTE`], and tell the sender.
     Halt,
 }
 

@@ -54,7 +54,7 @@ impl Bus {
     }
 
     /// Subscribes to probes. Each [`McpProbe`] goes to one runner, which answers with an
-    /// [`McpProbed`].
+    /// [`McpProbeResult`].
     ///
     /// # Errors
     ///

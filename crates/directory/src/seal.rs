@@ -90,7 +90,7 @@ impl Seal {
     ///
     /// # Errors
     ///
-    /// [`Error::Kek`] if the text is anything else.
+    /// [`Error::InvalidKek`] if the text is anything else.
     pub fn new(kek: &SecretString) -> Result<Self, Error> {
         let bytes = STANDARD.decode(kek.expose_secret().trim()).map_err(|_| Error::InvalidKek)?;
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::InvalidKek)?;

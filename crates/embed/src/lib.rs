@@ -2,7 +2,7 @@
 //!
 //! | embedder | purpose |
 //! |---|---|
-//! | [`Hashed`] | tests: no model, deterministic, similar where words are shared |
+//! | [`HashEmbedder`] | tests: no model, deterministic, similar where words are shared |
 //! | [`OpenAi`] | any server that implements `/v1/embeddings` |
 //! | `Local` (feature `local`) | all-MiniLM-L6-v2 in this process, by ONNX Runtime; no network |
 //!
@@ -53,7 +53,7 @@ pub trait Embedder: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`] above [`MOST_TEXTS`]; otherwise the embedder's own error.
+    /// [`Error::TooMany`] above [`MAX_TEXTS`]; otherwise the embedder's own error.
     fn embed<'a>(
         &'a self,
         texts: &'a [String],

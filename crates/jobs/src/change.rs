@@ -40,7 +40,7 @@ pub struct NewSchedule {
 }
 
 impl Changes {
-    /// Parses changes from a JSON object that contains only [`MUTABLE`] fields.
+    /// Parses changes from a JSON object that contains only [`MUTABLE_FIELDS`](crate::MUTABLE_FIELDS) fields.
     ///
     /// A `schedule` whose `kind` is `cron`, `every` or `at` changes the job's kind; one without
     /// `kind` keeps it.

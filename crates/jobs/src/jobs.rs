@@ -47,7 +47,7 @@ impl Jobs {
         Self { limits, ..self }
     }
 
-    /// Sets the time to deliver a firing, instead of [`HANDOVER`].
+    /// Sets the time to deliver a firing, instead of [`HANDOVER_TIMEOUT`].
     #[must_use]
     pub fn with_handover(self, handover: Duration) -> Self {
         Self { handover, ..self }

@@ -199,7 +199,7 @@ pub struct Firing {
     pub at: Timestamp,
     /// Number of times the firing was handed out, including this one. Fence for refusals.
     pub attempt: i32,
-    /// Number of holders that disappeared during delivery ([`Jobs::begun`](crate::Jobs::begun)).
+    /// Number of holders that disappeared during delivery ([`Jobs::begun`](crate::Jobs::begin_delivery)).
     pub lost: i32,
 }
 

@@ -135,7 +135,7 @@ impl Jobs {
         rows.into_iter().map(Job::try_from).collect()
     }
 
-    /// Returns a job's log, newest first; the last [`KEPT`](crate::KEPT) lines are kept.
+    /// Returns a job's log, newest first; the newest lines are kept.
     ///
     /// # Errors
     ///

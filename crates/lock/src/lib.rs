@@ -7,7 +7,7 @@
 //! | [`Lease`] | one holder at a time for something that is not a session: a channel bot's connection |
 //! | [`Limit`] | rate limits; approximated by each process while Redis is down |
 //! | [`Mark`] | shared notes about failures; the latest one wins |
-//! | [`Lately`] | hashes of the texts sent in the last hours |
+//! | [`RecentMessage`] | hashes of the texts sent in the last hours |
 //! | [`Amount`] | reservations for work in progress |
 //!
 //! All of it saves work or keeps order. Correctness rests on the fence in Postgres only. So every

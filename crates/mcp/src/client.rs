@@ -137,7 +137,7 @@ impl Client {
     /// # Errors
     ///
     /// If the server does not answer, or answers with a protocol error. A tool's own failure is an
-    /// [`Answer`].
+    /// [`ToolResult`].
     pub async fn call(
         &self,
         tool: &str,

@@ -3,15 +3,15 @@
 //! | | |
 //! |---|---|
 //! | [`Client`] | connection to a server over streamable HTTP or the pipes of a process |
-//! | [`Tool`], [`Answer`] | tools of a server, and results of its calls |
-//! | [`Serve`], [`service`] | server that offers tools over streamable HTTP |
+//! | [`Tool`], [`ToolResult`] | tools of a server, and results of its calls |
+//! | [`ToolProvider`], [`http_service`] | server that offers tools over streamable HTTP |
 //!
 //! The protocol is implemented by the official SDK (`rmcp`), which no other crate uses. The users
 //! of this crate decide which hosts are reached, where processes run and who may call: they pass an
 //! HTTP client, pipes, and authenticated callers.
 //!
 //! **What can go wrong.** Everything from a server is untrusted: names, descriptions, schemas,
-//! results, errors. Sizes are limited here ([`Tool`], [`Answer`]); callers mark the text as
+//! results, errors. Sizes are limited here ([`Tool`], [`ToolResult`]); callers mark the text as
 //! untrusted before a model sees it. Requests from a server are refused: sampling, elicitation and
 //! roots.
 

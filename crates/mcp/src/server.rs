@@ -34,7 +34,7 @@ pub trait ToolProvider: Send + Sync + 'static {
     /// Tools that this caller may use.
     fn tools(&self, who: &Self::Who) -> Vec<OfferedTool>;
 
-    /// Calls a tool. Failures are returned as an [`Answer`].
+    /// Calls a tool. Failures are returned as an [`ToolResult`].
     fn call(
         &self,
         who: Self::Who,

@@ -57,7 +57,7 @@ impl Tool {
         })
     }
 
-    /// Specification for a model, under the name that [`names`] gave the tool.
+    /// Specification for a model, under the name that [`assign_tool_names`] gave the tool.
     #[must_use]
     pub fn spec(&self, name: &str) -> ToolSpec {
         ToolSpec {

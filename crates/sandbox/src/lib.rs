@@ -1,7 +1,7 @@
 //! Isolated execution of commands: away from the mesh, from other tenants and from the host.
 //!
 //! A [`Command`] is a script, a workspace and what it may use; a [`Sandbox`] runs it and returns
-//! how it [`Ended`]. [`open`] makes the sandbox that the [`Config`] asks for, and runs a test
+//! how it [`CommandEnd`]. [`open`] makes the sandbox that the [`Config`] asks for, and runs a test
 //! command in it before any other code uses it.
 //!
 //! | | |
@@ -10,7 +10,7 @@
 //! | [`Backend::Plain`] | no isolation: for trusted development, refused where tenants are hosted |
 //! | [`Processes`] | background processes, which outlive a session's turns and die with the session |
 //! | [`Root`] | files of a workspace, for code outside the sandbox |
-//! | [`Guard`] | first filter on scripts, before they run |
+//! | [`ScriptGuard`] | first filter on scripts, before they run |
 //!
 //! Scripts come from models, and files from scripts: nothing in either is trusted.
 //! `docs/sandbox.md` lists the guarantees of each isolation mechanism, and what none of them

@@ -15,7 +15,7 @@ const MAX_INTERVAL_SECONDS: i64 = 366 * 24 * 3_600;
 /// # Errors
 ///
 /// [`Error::Interval`] if the text is empty, malformed or more than 366 days. Callers report it to
-/// the author and use [`USUAL_INTERVAL`].
+/// the author and use [`DEFAULT_INTERVAL`].
 pub fn parse_interval(text: &str) -> Result<SignedDuration, Error> {
     let wrong = || Error::Interval(shown(text));
     let trimmed = text.trim();

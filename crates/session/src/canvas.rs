@@ -24,7 +24,7 @@ pub struct NewSurface {
     pub title: String,
     /// Format of the content: `a2ui`, `markdown` or `html`.
     pub kind: String,
-    /// At most [`MOST_SURFACE`] bytes.
+    /// At most [`MAX_SURFACE_BYTES`] bytes.
     pub content: String,
     /// Whether clients show the surface.
     pub shown: bool,
@@ -90,7 +90,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if there would be more than [`MOST_SURFACES`], [`Error::NotFound`] if
+    /// [`Error::Conflict`] if there would be more than [`MAX_SURFACES`], [`Error::NotFound`] if
     /// there is no such session. Nothing is changed then.
     pub async fn change_surfaces(
         &self,

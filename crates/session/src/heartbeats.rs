@@ -77,7 +77,7 @@ impl Sessions {
     /// target on a channel, or else that of the agent's only direct conversation.
     ///
     /// With several direct conversations it is unclear who is meant, so the result is `None`;
-    /// groups never count. The caller must check by the [speakers](Place::speakers) that the only
+    /// groups never count. The caller must check by the authors that the only
     /// direct conversation is with the right person: a stranger may have opened it.
     pub async fn last_conversation(
         &self,

@@ -17,7 +17,7 @@ pub struct NewMessage {
     pub key: SessionKey,
     /// Agent of the session, if the session is created.
     pub agent: AgentId,
-    /// Label of the session, if the session is created; see [`EPHEMERAL`](crate::EPHEMERAL).
+    /// Label of the session, if the session is created; see [`EPHEMERAL`](crate::EPHEMERAL_LABEL).
     pub label: Option<&'static str>,
     pub source: Source,
     /// Idempotency key of the sender, 1 to 256 bytes.
@@ -114,7 +114,7 @@ pub struct StepWrite {
     /// Run of the turn; without it the other fields are ignored, and only the signals are read.
     pub run: Option<RunId>,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
-    /// [`Error::Overtaken`](crate::Error::Overtaken) is returned. `None` skips the check.
+    /// [`Error::Overtaken`](crate::Error::JournalMoved) is returned. `None` skips the check.
     pub at: Option<i64>,
     pub entries: Vec<Entry>,
     /// `seq` of the inbox messages that the turn has seen with this step.
@@ -166,7 +166,7 @@ pub struct NewDelivery {
 pub struct Completion {
     pub run: RunId,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
-    /// [`Error::Overtaken`](crate::Error::Overtaken) is returned. `None` skips the check.
+    /// [`Error::Overtaken`](crate::Error::JournalMoved) is returned. `None` skips the check.
     pub at: Option<i64>,
     pub entries: Vec<Entry>,
     /// `seq` of the messages that the turn finishes, whether or not they were marked as seen.
@@ -434,7 +434,7 @@ impl TurnOutcome {
         }
     }
 
-    /// Parses a stored name; an unknown name is [`Outcome::Failed`].
+    /// Parses a stored name; an unknown name is [`TurnOutcome::Failed`].
     #[must_use]
     pub fn parse(word: &str) -> Self {
         match word {

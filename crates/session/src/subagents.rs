@@ -410,7 +410,7 @@ impl Sessions {
     }
 
     /// Records the end of a subagent that belongs to a chain, without an announcement. Returns
-    /// `None` if it has not ended, or if its end [was handled before](Self::announced).
+    /// `None` if it has not ended, or if its end [was handled before](Self::mark_announced).
     pub async fn settle_subagent(
         &self,
         tenant: TenantId,

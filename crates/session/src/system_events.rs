@@ -37,7 +37,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::IdemKey`] if the idempotency key is empty or too long.
+    /// [`Error::InvalidIdemKey`] if the idempotency key is empty or too long.
     pub async fn add_system_event(
         &self,
         tenant: TenantId,

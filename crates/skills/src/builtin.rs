@@ -11,7 +11,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("weekly-review", include_str!("../builtin/weekly-review/SKILL.md")),
 ];
 
-/// Built-in skills for a [`Shelf`](crate::Shelf).
+/// Built-in skills for a [`Shelf`](crate::SkillSet).
 pub fn builtin() -> impl Iterator<Item = SkillFile> {
     BUILTIN.iter().map(|(name, text)| SkillFile {
         scope: Scope::Platform,

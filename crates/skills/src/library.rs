@@ -214,7 +214,7 @@ impl SkillLibrary {
     ///
     /// # Errors
     ///
-    /// Those of [`install`], and [`Error::Tree`].
+    /// Those of [`prepare_install`], and [`Error::Tree`].
     pub async fn install(
         &self,
         tenant: TenantId,

@@ -120,7 +120,7 @@ fn masked<S: Serializer>(token: &Option<SecretString>, serializer: S) -> Result<
 pub struct Registries(Vec<Arc<dyn Registry>>);
 
 impl Registries {
-    /// Checks that names are unique and none is [`AtUrl::NAME`].
+    /// Checks that names are unique and none is [`UrlRegistry::NAME`].
     ///
     /// # Errors
     ///

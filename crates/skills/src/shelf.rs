@@ -230,7 +230,7 @@ impl SkillSet {
         })
     }
 
-    /// Like [`shown`](Self::shown), for the prompt builder. Platform skills have no description: it
+    /// Like [`shown`](Self::visible_skills), for the prompt builder. Platform skills have no description: it
     /// would be in every prompt, and their names say enough.
     #[must_use]
     pub fn for_prompt<'a>(&'a self, names: &'a [&str]) -> Vec<prompt::Skill<'a>> {
@@ -245,7 +245,7 @@ impl SkillSet {
         shown.collect()
     }
 
-    /// Like [`shown`](Self::shown), as escaped XML `<skills><skill><name>…` (spec SKL-003); empty
+    /// Like [`shown`](Self::visible_skills), as escaped XML `<skills><skill><name>…` (spec SKL-003); empty
     /// if there are no skills.
     #[must_use]
     pub fn summary(&self, names: &[&str]) -> String {
@@ -270,7 +270,7 @@ impl SkillSet {
     ///
     /// # Errors
     ///
-    /// [`Unusable`] if the skill's requirements are not met.
+    /// [`UnusableSkill`] if the skill's requirements are not met.
     pub fn parse_invocation<'a>(
         &'a self,
         message: &'a str,

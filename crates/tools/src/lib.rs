@@ -30,8 +30,8 @@
 //! | `tool_search`, `tool_describe` | reads | finds tools that the model did not get |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds an agent's tools: add
-//! one by [`Registry::with`]. Tools that are known only at run time are [`Dynamic`] and join a
-//! registry for a while ([`Registry::joined_by`]). Tools access the rest of the system through
+//! one by [`Registry::with`]. Tools that are known only at run time are [`DynamicTool`] and join a
+//! registry for a while ([`Registry::with_dynamic_tools`]). Tools access the rest of the system through
 //! [`Mesh`], the agent's files through [`Files`], and commands through [`Commands`]; agent-runner
 //! implements all three. Text from outside is marked by [`untrusted`] before a model reads it.
 

@@ -90,7 +90,7 @@ impl Registry {
     }
 
     /// Offers only these tools from the start; the model finds the others with `tool_search`.
-    /// [`DIRECT`](crate::DIRECT) is a good choice.
+    /// [`DIRECT`](crate::DEFAULT_DIRECT_TOOLS) is a good choice.
     #[must_use]
     pub fn with_direct_tools<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
         self.direct = Some(direct.into_iter().map(str::to_owned).collect());

@@ -96,7 +96,7 @@ pub struct NodeCommandState {
 }
 
 impl NodeCommandState {
-    /// Returns the state with each stream cut to [`MOST_NODE_OUTPUT`] bytes: a node is not trusted
+    /// Returns the state with each stream cut to [`MAX_NODE_OUTPUT_BYTES`] bytes: a node is not trusted
     /// to do so.
     #[must_use]
     pub fn truncated(mut self) -> Self {

@@ -22,7 +22,7 @@
 //!
 //! [`Scratch`] is a scratch folder: a copy of a tree on a runner's disk in which commands run.
 //! [`Scratch::bring`] brings it to a revision, [`Scratch::changes`] finds what a command changed.
-//! [`Cache`] keeps fetched contents on disk (`scratch.rs`, `scratch/`).
+//! [`ContentCache`] keeps fetched contents on disk (`scratch.rs`, `scratch/`).
 //!
 //! ## Retention
 //!

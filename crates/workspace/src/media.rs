@@ -40,7 +40,7 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// [`Error::FileTooLarge`] if a file is larger than [`MOST_MEDIA`], or if the tree is full.
+    /// [`Error::FileTooLarge`] if a file is larger than [`MAX_MEDIA_BYTES`], or if the tree is full.
     pub async fn store_media(
         &self,
         tenant: TenantId,

@@ -91,7 +91,7 @@ pub struct SkillChange {
 pub struct SkillChangeRecord {
     /// Id of the change (UUIDv7, sorts by time).
     pub id: Uuid,
-    /// The changed tree: an agent's or the [shared](Workspaces::shared) one.
+    /// The changed tree: an agent's or the [shared](Workspaces::shared_tree) one.
     pub tree: AgentId,
     pub change: SkillChange,
     pub actor: String,

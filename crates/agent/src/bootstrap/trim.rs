@@ -16,7 +16,7 @@ pub const HEAD_PERCENT: usize = 70;
 /// Share of the limit for the end, in per cent.
 pub const TAIL_PERCENT: usize = 20;
 
-/// Returns a file's content as a prompt shows it: whole up to [`MOST_CHARS`], else the beginning
+/// Returns a file's content as a prompt shows it: whole up to [`MAX_FILE_CHARS`], else the beginning
 /// and the end with a mark between that has the file's name and the counts.
 #[must_use]
 pub fn trimmed(name: BootstrapName, content: &str) -> Cow<'_, str> {

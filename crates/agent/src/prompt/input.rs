@@ -59,7 +59,7 @@ pub struct PromptInput<'a> {
 
 /// Input of the stable part.
 ///
-/// [`Setting::of`] takes the fields that decide who reads what; the others start empty.
+/// [`PromptSettings::of`] takes the fields that decide who reads what; the others start empty.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptSettings<'a> {
     pub mode: PromptMode,

@@ -89,7 +89,7 @@ impl TelegramSettings {
     ///
     /// # Errors
     ///
-    /// [`Unusable`] if the account could not be served.
+    /// [`UnusableAccount`] if the account could not be served.
     pub fn read(
         settings: &Value,
         secrets: &Value,

@@ -57,7 +57,7 @@ impl WebhookSettings {
     ///
     /// # Errors
     ///
-    /// [`Unusable`] if the account could not be served.
+    /// [`UnusableAccount`] if the account could not be served.
     pub fn read(
         settings: &Value,
         secrets: &Value,

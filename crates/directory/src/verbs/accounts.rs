@@ -33,7 +33,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the tenant has no such account, [`Error::Sealed`] if its secrets
+    /// [`Error::NotFound`] if the tenant has no such account, [`Error::Unsealable`] if its secrets
     /// cannot be opened.
     pub async fn account(&self, tenant: TenantId, id: AccountId) -> Result<OpenAccount, Error> {
         let mut tx = self.pools.tenant(tenant).await?;

@@ -123,7 +123,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the tenant has no such connection, [`Error::Sealed`] if its secret
+    /// [`Error::NotFound`] if the tenant has no such connection, [`Error::Unsealable`] if its secret
     /// cannot be opened.
     pub async fn open_connection(
         &self,

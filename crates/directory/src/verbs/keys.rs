@@ -23,7 +23,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked or expired, or [`Error::Suspended`].
+    /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked or expired, or [`Error::TenantSuspended`].
     pub async fn authenticate(&self, token: &str) -> Result<KeyPrincipal, Error> {
         let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
         let known = match self.keys.get(&id) {

@@ -41,7 +41,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::Sealed`] if secrets cannot be opened.
+    /// [`Error::Unsealable`] if secrets cannot be opened.
     pub async fn open_mcp_servers(&self, tenant: TenantId) -> Result<Vec<OpenMcpServer>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let stored = store::mcp_servers::enabled(&mut tx).await?;

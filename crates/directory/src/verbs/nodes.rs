@@ -33,7 +33,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownKey`], [`Error::EndedKey`] if revoked, or [`Error::Suspended`].
+    /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked, or [`Error::TenantSuspended`].
     pub async fn authenticate_node(&self, text: &str) -> Result<AuthenticatedNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
         let mut tx = self.pools.system().await?;
@@ -124,7 +124,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::EndedKey`] if the node was revoked.
+    /// [`Error::KeyNotActive`] if the node was revoked.
     pub async fn record_node_connection(
         &self,
         known: &AuthenticatedNode,

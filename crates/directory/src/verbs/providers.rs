@@ -107,7 +107,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::NoProvider`] if its provider is not set up, [`Error::Sealed`] if the provider's key
+    /// [`Error::NoProvider`] if its provider is not set up, [`Error::Unsealable`] if the provider's key
     /// cannot be opened.
     pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
@@ -125,7 +125,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NoProvider`] if the provider of the agent's own model is not set up,
-    /// [`Error::Sealed`] if a key cannot be opened.
+    /// [`Error::Unsealable`] if a key cannot be opened.
     pub async fn model_setup(&self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let extras = store::catalogue::additions(&mut tx, agent.id).await?;

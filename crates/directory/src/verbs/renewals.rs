@@ -7,11 +7,11 @@ use crate::{
 
 impl Directory {
     /// Requests to exchange the refresh token of a version. One process at a time gets the claim,
-    /// for [`CLAIMED`](crate::CLAIMED).
+    /// for [`CLAIMED`](crate::RENEWAL_LEASE).
     ///
     /// # Errors
     ///
-    /// [`Error::Sealed`] or [`Error::Corrupt`] if the stored tokens cannot be opened.
+    /// [`Error::Unsealable`] or [`Error::Corrupt`] if the stored tokens cannot be opened.
     pub async fn begin_renewal(
         &self,
         which: &RenewableTokens,

@@ -74,7 +74,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::Sealed`] if a value cannot be opened.
+    /// [`Error::Unsealable`] if a value cannot be opened.
     pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariableValue>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let sealed = store::skill_env::sealed(&mut tx).await?;

@@ -47,7 +47,7 @@ macro_rules! due {
 
 impl Jobs {
     /// Decides the slots of up to `limit` due jobs of all tenants and hands out their firings. The
-    /// caller holds these for [`HANDOVER`](crate::HANDOVER).
+    /// caller holds these for [`HANDOVER`](crate::HANDOVER_TIMEOUT).
     ///
     /// Jobs that another replica is deciding are skipped, not waited for. If nothing is due,
     /// nothing is written.

@@ -9,8 +9,8 @@ use crate::{Error, Firing, Jobs, log::column};
 
 impl Jobs {
     /// Returns those of the firings that the caller still holds, and extends its hold by
-    /// [`HANDOVER`](crate::HANDOVER). Call this right before delivering. If the caller is not heard
-    /// of until then, the firing's loss counter grows; after [`LOSSES`](crate::LOSSES) losses the
+    /// [`HANDOVER`](crate::HANDOVER_TIMEOUT). Call this right before delivering. If the caller is not heard
+    /// of until then, the firing's loss counter grows; after [`LOSSES`](crate::MAX_LOSSES) losses the
     /// firing is not delivered again.
     pub async fn begin_delivery(&self, firings: &[Firing]) -> Result<Vec<Firing>, Error> {
         const SQL: &str = "

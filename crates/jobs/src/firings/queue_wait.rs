@@ -9,7 +9,7 @@ use crate::{Error, FiringRef, Jobs, log::column};
 impl Jobs {
     /// Extends firings that have used up their time but have not begun. Returns how many. They are
     /// checked again after `more`; once they begin, they get the time of their first delivery again
-    /// ([`Out::patience`](crate::Out::patience)).
+    /// ([`crate::OpenFiring`]).
     pub async fn extend_queued(&self, queued: &[FiringRef], more: Duration) -> Result<u64, Error> {
         const SQL: &str = "
             with told as (

@@ -159,7 +159,7 @@ impl Jobs {
     ///
     /// An error delays the job's next slot by 30 s, 1, 5, 15 or 60 min, by the number of
     /// consecutive errors. A job that has no slot left is retried up to three times, unless its
-    /// reply is still being delivered ([`UNSENT`](crate::UNSENT)). Without slot and retry the job
+    /// reply is still being delivered ([`UNSENT`](crate::CLASS_UNSENT)). Without slot and retry the job
     /// is done, and is deleted if it succeeded and `delete_after_run` is set.
     pub async fn finish(&self, ended: &[FinishedFiring]) -> Result<u64, Error> {
         let closing: Vec<FiringEnd> = ended

@@ -15,12 +15,12 @@ use crate::{
     row::{FiringRow, firing, firing_ref},
 };
 
-/// Number of lost holders after which a firing is not delivered again ([`begun`](Jobs::begun)).
+/// Number of lost holders after which a firing is not delivered again ([`begun`](Jobs::begin_delivery)).
 pub const MAX_LOSSES: i32 = 5;
 
 /// Error class of a run that exceeded its time.
 const CLASS_LOST: &str = "lost";
-/// Error class of a firing that was given up after [`LOSSES`] and whose message is in no inbox.
+/// Error class of a firing that was given up after [`MAX_LOSSES`] and whose message is in no inbox.
 pub const CLASS_ABANDONED: &str = "abandoned";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct SweepResult {
     /// Firings for the caller to deliver and then report as delivered.
     pub firings: Vec<Firing>,
     /// Firings that are not delivered again, since every holder was lost. Check whether the message
-    /// reached its inbox: report the firing as [delivered](Jobs::delivered), or
-    /// [refuse](Jobs::refused) it as [`ABANDONED`].
+    /// reached its inbox: report the firing as [delivered](Jobs::mark_delivered), or
+    /// [refuse](Jobs::refuse) it as [`CLASS_ABANDONED`].
     pub abandoned: Vec<Firing>,
     /// Number of runs that were ended because they exceeded their time.
     pub ended: u64,

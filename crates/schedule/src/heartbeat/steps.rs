@@ -44,7 +44,7 @@ pub enum AskDecision {
         status: Status,
         /// Reason, one of those in the table of [`heartbeat`](super).
         reason: &'static str,
-        /// Whether to retry once after [`BUSY_RETRY`].
+        /// Whether to retry once after [`BUSY_RETRY_DELAY`].
         retry: bool,
     },
     Ask {
@@ -113,10 +113,10 @@ pub enum DeliveryDecision {
         status: Status,
         reason: Option<String>,
     },
-    /// The text is to be delivered, then recorded and reported by [`delivered`].
+    /// The text is to be delivered, then recorded and reported by [`delivered_event`].
     Deliver {
         text: String,
-        /// The answer without its reasoning, to be recorded in [`Recent`].
+        /// The answer without its reasoning, to be recorded in [`RecentAnswers`].
         said: String,
     },
 }

@@ -16,7 +16,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current: stop, and write nothing more.
-    /// [`Error::Overtaken`] if the journal does not end where the caller expects. After any other
+    /// [`Error::JournalMoved`] if the journal does not end where the caller expects. After any other
     /// error it is unknown whether the step was written; [`load`](Self::load) shows it.
     pub async fn append(&self, claim: &Claim, append: StepWrite) -> Result<StepSignals, Error> {
         self.append_with_cost(claim, append, &WriteCost::default()).await

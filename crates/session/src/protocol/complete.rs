@@ -17,7 +17,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the claim is not current, [`Error::Overtaken`] if the journal does not
+    /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal does not
     /// end where the caller expects. After any other error it is unknown whether the turn was
     /// ended; [`load`](Self::load) shows it.
     pub async fn complete(
