@@ -166,7 +166,7 @@ pub async fn set_up_tenant(
     let seal = Seal::new(&config.secrets.kek)?;
     let directory = Directory::new(pools.clone(), seal, config.secrets.pepper);
 
-    let (tenant, _) = directory.ensure_tenant(tenant).await?;
+    let (tenant, _) = directory.tenants().ensure(tenant).await?;
     let key = key(&directory, home, tenant.id).await?;
     let model = match model_from_environment(|name| env::var(name).ok())? {
         Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
@@ -180,7 +180,7 @@ pub async fn set_up_tenant(
 async fn key(directory: &Directory, home: &StateDir, tenant: TenantId) -> anyhow::Result<String> {
     let file = home.key_file();
     let known = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
-    if let Ok(caller) = directory.authenticate(&known).await
+    if let Ok(caller) = directory.keys().authenticate(&known).await
         && caller.tenant == tenant
         && SCOPES.iter().all(|scope| caller.scopes.iter().any(|has| has == scope))
     {
@@ -191,7 +191,7 @@ async fn key(directory: &Directory, home: &StateDir, tenant: TenantId) -> anyhow
         scopes: SCOPES.map(str::to_owned).to_vec(),
         lifetime: None,
     };
-    let (_, secret) = directory.create_key(tenant, Actor::Operator, new).await?;
+    let (_, secret) = directory.keys().create(tenant, Actor::Operator, new).await?;
     let key = secret.expose_secret().to_owned();
     write_private(&file, &format!("{key}\n"))?;
     Ok(key)
@@ -245,7 +245,7 @@ async fn set_model(
         api_key: if is_demo { None } else { api_key },
         default_model: Some(model.to_string()),
     };
-    directory.put_provider(tenant, Actor::Operator, provider).await.context(
+    directory.providers().put(tenant, Actor::Operator, provider).await.context(
         "the model of HOLDFAST_MODEL could not be set up; if the secrets of this installation were \
          lost, nothing that is sealed in its database can be read",
     )?;

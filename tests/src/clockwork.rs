@@ -104,8 +104,8 @@ impl SchedulerMesh {
         let mut made = Vec::new();
         for number in 0..tenants {
             let (tenant, _) =
-                directory.create_tenant(Actor::Operator, &format!("t{number}")).await?;
-            made.push((tenant.id, directory.default_agent(tenant.id).await?.id));
+                directory.tenants().create(Actor::Operator, &format!("t{number}")).await?;
+            made.push((tenant.id, directory.agents().default_agent(tenant.id).await?.id));
         }
         let mut nodes = Vec::new();
         for number in 0..replicas {

@@ -39,9 +39,9 @@ impl Tenant {
     ) -> anyhow::Result<Self> {
         let by = Actor::Operator;
         let name = format!("t{number}");
-        let (made, key) = directory.create_tenant(by, &name).await?;
+        let (made, key) = directory.tenants().create(by, &name).await?;
         let changes = TenantChanges { rate: Some(REQUESTS_PER_MINUTE), ..TenantChanges::default() };
-        directory.update_tenant(made.id, by, changes).await?;
+        directory.tenants().update(made.id, by, changes).await?;
         let provider = NewProvider {
             name: "fake".to_owned(),
             kind: ProviderKind::OpenAi,
@@ -49,7 +49,7 @@ impl Tenant {
             api_key: Some(format!("model-key-of-{name}").into()),
             default_model: Some("fake:fake-model".to_owned()),
         };
-        directory.put_provider(made.id, by, provider).await?;
+        directory.providers().put(made.id, by, provider).await?;
         let settings = AgentSettings {
             queue_mode: mode,
             dm_scope: DmScope::PerAccountChannelPeer,
@@ -62,7 +62,7 @@ impl Tenant {
             settings,
             ..NewAgent::default()
         };
-        directory.update_agent(made.id, by, "main", agent).await?;
+        directory.agents().update(made.id, by, "main", agent).await?;
 
         let secret = format!("webhook-secret-of-{name}");
         let bot = format!("100{number}:token-of-{name}");
@@ -78,10 +78,10 @@ impl Tenant {
             json!({"url": fakes.receiver.url(), "allow": ["*"]}),
             json!({"secret": secret}),
         );
-        let webhook = directory.create_account(made.id, by, webhook).await?;
+        let webhook = directory.accounts().create(made.id, by, webhook).await?;
         let telegram =
             account("telegram", json!({"allow": ["*"], "parse": "plain"}), json!({"token": bot}));
-        directory.create_account(made.id, by, telegram).await.context("the bot's account")?;
+        directory.accounts().create(made.id, by, telegram).await.context("the bot's account")?;
         let key = key.expose_secret().to_owned();
         Ok(Self { id: made.id, name, key, mode, webhook: webhook.id, secret, bot })
     }

@@ -74,9 +74,9 @@ async fn another_person_s_node_and_another_tenant_s_are_not_there() -> anyhow::R
     let world = World::start().await?;
     let annas = Machine::new(&world, "annas", "api:anna", &["--all"]).await?;
     let _link = annas.connect(world.grpc[0]).await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let new = NewNode { name: "theirs".to_owned(), used_by: "everyone".parse()? };
-    let (_, _token) = world.directory.create_node(other.id, Actor::Operator, new).await?;
+    let (_, _token) = world.directory.nodes().create(other.id, Actor::Operator, new).await?;
     let _runner = world.runner().await?;
     let calls = [r#"{"action":"discover"}"#, r#"{"action":"exec","command":"x","node":"theirs"}"#];
     world.calls(&calls);
@@ -194,7 +194,7 @@ async fn a_second_connection_takes_the_first_one_s_place_and_a_revoked_one_ends(
     assert!(told.contains("a newer connection of this node took the place"), "{told}");
     world.until("the second is connected", async || laptop.is_connected().await).await?;
 
-    world.directory.revoke_node(world.tenant, Actor::Operator, "laptop").await?;
+    world.directory.nodes().revoke(world.tenant, Actor::Operator, "laptop").await?;
     let told = second.ended().await?;
     assert!(told.contains("token was revoked"), "{told}");
     assert!(!laptop.is_connected().await);

@@ -1,14 +1,15 @@
 //! Directory of a tenant's configuration: keys, agents, models, channel accounts, routing.
 //!
-//! [`Directory`] owns the Postgres schema `control`; no other code accesses it. The gateway reads
-//! and writes it, runners read agents and models, bridges read accounts.
+//! [`Directory`] owns the Postgres schema `control`; no other code accesses it. It has one type of
+//! operations per resource: `directory.agents().create(…)`. The gateway reads and writes it,
+//! runners read agents and models, bridges read accounts.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `tenant`, `key`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
-//! | `verbs` | operations; transactions begin and end there |
+//! | `verbs` | operations, one type per resource; transactions begin and end there |
 //! | `store` | all queries |
 //!
 //! Each change writes a row of `control.audit` in its own transaction. Audit rows, log lines and
@@ -70,4 +71,7 @@ pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing
 pub use seal::{DataKey, Kek, KekFuture, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::{Tenant, TenantChanges, TenantState};
-pub use verbs::NodeConnectionState;
+pub use verbs::{
+    Accounts, Agents, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
+    NodeConnectionState, Nodes, PolicyDocuments, Providers, Routes, SkillEnv, Tenants,
+};

@@ -257,12 +257,12 @@ impl Agents {
         before: Option<&AgentSnapshot>,
     ) -> Result<AgentLookup, Error> {
         let (tenant, agent, instead) = (which.0, which.1, &which.2);
-        let agent = match self.directory.agent_by_id(tenant, agent).await {
+        let agent = match self.directory.agents().by_id(tenant, agent).await {
             Ok(agent) => Agent { model: instead.clone().or(agent.model), ..agent },
             Err(error) if error.kind() == Kind::NotFound => return Ok(AgentLookup::NoAgent),
             Err(error) => return Err(Error::directory(error)),
         };
-        let setup = match self.directory.model_setup(tenant, &agent).await {
+        let setup = match self.directory.models().setup(tenant, &agent).await {
             Ok(setup) => setup,
             Err(error) if is_fixable_by_tenant(error.kind()) => {
                 warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
@@ -282,7 +282,7 @@ impl Agents {
         let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
         let model: Arc<dyn Model> = Arc::new(chain.for_conversation(None));
         let connections = async {
-            let found = self.directory.connections_of(tenant, agent.id).await;
+            let found = self.directory.connections().of_agent(tenant, agent.id).await;
             found.map_err(Error::directory)
         };
         let zone_name = agent.settings.time_zone;

@@ -91,7 +91,7 @@ impl Chains for SessionTools {
 impl ChainRunner<'_> {
     /// Lists the chains, one per line.
     pub(crate) async fn list(&self, tenant: TenantId) -> anyhow::Result<String> {
-        let chains = self.directory.chains(tenant).await?;
+        let chains = self.directory.chains().list(tenant).await?;
         let lines: Vec<String> =
             chains.iter().map(|one| format!("{}: {}", one.name, one.chain.description)).collect();
         Ok(lines.join("\n"))
@@ -119,7 +119,7 @@ impl ChainRunner<'_> {
         if view.parent.is_some() {
             return Ok(Err("a subagent begins no chains: do it yourself".to_owned()));
         }
-        let chain = match self.directory.chain(asker.tenant, name).await {
+        let chain = match self.directory.chains().get(asker.tenant, name).await {
             Ok(found) => found.chain,
             Err(error) if error.kind() == Kind::NotFound => {
                 let shown: String = name.chars().take(64).collect();
@@ -226,8 +226,8 @@ impl ChainRunner<'_> {
         for (number, task) in tasks(&run.chain, &run.input, stage, &results).iter().enumerate() {
             let step = task.step;
             let agent = match &step.agent {
-                None => self.directory.agent_by_id(tenant, agent).await,
-                Some(name) => self.directory.agent(tenant, name).await,
+                None => self.directory.agents().by_id(tenant, agent).await,
+                Some(name) => self.directory.agents().get(tenant, name).await,
             };
             let agent = match agent {
                 Ok(agent) => agent,

@@ -84,7 +84,7 @@ impl SessionTools {
         target: &Target,
         wanted: &[&str],
     ) -> anyhow::Result<Result<(), String>> {
-        let accounts = self.directory.accounts(call.tenant, Some(&target.channel)).await?;
+        let accounts = self.directory.accounts().list(call.tenant, Some(&target.channel)).await?;
         let Some(account) = accounts.iter().find(|account| account.id == target.account) else {
             return Ok(Err("the account that this conversation is held on was deleted".to_owned()));
         };

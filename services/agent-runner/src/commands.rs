@@ -130,7 +130,8 @@ impl Turn<'_> {
             Some(model) => Ok(format!("{model} (set for this conversation)")),
             None => {
                 let agent = self.agent().await?;
-                let choice = self.worker.directory.model(self.hold.claim.tenant, &agent).await;
+                let choice =
+                    self.worker.directory.models().of_agent(self.hold.claim.tenant, &agent).await;
                 Ok(match choice {
                     Ok(choice) => choice.model.to_string(),
                     Err(error) if is_transient(&error) => return Err(Error::directory(error)),
@@ -164,7 +165,8 @@ impl Turn<'_> {
         }
         let agent = self.agent().await?;
         let agent = Agent { model: self.settings.model.clone().or(agent.model.clone()), ..agent };
-        let setup = match self.worker.directory.model_setup(self.hold.claim.tenant, &agent).await {
+        let setup = match self.worker.directory.models().setup(self.hold.claim.tenant, &agent).await
+        {
             Ok(setup) => setup,
             Err(error) if is_transient(&error) => return Err(Error::directory(error)),
             Err(_) => return Ok(None),
@@ -180,7 +182,7 @@ impl Turn<'_> {
     /// Resolves a model's name, or returns why it cannot be used.
     async fn resolve_model(&self, name: &str) -> Result<Result<ModelId, String>, Error> {
         let agent = Agent { model: Some(name.to_owned()), ..self.agent().await? };
-        match self.worker.directory.model(self.hold.claim.tenant, &agent).await {
+        match self.worker.directory.models().of_agent(self.hold.claim.tenant, &agent).await {
             Ok(choice) => Ok(Ok(choice.model)),
             Err(error) if is_transient(&error) => Err(Error::directory(error)),
             Err(error) => Ok(Err(error.to_string())),
@@ -188,7 +190,7 @@ impl Turn<'_> {
     }
 
     pub(crate) async fn agent(&self) -> Result<Agent, Error> {
-        let found = self.worker.directory.agent_by_id(self.hold.claim.tenant, self.agent).await;
+        let found = self.worker.directory.agents().by_id(self.hold.claim.tenant, self.agent).await;
         found.map_err(Error::directory)
     }
 
@@ -215,14 +217,15 @@ impl Turn<'_> {
         let (tenant, directory) = (self.hold.claim.tenant, &self.worker.directory);
         let lines: Vec<String> = match what {
             ListTopic::Agents => {
-                let agents = directory.agents(tenant).await.map_err(Error::directory)?;
+                let agents = directory.agents().list(tenant).await.map_err(Error::directory)?;
                 agents
                     .iter()
                     .map(|agent| format!("{}: {}", agent.name, agent.description))
                     .collect()
             }
             ListTopic::Models => {
-                let providers = directory.providers(tenant).await.map_err(Error::directory)?;
+                let providers =
+                    directory.providers().list(tenant).await.map_err(Error::directory)?;
                 let line = |default: &Option<String>, name: &str| match default {
                     Some(model) => format!("{model} (the default)"),
                     None => format!("{name}:<model>"),
@@ -230,7 +233,8 @@ impl Turn<'_> {
                 providers.iter().map(|one| line(&one.default_model, &one.name)).collect()
             }
             ListTopic::Channels => {
-                let accounts = directory.accounts(tenant, None).await.map_err(Error::directory)?;
+                let accounts =
+                    directory.accounts().list(tenant, None).await.map_err(Error::directory)?;
                 let enabled = accounts.iter().filter(|account| account.enabled);
                 enabled.map(|account| format!("{} {}", account.channel, account.name)).collect()
             }

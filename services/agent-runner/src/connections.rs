@@ -38,7 +38,7 @@ impl Connections for SessionConnections {
         if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {
             return Ok(None);
         }
-        match self.directory.open_connection(call.tenant, name).await {
+        match self.directory.connections().open(call.tenant, name).await {
             // The connection may have been given to another agent since the step began.
             Ok((open, _)) if open.agent.is_some_and(|agent| agent != call.agent) => Ok(None),
             Ok((open, secret)) => Ok(Some(OpenConnection { name: open.name, to: open.to, secret })),

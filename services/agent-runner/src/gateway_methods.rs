@@ -91,7 +91,7 @@ impl SessionTools {
                 Ok(json!({ "run": run_json(&view), "entries": entries }))
             }
             GatewayMethod::ListAgents => {
-                let agents = self.directory.agents(tenant).await.map_err(to_tool_error)?;
+                let agents = self.directory.agents().list(tenant).await.map_err(to_tool_error)?;
                 Ok(json!({ "agents": agents.iter().map(agent_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::GetAgent => {
@@ -103,7 +103,7 @@ impl SessionTools {
 
     async fn tenant_status(&self, call: &Call) -> Result<Value, ToolError> {
         let counts = self.sessions.counts(call.tenant).await.map_err(to_tool_error)?;
-        let agents = self.directory.agents(call.tenant).await.map_err(to_tool_error)?;
+        let agents = self.directory.agents().list(call.tenant).await.map_err(to_tool_error)?;
         let by_state = |counts: Vec<(String, i64)>| -> Value {
             counts.into_iter().map(|(state, count)| (state, Value::from(count))).collect()
         };
@@ -119,7 +119,7 @@ impl SessionTools {
     }
 
     async fn find_agent(&self, call: &Call, named: &str) -> Result<Agent, ToolError> {
-        self.directory.agent(call.tenant, named).await.map_err(to_tool_error)
+        self.directory.agents().get(call.tenant, named).await.map_err(to_tool_error)
     }
 
     async fn session_id(&self, call: &Call, named: &str) -> Result<SessionId, ToolError> {

@@ -170,7 +170,7 @@ impl KeyHealth {
         }
         self.store_if_newer(tenant, of.clone(), &next);
         if let HealthSubject::Key(provider, key) = of {
-            let kept = self.directory.store_credential_stats(tenant, provider, key, &next).await;
+            let kept = self.directory.credentials().store_stats(tenant, provider, key, &next).await;
             if let Err(error) = kept {
                 let error = &error as &dyn std::error::Error;
                 warn!(error, "what became of a key is not in the database");

@@ -157,7 +157,7 @@ impl Mcp {
             Some((at, servers)) if now.duration_since(at) < SERVERS_TTL => return Ok(servers),
             kept => kept.map(|(_, servers)| servers),
         };
-        let found = self.directory.open_mcp_servers(tenant).await;
+        let found = self.directory.mcp_servers().open(tenant).await;
         let servers = match (found, stale) {
             (Ok(servers), _) => Arc::new(servers),
             // The old list is used while the directory is unavailable.

@@ -114,7 +114,7 @@ impl Turn<'_> {
             return Ok(false);
         };
         let tenant = self.hold.claim.tenant;
-        let accounts = self.worker.directory.accounts(tenant, Some(&place.channel)).await;
+        let accounts = self.worker.directory.accounts().list(tenant, Some(&place.channel)).await;
         let accounts = accounts.map_err(Error::directory)?;
         let account = accounts.iter().find(|account| account.id == place.account);
         Ok(account.is_some_and(|account| {

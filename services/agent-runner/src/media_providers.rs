@@ -125,7 +125,7 @@ impl MediaProviders {
         tenant: TenantId,
         can: impl Fn(&Provider) -> bool + Send,
     ) -> anyhow::Result<Vec<Provider>> {
-        let mut providers = self.directory.providers(tenant).await?;
+        let mut providers = self.directory.providers().list(tenant).await?;
         providers.retain(|provider| provider.has_key && can(provider));
         providers.sort_by_key(|provider| match provider.name.as_str() {
             "openai" => 0,
@@ -143,9 +143,9 @@ impl MediaProviders {
         provider: &str,
         model: &str,
     ) -> anyhow::Result<ModelChoice> {
-        let agent = self.directory.agent_by_id(tenant, agent).await?;
+        let agent = self.directory.agents().by_id(tenant, agent).await?;
         let agent = Agent { model: Some(format!("{provider}:{model}")), ..agent };
-        Ok(self.directory.model(tenant, &agent).await?)
+        Ok(self.directory.models().of_agent(tenant, &agent).await?)
     }
 
     async fn speak_openai(&self, choice: &ModelChoice, speech: &Speech) -> Result<Vec<u8>, String> {

@@ -77,7 +77,7 @@ impl SessionTools {
         if !Self::is_owner_or_agent(call)? {
             return Ok(Err("from this conversation you may write to itself only".to_owned()));
         }
-        let accounts = self.directory.accounts(call.tenant, Some(&to.channel)).await?;
+        let accounts = self.directory.accounts().list(call.tenant, Some(&to.channel)).await?;
         let mut enabled = accounts.iter().filter(|account| account.enabled);
         let here = place.filter(|place| place.channel == to.channel).map(|place| place.account);
         let account = match (here, enabled.next(), enabled.next()) {
@@ -119,7 +119,7 @@ impl Mesh for SessionTools {
     }
 
     async fn agents(&self, call: &Call) -> anyhow::Result<Vec<AgentLine>> {
-        let agents = self.directory.agents(call.tenant).await?;
+        let agents = self.directory.agents().list(call.tenant).await?;
         Ok(agents
             .into_iter()
             .map(|agent| AgentLine {

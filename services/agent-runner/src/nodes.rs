@@ -32,7 +32,7 @@ impl holdfast_tools::Nodes for SessionNodes {
             node.revoked_at.is_none()
                 && connections::is_for(&node.used_by, context.kind, context.audience, &context.key)
         };
-        let found = self.directory.nodes(call.tenant).await?;
+        let found = self.directory.nodes().list(call.tenant).await?;
         let mut usable: Vec<NodeLine> =
             found.into_iter().filter(is_usable).map(node_line).collect();
         usable.sort_by(|one, other| one.name.cmp(&other.name));

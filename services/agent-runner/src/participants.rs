@@ -102,7 +102,8 @@ impl Turn<'_> {
         info!(gen_ai.tool.name = tool, layer = layer.as_str(), "a call was refused by the policy");
         let why = format!("{tool}: {}: {rule}", layer.as_str());
         let (claim, directory) = (&self.hold.claim, &self.worker.directory);
-        let recorded = directory.record_refusal(claim.tenant, brief.agent, self.run, &why).await;
+        let recorded =
+            directory.policies().record_refusal(claim.tenant, brief.agent, self.run, &why).await;
         if let Err(error) = recorded {
             // The journal has the refusal, too.
             warn!(error = &error as &dyn std::error::Error, "a refusal is not in the audit log");

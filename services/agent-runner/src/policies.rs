@@ -93,7 +93,12 @@ impl Policies {
         kept: Option<CachedPolicy>,
         at: Instant,
     ) -> Result<Arc<CompiledPolicy>, Error> {
-        let stored = self.directory.policies(which.0, which.1).await.map_err(Error::directory)?;
+        let stored = self
+            .directory
+            .policies()
+            .for_agent(which.0, which.1)
+            .await
+            .map_err(Error::directory)?;
         let versions = (stored.tenant.version, stored.agent.version);
         let compiled = match kept.filter(|kept| kept.versions == versions) {
             Some(kept) => kept.compiled,
@@ -158,7 +163,7 @@ pub(crate) async fn announce_tools(worker: Arc<Worker>, stop: CancellationToken)
     let trouble = FailureLog::new("the tools are not announced");
     let tools = worker.tools.tool_lines();
     loop {
-        let wait = match worker.directory.announce_tools(&tools).await {
+        let wait = match worker.directory.policies().announce_tools(&tools).await {
             Ok(()) => {
                 trouble.on_success();
                 jittered(ANNOUNCE_INTERVAL)

@@ -201,7 +201,7 @@ impl Turn<'_> {
             ..default_choice(home.agent, ChoiceOrigin::Fallback, reason)
         };
         // Read with the tenant's own access: agents of other tenants cannot be candidates.
-        let agents = self.worker.directory.agents(self.hold.claim.tenant).await;
+        let agents = self.worker.directory.agents().list(self.hold.claim.tenant).await;
         let agents = candidates(agents.map_err(Error::directory)?, home.agent, route);
         if agents.len() < 2 {
             return Ok(Some(fallback("there is nobody to choose among")));

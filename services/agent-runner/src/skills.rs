@@ -114,7 +114,7 @@ impl SkillLoader {
         }
         let config = if of_config { self.tenant_settings(tenant).await? } else { BTreeSet::new() };
         let open = match of_env {
-            true => self.directory.open_skill_env(tenant).await.map_err(Error::directory)?,
+            true => self.directory.skill_env().open(tenant).await.map_err(Error::directory)?,
             false => Vec::new(),
         };
         let here = SkillEnvironment {
@@ -134,7 +134,8 @@ impl SkillLoader {
 
     /// Settings of a tenant that a skill may require: the channels with an enabled account.
     async fn tenant_settings(&self, tenant: TenantId) -> Result<BTreeSet<String>, Error> {
-        let accounts = self.directory.accounts(tenant, None).await.map_err(Error::directory)?;
+        let accounts =
+            self.directory.accounts().list(tenant, None).await.map_err(Error::directory)?;
         let enabled = accounts.into_iter().filter(|account| account.enabled);
         Ok(enabled.map(|account| format!("channels.{}", account.channel)).collect())
     }

@@ -59,7 +59,7 @@ impl Subagents for SessionTools {
         if key.kind() == SessionKind::Subagent {
             return Ok(Err("a subagent has no subagents of its own: do it yourself".to_owned()));
         }
-        let own = self.directory.agent_by_id(call.tenant, call.agent).await?;
+        let own = self.directory.agents().by_id(call.tenant, call.agent).await?;
         let agent = match &wanted.agent {
             None => own.clone(),
             Some(name) if *name == own.name.as_str() => own.clone(),
@@ -69,7 +69,7 @@ impl Subagents for SessionTools {
                     truncate(name)
                 )));
             }
-            Some(name) => match self.directory.agent(call.tenant, name).await {
+            Some(name) => match self.directory.agents().get(call.tenant, name).await {
                 Ok(agent) => agent,
                 Err(error) if error.kind() == Kind::NotFound => {
                     return Ok(Err(format!(

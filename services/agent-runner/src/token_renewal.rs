@@ -223,7 +223,7 @@ impl TokenRenewer {
     ) -> Option<RenewedTokens> {
         let until = Instant::now() + wait;
         loop {
-            match self.directory.begin_renewal(which, version).await {
+            match self.directory.credentials().begin_renewal(which, version).await {
                 Ok(RenewalClaim::Claimed(grant)) => {
                     // The caller may be cancelled, but new tokens must be stored.
                     let (renewals, which) = (self.clone(), which.clone());
@@ -268,7 +268,9 @@ impl TokenRenewer {
             tenant.id = %tenant, provider, credential = name, why, needs_person = trouble.is_some(),
             "a token was not renewed"
         );
-        if let Err(error) = self.directory.record_renewal_failure(&which, version, trouble).await {
+        if let Err(error) =
+            self.directory.credentials().record_renewal_failure(&which, version, trouble).await
+        {
             // The claim expires.
             warn!(error = &error as &dyn std::error::Error, "that is not written down");
         }
@@ -285,7 +287,12 @@ impl TokenRenewer {
     ) -> Option<RenewedTokens> {
         let mut attempt = 0;
         loop {
-            match self.directory.store_renewed_tokens(which, version, grant, new).await {
+            match self
+                .directory
+                .credentials()
+                .store_renewed_tokens(which, version, grant, new)
+                .await
+            {
                 Ok(kept) => {
                     count_renewal("renewed");
                     info!(tenant.id = %which.tenant, provider = which.provider, "a token was renewed");

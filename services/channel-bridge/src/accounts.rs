@@ -119,11 +119,11 @@ impl Accounts {
     /// Reads an account that is not known here: it may be newer than the last refresh.
     async fn read(&self, tenant: TenantId, id: AccountId) -> Result<AccountHandle, MissingAdapter> {
         let not_now = |error: Error| MissingAdapter::Unavailable(error.to_string());
-        let open = match self.directory.account(tenant, id).await {
+        let open = match self.directory.accounts().get(tenant, id).await {
             Err(Error::NotFound { .. }) => return Err(MissingAdapter::Deleted),
             open => open.map_err(not_now)?,
         };
-        let is_served = self.directory.find_account(id).await.map_err(not_now)?.is_some();
+        let is_served = self.directory.accounts().tenant_of(id).await.map_err(not_now)?.is_some();
         if !is_served {
             return Err(MissingAdapter::Unavailable("the account is disabled".to_owned()));
         }
@@ -155,7 +155,7 @@ impl Accounts {
     pub async fn refresh(&self) -> Result<(), Error> {
         let mut listed = HashMap::new();
         for channel in CHANNELS {
-            for (tenant, id, version) in self.directory.all_accounts(channel).await? {
+            for (tenant, id, version) in self.directory.accounts().all(channel).await? {
                 listed.insert(id, (tenant, version));
             }
         }
@@ -167,7 +167,7 @@ impl Accounts {
             if is_known {
                 continue;
             }
-            let made = match self.directory.account(*tenant, *id).await {
+            let made = match self.directory.accounts().get(*tenant, *id).await {
                 Ok(open) => self.build(*tenant, &open).map_err(|error| error.to_string()),
                 Err(Error::NotFound { .. }) => continue,
                 Err(error) if error.kind().is_transient() => return Err(error),

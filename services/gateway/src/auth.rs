@@ -57,7 +57,7 @@ impl Authenticator {
     ///
     /// If the key is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
-        let known = self.directory.authenticate(bearer(headers)?).await?;
+        let known = self.directory.keys().authenticate(bearer(headers)?).await?;
         self.check_rate(known.tenant, known.rate).await?;
         let call = self.calls.open(known.tenant)?;
         Ok((caller(known), call))
@@ -86,7 +86,7 @@ impl Authenticator {
     }
 
     async fn admit_node(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
-        let known = self.directory.authenticate_node(token).await?;
+        let known = self.directory.nodes().authenticate(token).await?;
         self.check_rate(known.tenant, known.rate).await?;
         let call = self.calls.open(known.tenant)?;
         let scopes = Scopes::EMPTY.with(Scope::Node);

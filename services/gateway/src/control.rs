@@ -124,7 +124,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
 
 impl State {
     pub(crate) async fn agent_names(&self, tenant: TenantId) -> Result<AgentNames, Error> {
-        let agents = self.directory.agents(tenant).await?;
+        let agents = self.directory.agents().list(tenant).await?;
         let names = agents.into_iter().map(|agent| (agent.id, agent.name.to_string()));
         Ok(AgentNames(names.collect()))
     }

@@ -66,7 +66,7 @@ impl Service for Nodes {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let nodes = self.state.directory.nodes(caller.tenant).await.map_err(Error::from)?;
+        let nodes = self.state.directory.nodes().list(caller.tenant).await.map_err(Error::from)?;
 
         let shown = nodes.into_iter().map(|node| self.node_with_status(caller.tenant, node));
         Ok(Response::new(ListNodesResponse { nodes: join_all(shown).await }))
@@ -79,7 +79,7 @@ impl Service for Nodes {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let node = self.state.directory.node(caller.tenant, &request.node).await;
+        let node = self.state.directory.nodes().get(caller.tenant, &request.node).await;
 
         let node = self.node_with_status(caller.tenant, node.map_err(Error::from)?).await;
         Ok(Response::new(GetNodeResponse { node: Some(node) }))
@@ -97,7 +97,7 @@ impl Service for Nodes {
             .map_err(|wrong| invalid(wrong.to_string()))?;
         let new = NewNode { name: request.name, used_by };
 
-        let made = self.state.directory.create_node(caller.tenant, actor(&caller), new).await;
+        let made = self.state.directory.nodes().create(caller.tenant, actor(&caller), new).await;
 
         let (node, token) = made.map_err(Error::from)?;
         let node = Some(self.node_with_status(caller.tenant, node).await);
@@ -113,7 +113,7 @@ impl Service for Nodes {
         require(&caller, Scope::Admin)?;
         let (tenant, by) = (caller.tenant, actor(&caller));
 
-        let revoked = self.state.directory.revoke_node(tenant, by, &request.node).await;
+        let revoked = self.state.directory.nodes().revoke(tenant, by, &request.node).await;
 
         let node = revoked.map_err(Error::from)?;
         // If this is lost, the gateway that holds the connection notices the revocation at its next
@@ -132,7 +132,7 @@ impl Service for Nodes {
         let token = token.trim().to_owned();
         let (caller, said) = holdfast_grpc::caller(request)?;
         require_node(&caller)?;
-        let known = self.state.directory.authenticate_node(&token).await.map_err(Error::from)?;
+        let known = self.state.directory.nodes().authenticate(&token).await.map_err(Error::from)?;
 
         let (asks, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let link = NodeLink::new(self.state.clone(), known, asks);

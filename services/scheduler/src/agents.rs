@@ -42,7 +42,7 @@ impl Agents {
             return Ok(cards);
         }
         let at = Instant::now();
-        let cards = self.directory.agent_cards(tenant).await?;
+        let cards = self.directory.agents().routed(tenant).await?;
         let cards: Cards = Arc::new(cards.into_iter().map(|card| (card.id, card)).collect());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_CACHED_TENANTS {

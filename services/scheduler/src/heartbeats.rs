@@ -90,7 +90,7 @@ async fn run_pass(ctx: &Ctx) -> anyhow::Result<()> {
 /// Switches an agent's heartbeat on if its file has content and it is enabled, and off otherwise.
 async fn update_heartbeat_job(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
     let (tenant, agent) = (mark.tenant, mark.agent);
-    let config = match ctx.directory.agent_by_id(tenant, agent).await {
+    let config = match ctx.directory.agents().by_id(tenant, agent).await {
         Ok(found) => found.settings.heartbeat,
         Err(error) if error.kind() == Kind::NotFound => {
             ctx.jobs.delete_heartbeat(tenant, agent).await?;

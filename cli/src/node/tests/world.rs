@@ -69,8 +69,8 @@ impl World {
         let model = FakeModel::start().await?;
         let pools = Pools::lazy(&of_database(&database), "test")?;
         let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
-        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
-        let agent = directory.default_agent(tenant.id).await?;
+        let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
+        let agent = directory.agents().default_agent(tenant.id).await?;
         let provider = NewProvider {
             name: "fake".to_owned(),
             kind: ProviderKind::OpenAi,
@@ -78,7 +78,7 @@ impl World {
             api_key: Some("key".into()),
             default_model: Some("fake:one".to_owned()),
         };
-        directory.put_provider(tenant.id, Actor::Operator, provider).await?;
+        directory.providers().put(tenant.id, Actor::Operator, provider).await?;
         let bus = Bus::connect(&of_nats(&nats), "test").await?;
         let mut world = Self {
             sessions: Sessions::new(pools),
@@ -275,7 +275,7 @@ impl Machine {
         patterns: &[&str],
     ) -> anyhow::Result<Self> {
         let new = NewNode { name: name.to_owned(), used_by: used_by.parse()? };
-        let made = world.directory.create_node(world.tenant, Actor::Operator, new).await?;
+        let made = world.directory.nodes().create(world.tenant, Actor::Operator, new).await?;
         let (node, token): (Node, SecretString) = made;
         let folder = Arc::new(tempfile::tempdir()?);
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();

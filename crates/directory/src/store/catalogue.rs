@@ -125,11 +125,22 @@ pub(crate) async fn delete_alias(tx: &mut TenantTx, alias: &str) -> sqlx::Result
     Ok(done.rows_affected() > 0)
 }
 
-/// Returns the number of models and aliases that a tenant has added.
-pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
+/// Returns the number of models and aliases that a tenant has added, other than these.
+pub(crate) async fn count_except(
+    tx: &mut TenantTx,
+    model: Option<&ModelId>,
+    alias: Option<&str>,
+) -> sqlx::Result<i64> {
     const SQL: &str = "
-        select (select count(*) from control.models where tenant_id = $1)
-             + (select count(*) from control.model_aliases where tenant_id = $1)";
+        select (select count(*) from control.models
+                where tenant_id = $1 and model is distinct from $2)
+             + (select count(*) from control.model_aliases
+                where tenant_id = $1 and alias is distinct from $3)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    sqlx::query_scalar(SQL)
+        .bind(tenant)
+        .bind(model.map(ModelId::to_string))
+        .bind(alias)
+        .fetch_one(tx.conn())
+        .await
 }

@@ -14,10 +14,17 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Identity>> {
     Ok(rows.into_iter().map(read).collect())
 }
 
-pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
-    const SQL: &str = "select count(*) from control.identities where tenant_id = $1";
+/// Returns the number of identities other than this one.
+pub(crate) async fn count_except(tx: &mut TenantTx, identity: &Identity) -> sqlx::Result<i64> {
+    const SQL: &str = "select count(*) from control.identities \
+                       where tenant_id = $1 and (channel, peer) <> ($2, $3)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    sqlx::query_scalar(SQL)
+        .bind(tenant)
+        .bind(&identity.channel)
+        .bind(&identity.peer)
+        .fetch_one(tx.conn())
+        .await
 }
 
 pub(crate) async fn put(tx: &mut TenantTx, identity: &Identity) -> sqlx::Result<()> {

@@ -12,10 +12,21 @@ use crate::{
 
 const MAX_ACCOUNTS: i64 = 200;
 
+/// Channel accounts.
+#[derive(Debug, Clone, Copy)]
+pub struct Accounts<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn accounts(&self) -> Accounts<'_> {
+        Accounts(self)
+    }
+}
+
+impl Accounts<'_> {
     /// Returns the tenant's accounts, of one channel or of all.
-    pub async fn accounts(
-        &self,
+    pub async fn list(
+        self,
         tenant: TenantId,
         channel: Option<&str>,
     ) -> Result<Vec<Account>, Error> {
@@ -23,7 +34,7 @@ impl Directory {
         if channel.is_some_and(|channel| !known(channel)) {
             return Ok(Vec::new());
         }
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let accounts = store::accounts::all(&mut tx, channel).await?;
         tx.commit().await?;
         Ok(accounts)
@@ -35,12 +46,12 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such account, [`Error::Unsealable`] if its secrets
     /// cannot be opened.
-    pub async fn account(&self, tenant: TenantId, id: AccountId) -> Result<OpenAccount, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn get(self, tenant: TenantId, id: AccountId) -> Result<OpenAccount, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let missing = || Error::not_found("channel account", id);
         let account = store::accounts::get(&mut tx, id).await?.ok_or_else(missing)?;
         let sealed = store::accounts::secrets(&mut tx, id).await?.ok_or_else(missing)?;
-        let data_key = self.data_key(&mut tx).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
         let secrets = open(&data_key, id, &sealed)?;
         Ok(OpenAccount { account, secrets })
@@ -52,8 +63,8 @@ impl Directory {
     ///
     /// [`Error::Invalid`] if the account cannot be served, [`Error::Taken`] if the name is used,
     /// [`Error::TooMany`] at the limit.
-    pub async fn create_account(
-        &self,
+    pub async fn create(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewAccount,
@@ -64,7 +75,7 @@ impl Directory {
         };
         new.check_usable(secrets)?;
         let id = AccountId::generate();
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         check_limit("channel accounts", store::accounts::count(&mut tx).await?, MAX_ACCOUNTS)?;
         let sealed = self.seal_secrets(&mut tx, id, secrets).await?;
         let made = store::accounts::insert(&mut tx, id, &new, &sealed).await;
@@ -80,14 +91,14 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such account, [`Error::Invalid`] if it cannot be
     /// served, [`Error::Taken`] if the name is used.
-    pub async fn update_account(
-        &self,
+    pub async fn update(
+        self,
         tenant: TenantId,
         actor: Actor,
         id: AccountId,
         mut new: NewAccount,
     ) -> Result<Account, Error> {
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let old = store::accounts::get(&mut tx, id).await?;
         let old = old.ok_or_else(|| Error::not_found("channel account", id))?;
         if new.channel.is_empty() {
@@ -111,7 +122,7 @@ impl Directory {
             None => {
                 let sealed = store::accounts::secrets(&mut tx, id).await?;
                 let sealed = sealed.ok_or_else(|| Error::not_found("channel account", id))?;
-                new.check_usable(&open(&self.data_key(&mut tx).await?, id, &sealed)?)?;
+                new.check_usable(&open(&self.0.data_key(&mut tx).await?, id, &sealed)?)?;
                 None
             }
         };
@@ -127,13 +138,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such account.
-    pub async fn delete_account(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        id: AccountId,
-    ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+    pub async fn delete(self, tenant: TenantId, actor: Actor, id: AccountId) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::accounts::delete(&mut tx, id).await? {
             return Err(Error::not_found("channel account", id));
         }
@@ -144,11 +150,8 @@ impl Directory {
 
     /// Returns the accounts that bridges must serve on a channel, with their versions: enabled
     /// accounts of all active tenants.
-    pub async fn all_accounts(
-        &self,
-        channel: &str,
-    ) -> Result<Vec<(TenantId, AccountId, i64)>, Error> {
-        let mut tx = self.pools.system().await?;
+    pub async fn all(self, channel: &str) -> Result<Vec<(TenantId, AccountId, i64)>, Error> {
+        let mut tx = self.0.pools.system().await?;
         let accounts = store::accounts::to_serve(&mut tx, channel).await?;
         tx.commit().await?;
         Ok(accounts)
@@ -156,20 +159,20 @@ impl Directory {
 
     /// Returns the tenant of an account that a webhook call names; `None` if there is no such
     /// account, or if it must not be served.
-    pub async fn find_account(&self, id: AccountId) -> Result<Option<TenantId>, Error> {
-        let mut tx = self.pools.system().await?;
+    pub async fn tenant_of(self, id: AccountId) -> Result<Option<TenantId>, Error> {
+        let mut tx = self.0.pools.system().await?;
         let tenant = store::accounts::tenant_of(&mut tx, id).await?;
         tx.commit().await?;
         Ok(tenant)
     }
 
     async fn seal_secrets(
-        &self,
+        self,
         tx: &mut TenantTx,
         id: AccountId,
         secrets: &Value,
     ) -> Result<Vec<u8>, Error> {
-        let data_key = self.data_key(tx).await?;
+        let data_key = self.0.data_key(tx).await?;
         data_key.seal(Purpose::AccountSecrets(id), secrets.to_string().as_bytes())
     }
 }

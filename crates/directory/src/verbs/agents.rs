@@ -2,25 +2,36 @@
 
 use holdfast_types::{AgentId, TenantId};
 
-use super::check_limit;
+use super::{catalogue::check_agent, check_limit};
 use crate::{
     Actor, Agent, Directory, Error, NewAgent, RoutedAgent, routing::AgentReference, store,
 };
 
 pub(super) const MAX_AGENTS: i64 = 500;
 
+/// Agents.
+#[derive(Debug, Clone, Copy)]
+pub struct Agents<'d>(pub(super) &'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn agents(&self) -> Agents<'_> {
+        Agents(self)
+    }
+}
+
+impl Agents<'_> {
     /// Returns the tenant's agents, in the order of creation.
-    pub async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<Agent>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let agents = store::agents::all(&mut tx).await?;
         tx.commit().await?;
         Ok(agents)
     }
 
     /// Returns the fields of the tenant's agents that routing needs, in the order of creation.
-    pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<RoutedAgent>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn routed(self, tenant: TenantId) -> Result<Vec<RoutedAgent>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let cards = store::agents::cards(&mut tx).await?;
         tx.commit().await?;
         Ok(cards)
@@ -31,7 +42,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such agent.
-    pub async fn agent(&self, tenant: TenantId, name_or_id: &str) -> Result<Agent, Error> {
+    pub async fn get(self, tenant: TenantId, name_or_id: &str) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         self.find_agent(tenant, &AgentReference::parse(name_or_id).ok_or_else(missing)?)
             .await?
@@ -43,7 +54,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such agent.
-    pub async fn agent_by_id(&self, tenant: TenantId, id: AgentId) -> Result<Agent, Error> {
+    pub async fn by_id(self, tenant: TenantId, id: AgentId) -> Result<Agent, Error> {
         let found = self.find_agent(tenant, &AgentReference::Id(id)).await?;
         found.ok_or_else(|| Error::not_found("agent", id))
     }
@@ -53,8 +64,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no agent.
-    pub async fn default_agent(&self, tenant: TenantId) -> Result<Agent, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn default_agent(self, tenant: TenantId) -> Result<Agent, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let agent = store::agents::default(&mut tx).await?;
         tx.commit().await?;
         agent.ok_or_else(|| Error::not_found("agent", "main"))
@@ -66,14 +77,14 @@ impl Directory {
     ///
     /// [`Error::Invalid`] if a value is not allowed, [`Error::Taken`] if the name is used,
     /// [`Error::TooMany`] at the limit.
-    pub async fn create_agent(
-        &self,
+    pub async fn create(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        let mut tx = self.begin_change(tenant).await?;
-        self.check_agent(&mut tx, &new).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
+        check_agent(&mut tx, &new).await?;
         check_limit("agents", store::agents::count(&mut tx).await?, MAX_AGENTS)?;
         if new.is_default {
             store::agents::clear_default(&mut tx).await?;
@@ -82,7 +93,7 @@ impl Directory {
         let agent = made.map_err(|error| refuse(&new, error))?;
         store::audit::record(&mut tx, actor, "agent.create", agent.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(agent)
     }
 
@@ -93,8 +104,8 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such agent, [`Error::Invalid`] if a value is not
     /// allowed, [`Error::Taken`] if the name is used.
-    pub async fn update_agent(
-        &self,
+    pub async fn update(
+        self,
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
@@ -102,8 +113,8 @@ impl Directory {
     ) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
-        let mut tx = self.begin_change(tenant).await?;
-        self.check_agent(&mut tx, &new).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
+        check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
         if new.is_default && !old.is_default {
             store::agents::clear_default(&mut tx).await?;
@@ -112,7 +123,7 @@ impl Directory {
         let agent = changed.map_err(|error| refuse(&new, error))?;
         store::audit::record(&mut tx, actor, "agent.update", agent.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(agent)
     }
 
@@ -122,15 +133,15 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such agent, [`Error::Conflict`] if it is the
     /// default one.
-    pub async fn delete_agent(
-        &self,
+    pub async fn delete(
+        self,
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
     ) -> Result<(), Error> {
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let agent = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
         let default = store::agents::default(&mut tx).await?;
         if default.is_some_and(|default| default.id == agent.id) {
@@ -143,16 +154,16 @@ impl Directory {
         store::agents::delete(&mut tx, agent.id).await?;
         store::audit::record(&mut tx, actor, "agent.delete", agent.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(())
     }
 
     async fn find_agent(
-        &self,
+        self,
         tenant: TenantId,
         wanted: &AgentReference,
     ) -> Result<Option<Agent>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let agent = store::agents::find(&mut tx, wanted).await?;
         tx.commit().await?;
         Ok(agent)

@@ -1,4 +1,4 @@
-//! Operations on model catalogues and budgets.
+//! Operations on the tenants' model catalogues.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::check_limit;
 use crate::{
-    Actor, Budget, Directory, Error, KnownModel, NewAgent,
+    Actor, Directory, Error, KnownModel, NewAgent,
     provider::catalogue::{TenantCatalogue, check_alias, check_card, resolve},
     store::{self, catalogue::CatalogueAdditions},
 };
@@ -17,10 +17,21 @@ use crate::{
 /// Maximum number of models and aliases of a tenant.
 const MAX_MODELS_AND_ALIASES: i64 = 500;
 
+/// Models: the tenants' catalogues, and the choice of an agent's model.
+#[derive(Debug, Clone, Copy)]
+pub struct Models<'d>(pub(super) &'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn models(&self) -> Models<'_> {
+        Models(self)
+    }
+}
+
+impl Models<'_> {
     /// Returns the models of the tenant's catalogue: the built-in ones, and its own.
-    pub async fn known_models(&self, tenant: TenantId) -> Result<Vec<KnownModel>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn known(self, tenant: TenantId) -> Result<Vec<KnownModel>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
         tx.commit().await?;
         let own = extras.supplement.clone();
@@ -46,31 +57,23 @@ impl Directory {
         Ok(models.into_values().collect())
     }
 
-    /// Returns the tenant's model catalogue.
-    pub async fn catalogue(&self, tenant: TenantId) -> Result<TenantCatalogue, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
-        tx.commit().await?;
-        Ok(build_catalogue(extras.supplement))
-    }
-
     /// Stores the properties of a model; an existing entry is replaced.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] if a value is out of range, [`Error::TooMany`] at the limit.
-    pub async fn put_model(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         model: &ModelId,
         card: &ModelCard,
     ) -> Result<(), Error> {
         check_card(card)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         check_limit(
             "models and aliases",
-            store::catalogue::count(&mut tx).await?,
+            store::catalogue::count_except(&mut tx, Some(model), None).await?,
             MAX_MODELS_AND_ALIASES,
         )?;
         store::catalogue::put_model(&mut tx, model, card).await?;
@@ -84,13 +87,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no entry for it.
-    pub async fn delete_model(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        model: &str,
-    ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+    pub async fn delete(self, tenant: TenantId, actor: Actor, model: &str) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::catalogue::delete_model(&mut tx, model).await? {
             return Err(Error::not_found("model of your own", model));
         }
@@ -105,17 +103,17 @@ impl Directory {
     ///
     /// [`Error::Invalid`] for a malformed alias or unknown model, [`Error::TooMany`] at the limit.
     pub async fn put_alias(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         alias: &str,
         model: &str,
     ) -> Result<ModelId, Error> {
         check_alias(alias)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         check_limit(
             "models and aliases",
-            store::catalogue::count(&mut tx).await?,
+            store::catalogue::count_except(&mut tx, None, Some(alias)).await?,
             MAX_MODELS_AND_ALIASES,
         )?;
         let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
@@ -132,12 +130,12 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such alias.
     pub async fn delete_alias(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         alias: &str,
     ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::catalogue::delete_alias(&mut tx, alias).await? {
             return Err(Error::not_found("alias of your own", alias));
         }
@@ -145,75 +143,22 @@ impl Directory {
         tx.commit().await?;
         Ok(())
     }
+}
 
-    /// Returns the tenant's budgets; the one of the whole tenant comes first.
-    pub async fn budgets(&self, tenant: TenantId) -> Result<Vec<Budget>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let budgets = store::budgets::all(&mut tx).await?;
-        tx.commit().await?;
-        Ok(budgets)
+/// Validates an agent, whose models may be named by aliases.
+pub(super) async fn check_agent(tx: &mut TenantTx, new: &NewAgent) -> Result<(), Error> {
+    let named: Vec<&String> = new.model.iter().chain(&new.settings.fallbacks).collect();
+    let is_id = |name: &&String| name.parse::<ModelId>().is_ok();
+    if named.iter().all(is_id) {
+        return new.check();
     }
-
-    /// Stores a daily budget; runners apply it within a second or two.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`] if the budget has no limit or one out of range, [`Error::NotFound`] if
-    /// there is no such agent.
-    pub async fn put_budget(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        budget: &Budget,
-    ) -> Result<(), Error> {
-        budget.check()?;
-        let mut tx = self.begin_change(tenant).await?;
-        store::budgets::put(&mut tx, budget).await.map_err(|error| {
-            match (budget.agent, holdfast_pg::on_constraint("budgets_agent", &error)) {
-                (Some(agent), true) => Error::not_found("agent", agent),
-                _ => error.into(),
-            }
-        })?;
-        store::audit::record(&mut tx, actor, "budget.put", budget_subject(budget.agent)).await?;
-        tx.commit().await?;
-        Ok(())
+    let CatalogueAdditions { supplement, .. } =
+        store::catalogue::additions(tx, AgentId::from(Uuid::nil())).await?;
+    let catalogue = build_catalogue(supplement);
+    for name in named {
+        resolve(&catalogue, name)?;
     }
-
-    /// Deletes a budget.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] if there is no such budget.
-    pub async fn delete_budget(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        agent: Option<AgentId>,
-    ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
-        if !store::budgets::delete(&mut tx, agent).await? {
-            return Err(Error::not_found("budget of", budget_subject(agent)));
-        }
-        store::audit::record(&mut tx, actor, "budget.delete", budget_subject(agent)).await?;
-        tx.commit().await?;
-        Ok(())
-    }
-
-    /// Validates an agent, whose models may be named by aliases.
-    pub(crate) async fn check_agent(&self, tx: &mut TenantTx, new: &NewAgent) -> Result<(), Error> {
-        let named: Vec<&String> = new.model.iter().chain(&new.settings.fallbacks).collect();
-        let is_id = |name: &&String| name.parse::<ModelId>().is_ok();
-        if named.iter().all(is_id) {
-            return new.check();
-        }
-        let CatalogueAdditions { supplement, .. } =
-            store::catalogue::additions(tx, AgentId::from(Uuid::nil())).await?;
-        let catalogue = build_catalogue(supplement);
-        for name in named {
-            resolve(&catalogue, name)?;
-        }
-        NewAgent { model: None, ..new.clone() }.check()
-    }
+    NewAgent { model: None, ..new.clone() }.check()
 }
 
 /// Returns the built-in catalogue with a tenant's additions.
@@ -222,8 +167,4 @@ pub(crate) fn build_catalogue(supplement: Supplement) -> TenantCatalogue {
         true => Cow::Borrowed(Catalogue::built_in()),
         false => Cow::Owned(Catalogue::built_in().with(supplement)),
     }
-}
-
-fn budget_subject(agent: Option<AgentId>) -> String {
-    agent.map_or_else(|| "the tenant".to_owned(), |agent| agent.to_string())
 }

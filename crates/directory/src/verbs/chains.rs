@@ -7,11 +7,22 @@ use crate::{Actor, Directory, Error, NamedChain, chain, store};
 
 const MAX_CHAINS: i64 = 100;
 
+/// Named chains.
+#[derive(Debug, Clone, Copy)]
+pub struct Chains<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn chains(&self) -> Chains<'_> {
+        Chains(self)
+    }
+}
+
+impl Chains<'_> {
     /// Returns the tenant's chains by name, and the built-in one unless the tenant has one of its
     /// name.
-    pub async fn chains(&self, tenant: TenantId) -> Result<Vec<NamedChain>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<NamedChain>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let mut chains = store::chains::all(&mut tx).await?;
         tx.commit().await?;
         if chains.iter().all(|known| known.name != SHIPPED_CHAIN_NAME) {
@@ -25,8 +36,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such chain.
-    pub async fn chain(&self, tenant: TenantId, name: &str) -> Result<NamedChain, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn get(self, tenant: TenantId, name: &str) -> Result<NamedChain, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let found = store::chains::get(&mut tx, name).await?;
         tx.commit().await?;
         match found {
@@ -41,15 +52,15 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed chain, [`Error::TooMany`] at the limit.
-    pub async fn put_chain(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         name: &str,
         chain: &Chain,
     ) -> Result<NamedChain, Error> {
         chain::check(name, chain)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if store::chains::get(&mut tx, name).await?.is_none() {
             check_limit("chains", store::chains::count(&mut tx).await?, MAX_CHAINS)?;
         }
@@ -65,13 +76,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such chain.
-    pub async fn delete_chain(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        name: &str,
-    ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+    pub async fn delete(self, tenant: TenantId, actor: Actor, name: &str) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::chains::delete(&mut tx, name).await? {
             return Err(Error::not_found("chain", name));
         }

@@ -12,22 +12,33 @@ use crate::{
 
 const MAX_CONNECTIONS: i64 = 1_000;
 
+/// Connections of users to other services.
+#[derive(Debug, Clone, Copy)]
+pub struct Connections<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn connections(&self) -> Connections<'_> {
+        Connections(self)
+    }
+}
+
+impl Connections<'_> {
     /// Returns the tenant's connections, by name.
-    pub async fn connections(&self, tenant: TenantId) -> Result<Vec<Connection>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<Connection>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let connections = store::connections::all(&mut tx).await?;
         tx.commit().await?;
         Ok(connections)
     }
 
     /// Returns the connections that an agent may use, by name.
-    pub async fn connections_of(
-        &self,
+    pub async fn of_agent(
+        self,
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Vec<Connection>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let connections = store::connections::of_agent(&mut tx, agent).await?;
         tx.commit().await?;
         Ok(connections)
@@ -40,14 +51,14 @@ impl Directory {
     /// [`Error::Invalid`] for a malformed value, or if a stored secret would be sent to another
     /// service than it was given for; [`Error::NotFound`] if there is no such agent;
     /// [`Error::TooMany`] at the limit.
-    pub async fn put_connection(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewConnection,
     ) -> Result<Connection, Error> {
         new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let agent = match &new.agent {
             None => None,
             Some(named) => {
@@ -78,7 +89,7 @@ impl Directory {
         }
         let sealed = match &new.secret {
             Some(secret) => {
-                let data_key = self.data_key(&mut tx).await?;
+                let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::ConnectionSecret(&new.name);
                 Some(data_key.seal(purpose, secret.expose_secret().as_bytes())?)
             }
@@ -103,14 +114,9 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such connection.
-    pub async fn delete_connection(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        name: &str,
-    ) -> Result<(), Error> {
+    pub async fn delete(self, tenant: TenantId, actor: Actor, name: &str) -> Result<(), Error> {
         check_name("connection", name)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::connections::delete(&mut tx, name).await? {
             return Err(Error::not_found("connection", name));
         }
@@ -125,17 +131,17 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such connection, [`Error::Unsealable`] if its secret
     /// cannot be opened.
-    pub async fn open_connection(
-        &self,
+    pub async fn open(
+        self,
         tenant: TenantId,
         name: &str,
     ) -> Result<(Connection, Option<SecretString>), Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let found = store::connections::get(&mut tx, name).await?;
         let connection = found.ok_or_else(|| Error::not_found("connection", name))?;
         let secret = match store::connections::secret(&mut tx, name).await? {
             Some(sealed) => {
-                let data_key = self.data_key(&mut tx).await?;
+                let data_key = self.0.data_key(&mut tx).await?;
                 let secret = data_key.open(Purpose::ConnectionSecret(name), &sealed)?;
                 let secret = String::from_utf8(secret)
                     .map_err(|_| Error::Unsealable("a connection's secret"))?;

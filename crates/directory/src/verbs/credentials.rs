@@ -14,10 +14,21 @@ use crate::{
 /// Maximum number of credentials per provider.
 const MAX_CREDENTIALS_PER_PROVIDER: usize = 20;
 
+/// Keys and tokens of providers, and the renewal of tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Credentials<'d>(pub(super) &'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn credentials(&self) -> Credentials<'_> {
+        Credentials(self)
+    }
+}
+
+impl Credentials<'_> {
     /// Returns the tenant's credentials by provider, with their statistics.
-    pub async fn credentials(&self, tenant: TenantId) -> Result<Vec<CredentialSummary>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<CredentialSummary>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let credentials = store::credentials::all(&mut tx).await?;
         tx.commit().await?;
         Ok(credentials)
@@ -30,14 +41,14 @@ impl Directory {
     ///
     /// [`Error::Invalid`] for a malformed value, [`Error::NotFound`] if there is no such provider,
     /// [`Error::TooMany`] at the limit.
-    pub async fn put_credential(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: &NewCredential,
     ) -> Result<(), Error> {
         new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let provider = provider_of(&mut tx, &new.provider).await?;
         let new = &match new.refresh {
             Some(_) => {
@@ -52,7 +63,7 @@ impl Directory {
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
             check_limit("keys of one provider", number(have), number(most))?;
         }
-        let data_key = self.data_key(&mut tx).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         let purpose = Purpose::Credential { provider: &new.provider, name: &new.name };
         let sealed = data_key.seal(purpose, &SealedCredential::bytes(new))?;
         store::credentials::put(&mut tx, new, &sealed).await?;
@@ -68,15 +79,15 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such credential.
-    pub async fn delete_credential(
-        &self,
+    pub async fn delete(
+        self,
         tenant: TenantId,
         actor: Actor,
         provider: &str,
         name: &str,
     ) -> Result<(), Error> {
         let subject = subject(provider, name)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::credentials::delete(&mut tx, provider, name).await? {
             return Err(Error::not_found("credential", subject));
         }
@@ -91,8 +102,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such provider or credential.
-    pub async fn order_credentials(
-        &self,
+    pub async fn set_order(
+        self,
         tenant: TenantId,
         actor: Actor,
         provider: &str,
@@ -100,7 +111,7 @@ impl Directory {
     ) -> Result<(), Error> {
         check_name("provider", provider)?;
         let (names, strict) = order;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let own = provider_of(&mut tx, provider).await?.has_key;
         let there = store::credentials::of_provider(&mut tx, provider).await?;
         let is_there = |name: &String| {
@@ -120,15 +131,15 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such credential.
-    pub async fn enable_credential(
-        &self,
+    pub async fn enable(
+        self,
         tenant: TenantId,
         actor: Actor,
         provider: &str,
         name: &str,
     ) -> Result<(), Error> {
         let subject = subject(provider, name)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let all = store::credentials::all(&mut tx).await?;
         if !all.iter().any(|one| one.provider == provider && one.name == name) {
             return Err(Error::not_found("credential", subject));
@@ -140,14 +151,14 @@ impl Directory {
     }
 
     /// Stores the statistics of a credential, unless newer ones are stored.
-    pub async fn store_credential_stats(
-        &self,
+    pub async fn store_stats(
+        self,
         tenant: TenantId,
         provider: &str,
         name: &str,
         remembered: &CredentialStats,
     ) -> Result<(), Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         store::credentials::store_stats(&mut tx, provider, name, remembered).await?;
         tx.commit().await?;
         Ok(())
@@ -155,8 +166,8 @@ impl Directory {
 
     /// Returns a provider's credentials, decrypted. `own` is the API key that the provider was set
     /// up with.
-    pub(crate) async fn load_credentials(
-        &self,
+    pub(crate) async fn load(
+        self,
         tx: &mut TenantTx,
         provider: &str,
         own: Option<&secrecy::SecretString>,
@@ -176,7 +187,7 @@ impl Directory {
             let credential = match &row.secret {
                 Some(sealed) => {
                     if data_key.is_none() {
-                        data_key = Some(self.data_key(tx).await?);
+                        data_key = Some(self.0.data_key(tx).await?);
                     }
                     let Some(data_key) = &data_key else { continue };
                     let purpose = Purpose::Credential { provider, name: &row.name };

@@ -16,7 +16,18 @@ use crate::{
 /// Maximum number of usable keys of a tenant.
 const MAX_USABLE_KEYS: i64 = 1_000;
 
+/// API keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn keys(&self) -> Keys<'_> {
+        Keys(self)
+    }
+}
+
+impl Keys<'_> {
     /// Returns the tenant and the scopes of an API key.
     ///
     /// Only a caller with the whole key learns that the key is revoked or the tenant is suspended.
@@ -24,13 +35,13 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked or expired, or [`Error::TenantSuspended`].
-    pub async fn authenticate(&self, token: &str) -> Result<KeyPrincipal, Error> {
+    pub async fn authenticate(self, token: &str) -> Result<KeyPrincipal, Error> {
         let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
-        let known = match self.keys.get(&id) {
+        let known = match self.0.keys.get(&id) {
             Some(known) => known,
             None => self.look_up(id).await?,
         };
-        let digest = token::digest(&self.pepper, &secret);
+        let digest = token::digest(&self.0.pepper, &secret);
         if !bool::from(digest.as_slice().ct_eq(&known.digest)) {
             return Err(Error::UnknownKey);
         }
@@ -43,9 +54,9 @@ impl Directory {
         Ok(known.who)
     }
 
-    async fn look_up(&self, id: KeyId) -> Result<CachedKey, Error> {
+    async fn look_up(self, id: KeyId) -> Result<CachedKey, Error> {
         let begun = Instant::now();
-        let mut tx = self.pools.system().await?;
+        let mut tx = self.0.pools.system().await?;
         let found = store::keys::find(&mut tx, id).await?;
         tx.commit().await?;
         let found = found.ok_or(Error::UnknownKey)?;
@@ -61,7 +72,7 @@ impl Directory {
             },
             digest: found.digest,
         };
-        self.keys.put(id, known.clone(), begun);
+        self.0.keys.put(id, known.clone(), begun);
         Ok(known)
     }
 
@@ -70,24 +81,24 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
-    pub async fn create_key(
-        &self,
+    pub async fn create(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewKey,
     ) -> Result<(Key, SecretString), Error> {
         let new = new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         check_limit("usable keys", store::keys::count(&mut tx).await?, MAX_USABLE_KEYS)?;
-        let (key, secret) = insert(&mut tx, &self.pepper, &new).await?;
+        let (key, secret) = insert(&mut tx, &self.0.pepper, &new).await?;
         store::audit::record(&mut tx, actor, "key.create", key.id).await?;
         tx.commit().await?;
         Ok((key, secret))
     }
 
     /// Returns the tenant's keys in the order of creation, including revoked and expired ones.
-    pub async fn keys(&self, tenant: TenantId) -> Result<Vec<Key>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<Key>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let keys = store::keys::all(&mut tx).await?;
         tx.commit().await?;
         Ok(keys)
@@ -98,14 +109,14 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such key.
-    pub async fn revoke_key(&self, tenant: TenantId, actor: Actor, id: KeyId) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+    pub async fn revoke(self, tenant: TenantId, actor: Actor, id: KeyId) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::keys::revoke(&mut tx, id).await? {
             return Err(Error::not_found("key", id));
         }
         store::audit::record(&mut tx, actor, "key.revoke", id).await?;
         tx.commit().await?;
-        self.keys.forget(&id);
+        self.0.keys.forget(&id);
         Ok(())
     }
 }

@@ -15,10 +15,21 @@ use crate::{
 
 const MAX_SERVERS: i64 = 32;
 
+/// MCP servers.
+#[derive(Debug, Clone, Copy)]
+pub struct McpServers<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn mcp_servers(&self) -> McpServers<'_> {
+        McpServers(self)
+    }
+}
+
+impl McpServers<'_> {
     /// Returns the tenant's MCP servers, by name.
-    pub async fn mcp_servers(&self, tenant: TenantId) -> Result<Vec<McpServer>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<McpServer>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let servers = store::mcp_servers::all(&mut tx).await?;
         tx.commit().await?;
         Ok(servers)
@@ -29,9 +40,9 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such server.
-    pub async fn mcp_server(&self, tenant: TenantId, name: &str) -> Result<McpServer, Error> {
+    pub async fn get(self, tenant: TenantId, name: &str) -> Result<McpServer, Error> {
         check_name(name)?;
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let server = store::mcp_servers::get(&mut tx, name).await?;
         tx.commit().await?;
         server.ok_or_else(|| Error::not_found("mcp server", name))
@@ -42,12 +53,12 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Unsealable`] if secrets cannot be opened.
-    pub async fn open_mcp_servers(&self, tenant: TenantId) -> Result<Vec<OpenMcpServer>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn open(self, tenant: TenantId) -> Result<Vec<OpenMcpServer>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let stored = store::mcp_servers::enabled(&mut tx).await?;
         let has_secrets = stored.iter().any(|(_, sealed)| sealed.is_some());
         let key = match has_secrets {
-            true => Some(self.data_key(&mut tx).await?),
+            true => Some(self.0.data_key(&mut tx).await?),
             false => None,
         };
         tx.commit().await?;
@@ -68,14 +79,14 @@ impl Directory {
     /// [`Error::Invalid`] for a malformed value, or if stored secrets would be sent to another
     /// server than they were given for; [`Error::NotFound`] if there is no such agent;
     /// [`Error::TooMany`] at the limit.
-    pub async fn put_mcp_server(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewMcpServer,
     ) -> Result<McpServer, Error> {
         new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let old = store::mcp_servers::get(&mut tx, &new.name).await?;
         let kept = old.as_ref().map(|old| old.secret_names.clone()).unwrap_or_default();
         match &old {
@@ -100,7 +111,7 @@ impl Directory {
             None => None,
             Some(secrets) if secrets.is_empty() => Some(None),
             Some(secrets) => {
-                let key = self.data_key(&mut tx).await?;
+                let key = self.0.data_key(&mut tx).await?;
                 Some(Some(seal(&key, &new.name, secrets)?))
             }
         };
@@ -127,14 +138,9 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such server.
-    pub async fn delete_mcp_server(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        name: &str,
-    ) -> Result<(), Error> {
+    pub async fn delete(self, tenant: TenantId, actor: Actor, name: &str) -> Result<(), Error> {
         check_name(name)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::mcp_servers::delete(&mut tx, name).await? {
             return Err(Error::not_found("mcp server", name));
         }

@@ -2,12 +2,14 @@
 
 mod accounts;
 mod agents;
+mod budgets;
 mod catalogue;
 mod chains;
 mod connections;
 mod credentials;
 mod keys;
 mod mcp_servers;
+mod model_choice;
 mod nodes;
 mod packages;
 mod policies;
@@ -17,7 +19,21 @@ mod routing;
 mod skill_env;
 mod tenants;
 
-pub use nodes::NodeConnectionState;
+pub use accounts::Accounts;
+pub use agents::Agents;
+pub use budgets::Budgets;
+pub use catalogue::Models;
+pub use chains::Chains;
+pub use connections::Connections;
+pub use credentials::Credentials;
+pub use keys::Keys;
+pub use mcp_servers::McpServers;
+pub use nodes::{NodeConnectionState, Nodes};
+pub use policies::PolicyDocuments;
+pub use providers::Providers;
+pub use routing::Routes;
+pub use skill_env::SkillEnv;
+pub use tenants::Tenants;
 
 use crate::Error;
 

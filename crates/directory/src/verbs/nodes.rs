@@ -22,6 +22,10 @@ pub enum NodeConnectionState {
     Revoked,
 }
 
+/// Nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Nodes<'d>(&'d Directory);
+
 impl Directory {
     /// Whether a text has the form of a node token.
     #[must_use]
@@ -29,18 +33,25 @@ impl Directory {
         token::read_node(text).is_some()
     }
 
+    #[must_use]
+    pub const fn nodes(&self) -> Nodes<'_> {
+        Nodes(self)
+    }
+}
+
+impl Nodes<'_> {
     /// Returns the node of a token.
     ///
     /// # Errors
     ///
     /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked, or [`Error::TenantSuspended`].
-    pub async fn authenticate_node(&self, text: &str) -> Result<AuthenticatedNode, Error> {
+    pub async fn authenticate(self, text: &str) -> Result<AuthenticatedNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
-        let mut tx = self.pools.system().await?;
+        let mut tx = self.0.pools.system().await?;
         let found = store::nodes::find(&mut tx, node).await?;
         tx.commit().await?;
         let found = found.ok_or(Error::UnknownKey)?;
-        let digest = token::digest(&self.pepper, &secret);
+        let digest = token::digest(&self.0.pepper, &secret);
         if !bool::from(digest.as_slice().ct_eq(&found.digest)) {
             return Err(Error::UnknownKey);
         }
@@ -60,20 +71,20 @@ impl Directory {
     ///
     /// [`Error::Invalid`] for a malformed name, [`Error::Taken`] if the name is used,
     /// [`Error::TooMany`] at the limit.
-    pub async fn create_node(
-        &self,
+    pub async fn create(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewNode,
     ) -> Result<(Node, SecretString), Error> {
         new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         check_limit("nodes", store::nodes::count(&mut tx).await?, MAX_NODES)?;
         if store::nodes::get(&mut tx, None, &new.name).await?.is_some() {
             return Err(Error::taken("a node", new.name));
         }
         let (id, secret) = (NodeId::generate(), token::generate());
-        let digest = token::digest(&self.pepper, &secret);
+        let digest = token::digest(&self.0.pepper, &secret);
         let node = store::nodes::insert(&mut tx, id, &digest, &new).await?;
         store::audit::record(&mut tx, actor, "node.create", node.id).await?;
         tx.commit().await?;
@@ -81,8 +92,8 @@ impl Directory {
     }
 
     /// Returns the tenant's nodes in the order of creation, including revoked ones.
-    pub async fn nodes(&self, tenant: TenantId) -> Result<Vec<Node>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<Node>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let nodes = store::nodes::all(&mut tx).await?;
         tx.commit().await?;
         Ok(nodes)
@@ -93,8 +104,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such node.
-    pub async fn node(&self, tenant: TenantId, named: &str) -> Result<Node, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn get(self, tenant: TenantId, named: &str) -> Result<Node, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let node = store::nodes::get(&mut tx, named.parse().ok(), named).await?;
         tx.commit().await?;
         node.ok_or_else(|| Error::not_found("node", named))
@@ -105,13 +116,13 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such node.
-    pub async fn revoke_node(
-        &self,
+    pub async fn revoke(
+        self,
         tenant: TenantId,
         actor: Actor,
         named: &str,
     ) -> Result<NodeId, Error> {
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let node = store::nodes::get(&mut tx, named.parse().ok(), named).await?;
         let node = node.ok_or_else(|| Error::not_found("node", named))?;
         store::nodes::revoke(&mut tx, node.id).await?;
@@ -125,36 +136,36 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::KeyNotActive`] if the node was revoked.
-    pub async fn record_node_connection(
-        &self,
+    pub async fn record_connection(
+        self,
         known: &AuthenticatedNode,
         connection: NodeConnection,
         said: NodeReport,
     ) -> Result<(), Error> {
-        let mut tx = self.pools.tenant(known.tenant).await?;
+        let mut tx = self.0.pools.tenant(known.tenant).await?;
         let came = store::nodes::connect(&mut tx, known.node, connection, &said.truncate()).await?;
         tx.commit().await?;
         if came { Ok(()) } else { Err(Error::KeyNotActive) }
     }
 
     /// Records the end of a connection, if it is the current one.
-    pub async fn record_node_disconnection(
-        &self,
+    pub async fn record_disconnection(
+        self,
         known: &AuthenticatedNode,
         connection: NodeConnection,
     ) -> Result<(), Error> {
-        let mut tx = self.pools.tenant(known.tenant).await?;
+        let mut tx = self.0.pools.tenant(known.tenant).await?;
         store::nodes::disconnect(&mut tx, known.node, connection).await?;
         Ok(tx.commit().await?)
     }
 
     /// Returns whether a connection is the current one.
-    pub async fn node_connection_state(
-        &self,
+    pub async fn connection_state(
+        self,
         known: &AuthenticatedNode,
         connection: NodeConnection,
     ) -> Result<NodeConnectionState, Error> {
-        let mut tx = self.pools.tenant(known.tenant).await?;
+        let mut tx = self.0.pools.tenant(known.tenant).await?;
         let found = store::nodes::connection_state(&mut tx, known.node).await?;
         tx.commit().await?;
         Ok(match found {

@@ -2,26 +2,26 @@
 
 use holdfast_types::{AgentId, TenantId};
 
-use super::{agents, check_limit, routing::MAX_RULES};
-use crate::{Actor, Agent, Directory, Error, NewAgent, NewRule, store};
+use super::{Agents, agents, catalogue::check_agent, check_limit, routing::MAX_RULES};
+use crate::{Actor, Agent, Error, NewAgent, NewRule, store};
 
-impl Directory {
+impl Agents<'_> {
     /// Creates an agent, and a disabled rule that leads to it: both or neither.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed value, [`Error::Taken`] if the agent's name is used,
     /// [`Error::TooMany`] at a limit.
-    pub async fn import_agent(
-        &self,
+    pub async fn import(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewAgent,
         rule: Option<NewRule>,
     ) -> Result<Agent, Error> {
         let rule = rule.map(NewRule::check).transpose()?;
-        let mut tx = self.begin_change(tenant).await?;
-        self.check_agent(&mut tx, &new).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
+        check_agent(&mut tx, &new).await?;
         check_limit("agents", store::agents::count(&mut tx).await?, agents::MAX_AGENTS)?;
         let made = store::agents::insert(&mut tx, AgentId::generate(), &new).await;
         let agent = made.map_err(|error| agents::refuse(&new, error))?;
@@ -33,7 +33,7 @@ impl Directory {
         }
         store::audit::record(&mut tx, actor, "agent.import", agent.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(agent)
     }
 
@@ -42,18 +42,18 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such agent.
-    pub async fn approve_agent(
-        &self,
+    pub async fn approve(
+        self,
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
     ) -> Result<u64, Error> {
-        let agent = self.agent(tenant, name_or_id).await?;
-        let mut tx = self.begin_change(tenant).await?;
+        let agent = self.get(tenant, name_or_id).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let enabled = store::rules::enable(&mut tx, agent.id).await?;
         store::audit::record(&mut tx, actor, "agent.approve", agent.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(enabled)
     }
 }

@@ -14,22 +14,33 @@ const MAX_POLICY_BYTES: usize = 64 * 1024;
 /// Maximum length of a stored tool summary and of a refusal's reason, in characters.
 const MAX_TEXT_CHARS: usize = 300;
 
+/// Tool policies, and the tools that runners announced.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyDocuments<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn policies(&self) -> PolicyDocuments<'_> {
+        PolicyDocuments(self)
+    }
+}
+
+impl PolicyDocuments<'_> {
     /// Returns the policy of an agent, or of the tenant itself.
-    pub async fn policy(
-        &self,
+    pub async fn get(
+        self,
         tenant: TenantId,
         agent: Option<AgentId>,
     ) -> Result<StoredPolicy, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let found = store::policies::get(&mut tx, agent).await?;
         tx.commit().await?;
         Ok(found.unwrap_or_default())
     }
 
     /// Returns the policies that apply to an agent: its tenant's and its own.
-    pub async fn policies(&self, tenant: TenantId, agent: AgentId) -> Result<Policies, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn for_agent(self, tenant: TenantId, agent: AgentId) -> Result<Policies, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let both = store::policies::both(&mut tx, agent).await?;
         tx.commit().await?;
         Ok(both)
@@ -43,8 +54,8 @@ impl Directory {
     ///
     /// [`Error::Conflict`] if the version differs, [`Error::Invalid`] if the document is too long,
     /// [`Error::NotFound`] if there is no such agent.
-    pub async fn put_policy(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         agent: Option<AgentId>,
@@ -57,7 +68,7 @@ impl Directory {
                 "a policy has {MAX_POLICY_BYTES} bytes at most, and this one {length}"
             )));
         }
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let now = store::policies::get(&mut tx, agent).await?.unwrap_or_default().version;
         if let Some(based_on) = based_on.filter(|based_on| *based_on != now) {
             return Err(Error::Conflict(format!(
@@ -81,14 +92,14 @@ impl Directory {
 
     /// Records in the audit log that a tool call was refused: the tool and the rule.
     pub async fn record_refusal(
-        &self,
+        self,
         tenant: TenantId,
         agent: AgentId,
         run: RunId,
         why: &str,
     ) -> Result<(), Error> {
         let why: String = why.chars().take(MAX_TEXT_CHARS).collect();
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let actor = Actor::Agent(agent);
         store::audit::record(&mut tx, actor, "tool.refuse", format!("{run} {why}")).await?;
         tx.commit().await?;
@@ -96,21 +107,21 @@ impl Directory {
     }
 
     /// Stores the tools that a runner has. Known and recently stored tools are not written again.
-    pub async fn announce_tools(&self, tools: &[KnownTool]) -> Result<(), Error> {
+    pub async fn announce_tools(self, tools: &[KnownTool]) -> Result<(), Error> {
         let short = |tool: &KnownTool| KnownTool {
             summary: tool.summary.chars().take(MAX_TEXT_CHARS).collect(),
             name: tool.name.clone(),
         };
         let tools: Vec<KnownTool> = tools.iter().map(short).collect();
-        let mut tx = self.pools.system().await?;
+        let mut tx = self.0.pools.system().await?;
         store::tools::announce(&mut tx, &tools).await?;
         tx.commit().await?;
         Ok(())
     }
 
     /// Returns the tools that runners announced in the last three days, by name.
-    pub async fn known_tools(&self) -> Result<Vec<KnownTool>, Error> {
-        let mut tx = self.pools.system().await?;
+    pub async fn known_tools(self) -> Result<Vec<KnownTool>, Error> {
+        let mut tx = self.0.pools.system().await?;
         let tools = store::tools::all(&mut tx).await?;
         tx.commit().await?;
         Ok(tools)

@@ -1,26 +1,31 @@
-//! Operations on providers, and the choice of an agent's model.
+//! Operations on providers.
 
-use holdfast_llm::Catalogue;
-use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
-use secrecy::{ExposeSecret as _, SecretString};
-use tracing::warn;
+use secrecy::ExposeSecret as _;
 
-use super::{catalogue::build_catalogue, check_limit, credentials::now};
+use super::{check_limit, credentials::now};
 use crate::{
-    Actor, Agent, Directory, Error, ModelChoice, ModelSetup, NewProvider, PROVIDER_KEY_NAME,
-    Provider, ProviderCredentials, ProviderKind, Purpose,
-    provider::{DEMO, catalogue::resolve},
-    store,
+    Actor, Directory, Error, NewProvider, PROVIDER_KEY_NAME, Provider, Purpose, store,
     tenant::check_name,
 };
 
 const MAX_PROVIDERS: i64 = 50;
 
+/// Model providers.
+#[derive(Debug, Clone, Copy)]
+pub struct Providers<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn providers(&self) -> Providers<'_> {
+        Providers(self)
+    }
+}
+
+impl Providers<'_> {
     /// Returns the tenant's providers, by name.
-    pub async fn providers(&self, tenant: TenantId) -> Result<Vec<Provider>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<Provider>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let providers = store::providers::all(&mut tx).await?;
         tx.commit().await?;
         Ok(providers)
@@ -32,14 +37,14 @@ impl Directory {
     ///
     /// [`Error::Invalid`] for a malformed value, or if a stored key would be sent to another URL
     /// than it was given for; [`Error::TooMany`] at the limit.
-    pub async fn put_provider(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewProvider,
     ) -> Result<Provider, Error> {
         let new = new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let old = store::providers::get(&mut tx, &new.name).await?;
         match &old {
             None => {
@@ -58,7 +63,7 @@ impl Directory {
         }
         let sealed = match &new.api_key {
             Some(key) => {
-                let data_key = self.data_key(&mut tx).await?;
+                let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::ProviderKey(&new.name);
                 Some(data_key.seal(purpose, key.expose_secret().as_bytes())?)
             }
@@ -87,14 +92,9 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such provider.
-    pub async fn delete_provider(
-        &self,
-        tenant: TenantId,
-        actor: Actor,
-        name: &str,
-    ) -> Result<(), Error> {
+    pub async fn delete(self, tenant: TenantId, actor: Actor, name: &str) -> Result<(), Error> {
         check_name("provider", name)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::providers::delete(&mut tx, name).await? {
             return Err(Error::not_found("provider", name));
         }
@@ -102,110 +102,4 @@ impl Directory {
         tx.commit().await?;
         Ok(())
     }
-
-    /// Returns the model of an agent: its own, else the tenant's default, else the built-in one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoProvider`] if its provider is not set up, [`Error::Unsealable`] if the provider's key
-    /// cannot be opened.
-    pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::additions(&mut tx, agent.id).await?;
-        let model = first_model(&mut tx, agent).await?;
-        let choice = self.choose(&mut tx, &build_catalogue(extras.supplement), &model).await?;
-        tx.commit().await?;
-        Ok(choice)
-    }
-
-    /// Returns the model of an agent with its fallbacks, catalogue and budgets.
-    ///
-    /// A fallback that cannot be used is left out.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoProvider`] if the provider of the agent's own model is not set up,
-    /// [`Error::Unsealable`] if a key cannot be opened.
-    pub async fn model_setup(&self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let extras = store::catalogue::additions(&mut tx, agent.id).await?;
-        let catalogue = build_catalogue(extras.supplement);
-        let model = first_model(&mut tx, agent).await?;
-        let mut choices = vec![self.choose(&mut tx, &catalogue, &model).await?];
-        for fallback in &agent.settings.fallbacks {
-            match self.choose(&mut tx, &catalogue, fallback).await {
-                Ok(choice) => choices.push(choice),
-                Err(error @ (Error::NoProvider { .. } | Error::Invalid(_))) => {
-                    warn!(error = &error as &dyn std::error::Error, "a fallback is left out");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let speaks = store::providers::speaks(&mut tx).await?;
-        tx.commit().await?;
-        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, has_speech: speaks })
-    }
-
-    /// Returns the model with this name or alias, and the access to its provider.
-    async fn choose(
-        &self,
-        tx: &mut TenantTx,
-        catalogue: &Catalogue,
-        name: &str,
-    ) -> Result<ModelChoice, Error> {
-        let mut model = resolve(catalogue, name)?;
-        let mut found = store::providers::get(tx, model.provider()).await?;
-        let usual = catalogue.usual_provider(model.provider());
-        if found.is_none() && usual != model.provider() {
-            // Example: `google:gemini-3`, where the provider was set up as `gemini`.
-            found = store::providers::get(tx, usual).await?;
-            if found.is_some() {
-                model = resolve(catalogue, &format!("{usual}:{}", model.id()))?;
-            }
-        }
-        let provider = match found {
-            Some(provider) => provider,
-            None if model.provider() == DEMO => Provider {
-                name: DEMO.to_owned(),
-                kind: ProviderKind::Demo,
-                base_url: String::new(),
-                has_key: false,
-                default_model: None,
-            },
-            None => {
-                let provider = model.provider().to_owned();
-                return Err(Error::NoProvider { model: model.to_string(), provider });
-            }
-        };
-        let (kind, base_url) = (provider.kind, provider.base_url);
-        if kind == ProviderKind::Demo {
-            let keys = ProviderCredentials::default();
-            return Ok(ModelChoice { model, kind, base_url, api_key: None, keys });
-        }
-        let sealed = match provider.has_key {
-            true => store::providers::api_key(tx, &provider.name).await?,
-            false => None,
-        };
-        let api_key = match sealed {
-            Some(sealed) => {
-                let data_key = self.data_key(tx).await?;
-                let key = data_key.open(Purpose::ProviderKey(&provider.name), &sealed)?;
-                let key =
-                    String::from_utf8(key).map_err(|_| Error::Unsealable("a provider's key"))?;
-                Some(SecretString::from(key))
-            }
-            None => None,
-        };
-        let keys = self.load_credentials(tx, &provider.name, api_key.as_ref()).await?;
-        Ok(ModelChoice { model, kind, base_url, api_key, keys })
-    }
-}
-
-/// Returns the name of the model that an agent uses first.
-async fn first_model(tx: &mut TenantTx, agent: &Agent) -> Result<String, Error> {
-    let model = match &agent.model {
-        Some(model) => Some(model.clone()),
-        None => store::providers::default_model(tx).await?,
-    };
-    Ok(model.unwrap_or_else(|| format!("{DEMO}:{DEMO}")))
 }

@@ -1,31 +1,32 @@
 //! Operations for the renewal of OAuth tokens.
 
+use super::Credentials;
 use crate::{
-    Directory, Error, NewTokens, Purpose, RefreshGrant, RenewableTokens, RenewalClaim,
-    RenewedTokens, TokenEndpoint, provider::credential::SealedCredential, store,
+    Error, NewTokens, Purpose, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
+    TokenEndpoint, provider::credential::SealedCredential, store,
 };
 
-impl Directory {
+impl Credentials<'_> {
     /// Requests to exchange the refresh token of a version. One process at a time gets the claim,
-    /// for [`CLAIMED`](crate::RENEWAL_LEASE).
+    /// for [`RENEWAL_LEASE`](crate::RENEWAL_LEASE).
     ///
     /// # Errors
     ///
     /// [`Error::Unsealable`] or [`Error::Corrupt`] if the stored tokens cannot be opened.
     pub async fn begin_renewal(
-        &self,
+        self,
         which: &RenewableTokens,
         version: i64,
     ) -> Result<RenewalClaim, Error> {
         let RenewableTokens { tenant, provider, name } = which;
-        let mut tx = self.pools.tenant(*tenant).await?;
+        let mut tx = self.0.pools.tenant(*tenant).await?;
         let claimed = store::renewals::claim(&mut tx, (provider, name), version).await?;
         let found = match claimed {
             Some(row) => Some(row),
             None => store::renewals::get(&mut tx, (provider, name)).await?,
         };
         let Some(found) = found else { return Ok(RenewalClaim::Impossible) };
-        let data_key = self.data_key(&mut tx).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         let is_yours = found.is_claimed;
         tx.commit().await?;
         let purpose = Purpose::Credential { provider, name };
@@ -54,15 +55,15 @@ impl Directory {
     /// Stores new tokens in place of the exchanged ones. Returns `None` if another process replaced
     /// them meanwhile; its tokens are kept.
     pub async fn store_renewed_tokens(
-        &self,
+        self,
         which: &RenewableTokens,
         version: i64,
         grant: &RefreshGrant,
         new: &NewTokens,
     ) -> Result<Option<RenewedTokens>, Error> {
         let RenewableTokens { tenant, provider, name } = which;
-        let mut tx = self.pools.tenant(*tenant).await?;
-        let data_key = self.data_key(&mut tx).await?;
+        let mut tx = self.0.pools.tenant(*tenant).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         let refresh = new.refresh.as_ref().unwrap_or(&grant.refresh);
         let secret = grant.at.client_secret.as_ref();
         let purpose = Purpose::Credential { provider, name };
@@ -86,13 +87,13 @@ impl Directory {
     /// Records that an exchange failed. With a reason a person must sign in again; without one the
     /// exchange is tried again in a few seconds.
     pub async fn record_renewal_failure(
-        &self,
+        self,
         which: &RenewableTokens,
         version: i64,
         trouble: Option<&str>,
     ) -> Result<(), Error> {
         let RenewableTokens { tenant, provider, name } = which;
-        let mut tx = self.pools.tenant(*tenant).await?;
+        let mut tx = self.0.pools.tenant(*tenant).await?;
         store::renewals::record_failure(&mut tx, (provider, name), version, trouble).await?;
         tx.commit().await?;
         Ok(())

@@ -18,18 +18,29 @@ const MAX_BINDINGS: i64 = 1_000;
 pub(super) const MAX_RULES: i64 = 200;
 const MAX_IDENTITIES: i64 = 5_000;
 
+/// Bindings, rules and identities: the choice of agent and user for a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Routes<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn routing(&self) -> Routes<'_> {
+        Routes(self)
+    }
+}
+
+impl Routes<'_> {
     /// Returns the routing configuration, at most one second old.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such tenant.
-    pub async fn routing(&self, tenant: TenantId) -> Result<Arc<Routing>, Error> {
-        if let Some(routing) = self.routings.get(&tenant) {
+    pub async fn get(self, tenant: TenantId) -> Result<Arc<Routing>, Error> {
+        if let Some(routing) = self.0.routings.get(&tenant) {
             return Ok(routing);
         }
         let begun = Instant::now();
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         store::tenants::use_snapshot(&mut tx).await?;
         let routing = Routing::new(
             store::agents::cards(&mut tx).await?,
@@ -39,13 +50,13 @@ impl Directory {
         )?;
         tx.commit().await?;
         let routing = Arc::new(routing);
-        self.routings.put(tenant, Arc::clone(&routing), begun);
+        self.0.routings.put(tenant, Arc::clone(&routing), begun);
         Ok(routing)
     }
 
     /// Returns the tenant's bindings, in the order of evaluation.
-    pub async fn bindings(&self, tenant: TenantId) -> Result<Vec<Binding>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn bindings(self, tenant: TenantId) -> Result<Vec<Binding>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let bindings = store::bindings::all(&mut tx).await?;
         tx.commit().await?;
         Ok(bindings)
@@ -59,13 +70,13 @@ impl Directory {
     /// [`Error::Conflict`] if another binding matches the same messages, [`Error::TooMany`] at the
     /// limit.
     pub async fn create_binding(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         new: NewBinding,
     ) -> Result<Binding, Error> {
         let new = new.check()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         let agent = find_agent(&mut tx, &new.agent).await?;
         let have = store::bindings::all(&mut tx).await?;
         if let Some(like) = have.iter().find(|binding| new.matches_same_messages(binding)) {
@@ -80,7 +91,7 @@ impl Directory {
         let binding = store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
         store::audit::record(&mut tx, actor, "binding.create", binding.id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(binding)
     }
 
@@ -90,24 +101,24 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if the tenant has no such binding.
     pub async fn delete_binding(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         id: Uuid,
     ) -> Result<(), Error> {
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::bindings::delete(&mut tx, id).await? {
             return Err(Error::not_found("binding", id));
         }
         store::audit::record(&mut tx, actor, "binding.delete", id).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(())
     }
 
     /// Returns the tenant's rules, in the order of evaluation.
-    pub async fn rules(&self, tenant: TenantId) -> Result<Vec<RoutingRule>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn rules(self, tenant: TenantId) -> Result<Vec<RoutingRule>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let rules = store::rules::all(&mut tx).await?;
         tx.commit().await?;
         Ok(rules)
@@ -120,7 +131,7 @@ impl Directory {
     /// [`Error::Invalid`] for a malformed rule, [`Error::NotFound`] if there is no such agent,
     /// [`Error::TooMany`] if there are too many rules.
     pub async fn put_rules(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         rules: Vec<NewRule>,
@@ -131,7 +142,7 @@ impl Directory {
         }
         let rules: Vec<NewRule> =
             rules.into_iter().map(NewRule::check).collect::<Result<_, _>>()?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         store::rules::delete_all(&mut tx).await?;
         for (position, rule) in (0..).zip(&rules) {
             let agent = find_agent(&mut tx, &rule.agent).await?;
@@ -140,12 +151,12 @@ impl Directory {
         }
         store::audit::record(&mut tx, actor, "rules.put", count).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(())
     }
 
-    pub async fn identities(&self, tenant: TenantId) -> Result<Vec<Identity>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn identities(self, tenant: TenantId) -> Result<Vec<Identity>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let identities = store::identities::all(&mut tx).await?;
         tx.commit().await?;
         Ok(identities)
@@ -157,19 +168,23 @@ impl Directory {
     ///
     /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
     pub async fn put_identity(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         identity: Identity,
     ) -> Result<(), Error> {
         let identity = identity.check()?;
-        let mut tx = self.begin_change(tenant).await?;
-        check_limit("identities", store::identities::count(&mut tx).await?, MAX_IDENTITIES)?;
+        let mut tx = self.0.begin_change(tenant).await?;
+        check_limit(
+            "identities",
+            store::identities::count_except(&mut tx, &identity).await?,
+            MAX_IDENTITIES,
+        )?;
         store::identities::put(&mut tx, &identity).await?;
         let subject = format!("{}:{}", identity.channel, identity.peer);
         store::audit::record(&mut tx, actor, "identity.put", subject).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(())
     }
 
@@ -179,21 +194,21 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if there is no such identity.
     pub async fn delete_identity(
-        &self,
+        self,
         tenant: TenantId,
         actor: Actor,
         on: &str,
         peer: &str,
     ) -> Result<(), Error> {
         let (on, peer) = (normalise_channel(on)?, normalise_id("peer", peer)?);
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::identities::delete(&mut tx, &on, &peer).await? {
             return Err(Error::not_found("identity", format!("{on}:{peer}")));
         }
         let subject = format!("{on}:{peer}");
         store::audit::record(&mut tx, actor, "identity.delete", subject).await?;
         tx.commit().await?;
-        self.routings.forget(&tenant);
+        self.0.routings.forget(&tenant);
         Ok(())
     }
 }

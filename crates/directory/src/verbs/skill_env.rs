@@ -13,10 +13,21 @@ use crate::{
 /// Maximum number of variables of a tenant.
 const MAX_VARIABLES: i64 = 500;
 
+/// Environment variables of skills.
+#[derive(Debug, Clone, Copy)]
+pub struct SkillEnv<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn skill_env(&self) -> SkillEnv<'_> {
+        SkillEnv(self)
+    }
+}
+
+impl SkillEnv<'_> {
     /// Returns the names of the variables that are set, by skill and name, without their values.
-    pub async fn skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariable>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn list(self, tenant: TenantId) -> Result<Vec<SkillVariable>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let variables = store::skill_env::all(&mut tx).await?;
         tx.commit().await?;
         Ok(variables)
@@ -27,8 +38,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
-    pub async fn put_skill_env(
-        &self,
+    pub async fn put(
+        self,
         tenant: TenantId,
         actor: Actor,
         (skill, name): (&str, &str),
@@ -36,10 +47,10 @@ impl Directory {
     ) -> Result<(), Error> {
         let skill = skill_key(skill)?;
         check(name, value)?;
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         // A replaced variable is counted too, so at the limit a replacement is refused.
         check_limit("variables of skills", store::skill_env::count(&mut tx).await?, MAX_VARIABLES)?;
-        let data_key = self.data_key(&mut tx).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         let purpose = Purpose::SkillEnv { skill: &skill, name };
         let sealed = data_key.seal(purpose, value.expose_secret().as_bytes())?;
         store::skill_env::put(&mut tx, (&skill, name), &sealed).await?;
@@ -53,15 +64,15 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the variable is not set.
-    pub async fn delete_skill_env(
-        &self,
+    pub async fn delete(
+        self,
         tenant: TenantId,
         actor: Actor,
         (skill, name): (&str, &str),
     ) -> Result<(), Error> {
         let skill = skill_key(skill)?;
         let subject: String = format!("{skill}/{name}").chars().take(200).collect();
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         if !store::skill_env::delete(&mut tx, &skill, name).await? {
             return Err(Error::not_found("variable", subject));
         }
@@ -75,14 +86,14 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Unsealable`] if a value cannot be opened.
-    pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariableValue>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+    pub async fn open(self, tenant: TenantId) -> Result<Vec<SkillVariableValue>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
         let sealed = store::skill_env::sealed(&mut tx).await?;
         if sealed.is_empty() {
             tx.commit().await?;
             return Ok(Vec::new());
         }
-        let data_key = self.data_key(&mut tx).await?;
+        let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
         let open = |row: store::skill_env::SealedVariable| {
             let purpose = Purpose::SkillEnv { skill: &row.skill, name: &row.name };

@@ -9,22 +9,29 @@ use crate::{
     tenant::check_name,
 };
 
+/// Tenants.
+#[derive(Debug, Clone, Copy)]
+pub struct Tenants<'d>(&'d Directory);
+
 impl Directory {
+    #[must_use]
+    pub const fn tenants(&self) -> Tenants<'_> {
+        Tenants(self)
+    }
+}
+
+impl Tenants<'_> {
     /// Creates a tenant with an agent `main` and a first key; the returned key cannot be read
     /// again.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed name, [`Error::Taken`] if the name is used.
-    pub async fn create_tenant(
-        &self,
-        actor: Actor,
-        name: &str,
-    ) -> Result<(Tenant, SecretString), Error> {
+    pub async fn create(self, actor: Actor, name: &str) -> Result<(Tenant, SecretString), Error> {
         check_name("tenant", name)?;
         let tenant = TenantId::generate();
-        let data_key = self.seal.new_data_key(tenant).await?;
-        let mut tx = self.pools.tenant(tenant).await?;
+        let data_key = self.0.seal.new_data_key(tenant).await?;
+        let mut tx = self.0.pools.tenant(tenant).await?;
         store::tenants::insert(&mut tx, name, &data_key).await.map_err(|error| {
             if holdfast_pg::on_constraint("tenants_name_key", &error) {
                 Error::taken("a tenant", name)
@@ -38,7 +45,7 @@ impl Directory {
             scopes: FIRST_KEY_SCOPES.map(str::to_owned).to_vec(),
             lifetime: None,
         };
-        let (_, secret) = keys::insert(&mut tx, &self.pepper, &first).await?;
+        let (_, secret) = keys::insert(&mut tx, &self.0.pepper, &first).await?;
         store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;
         let made = store::tenants::get(&mut tx).await?;
         let made = made.ok_or_else(|| Error::not_found("tenant", tenant))?;
@@ -54,23 +61,23 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed name.
-    pub async fn ensure_tenant(&self, name: &str) -> Result<(Tenant, Option<SecretString>), Error> {
-        match self.tenant(name).await {
+    pub async fn ensure(self, name: &str) -> Result<(Tenant, Option<SecretString>), Error> {
+        match self.get(name).await {
             Ok(tenant) => return Ok((tenant, None)),
             Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        match self.create_tenant(Actor::Operator, name).await {
+        match self.create(Actor::Operator, name).await {
             Ok((tenant, secret)) => Ok((tenant, Some(secret))),
             // Another process was faster, and its tenant is committed.
-            Err(Error::Taken { .. }) => Ok((self.tenant(name).await?, None)),
+            Err(Error::Taken { .. }) => Ok((self.get(name).await?, None)),
             Err(error) => Err(error),
         }
     }
 
     /// Returns all tenants, by name.
-    pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
-        let mut tx = self.pools.system().await?;
+    pub async fn list(self) -> Result<Vec<Tenant>, Error> {
+        let mut tx = self.0.pools.system().await?;
         let tenants = store::tenants::all(&mut tx).await?;
         tx.commit().await?;
         Ok(tenants)
@@ -81,19 +88,19 @@ impl Directory {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such tenant.
-    pub async fn tenant(&self, name_or_id: &str) -> Result<Tenant, Error> {
+    pub async fn get(self, name_or_id: &str) -> Result<Tenant, Error> {
         let missing = || Error::not_found("tenant", name_or_id);
         let id = match name_or_id.parse() {
             Ok(id) => id,
             Err(_) if check_name("tenant", name_or_id).is_err() => return Err(missing()),
             Err(_) => {
-                let mut tx = self.pools.system().await?;
+                let mut tx = self.0.pools.system().await?;
                 let found = store::tenants::by_name(&mut tx, name_or_id).await?;
                 tx.commit().await?;
                 found.ok_or_else(missing)?
             }
         };
-        let mut tx = self.pools.tenant(id).await?;
+        let mut tx = self.0.pools.tenant(id).await?;
         let tenant = store::tenants::get(&mut tx).await?;
         tx.commit().await?;
         tenant.ok_or_else(missing)
@@ -105,8 +112,8 @@ impl Directory {
     ///
     /// [`Error::NotFound`] if there is no such tenant, [`Error::Invalid`] if the rate is out of
     /// range.
-    pub async fn update_tenant(
-        &self,
+    pub async fn update(
+        self,
         tenant: TenantId,
         actor: Actor,
         changes: TenantChanges,
@@ -117,7 +124,7 @@ impl Directory {
                 i32::MAX
             )));
         }
-        let mut tx = self.begin_change(tenant).await?;
+        let mut tx = self.0.begin_change(tenant).await?;
         store::tenants::update(&mut tx, changes).await?;
         store::audit::record(&mut tx, actor, "tenant.update", tenant).await?;
         let changed = store::tenants::get(&mut tx).await?;

@@ -21,7 +21,7 @@ fn why<T: std::fmt::Debug>(refused: Result<T, Error>) -> String {
 async fn a_new_account_that_could_not_be_served_is_refused_with_the_field() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let create = async |new| world.directory.create_account(tenant.id, BY, new).await;
+    let create = async |new| world.directory.accounts().create(tenant.id, BY, new).await;
     let token = || Some(json!({"token": "1:a"}));
 
     let misspelt = why(create(telegram(json!({"alow": [1]}), token())).await);
@@ -39,7 +39,7 @@ async fn a_new_account_that_could_not_be_served_is_refused_with_the_field() {
     );
     assert!(half.contains("`secrets.webhook_secret` is missing"), "{half}");
     assert!(webhook.contains("`settings.tolerance` is 0 s"), "{webhook}");
-    assert_eq!(world.directory.accounts(tenant.id, None).await.unwrap(), []);
+    assert_eq!(world.directory.accounts().list(tenant.id, None).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -47,12 +47,12 @@ async fn a_change_is_checked_with_the_secrets_that_it_keeps() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
     let made = world.account(tenant.id, "bot", "1:a").await;
-    let update = async |new| world.directory.update_account(tenant.id, BY, made.id, new).await;
+    let update = async |new| world.directory.accounts().update(tenant.id, BY, made.id, new).await;
     let hook = json!({"mode": "webhook"});
 
     let misspelt = why(update(telegram(json!({"alow": [1]}), None)).await);
     let half = why(update(telegram(hook.clone(), None)).await);
-    let kept = world.directory.accounts(tenant.id, None).await.unwrap();
+    let kept = world.directory.accounts().list(tenant.id, None).await.unwrap();
     let both = json!({"token": "1:a", "webhook_secret": "abcdefgh-12345678"});
     update(telegram(hook.clone(), Some(both))).await.unwrap();
     let again = update(telegram(json!({"mode": "webhook", "allow": [7]}), None)).await.unwrap();
@@ -77,7 +77,8 @@ async fn an_account_from_before_it_was_checked_can_still_be_disabled() {
         .unwrap();
 
     let disabled = NewAccount { enabled: false, ..telegram(old, None) };
-    let disabled = world.directory.update_account(tenant.id, BY, made.id, disabled).await.unwrap();
+    let disabled =
+        world.directory.accounts().update(tenant.id, BY, made.id, disabled).await.unwrap();
 
     assert!(!disabled.enabled);
 }

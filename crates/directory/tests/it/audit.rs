@@ -14,27 +14,27 @@ async fn every_change_is_recorded_with_its_actor_and_subject() {
     let t = tenant.id;
     let by = Actor::Key(KeyId::generate());
 
-    directory.update_tenant(t, by, TenantChanges { rate: Some(5), state: None }).await.unwrap();
-    let (made, _) = directory.create_key(t, by, key(&["chat"])).await.unwrap();
-    directory.revoke_key(t, by, made.id).await.unwrap();
-    let coach = directory.create_agent(t, by, agent("coach")).await.unwrap();
-    directory.update_agent(t, by, "coach", agent("coach")).await.unwrap();
-    directory.put_provider(t, by, provider("openai", Some("sk-hush"), None)).await.unwrap();
-    directory.delete_provider(t, by, "openai").await.unwrap();
-    let bot = directory.create_account(t, by, account("bot", "1:hush")).await.unwrap();
-    directory.update_account(t, by, bot.id, account("bot", "2:hush")).await.unwrap();
-    directory.delete_account(t, by, bot.id).await.unwrap();
+    directory.tenants().update(t, by, TenantChanges { rate: Some(5), state: None }).await.unwrap();
+    let (made, _) = directory.keys().create(t, by, key(&["chat"])).await.unwrap();
+    directory.keys().revoke(t, by, made.id).await.unwrap();
+    let coach = directory.agents().create(t, by, agent("coach")).await.unwrap();
+    directory.agents().update(t, by, "coach", agent("coach")).await.unwrap();
+    directory.providers().put(t, by, provider("openai", Some("sk-hush"), None)).await.unwrap();
+    directory.providers().delete(t, by, "openai").await.unwrap();
+    let bot = directory.accounts().create(t, by, account("bot", "1:hush")).await.unwrap();
+    directory.accounts().update(t, by, bot.id, account("bot", "2:hush")).await.unwrap();
+    directory.accounts().delete(t, by, bot.id).await.unwrap();
     let new = NewBinding { channel: "x".into(), agent: "coach".into(), ..NewBinding::default() };
-    let binding = directory.create_binding(t, by, new).await.unwrap();
-    directory.delete_binding(t, by, binding.id).await.unwrap();
+    let binding = directory.routing().create_binding(t, by, new).await.unwrap();
+    directory.routing().delete_binding(t, by, binding.id).await.unwrap();
     let rule = NewRule { agent: "coach".into(), ..NewRule::default() };
-    directory.put_rules(t, by, vec![rule]).await.unwrap();
+    directory.routing().put_rules(t, by, vec![rule]).await.unwrap();
     let ann = Identity { channel: "x".into(), peer: "7".into(), canonical: "ann".into() };
-    directory.put_identity(t, by, ann).await.unwrap();
-    directory.delete_identity(t, by, "x", "7").await.unwrap();
-    directory.put_policy(t, by, None, None, &json!({"deny": ["exec"]})).await.unwrap();
-    directory.put_policy(t, by, Some(coach.id), Some(0), &json!({})).await.unwrap();
-    directory.delete_agent(t, by, "coach").await.unwrap();
+    directory.routing().put_identity(t, by, ann).await.unwrap();
+    directory.routing().delete_identity(t, by, "x", "7").await.unwrap();
+    directory.policies().put(t, by, None, None, &json!({"deny": ["exec"]})).await.unwrap();
+    directory.policies().put(t, by, Some(coach.id), Some(0), &json!({})).await.unwrap();
+    directory.agents().delete(t, by, "coach").await.unwrap();
 
     let log = world.audit(t).await;
     let expected = [
@@ -78,9 +78,9 @@ async fn what_is_refused_is_not_recorded() {
     let by = Actor::Operator;
     let before = world.audit(tenant.id).await;
 
-    assert!(world.directory.create_agent(tenant.id, by, agent("main")).await.is_err());
-    assert!(world.directory.delete_agent(tenant.id, by, "main").await.is_err());
-    assert!(world.directory.revoke_key(tenant.id, by, KeyId::generate()).await.is_err());
+    assert!(world.directory.agents().create(tenant.id, by, agent("main")).await.is_err());
+    assert!(world.directory.agents().delete(tenant.id, by, "main").await.is_err());
+    assert!(world.directory.keys().revoke(tenant.id, by, KeyId::generate()).await.is_err());
 
     assert_eq!(world.audit(tenant.id).await, before);
 }

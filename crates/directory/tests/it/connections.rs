@@ -30,17 +30,22 @@ async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {
     let (other, _) = world.tenant("other").await;
     let directory = &world.directory;
 
-    let put = directory.put_connection(acme.id, BY, calendar("home", HOME, Some("geheim"))).await;
+    let put =
+        directory.connections().put(acme.id, BY, calendar("home", HOME, Some("geheim"))).await;
     let put = put.unwrap();
-    let (opened, secret) = directory.open_connection(acme.id, "home").await.unwrap();
-    let theirs = directory.open_connection(other.id, "home").await.unwrap_err();
-    directory.put_connection(other.id, BY, calendar("home", HOME, Some("anders"))).await.unwrap();
+    let (opened, secret) = directory.connections().open(acme.id, "home").await.unwrap();
+    let theirs = directory.connections().open(other.id, "home").await.unwrap_err();
+    directory
+        .connections()
+        .put(other.id, BY, calendar("home", HOME, Some("anders")))
+        .await
+        .unwrap();
 
     assert!(put.has_secret);
     assert_eq!(opened, put);
     assert_eq!(secret.unwrap().expose_secret(), "geheim");
     assert_eq!(theirs.kind(), Kind::NotFound);
-    assert_eq!(directory.connections(acme.id).await.unwrap(), [put]);
+    assert_eq!(directory.connections().list(acme.id).await.unwrap(), [put]);
     // The stored bytes do not contain the secret, and do not open in another tenant's row.
     let mut admin = world.admin().await;
     let stored: Vec<u8> =
@@ -56,7 +61,7 @@ async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {
         .execute(&mut admin)
         .await
         .unwrap();
-    let moved = directory.open_connection(other.id, "home").await.unwrap_err();
+    let moved = directory.connections().open(other.id, "home").await.unwrap_err();
     assert!(matches!(moved, Error::Unsealable(_)), "{moved}");
     let audit = world.audit(acme.id).await;
     assert_eq!(audit.last().unwrap().1, "connection.put");
@@ -67,7 +72,7 @@ async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {
 async fn a_stored_secret_goes_to_no_other_place() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let put = async |new| world.directory.put_connection(tenant.id, BY, new).await;
+    let put = async |new| world.directory.connections().put(tenant.id, BY, new).await;
     put(calendar("home", HOME, Some("geheim"))).await.unwrap();
 
     let elsewhere = put(calendar("home", "https://evil.example/", None)).await.unwrap_err();
@@ -79,7 +84,7 @@ async fn a_stored_secret_goes_to_no_other_place() {
     assert!(elsewhere.to_string().contains("give the secret again"), "{elsewhere}");
     assert!(kept.has_secret && kept.used_by == ConnectionScope::Everyone);
     assert_eq!(moved.to.endpoint(), "https://new.example/");
-    let (_, secret) = world.directory.open_connection(tenant.id, "home").await.unwrap();
+    let (_, secret) = world.directory.connections().open(tenant.id, "home").await.unwrap();
     assert_eq!(secret.unwrap().expose_secret(), "neu");
 }
 
@@ -88,15 +93,15 @@ async fn an_agent_has_its_own_and_those_of_all_and_they_go_with_it() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
     let coach = world.agent(tenant.id, "coach").await;
-    let main = world.directory.default_agent(tenant.id).await.unwrap();
-    let put = async |new| world.directory.put_connection(tenant.id, BY, new).await;
+    let main = world.directory.agents().default_agent(tenant.id).await.unwrap();
+    let put = async |new| world.directory.connections().put(tenant.id, BY, new).await;
     put(calendar("all", HOME, None)).await.unwrap();
     let own = NewConnection { agent: Some("coach".into()), ..calendar("own", HOME, None) };
     put(own).await.unwrap();
     let nobodys = NewConnection { agent: Some("nobody".into()), ..calendar("x", HOME, None) };
 
     let names = async |agent| {
-        let found = world.directory.connections_of(tenant.id, agent).await.unwrap();
+        let found = world.directory.connections().of_agent(tenant.id, agent).await.unwrap();
         found.into_iter().map(|connection| connection.name).collect::<Vec<_>>()
     };
 
@@ -105,10 +110,10 @@ async fn an_agent_has_its_own_and_those_of_all_and_they_go_with_it() {
         (names(coach.id).await, names(main.id).await.len()),
         (vec!["all".to_owned(), "own".to_owned()], 1)
     );
-    world.directory.delete_agent(tenant.id, BY, "coach").await.unwrap();
-    assert_eq!(world.directory.connections(tenant.id).await.unwrap().len(), 1);
-    world.directory.delete_connection(tenant.id, BY, "all").await.unwrap();
-    let gone = world.directory.delete_connection(tenant.id, BY, "all").await.unwrap_err();
+    world.directory.agents().delete(tenant.id, BY, "coach").await.unwrap();
+    assert_eq!(world.directory.connections().list(tenant.id).await.unwrap().len(), 1);
+    world.directory.connections().delete(tenant.id, BY, "all").await.unwrap();
+    let gone = world.directory.connections().delete(tenant.id, BY, "all").await.unwrap_err();
     assert_eq!(gone.kind(), Kind::NotFound);
 }
 
@@ -118,7 +123,7 @@ async fn a_secret_with_a_line_s_end_is_refused() {
     let (tenant, _) = world.tenant("acme").await;
 
     let wrong = calendar("home", HOME, Some("a\r\nX: y"));
-    let refused = world.directory.put_connection(tenant.id, BY, wrong).await.unwrap_err();
+    let refused = world.directory.connections().put(tenant.id, BY, wrong).await.unwrap_err();
 
     assert!(refused.to_string().contains("no line's end"), "{refused}");
 }

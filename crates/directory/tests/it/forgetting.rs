@@ -9,7 +9,7 @@ async fn a_deleted_agent_leaves_word_that_it_is_to_be_forgotten() {
     let coach = world.agent(tenant.id, "coach").await;
     world.agent(tenant.id, "trainer").await;
 
-    world.directory.delete_agent(tenant.id, BY, "coach").await.unwrap();
+    world.directory.agents().delete(tenant.id, BY, "coach").await.unwrap();
 
     let forgotten: Vec<(String, String)> =
         sqlx::query_as("select what, subject from memory.erasures where tenant_id = $1")

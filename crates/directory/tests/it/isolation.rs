@@ -25,23 +25,23 @@ async fn tenant(world: &World, name: &str, mark: &'static str) -> Tenant {
     let id = made.id;
     let mut new = agent("coach");
     new.instructions = mark.into();
-    let coach = directory.create_agent(id, BY, new).await.unwrap();
-    directory.put_provider(id, BY, provider("openai", Some(mark), Some(mark))).await.unwrap();
+    let coach = directory.agents().create(id, BY, new).await.unwrap();
+    directory.providers().put(id, BY, provider("openai", Some(mark), Some(mark))).await.unwrap();
     let made =
-        directory.create_account(id, BY, account("bot", &format!("1:{mark}"))).await.unwrap();
-    let account = directory.account(id, made.id).await.unwrap();
+        directory.accounts().create(id, BY, account("bot", &format!("1:{mark}"))).await.unwrap();
+    let account = directory.accounts().get(id, made.id).await.unwrap();
     let new = NewBinding {
         channel: "telegram".into(),
         peer: Some(Peer { kind: PeerKind::Direct, id: "7".into() }),
         agent: "coach".into(),
         ..NewBinding::default()
     };
-    let binding = directory.create_binding(id, BY, new).await.unwrap();
+    let binding = directory.routing().create_binding(id, BY, new).await.unwrap();
     let rule = NewRule { pattern: Some(mark.into()), agent: "coach".into(), ..NewRule::default() };
-    directory.put_rules(id, BY, vec![rule]).await.unwrap();
+    directory.routing().put_rules(id, BY, vec![rule]).await.unwrap();
     let identity =
         Identity { channel: "telegram".into(), peer: "7".into(), canonical: mark.into() };
-    directory.put_identity(id, BY, identity).await.unwrap();
+    directory.routing().put_identity(id, BY, identity).await.unwrap();
     Tenant { id, mark, coach, account, binding }
 }
 
@@ -50,35 +50,44 @@ async fn sees_its_own(world: &World, tenant: &Tenant) {
     let directory = &world.again();
     let (id, mark) = (tenant.id, tenant.mark);
 
-    assert_eq!(directory.tenant(&id.to_string()).await.unwrap().id, id);
-    assert_eq!(directory.keys(id).await.unwrap().len(), 1);
-    let names: Vec<String> =
-        directory.agents(id).await.unwrap().iter().map(|agent| agent.name.to_string()).collect();
+    assert_eq!(directory.tenants().get(&id.to_string()).await.unwrap().id, id);
+    assert_eq!(directory.keys().list(id).await.unwrap().len(), 1);
+    let names: Vec<String> = directory
+        .agents()
+        .list(id)
+        .await
+        .unwrap()
+        .iter()
+        .map(|agent| agent.name.to_string())
+        .collect();
     assert_eq!(names, ["main", "coach"]);
-    assert_eq!(directory.agent(id, "coach").await.unwrap(), tenant.coach);
-    assert_eq!(directory.agent_by_id(id, tenant.coach.id).await.unwrap(), tenant.coach);
-    assert_eq!(directory.default_agent(id).await.unwrap().name.as_str(), "main");
-    let providers = directory.providers(id).await.unwrap();
+    assert_eq!(directory.agents().get(id, "coach").await.unwrap(), tenant.coach);
+    assert_eq!(directory.agents().by_id(id, tenant.coach.id).await.unwrap(), tenant.coach);
+    assert_eq!(directory.agents().default_agent(id).await.unwrap().name.as_str(), "main");
+    let providers = directory.providers().list(id).await.unwrap();
     assert_eq!(providers.len(), 1);
     assert_eq!(providers[0].default_model, Some(format!("openai:{mark}")));
-    let model = directory.model(id, &tenant.coach).await.unwrap();
+    let model = directory.models().of_agent(id, &tenant.coach).await.unwrap();
     assert_eq!(model.model.id(), mark);
     assert_eq!(model.api_key.unwrap().expose_secret(), mark);
-    let accounts = directory.accounts(id, None).await.unwrap();
+    let accounts = directory.accounts().list(id, None).await.unwrap();
     assert_eq!(accounts, std::slice::from_ref(&tenant.account.account));
-    assert_eq!(directory.accounts(id, Some("telegram")).await.unwrap(), accounts);
-    assert_eq!(directory.accounts(id, Some("webhook")).await.unwrap(), []);
-    let opened = directory.account(id, tenant.account.account.id).await.unwrap();
+    assert_eq!(directory.accounts().list(id, Some("telegram")).await.unwrap(), accounts);
+    assert_eq!(directory.accounts().list(id, Some("webhook")).await.unwrap(), []);
+    let opened = directory.accounts().get(id, tenant.account.account.id).await.unwrap();
     assert_eq!(opened.secrets, json!({"token": format!("1:{mark}")}));
-    let owner = directory.find_account(tenant.account.account.id).await.unwrap();
+    let owner = directory.accounts().tenant_of(tenant.account.account.id).await.unwrap();
     assert_eq!(owner, Some(id));
-    assert_eq!(directory.bindings(id).await.unwrap(), std::slice::from_ref(&tenant.binding));
-    let rules = directory.rules(id).await.unwrap();
+    assert_eq!(
+        directory.routing().bindings(id).await.unwrap(),
+        std::slice::from_ref(&tenant.binding)
+    );
+    let rules = directory.routing().rules(id).await.unwrap();
     assert_eq!(rules.len(), 1);
     assert!(rules[0].pattern.as_ref().unwrap().matches(mark));
-    assert_eq!(directory.identities(id).await.unwrap().len(), 1);
-    assert_eq!(directory.identities(id).await.unwrap()[0].canonical, mark);
-    let routing = directory.routing(id).await.unwrap();
+    assert_eq!(directory.routing().identities(id).await.unwrap().len(), 1);
+    assert_eq!(directory.routing().identities(id).await.unwrap()[0].canonical, mark);
+    let routing = directory.routing().get(id).await.unwrap();
     assert_eq!(routing.agents().len(), 2);
     assert_eq!(routing.bindings(), std::slice::from_ref(&tenant.binding));
     assert_eq!(routing.rules().len(), 1);
@@ -102,40 +111,40 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     // Other tenants' items cannot be found by id.
     let (us, their_agent) = (ours.id, theirs.coach.id.to_string());
     let their_account = theirs.account.account.id;
-    let their_key = directory.keys(theirs.id).await.unwrap()[0].id;
-    missing(directory.agent(us, &their_agent).await);
-    missing(directory.agent_by_id(us, theirs.coach.id).await);
-    missing(directory.account(us, their_account).await);
-    missing(directory.update_agent(us, BY, &their_agent, agent("stolen")).await);
-    missing(directory.delete_agent(us, BY, &their_agent).await);
-    missing(directory.revoke_key(us, BY, their_key).await);
-    missing(directory.update_account(us, BY, their_account, account("bot", "1:x")).await);
-    missing(directory.delete_account(us, BY, their_account).await);
-    missing(directory.delete_binding(us, BY, theirs.binding.id).await);
+    let their_key = directory.keys().list(theirs.id).await.unwrap()[0].id;
+    missing(directory.agents().get(us, &their_agent).await);
+    missing(directory.agents().by_id(us, theirs.coach.id).await);
+    missing(directory.accounts().get(us, their_account).await);
+    missing(directory.agents().update(us, BY, &their_agent, agent("stolen")).await);
+    missing(directory.agents().delete(us, BY, &their_agent).await);
+    missing(directory.keys().revoke(us, BY, their_key).await);
+    missing(directory.accounts().update(us, BY, their_account, account("bot", "1:x")).await);
+    missing(directory.accounts().delete(us, BY, their_account).await);
+    missing(directory.routing().delete_binding(us, BY, theirs.binding.id).await);
     let bound =
         NewBinding { channel: "x".into(), agent: their_agent.clone(), ..NewBinding::default() };
-    missing(directory.create_binding(us, BY, bound).await);
+    missing(directory.routing().create_binding(us, BY, bound).await);
     let ruled = NewRule { agent: their_agent, ..NewRule::default() };
-    missing(directory.put_rules(us, BY, vec![ruled]).await);
+    missing(directory.routing().put_rules(us, BY, vec![ruled]).await);
 
     // Changes and deletions by a shared name affect only the caller's tenant.
     let changes = TenantChanges { rate: Some(1), state: None };
-    directory.update_tenant(us, BY, changes).await.unwrap();
-    directory.create_key(us, BY, key(&["chat"])).await.unwrap();
+    directory.tenants().update(us, BY, changes).await.unwrap();
+    directory.keys().create(us, BY, key(&["chat"])).await.unwrap();
     let mut new = agent("coach");
     new.is_default = true;
-    directory.update_agent(us, BY, "coach", new).await.unwrap();
-    directory.delete_agent(us, BY, "main").await.unwrap();
-    directory.put_provider(us, BY, provider("other", None, Some("other"))).await.unwrap();
-    directory.delete_provider(us, BY, "openai").await.unwrap();
-    directory.put_rules(us, BY, Vec::new()).await.unwrap();
-    directory.delete_identity(us, BY, "telegram", "7").await.unwrap();
-    directory.delete_binding(us, BY, ours.binding.id).await.unwrap();
-    directory.delete_account(us, BY, ours.account.account.id).await.unwrap();
+    directory.agents().update(us, BY, "coach", new).await.unwrap();
+    directory.agents().delete(us, BY, "main").await.unwrap();
+    directory.providers().put(us, BY, provider("other", None, Some("other"))).await.unwrap();
+    directory.providers().delete(us, BY, "openai").await.unwrap();
+    directory.routing().put_rules(us, BY, Vec::new()).await.unwrap();
+    directory.routing().delete_identity(us, BY, "telegram", "7").await.unwrap();
+    directory.routing().delete_binding(us, BY, ours.binding.id).await.unwrap();
+    directory.accounts().delete(us, BY, ours.account.account.id).await.unwrap();
     sees_its_own(&world, &theirs).await;
 
     // The list of all accounts names the right tenant for each.
-    let all = directory.all_accounts("telegram").await.unwrap();
+    let all = directory.accounts().all("telegram").await.unwrap();
     assert_eq!(all, [(theirs.id, their_account, 1)]);
 }
 

@@ -14,8 +14,8 @@ async fn a_new_key_speaks_for_its_tenant_with_its_scopes() {
     let (tenant, _) = world.tenant("acme").await;
 
     let (made, secret) =
-        world.directory.create_key(tenant.id, BY, key(&["read", "chat"])).await.unwrap();
-    let who = world.directory.authenticate(secret.expose_secret()).await.unwrap();
+        world.directory.keys().create(tenant.id, BY, key(&["read", "chat"])).await.unwrap();
+    let who = world.directory.keys().authenticate(secret.expose_secret()).await.unwrap();
 
     assert_eq!((who.tenant, who.key, who.name.as_str()), (tenant.id, made.id, "ci"));
     assert_eq!(who.scopes, ["chat", "read"]);
@@ -39,23 +39,23 @@ async fn a_key_with_another_secret_or_another_id_is_not_known() {
         ours.replace("hf_", "sk_"),
         ours[..ours.len() - 1].to_owned(),
     ] {
-        let refused = world.directory.authenticate(&text).await.unwrap_err();
+        let refused = world.directory.keys().authenticate(&text).await.unwrap_err();
         assert!(matches!(refused, Error::UnknownKey), "{text}: {refused}");
         assert_eq!(refused.kind(), Kind::Unauthenticated);
     }
-    assert!(world.directory.authenticate(&ours).await.is_ok());
+    assert!(world.directory.keys().authenticate(&ours).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_wrong_secret_does_not_make_a_revoked_key_known() {
     let world = World::new().await;
     let (tenant, ours) = world.tenant("acme").await;
-    let id = world.directory.keys(tenant.id).await.unwrap()[0].id;
-    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
+    let id = world.directory.keys().list(tenant.id).await.unwrap()[0].id;
+    world.directory.keys().revoke(tenant.id, BY, id).await.unwrap();
     let wrong = format!("{}{}", &ours[..36], &world.tenant("other").await.1[36..]);
 
-    assert!(matches!(world.directory.authenticate(&ours).await, Err(Error::KeyNotActive)));
-    assert!(matches!(world.directory.authenticate(&wrong).await, Err(Error::UnknownKey)));
+    assert!(matches!(world.directory.keys().authenticate(&ours).await, Err(Error::KeyNotActive)));
+    assert!(matches!(world.directory.keys().authenticate(&wrong).await, Err(Error::UnknownKey)));
 }
 
 #[tokio::test]
@@ -63,19 +63,19 @@ async fn a_revoked_key_ends_here_at_once_and_elsewhere_within_five_seconds() {
     let world = World::new().await;
     let elsewhere = world.again();
     let (tenant, text) = world.tenant("acme").await;
-    let id = world.directory.keys(tenant.id).await.unwrap()[0].id;
-    world.directory.authenticate(&text).await.unwrap();
-    elsewhere.authenticate(&text).await.unwrap();
+    let id = world.directory.keys().list(tenant.id).await.unwrap()[0].id;
+    world.directory.keys().authenticate(&text).await.unwrap();
+    elsewhere.keys().authenticate(&text).await.unwrap();
 
-    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
-    let revoked_at = world.directory.keys(tenant.id).await.unwrap()[0].revoked_at;
+    world.directory.keys().revoke(tenant.id, BY, id).await.unwrap();
+    let revoked_at = world.directory.keys().list(tenant.id).await.unwrap()[0].revoked_at;
 
-    assert!(matches!(world.directory.authenticate(&text).await, Err(Error::KeyNotActive)));
+    assert!(matches!(world.directory.keys().authenticate(&text).await, Err(Error::KeyNotActive)));
     tokio::time::sleep(Duration::from_millis(5_050)).await;
-    assert!(matches!(elsewhere.authenticate(&text).await, Err(Error::KeyNotActive)));
+    assert!(matches!(elsewhere.keys().authenticate(&text).await, Err(Error::KeyNotActive)));
     // A repetition changes nothing.
-    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
-    assert_eq!(world.directory.keys(tenant.id).await.unwrap()[0].revoked_at, revoked_at);
+    world.directory.keys().revoke(tenant.id, BY, id).await.unwrap();
+    assert_eq!(world.directory.keys().list(tenant.id).await.unwrap()[0].revoked_at, revoked_at);
 }
 
 #[tokio::test]
@@ -83,8 +83,8 @@ async fn a_key_ends_when_its_time_is_over() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
     let new = NewKey { lifetime: Some(Duration::from_secs(60)), ..key(&["chat"]) };
-    let (made, secret) = world.directory.create_key(tenant.id, BY, new).await.unwrap();
-    world.directory.authenticate(secret.expose_secret()).await.unwrap();
+    let (made, secret) = world.directory.keys().create(tenant.id, BY, new).await.unwrap();
+    world.directory.keys().authenticate(secret.expose_secret()).await.unwrap();
 
     sqlx::query(
         "update control.keys set expires_at = now() - interval '1 second' where key_id = $1",
@@ -94,7 +94,7 @@ async fn a_key_ends_when_its_time_is_over() {
     .await
     .unwrap();
 
-    let refused = world.again().authenticate(secret.expose_secret()).await;
+    let refused = world.again().keys().authenticate(secret.expose_secret()).await;
     assert!(matches!(refused, Err(Error::KeyNotActive)), "{refused:?}");
     assert!(made.expires_at.unwrap() > made.created_at);
 }
@@ -105,16 +105,16 @@ async fn a_suspended_tenants_keys_are_refused_until_it_is_active_again() {
     let (tenant, text) = world.tenant("acme").await;
     let set = async |state| {
         let changes = TenantChanges { state: Some(state), rate: None };
-        world.directory.update_tenant(tenant.id, BY, changes).await.unwrap()
+        world.directory.tenants().update(tenant.id, BY, changes).await.unwrap()
     };
 
     set(TenantState::Suspended).await;
-    let refused = world.again().authenticate(&text).await.unwrap_err();
+    let refused = world.again().keys().authenticate(&text).await.unwrap_err();
     set(TenantState::Active).await;
 
     assert!(matches!(refused, Error::TenantSuspended));
     assert_eq!(refused.kind(), Kind::Forbidden);
-    assert!(world.again().authenticate(&text).await.is_ok());
+    assert!(world.again().keys().authenticate(&text).await.is_ok());
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn another_pepper_knows_no_key() {
     let (_, text) = world.tenant("acme").await;
     let peppered = world.with_another_pepper();
 
-    assert!(matches!(peppered.authenticate(&text).await, Err(Error::UnknownKey)));
+    assert!(matches!(peppered.keys().authenticate(&text).await, Err(Error::UnknownKey)));
 }
 
 #[tokio::test]

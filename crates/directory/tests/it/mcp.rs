@@ -23,7 +23,7 @@ const HERE: &str = "https://here.example/mcp";
 
 /// Returns the secrets of the tenant's servers, by name.
 async fn presented(world: &World, tenant: TenantId) -> Vec<(String, Vec<String>)> {
-    let open = world.again().open_mcp_servers(tenant).await.unwrap();
+    let open = world.again().mcp_servers().open(tenant).await.unwrap();
     let secrets = |secrets: Vec<(String, secrecy::SecretString)>| {
         secrets.into_iter().map(|(name, value)| format!("{name}={}", value.expose_secret()))
     };
@@ -34,7 +34,7 @@ async fn presented(world: &World, tenant: TenantId) -> Vec<(String, Vec<String>)
 async fn what_is_presented_to_a_server_comes_back_and_is_nowhere_in_the_table() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let put = async |new| world.directory.put_mcp_server(tenant.id, BY, new).await;
+    let put = async |new| world.directory.mcp_servers().put(tenant.id, BY, new).await;
 
     put(server("x", HERE, Some("s3cret"))).await.unwrap();
     put(server("y", HERE, None)).await.unwrap();
@@ -49,7 +49,7 @@ async fn what_is_presented_to_a_server_comes_back_and_is_nowhere_in_the_table() 
     let expected = [("x".to_owned(), vec!["X-Key=s3cret".to_owned()]), ("y".to_owned(), vec![])];
     assert_eq!(presented(&world, tenant.id).await, expected);
     assert!(row.contains("X-Key") && !row.contains("s3cret"), "{row}");
-    let other = world.with_another_kek().open_mcp_servers(tenant.id).await;
+    let other = world.with_another_kek().mcp_servers().open(tenant.id).await;
     assert!(matches!(other, Err(Error::Unsealable(_))), "{other:?}");
     assert_eq!(world.audit(tenant.id).await.last().unwrap().1, "mcp_server.put");
 }
@@ -58,7 +58,7 @@ async fn what_is_presented_to_a_server_comes_back_and_is_nowhere_in_the_table() 
 async fn what_was_given_for_one_server_is_not_sent_to_another() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let put = async |new| world.directory.put_mcp_server(tenant.id, BY, new).await;
+    let put = async |new| world.directory.mcp_servers().put(tenant.id, BY, new).await;
     let command = |args: &[&str]| McpTransport::Stdio {
         command: "server".to_owned(),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -88,7 +88,7 @@ async fn a_server_is_for_the_agents_it_names_and_each_change_is_another_version(
     let put = async |agents: &[&str]| {
         let agents = agents.iter().map(|&agent| agent.to_owned()).collect();
         let new = NewMcpServer { agents, ..server("x", HERE, None) };
-        world.directory.put_mcp_server(tenant.id, BY, new).await
+        world.directory.mcp_servers().put(tenant.id, BY, new).await
     };
 
     let all = put(&[]).await.unwrap();
@@ -110,13 +110,13 @@ async fn another_tenant_s_server_is_not_there_and_one_that_is_off_is_not_opened(
     let world = World::new().await;
     let ((ours, _), (theirs, _)) = (world.tenant("ours").await, world.tenant("theirs").await);
     let directory = &world.directory;
-    directory.put_mcp_server(theirs.id, BY, server("x", HERE, Some("theirs"))).await.unwrap();
+    directory.mcp_servers().put(theirs.id, BY, server("x", HERE, Some("theirs"))).await.unwrap();
     let off = NewMcpServer { enabled: false, ..server("off", HERE, None) };
-    directory.put_mcp_server(theirs.id, BY, off).await.unwrap();
+    directory.mcp_servers().put(theirs.id, BY, off).await.unwrap();
 
-    let missing = directory.mcp_server(ours.id, "x").await.map(drop);
-    let deleted = directory.delete_mcp_server(ours.id, BY, "x").await;
-    directory.put_mcp_server(ours.id, BY, server("x", HERE, Some("ours"))).await.unwrap();
+    let missing = directory.mcp_servers().get(ours.id, "x").await.map(drop);
+    let deleted = directory.mcp_servers().delete(ours.id, BY, "x").await;
+    directory.mcp_servers().put(ours.id, BY, server("x", HERE, Some("ours"))).await.unwrap();
 
     for outcome in [missing, deleted] {
         assert!(matches!(outcome, Err(Error::NotFound { .. })), "{outcome:?}");
@@ -124,8 +124,8 @@ async fn another_tenant_s_server_is_not_there_and_one_that_is_off_is_not_opened(
     assert_eq!(presented(&world, ours.id).await, [("x".to_owned(), vec!["X-Key=ours".to_owned()])]);
     let expected = [("x".to_owned(), vec!["X-Key=theirs".to_owned()])];
     assert_eq!(presented(&world, theirs.id).await, expected);
-    assert_eq!(directory.mcp_servers(theirs.id).await.unwrap().len(), 2);
-    directory.delete_mcp_server(ours.id, BY, "x").await.unwrap();
+    assert_eq!(directory.mcp_servers().list(theirs.id).await.unwrap().len(), 2);
+    directory.mcp_servers().delete(ours.id, BY, "x").await.unwrap();
     assert_eq!(presented(&world, ours.id).await, []);
     assert_eq!(presented(&world, theirs.id).await, expected);
 }

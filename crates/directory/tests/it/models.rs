@@ -1,7 +1,9 @@
 //! An agent uses its own model, else its tenant's, else the built-in one.
 
 use holdfast_directory::{Error, NewAgent, NewProvider, ProviderKind};
+use holdfast_llm::ModelCard;
 use holdfast_types::{Fault as _, Kind};
+use sqlx::AssertSqlSafe;
 
 use crate::world::{BY, World, agent, provider};
 
@@ -14,10 +16,10 @@ async fn a_provider_of_each_kind_can_be_set_up() {
     for kind in others {
         let name = format!("my-{}", kind.as_str());
         let new = NewProvider { kind, ..provider(&name, Some("k"), Some("m")) };
-        world.directory.put_provider(tenant.id, BY, new).await.unwrap();
+        world.directory.providers().put(tenant.id, BY, new).await.unwrap();
 
-        let main = world.directory.default_agent(tenant.id).await.unwrap();
-        let chosen = world.directory.model(tenant.id, &main).await.unwrap();
+        let main = world.directory.agents().default_agent(tenant.id).await.unwrap();
+        let chosen = world.directory.models().of_agent(tenant.id, &main).await.unwrap();
         assert_eq!((chosen.kind, chosen.model.to_string()), (kind, format!("{name}:m")));
     }
 }
@@ -26,9 +28,9 @@ async fn a_provider_of_each_kind_can_be_set_up() {
 async fn a_fresh_tenant_has_the_built_in_model_and_then_the_one_it_chose() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let main = world.directory.default_agent(tenant.id).await.unwrap();
-    let chosen = async || world.directory.model(tenant.id, &main).await.unwrap();
-    let put = async |new| world.directory.put_provider(tenant.id, BY, new).await.unwrap();
+    let main = world.directory.agents().default_agent(tenant.id).await.unwrap();
+    let chosen = async || world.directory.models().of_agent(tenant.id, &main).await.unwrap();
+    let put = async |new| world.directory.providers().put(tenant.id, BY, new).await.unwrap();
 
     let fresh = chosen().await;
     put(provider("ollama", None, Some("qwen3:4b"))).await;
@@ -44,7 +46,8 @@ async fn a_fresh_tenant_has_the_built_in_model_and_then_the_one_it_chose() {
     // There is only one default model.
     let defaults: Vec<_> = world
         .directory
-        .providers(tenant.id)
+        .providers()
+        .list(tenant.id)
         .await
         .unwrap()
         .into_iter()
@@ -64,15 +67,47 @@ async fn a_model_of_a_provider_that_is_not_there_says_which() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
     let new = NewAgent { model: Some("openai:gpt-5".into()), ..agent("coder") };
-    let coder = world.directory.create_agent(tenant.id, BY, new).await.unwrap();
+    let coder = world.directory.agents().create(tenant.id, BY, new).await.unwrap();
 
-    let missing = world.directory.model(tenant.id, &coder).await.unwrap_err();
-    world.directory.put_provider(tenant.id, BY, provider("openai", None, None)).await.unwrap();
-    let found = world.directory.model(tenant.id, &coder).await.unwrap();
-    world.directory.delete_provider(tenant.id, BY, "openai").await.unwrap();
+    let missing = world.directory.models().of_agent(tenant.id, &coder).await.unwrap_err();
+    world.directory.providers().put(tenant.id, BY, provider("openai", None, None)).await.unwrap();
+    let found = world.directory.models().of_agent(tenant.id, &coder).await.unwrap();
+    world.directory.providers().delete(tenant.id, BY, "openai").await.unwrap();
 
     assert!(matches!(missing, Error::NoProvider { .. }), "{missing}");
     assert_eq!(missing.kind(), Kind::NotFound);
     assert_eq!(found.model.to_string(), "openai:gpt-5");
-    assert!(world.directory.model(tenant.id, &coder).await.is_err());
+    assert!(world.directory.models().of_agent(tenant.id, &coder).await.is_err());
+}
+
+#[tokio::test]
+async fn a_tenant_at_the_limit_of_models_replaces_what_it_has_and_adds_nothing() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let mut admin = world.admin().await;
+    for (table, columns, values) in [
+        ("models", "model, card", "'lab:m' || n, '{}'::jsonb"),
+        ("model_aliases", "alias, model", "'a' || n, 'lab:m1'"),
+    ] {
+        let sql = format!(
+            "insert into control.{table} (tenant_id, {columns}) \
+             select $1, {values} from generate_series(1, 250) n"
+        );
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.id.as_uuid());
+        query.execute(&mut admin).await.unwrap();
+    }
+    let models = world.directory.models();
+    let card = ModelCard { context: 4_096, ..ModelCard::default() };
+
+    models.put(tenant.id, BY, &"lab:m1".parse().unwrap(), &card).await.unwrap();
+    models.put_alias(tenant.id, BY, "a1", "lab:m2").await.unwrap();
+    let model = models.put(tenant.id, BY, &"lab:new".parse().unwrap(), &card).await;
+    let alias = models.put_alias(tenant.id, BY, "new", "lab:m2").await;
+
+    assert!(matches!(model, Err(Error::TooMany { limit: 500, .. })), "{model:?}");
+    assert!(matches!(alias, Err(Error::TooMany { limit: 500, .. })), "{alias:?}");
+    let known = models.known(tenant.id).await.unwrap();
+    let of = |name: &str| known.iter().find(|known| known.model.to_string() == name).unwrap();
+    assert_eq!(of("lab:m1").card.context, 4_096);
+    assert_eq!(of("lab:m2").aliases, ["a1"]);
 }

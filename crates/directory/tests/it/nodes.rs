@@ -15,9 +15,9 @@ fn new(name: &str) -> NewNode {
 }
 
 async fn known(directory: &Directory, tenant: TenantId, name: &str) -> (AuthenticatedNode, String) {
-    let (_, token) = directory.create_node(tenant, BY, new(name)).await.unwrap();
+    let (_, token) = directory.nodes().create(tenant, BY, new(name)).await.unwrap();
     let token = token.expose_secret().to_owned();
-    (directory.authenticate_node(&token).await.unwrap(), token)
+    (directory.nodes().authenticate(&token).await.unwrap(), token)
 }
 
 #[tokio::test]
@@ -29,27 +29,27 @@ async fn a_token_is_of_its_node_until_it_is_revoked_and_no_part_of_it_is_stored(
     assert_eq!((laptop.tenant, laptop.name.as_str()), (tenant.id, "laptop"));
     let wrong = format!("{}{}", &token[..token.len() - 4], "AAAA");
     for wrong in [wrong.as_str(), "", "hfn_x", key.as_str()] {
-        let refused = world.directory.authenticate_node(wrong).await.unwrap_err();
+        let refused = world.directory.nodes().authenticate(wrong).await.unwrap_err();
         assert!(matches!(refused, Error::UnknownKey), "{wrong}: {refused}");
     }
-    let as_key = world.directory.authenticate(&token).await.unwrap_err();
+    let as_key = world.directory.keys().authenticate(&token).await.unwrap_err();
     assert!(matches!(as_key, Error::UnknownKey));
     let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
-    world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
-    let refused = world.again().authenticate_node(&token).await.unwrap_err();
+    world.directory.tenants().update(tenant.id, BY, changes).await.unwrap();
+    let refused = world.again().nodes().authenticate(&token).await.unwrap_err();
     assert!(matches!(refused, Error::TenantSuspended));
     let changes = TenantChanges { state: Some(TenantState::Active), ..Default::default() };
-    world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
+    world.directory.tenants().update(tenant.id, BY, changes).await.unwrap();
 
-    world.directory.revoke_node(tenant.id, BY, "laptop").await.unwrap();
-    let refused = world.again().authenticate_node(&token).await.unwrap_err();
+    world.directory.nodes().revoke(tenant.id, BY, "laptop").await.unwrap();
+    let refused = world.again().nodes().authenticate(&token).await.unwrap_err();
     assert!(matches!(refused, Error::KeyNotActive));
     // The name is free again, and the node is still listed.
     let (again, _) = known(&world.directory, tenant.id, "laptop").await;
     assert_ne!(again.node, laptop.node);
-    let listed = world.directory.nodes(tenant.id).await.unwrap();
+    let listed = world.directory.nodes().list(tenant.id).await.unwrap();
     assert_eq!(listed.iter().filter(|node| node.revoked_at.is_some()).count(), 1);
-    let named = world.directory.node(tenant.id, "laptop").await.unwrap();
+    let named = world.directory.nodes().get(tenant.id, "laptop").await.unwrap();
     assert_eq!(named.id, again.node);
 }
 
@@ -60,7 +60,7 @@ async fn of_two_connections_the_newer_counts_and_the_older_s_end_changes_nothing
     let (laptop, _) = known(&world.directory, tenant.id, "laptop").await;
     let (older, newer) = (Uuid::now_v7(), Uuid::now_v7());
     let stands = async |connection| {
-        world.directory.node_connection_state(&laptop, connection).await.unwrap()
+        world.directory.nodes().connection_state(&laptop, connection).await.unwrap()
     };
     let said = NodeReport {
         platform: "linux".into(),
@@ -68,21 +68,22 @@ async fn of_two_connections_the_newer_counts_and_the_older_s_end_changes_nothing
         commands: vec!["git *".into()],
     };
 
-    world.directory.record_node_connection(&laptop, older, NodeReport::default()).await.unwrap();
+    world.directory.nodes().record_connection(&laptop, older, NodeReport::default()).await.unwrap();
     assert_eq!(stands(older).await, NodeConnectionState::Current);
-    world.directory.record_node_connection(&laptop, newer, said.clone()).await.unwrap();
-    world.directory.record_node_disconnection(&laptop, older).await.unwrap();
+    world.directory.nodes().record_connection(&laptop, newer, said.clone()).await.unwrap();
+    world.directory.nodes().record_disconnection(&laptop, older).await.unwrap();
 
     assert_eq!(stands(older).await, NodeConnectionState::Replaced);
     assert_eq!(stands(newer).await, NodeConnectionState::Current);
-    let node = world.directory.node(tenant.id, "laptop").await.unwrap();
+    let node = world.directory.nodes().get(tenant.id, "laptop").await.unwrap();
     assert_eq!((node.report, node.may_be_connected), (said, true));
-    world.directory.revoke_node(tenant.id, BY, &laptop.node.to_string()).await.unwrap();
+    world.directory.nodes().revoke(tenant.id, BY, &laptop.node.to_string()).await.unwrap();
     assert_eq!(stands(newer).await, NodeConnectionState::Revoked);
-    let late = world.directory.record_node_connection(&laptop, newer, NodeReport::default()).await;
+    let late =
+        world.directory.nodes().record_connection(&laptop, newer, NodeReport::default()).await;
     assert!(matches!(late, Err(Error::KeyNotActive)));
-    world.directory.record_node_disconnection(&laptop, newer).await.unwrap();
-    let node = world.directory.node(tenant.id, &laptop.node.to_string()).await.unwrap();
+    world.directory.nodes().record_disconnection(&laptop, newer).await.unwrap();
+    let node = world.directory.nodes().get(tenant.id, &laptop.node.to_string()).await.unwrap();
     assert!(!node.may_be_connected && node.last_seen_at.is_some());
 }
 
@@ -93,19 +94,19 @@ async fn another_tenant_has_nodes_of_its_own_by_the_same_names() {
     let (theirs, _) = world.tenant("other").await;
     let (laptop, _) = known(&world.directory, ours.id, "laptop").await;
 
-    assert!(world.directory.nodes(theirs.id).await.unwrap().is_empty());
+    assert!(world.directory.nodes().list(theirs.id).await.unwrap().is_empty());
     for named in ["laptop".to_owned(), laptop.node.to_string()] {
-        let missing = world.directory.node(theirs.id, &named).await.unwrap_err();
+        let missing = world.directory.nodes().get(theirs.id, &named).await.unwrap_err();
         assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
-        let missing = world.directory.revoke_node(theirs.id, BY, &named).await.unwrap_err();
+        let missing = world.directory.nodes().revoke(theirs.id, BY, &named).await.unwrap_err();
         assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
     }
     known(&world.directory, theirs.id, "laptop").await;
-    let taken = world.directory.create_node(ours.id, BY, new("laptop")).await.unwrap_err();
+    let taken = world.directory.nodes().create(ours.id, BY, new("laptop")).await.unwrap_err();
     assert!(matches!(taken, Error::Taken { .. }), "{taken}");
     let foreign = AuthenticatedNode { tenant: theirs.id, ..laptop.clone() };
     assert_eq!(
-        world.directory.node_connection_state(&foreign, Uuid::now_v7()).await.unwrap(),
+        world.directory.nodes().connection_state(&foreign, Uuid::now_v7()).await.unwrap(),
         NodeConnectionState::Revoked
     );
 }

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::world::{BY, World, account, provider};
 
 async fn model_key(directory: &Directory, tenant: TenantId) -> Result<String, Error> {
-    let agent = directory.default_agent(tenant).await?;
-    let choice = directory.model(tenant, &agent).await?;
+    let agent = directory.agents().default_agent(tenant).await?;
+    let choice = directory.models().of_agent(tenant, &agent).await?;
     Ok(choice.api_key.unwrap().expose_secret().to_owned())
 }
 
@@ -19,9 +19,9 @@ async fn secrets_come_back_as_they_were_given_and_are_nowhere_in_the_tables() {
     let (tenant, _) = world.tenant("acme").await;
     let made = world.account(tenant.id, "bot", "123:telegram-token").await;
     let openai = provider("openai", Some("sk-model-key"), Some("gpt-5"));
-    world.directory.put_provider(tenant.id, BY, openai).await.unwrap();
+    world.directory.providers().put(tenant.id, BY, openai).await.unwrap();
 
-    let opened = world.again().account(tenant.id, made.id).await.unwrap();
+    let opened = world.again().accounts().get(tenant.id, made.id).await.unwrap();
     let key = model_key(&world.again(), tenant.id).await.unwrap();
 
     assert_eq!(opened.secrets, json!({"token": "123:telegram-token"}));
@@ -48,7 +48,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
     let foreign = world.account(theirs.id, "first", "3:foreign").await;
     for tenant in [ours.id, theirs.id] {
         let openai = provider("openai", Some("sk-1"), Some("gpt-5"));
-        world.directory.put_provider(tenant, BY, openai).await.unwrap();
+        world.directory.providers().put(tenant, BY, openai).await.unwrap();
     }
 
     for (sql, what) in [
@@ -69,7 +69,7 @@ async fn a_sealed_value_that_is_moved_does_not_open() {
             .execute(&mut world.admin().await)
             .await
             .unwrap();
-        let refused = world.directory.account(ours.id, what.0).await.unwrap_err();
+        let refused = world.directory.accounts().get(ours.id, what.0).await.unwrap_err();
         assert!(matches!(refused, Error::Unsealable(_)), "{refused}");
         assert_eq!(refused.kind(), Kind::Internal);
     }
@@ -105,7 +105,7 @@ async fn another_key_encryption_key_opens_nothing() {
     let (tenant, _) = world.tenant("acme").await;
     let made = world.account(tenant.id, "bot", "1:a").await;
 
-    let refused = world.with_another_kek().account(tenant.id, made.id).await.unwrap_err();
+    let refused = world.with_another_kek().accounts().get(tenant.id, made.id).await.unwrap_err();
 
     assert!(matches!(refused, Error::Unsealable(_)), "{refused}");
 }
@@ -118,14 +118,14 @@ async fn an_account_keeps_its_secrets_until_others_are_given() {
 
     let mut changed = account("renamed", "");
     changed.secrets = None;
-    let kept = world.directory.update_account(tenant.id, BY, made.id, changed).await.unwrap();
-    let secrets = world.directory.account(tenant.id, made.id).await.unwrap().secrets;
+    let kept = world.directory.accounts().update(tenant.id, BY, made.id, changed).await.unwrap();
+    let secrets = world.directory.accounts().get(tenant.id, made.id).await.unwrap().secrets;
     let others = account("renamed", "2:b");
-    world.directory.update_account(tenant.id, BY, made.id, others).await.unwrap();
+    world.directory.accounts().update(tenant.id, BY, made.id, others).await.unwrap();
 
     assert_eq!((kept.name.as_str(), kept.version), ("renamed", made.version + 1));
     assert_eq!(secrets, json!({"token": "1:a"}));
-    let secrets = world.directory.account(tenant.id, made.id).await.unwrap().secrets;
+    let secrets = world.directory.accounts().get(tenant.id, made.id).await.unwrap().secrets;
     assert_eq!(secrets, json!({"token": "2:b"}));
 }
 
@@ -133,7 +133,7 @@ async fn an_account_keeps_its_secrets_until_others_are_given() {
 async fn a_stored_key_is_not_sent_to_another_place() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let put = async |new| world.directory.put_provider(tenant.id, BY, new).await;
+    let put = async |new| world.directory.providers().put(tenant.id, BY, new).await;
     put(provider("openai", Some("sk-1"), Some("gpt-5"))).await.unwrap();
     let mut elsewhere = provider("openai", None, Some("gpt-5"));
     elsewhere.base_url = "https://thief.example/v1".into();

@@ -13,16 +13,16 @@ async fn a_new_tenant_has_an_agent_and_a_key() {
     let world = World::new().await;
 
     let (tenant, text) = world.tenant("acme").await;
-    let agents = world.directory.agents(tenant.id).await.unwrap();
-    let who = world.directory.authenticate(&text).await.unwrap();
+    let agents = world.directory.agents().list(tenant.id).await.unwrap();
+    let who = world.directory.keys().authenticate(&text).await.unwrap();
 
     assert_eq!(agents.len(), 1);
     assert_eq!((agents[0].name.as_str(), agents[0].is_default), ("main", true));
     assert!(agents[0].instructions.len() > 200);
     assert_eq!(who.scopes, ["chat", "read", "admin"]);
-    assert_eq!(world.directory.tenant("acme").await.unwrap(), tenant);
-    assert_eq!(world.directory.tenant(&tenant.id.to_string()).await.unwrap(), tenant);
-    assert_eq!(world.directory.tenants().await.unwrap(), [tenant]);
+    assert_eq!(world.directory.tenants().get("acme").await.unwrap(), tenant);
+    assert_eq!(world.directory.tenants().get(&tenant.id.to_string()).await.unwrap(), tenant);
+    assert_eq!(world.directory.tenants().list().await.unwrap(), [tenant]);
 }
 
 #[tokio::test]
@@ -30,11 +30,11 @@ async fn a_name_is_taken_once() {
     let world = World::new().await;
     world.tenant("acme").await;
 
-    let again = world.directory.create_tenant(BY, "acme").await.unwrap_err();
-    let wrong = world.directory.create_tenant(BY, "Acme Corp").await.unwrap_err();
+    let again = world.directory.tenants().create(BY, "acme").await.unwrap_err();
+    let wrong = world.directory.tenants().create(BY, "Acme Corp").await.unwrap_err();
 
     assert_eq!((again.kind(), wrong.kind()), (Kind::Conflict, Kind::Invalid));
-    assert_eq!(world.directory.tenants().await.unwrap().len(), 1);
+    assert_eq!(world.directory.tenants().list().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn many_who_ensure_one_tenant_at_once_get_the_same_one_and_one_key() {
     let world = World::new().await;
     let asked = (0..12).map(|_| {
         let directory = world.again();
-        tokio::spawn(async move { directory.ensure_tenant("development").await.unwrap() })
+        tokio::spawn(async move { directory.tenants().ensure("development").await.unwrap() })
     });
     let asked: Vec<_> = asked.collect();
     let mut got = Vec::new();
@@ -53,10 +53,10 @@ async fn many_who_ensure_one_tenant_at_once_get_the_same_one_and_one_key() {
     let ids: HashSet<_> = got.iter().map(|(tenant, _)| tenant.id).collect();
     let keys: Vec<_> = got.iter().filter_map(|(_, key)| key.as_ref()).collect();
     assert_eq!((ids.len(), keys.len()), (1, 1));
-    let who = world.directory.authenticate(keys[0].expose_secret()).await.unwrap();
+    let who = world.directory.keys().authenticate(keys[0].expose_secret()).await.unwrap();
     assert!(ids.contains(&who.tenant));
-    assert_eq!(world.directory.agents(who.tenant).await.unwrap().len(), 1);
-    let (later, key) = world.directory.ensure_tenant("development").await.unwrap();
+    assert_eq!(world.directory.agents().list(who.tenant).await.unwrap().len(), 1);
+    let (later, key) = world.directory.tenants().ensure("development").await.unwrap();
     assert!(ids.contains(&later.id) && key.is_none());
 }
 
@@ -64,7 +64,7 @@ async fn many_who_ensure_one_tenant_at_once_get_the_same_one_and_one_key() {
 async fn only_what_is_given_of_a_tenant_changes() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let update = async |changes| world.directory.update_tenant(tenant.id, BY, changes).await;
+    let update = async |changes| world.directory.tenants().update(tenant.id, BY, changes).await;
 
     let faster = update(TenantChanges { rate: Some(9), state: None }).await.unwrap();
     let state = Some(TenantState::Suspended);
@@ -82,13 +82,13 @@ async fn a_suspended_tenants_accounts_are_not_served() {
     let (tenant, _) = world.tenant("acme").await;
     let account = world.account(tenant.id, "bot", "1:a").await;
     let served = async || {
-        let all = world.directory.all_accounts("telegram").await.unwrap();
-        (all.len(), world.directory.find_account(account.id).await.unwrap())
+        let all = world.directory.accounts().all("telegram").await.unwrap();
+        (all.len(), world.directory.accounts().tenant_of(account.id).await.unwrap())
     };
     let before = served().await;
 
     let changes = TenantChanges { state: Some(TenantState::Suspended), rate: None };
-    world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
+    world.directory.tenants().update(tenant.id, BY, changes).await.unwrap();
 
     assert_eq!(before, (1, Some(tenant.id)));
     assert_eq!(served().await, (0, None));

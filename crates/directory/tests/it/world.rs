@@ -56,7 +56,7 @@ impl World {
 
     /// Creates a tenant, and returns it with its first key.
     pub async fn tenant(&self, name: &str) -> (Tenant, String) {
-        let (tenant, secret) = self.directory.create_tenant(BY, name).await.unwrap();
+        let (tenant, secret) = self.directory.tenants().create(BY, name).await.unwrap();
         (tenant, secret.expose_secret().to_owned())
     }
 
@@ -78,11 +78,11 @@ impl World {
     }
 
     pub async fn agent(&self, tenant: TenantId, name: &str) -> Agent {
-        self.directory.create_agent(tenant, BY, agent(name)).await.unwrap()
+        self.directory.agents().create(tenant, BY, agent(name)).await.unwrap()
     }
 
     pub async fn account(&self, tenant: TenantId, name: &str, token: &str) -> Account {
-        self.directory.create_account(tenant, BY, account(name, token)).await.unwrap()
+        self.directory.accounts().create(tenant, BY, account(name, token)).await.unwrap()
     }
 }
 

@@ -173,7 +173,7 @@ impl Turn<'_> {
             | SessionKind::Global => {}
         }
         let tenant = self.hold.claim.tenant;
-        let accounts = self.worker.directory.accounts(tenant, Some(channel)).await;
+        let accounts = self.worker.directory.accounts().list(tenant, Some(channel)).await;
         let accounts = accounts.map_err(Error::directory)?;
         let own = accounts.iter().find(|one| one.id == *account);
         Ok(own.is_some_and(|own| own.allow_list().names_id(id)))

@@ -133,8 +133,8 @@ async fn what_is_silent_costs_nothing_and_is_heard_with_what_comes_next() -> any
 async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (other, _) =
-        world.directory.create_tenant(holdfast_directory::Actor::Operator, "other").await?;
-    let agent = world.directory.default_agent(other.id).await?;
+        world.directory.tenants().create(holdfast_directory::Actor::Operator, "other").await?;
+    let agent = world.directory.agents().default_agent(other.id).await?;
     let _runner = world.runner().await?;
 
     world.ask("s", "secret").await?;

@@ -330,7 +330,7 @@ async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow:
     let _runner = runner(&world, &launch).await?;
     let sent = world.say("s", "go").await?;
     let asked = waiting(&world, 1).await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "eve").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "eve").await?;
 
     let resolve =
         world.sessions.resolve_approval(other.id, asked[0].id, ApprovalDecision::Once, "key_x");
@@ -491,7 +491,7 @@ async fn bot(world: &World) -> anyhow::Result<AccountId> {
         settings: json!({ "allow": ["7", "*"], "groups": { "allow": ["*"] } }),
         secrets: Some(json!({ "token": "1:a" })),
     };
-    Ok(world.directory.create_account(world.tenant, Actor::Operator, account).await?.id)
+    Ok(world.directory.accounts().create(world.tenant, Actor::Operator, account).await?.id)
 }
 
 fn on_channel(

@@ -12,7 +12,7 @@ use crate::world::World;
 impl World {
     async fn budget(&self, budget: Budget) -> anyhow::Result<()> {
         self.sessions.open_budget(self.tenant, budget.agent).await?;
-        Ok(self.directory.put_budget(self.tenant, Actor::Operator, &budget).await?)
+        Ok(self.directory.budgets().put(self.tenant, Actor::Operator, &budget).await?)
     }
 
     /// The whole tenant may use so many tokens a day.
@@ -27,7 +27,7 @@ impl World {
             Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
         let card = ModelCard { max_output, prices: Some(prices), ..ModelCard::default() };
         let model = "fake:one".parse()?;
-        Ok(self.directory.put_model(self.tenant, Actor::Operator, &model, &card).await?)
+        Ok(self.directory.models().put(self.tenant, Actor::Operator, &model, &card).await?)
     }
 
     /// The model charges so much for each answer.

@@ -117,7 +117,7 @@ async fn a_chain_of_the_tenant_s_own_is_run_by_its_agents_with_their_bundles() -
         instructions: "You inspect.".into(),
         ..NewAgent::default()
     };
-    world.directory.create_agent(world.tenant, Actor::Operator, inspector).await?;
+    world.directory.agents().create(world.tenant, Actor::Operator, inspector).await?;
     let step = |name: &str, prompt: &str| ChainStep {
         name: name.into(),
         agent: Some("inspector".into()),
@@ -127,7 +127,7 @@ async fn a_chain_of_the_tenant_s_own_is_run_by_its_agents_with_their_bundles() -
     };
     let steps = vec![step("look", "look at {{input}}"), step("smell", "smell {{input}}")];
     let chain = Chain { stages: vec![Stage { steps, each: false }], ..Chain::default() };
-    world.directory.put_chain(world.tenant, Actor::Operator, "look", &chain).await?;
+    world.directory.chains().put(world.tenant, Actor::Operator, "look", &chain).await?;
     let _runner = world.runner().await?;
 
     let sent = world.say("s", "begin").await?;

@@ -55,7 +55,7 @@ async fn connect_as(
         used_by: used_by.parse()?,
         secret: Some("token-1".into()),
     };
-    world.directory.put_connection(world.tenant, Actor::Operator, new).await?;
+    world.directory.connections().put(world.tenant, Actor::Operator, new).await?;
     Ok(())
 }
 

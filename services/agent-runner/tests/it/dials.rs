@@ -46,7 +46,7 @@ async fn a_directive_holds_for_its_message_and_one_by_itself_for_the_conversatio
     let thinking = ThinkingControl { by: ThinkingForm::Effort, ..ThinkingControl::default() };
     let card = ModelCard { context: 100_000, thinking, ..ModelCard::default() };
     let model = "fake:one".parse()?;
-    world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
+    world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
     let _runner = world.runner().await?;
 
     world.ask("s", "/think high what is 2+2?").await?;
@@ -143,7 +143,7 @@ async fn a_model_that_thinks_in_its_text_is_told_how_to_mark_it() -> anyhow::Res
     let thinking = ThinkingControl { by: ThinkingForm::Marks, ..ThinkingControl::default() };
     let card = ModelCard { context: 100_000, thinking, ..ModelCard::default() };
     let model = "fake:one".parse()?;
-    world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
+    world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
     let _runner = world.runner().await?;
     world.model.queue([Reply::text("plain"), Reply::text("So. <final>Yes.</final>")]);
 
@@ -208,7 +208,7 @@ async fn the_owner_gives_their_word_beforehand_for_their_own_turns_and_nobody_el
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let policy = json!({ "exec": { "ask": "always" } });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let mut config = world.config();
     config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;

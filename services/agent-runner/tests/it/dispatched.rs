@@ -162,7 +162,7 @@ async fn a_tool_that_is_not_there_fails_or_is_denied_is_told_of_clearly() -> any
     assert!(unknown.contains("`no_such_tool`, and there is none of that name here"), "{unknown}");
     assert_eq!(world.ask("s", "/bell broken").await?, "Not done: `ring`: it has a crack");
     let denied = json!({ "profile": "full", "deny": ["ring"] });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &denied).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &denied).await?;
     let is_denied = async || {
         // Long conversations are summarised, by a model.
         let session = uuid::Uuid::now_v7().to_string();

@@ -205,16 +205,16 @@ async fn calls_past_what_may_be_asked_for_at_once_are_refused_and_the_model_is_t
 async fn an_agent_that_is_gone_or_has_no_provider_is_told() -> anyhow::Result<()> {
     let world = World::start().await?;
     let gone = NewAgent { name: AgentName::new("gone"), ..NewAgent::default() };
-    let gone = world.directory.create_agent(world.tenant, Actor::Operator, gone).await?;
+    let gone = world.directory.agents().create(world.tenant, Actor::Operator, gone).await?;
     let lost = NewAgent {
         name: AgentName::new("lost"),
         model: Some("nowhere:x".to_owned()),
         ..NewAgent::default()
     };
-    let lost = world.directory.create_agent(world.tenant, Actor::Operator, lost).await?;
+    let lost = world.directory.agents().create(world.tenant, Actor::Operator, lost).await?;
     let to_gone = world.send(NewMessage { agent: gone.id, ..world.message("a", "hello") }).await?;
     let to_lost = world.send(NewMessage { agent: lost.id, ..world.message("b", "hello") }).await?;
-    world.directory.delete_agent(world.tenant, Actor::Operator, "gone").await?;
+    world.directory.agents().delete(world.tenant, Actor::Operator, "gone").await?;
 
     let _runner = world.runner().await?;
 

@@ -423,7 +423,7 @@ async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_
         ))
         .await?;
     let empty = include_str!("../../../../crates/workspace/templates/HEARTBEAT.md");
-    for agent in world.directory.agents(world.tenant).await? {
+    for agent in world.directory.agents().list(world.tenant).await? {
         world.heartbeat_file(agent.id, empty).await?;
     }
     let marks = "select count(*) from schedule.heartbeat_marks";
@@ -483,7 +483,7 @@ async fn no_more_hearts_beat_at_once_than_may() -> anyhow::Result<()> {
         let name = holdfast_types::AgentName::new(&format!("other-{n}"));
         let new = holdfast_directory::NewAgent { name, ..Default::default() };
         let made =
-            world.directory.create_agent(world.tenant, holdfast_directory::Actor::Operator, new);
+            world.directory.agents().create(world.tenant, holdfast_directory::Actor::Operator, new);
         world.heartbeat_file(made.await?.id, "- Is the oven on?\n").await?;
     }
     let on = "select count(*) from schedule.jobs where due_at is not null";
@@ -626,7 +626,7 @@ async fn a_stranger_who_alone_writes_to_an_agent_is_not_taken_for_its_owner() ->
     let to_stranger = world.take_sent().await?;
     let policy = json!({ "owners": ["telegram:42"] });
     let by = holdfast_directory::Actor::Operator;
-    world.directory.put_policy(world.tenant, by, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, by, None, None, &policy).await?;
     world.tick().await?;
     let to_owner = world.sent().await?;
 

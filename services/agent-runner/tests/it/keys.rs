@@ -25,7 +25,7 @@ impl World {
     /// The provider has this key besides the one called `key`.
     async fn with_key(&self, name: &str, secret: &str) -> anyhow::Result<()> {
         let new = key(name, secret);
-        Ok(self.directory.put_credential(self.tenant, Actor::Operator, &new).await?)
+        Ok(self.directory.credentials().put(self.tenant, Actor::Operator, &new).await?)
     }
 
     /// With which keys the model was asked.
@@ -44,7 +44,7 @@ impl World {
             api_key: Some("spare-key".into()),
             default_model: None,
         };
-        self.directory.put_provider(self.tenant, Actor::Operator, provider).await?;
+        self.directory.providers().put(self.tenant, Actor::Operator, provider).await?;
         self.change_agent(|agent| agent.settings.fallbacks = vec!["spare:two".into()]).await?;
         Ok(other)
     }
@@ -70,7 +70,7 @@ async fn a_refused_key_is_left_alone_by_every_runner_and_the_next_one_answers() 
     assert_eq!(world.ask("a", "again").await?, "well");
 
     assert_eq!(world.asked_with()[2..], ["other-key", "other-key"]);
-    let cards = world.directory.credentials(world.tenant).await?;
+    let cards = world.directory.credentials().list(world.tenant).await?;
     let refused = cards.iter().find(|card| card.name == "default").unwrap();
     assert_eq!(refused.stats.failure_counts, [(Reason::Auth, 1)].into());
     assert!(refused.stats.cooldown_until.is_some());
@@ -95,14 +95,14 @@ async fn a_key_whose_account_is_empty_stays_out_of_use_when_redis_has_lost_every
     assert_eq!(world.ask("b", "hello").await?, "well");
 
     assert_eq!(world.asked_with(), ["key", "other-key", "other-key"]);
-    let cards = world.directory.credentials(world.tenant).await?;
+    let cards = world.directory.credentials().list(world.tenant).await?;
     let broke = cards.iter().find(|card| card.name == "default").unwrap();
     let hours = broke.stats.disabled_until.unwrap() - jiff::Timestamp::now().as_millisecond();
     assert!((4 * 3_600_000..=5 * 3_600_000).contains(&hours), "{broke:?}");
 
     // Somebody has paid.
     let by = Actor::Operator;
-    world.directory.enable_credential(world.tenant, by, "fake", "default").await?;
+    world.directory.credentials().enable(world.tenant, by, "fake", "default").await?;
     world.model.answer(|request| Reply::text(request.key.clone().unwrap_or_default()));
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     assert_eq!(world.ask("c", "hello").await?, "key");
@@ -135,7 +135,7 @@ async fn a_limited_rate_is_not_waited_for_where_another_key_can_be_asked() -> an
     world.with_key("second", "other-key").await?;
     let by = Actor::Operator;
     let order = ["second".to_owned(), "default".to_owned()];
-    world.directory.order_credentials(world.tenant, by, "fake", (&order, true)).await?;
+    world.directory.credentials().set_order(world.tenant, by, "fake", (&order, true)).await?;
     world.model.answer(|request| match request.key.as_deref() {
         Some("other-key") => Reply::rate_limited(std::time::Duration::from_secs(60)),
         _ => Reply::text("well"),
@@ -202,14 +202,14 @@ async fn another_tenant_knows_nothing_of_keys_and_no_secret_is_in_the_tables() -
 {
     let world = World::start().await?;
     world.with_key("second", "sk-very-secret").await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let by = Actor::Operator;
 
-    assert!(world.directory.credentials(other.id).await?.is_empty());
+    assert!(world.directory.credentials().list(other.id).await?.is_empty());
     for done in [
-        world.directory.delete_credential(other.id, by, "fake", "second").await,
-        world.directory.enable_credential(other.id, by, "fake", "second").await,
-        world.directory.put_credential(other.id, by, &key("mine", "k")).await,
+        world.directory.credentials().delete(other.id, by, "fake", "second").await,
+        world.directory.credentials().enable(other.id, by, "fake", "second").await,
+        world.directory.credentials().put(other.id, by, &key("mine", "k")).await,
     ] {
         assert!(done.unwrap_err().to_string().starts_with("there is no "));
     }

@@ -36,7 +36,7 @@ fn run(command: &str, args: &[&str]) -> NewMcpServer {
 }
 
 async fn put(world: &World, new: NewMcpServer) -> anyhow::Result<()> {
-    world.directory.put_mcp_server(world.tenant, Actor::Operator, new).await?;
+    world.directory.mcp_servers().put(world.tenant, Actor::Operator, new).await?;
     Ok(())
 }
 
@@ -212,7 +212,7 @@ async fn an_agent_that_may_not_use_a_server_does_not_see_it() -> anyhow::Result<
         name: holdfast_types::AgentName::new("other"),
         ..holdfast_directory::NewAgent::default()
     };
-    world.directory.create_agent(world.tenant, Actor::Operator, other).await?;
+    world.directory.agents().create(world.tenant, Actor::Operator, other).await?;
     put(&world, NewMcpServer { agents: vec!["other".to_owned()], ..at(&server.url()) }).await?;
     let _runner = world.runner_with(config(&world), |app| app).await?;
 

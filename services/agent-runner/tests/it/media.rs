@@ -51,7 +51,7 @@ async fn use_seeing_model(world: &World) -> anyhow::Result<()> {
         api_key: Some("key".into()),
         default_model: Some("openai:gpt-4o".to_owned()),
     };
-    world.directory.put_provider(world.tenant, Actor::Operator, provider).await?;
+    world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
     world.change_agent(|agent| agent.model = Some("openai:gpt-4o".to_owned())).await?;
     Ok(())
 }
@@ -64,7 +64,7 @@ async fn telegram(world: &World) -> anyhow::Result<AccountId> {
         settings: json!({}),
         secrets: Some(json!({ "token": "1:a" })),
     };
-    Ok(world.directory.create_account(world.tenant, Actor::Operator, account).await?.id)
+    Ok(world.directory.accounts().create(world.tenant, Actor::Operator, account).await?.id)
 }
 
 async fn say_at(world: &World, target: Target) -> anyhow::Result<Acceptance> {
@@ -263,7 +263,8 @@ async fn a_program_that_understands_texts_only_is_sent_no_file() -> anyhow::Resu
         settings: json!({}),
         secrets: Some(json!({ "secret": "0123456789abcdef" })),
     };
-    let account = world.directory.create_account(world.tenant, Actor::Operator, account).await?.id;
+    let account =
+        world.directory.accounts().create(world.tenant, Actor::Operator, account).await?.id;
     let _runner = world.runner().await?;
     world.model.queue([
         Reply::call("a", "write", r#"{"path":"may.csv","content":"1,2"}"#),

@@ -24,7 +24,7 @@ async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<(Strin
 }
 
 async fn put(world: &World, document: Value) -> anyhow::Result<()> {
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &document).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &document).await?;
     Ok(())
 }
 
@@ -115,7 +115,7 @@ impl Tool for Deny {
 
     async fn call(&self, call: Call, _: Nothing) -> Result<String, ToolError> {
         let document = json!({ "deny": ["agents_list"] });
-        let put = self.0.put_policy(call.tenant, Actor::Operator, None, None, &document);
+        let put = self.0.policies().put(call.tenant, Actor::Operator, None, None, &document);
         put.await.map_err(anyhow::Error::from)?;
         // The old policy is cached for at most a second.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
@@ -158,11 +158,11 @@ async fn an_agent_s_own_policy_narrows_its_tenants_and_one_that_cannot_be_read_a
     put(&world, json!({ "deny": ["agents_list"] })).await?;
     let (agent, by) = (Some(world.agent.id), Actor::Operator);
     let own = json!({ "deny": ["session_status"] });
-    world.directory.put_policy(world.tenant, by, agent, None, &own).await?;
+    world.directory.policies().put(world.tenant, by, agent, None, &own).await?;
 
     world.ask("s", "hello").await?;
     let (first, later) = (offered(&world), json!({ "of_tomorrow": true }));
-    world.directory.put_policy(world.tenant, by, agent, None, &later).await?;
+    world.directory.policies().put(world.tenant, by, agent, None, &later).await?;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     world.ask("s", "hello").await?;
 
@@ -327,7 +327,7 @@ async fn an_owner_s_direct_conversation_sees_the_private_notes_and_a_strangers_d
 #[tokio::test]
 async fn the_gateway_tool_shows_the_tenant_to_its_owner_and_to_nobody_else() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let theirs = world.sessions.ingest(other.id, world.message("theirs", "a secret")).await?;
     let _runner = world.runner().await?;
     let ours = world.say("ours", "hello").await?;

@@ -102,8 +102,8 @@ async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> any
     config.mesh.memory_url = format!("http://{}", silent.local_addr()?);
     config.runner.memory.recall_timeout = limit;
     let _runner = world.runner_with(config, |app| app).await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
-    let theirs = world.directory.default_agent(other.id).await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let theirs = world.directory.agents().default_agent(other.id).await?;
     let key = SessionKey::api(&theirs.name, "anna")?;
     let foreign = NewMessage { key, agent: theirs.id, ..world.message("anna", "hello") };
 
@@ -170,8 +170,8 @@ async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_
     let shared = Arc::clone(&model);
     let config = world.config_with(&memory);
     let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
-    let theirs = world.directory.default_agent(other.id).await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let theirs = world.directory.agents().default_agent(other.id).await?;
     let group = SessionKey::group(&world.agent.name, "telegram", "-100", None)?;
     let group = |text: &str| NewMessage { key: group.clone(), ..world.message("g", text) };
 
@@ -585,7 +585,7 @@ async fn a_budget_that_is_spent_puts_off_what_is_to_be_remembered() -> anyhow::R
     let tokens = async |tokens: u64| {
         world.sessions.open_budget(world.tenant, None).await?;
         let budget = Budget { agent: None, tokens: Some(tokens), micros: None };
-        anyhow::Ok(world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?)
+        anyhow::Ok(world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?)
     };
 
     let first = runner(&config).await?;

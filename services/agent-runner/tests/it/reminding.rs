@@ -196,7 +196,7 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
     // Unknown users are not the owner and see nothing until the policy permits it.
     let strangers = world.until_done(world.due_soon(job("last")).await?).await?;
     let policy = json!({ "owners": ["telegram:42"] });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let last = world.until_done(world.due_soon(job("last")).await?).await?;
     let nowhere = world.due_soon(job("discord")).await?;
     let log =

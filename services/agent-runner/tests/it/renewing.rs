@@ -85,7 +85,10 @@ impl TokenServer {
 impl World {
     /// The provider has one key, which a person agreed to: `access-0`, that ends then.
     async fn with_oauth(&self, server: &TokenServer, ends_in: i64) -> anyhow::Result<()> {
-        self.directory.delete_credential(self.tenant, Actor::Operator, "fake", "default").await?;
+        self.directory
+            .credentials()
+            .delete(self.tenant, Actor::Operator, "fake", "default")
+            .await?;
         let new = NewCredential {
             provider: "fake".into(),
             name: "mine".into(),
@@ -99,7 +102,7 @@ impl World {
                 client_secret: None,
             },
         };
-        Ok(self.directory.put_credential(self.tenant, Actor::Operator, &new).await?)
+        Ok(self.directory.credentials().put(self.tenant, Actor::Operator, &new).await?)
     }
 
     fn asked_with_tokens(&self) -> Vec<String> {
@@ -132,7 +135,7 @@ async fn two_runners_at_once_renew_a_token_once_before_it_ends() -> anyhow::Resu
         assert!(asked.contains(&expected), "{asked:?}");
     }
     assert!(world.asked_with_tokens().iter().all(|key| key == "access-1"));
-    let cards = world.directory.credentials(world.tenant).await?;
+    let cards = world.directory.credentials().list(world.tenant).await?;
     assert!(cards[0].expires > Some(Timestamp::now() + SignedDuration::from_mins(50)));
     Ok(())
 }
@@ -176,10 +179,10 @@ async fn a_refresh_token_that_is_refused_needs_a_person_who_is_told_and_who_ends
 
     assert_eq!(server.count(), 1);
     assert!(world.model.requests().is_empty());
-    let cards = world.directory.credentials(world.tenant).await?;
+    let cards = world.directory.credentials().list(world.tenant).await?;
     assert_eq!(cards[0].trouble.as_deref(), Some("invalid_grant"));
     server.lock().refuses = None;
-    world.directory.delete_credential(world.tenant, Actor::Operator, "fake", "mine").await?;
+    world.directory.credentials().delete(world.tenant, Actor::Operator, "fake", "mine").await?;
     world.use_provider(Some("key")).await?;
     world.with_oauth(&server, -1).await?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
@@ -200,7 +203,7 @@ async fn what_is_not_over_yet_is_used_while_its_renewal_has_trouble() -> anyhow:
 
     assert_eq!(world.asked_with_tokens(), ["access-0", "access-0"]);
     assert_eq!(server.count(), 1);
-    let cards = world.directory.credentials(world.tenant).await?;
+    let cards = world.directory.credentials().list(world.tenant).await?;
     assert_eq!(cards[0].trouble, None);
     Ok(())
 }
@@ -216,9 +219,9 @@ async fn tokens_whose_renewal_was_lost_with_its_process_are_there_for_the_next_o
     let version =
         world.number("select version from control.auth_profiles where name = 'mine'").await?;
     // Claimed by one that is never heard of again.
-    let claimed = world.directory.begin_renewal(&which, version).await?;
+    let claimed = world.directory.credentials().begin_renewal(&which, version).await?;
     assert!(matches!(claimed, RenewalClaim::Claimed(_)), "{claimed:?}");
-    let other = world.directory.begin_renewal(&which, version).await?;
+    let other = world.directory.credentials().begin_renewal(&which, version).await?;
     assert!(matches!(other, RenewalClaim::Busy), "{other:?}");
     world
         .number(

@@ -58,7 +58,7 @@ impl World {
             settings: crate::world::settings(|settings| settings.tools = tools),
             ..NewAgent::default()
         };
-        Ok(self.directory.create_agent(tenant, Actor::Operator, new).await?)
+        Ok(self.directory.agents().create(tenant, Actor::Operator, new).await?)
     }
 
     /// A message from a channel whose agent a model is to choose.
@@ -211,14 +211,14 @@ async fn what_is_no_json_is_asked_for_again_and_a_model_that_fails_is_done_witho
 async fn another_tenants_agents_are_never_on_the_list() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.with_agent("coach", None).await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let spy = world.agent_of(other.id, "spy", None).await?;
     world.model.answer(script(|_| Reply::text(r#"{"agent":"spy"}"#)));
     let _runner = world.runner().await?;
 
     let named = NewModelRoute { among: vec![spy.id.to_string()], ..NewModelRoute::default() };
     let rule = NewRule { agent: "main".into(), by_model: Some(named), ..NewRule::default() };
-    let put = world.directory.put_rules(world.tenant, Actor::Operator, vec![rule]).await;
+    let put = world.directory.routing().put_rules(world.tenant, Actor::Operator, vec![rule]).await;
     // As if it had been stored all the same.
     let all = world.ask_routed("spy on me", &ModelRoute::default()).await?;
     let route = ModelRoute { among: vec![spy.id], ..ModelRoute::default() };
@@ -324,7 +324,7 @@ async fn the_choice_is_paid_for_like_every_answer() -> anyhow::Result<()> {
         micros: None,
     };
     world.sessions.open_budget(world.tenant, budget.agent).await?;
-    world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
+    world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
     let _runner = world.runner().await?;
 
     world.ask_routed("plan my exam", &ModelRoute::default()).await?;

@@ -411,7 +411,7 @@ async fn times_are_on_the_clock_of_whoever_says_where_they_are_and_of_nobody_els
 async fn where_somebody_is_they_say_once_for_all_their_conversations() -> anyhow::Result<()> {
     let world = World::start().await?;
     let policy = json!({ "owners": ["telegram:7"] });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let _runner = world.runner().await?;
     let in_group = NewMessage {
         key: format!("agent:{}:group:telegram:-100", world.agent.name).parse()?,
@@ -505,7 +505,7 @@ async fn where_all_write_into_the_main_conversation_its_jobs_and_reminders_are_t
     let world = World::start().await?;
     world.change_agent(|agent| agent.settings.dm_scope = DmScope::Main).await?;
     let policy = json!({ "owners": ["telegram:7"] });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let _runner = world.runner().await?;
     let say = async |chat: &str, tool: &'static str, input: Value| {
         world.model.answer(through(tool, input));
@@ -537,7 +537,7 @@ async fn a_reminder_that_the_tool_cron_set_is_whose_conversation_it_is_and_goes_
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let policy = json!({ "owners": ["telegram:7"] });
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let _runner = world.runner().await?;
     let say = async |chat: &str, tool: &'static str, input: Value| {
         world.model.answer(through(tool, input));

@@ -68,7 +68,7 @@ async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_th
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let document = json!({"exec": {"security": "full", "ask": "always"}});
-    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &document).await?;
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &document).await?;
     let mut config = world.config();
     config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;

@@ -389,7 +389,7 @@ async fn a_session_of_another_agent_sees_neither_files_nor_processes() -> anyhow
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;
     let new = NewAgent { name: AgentName::new("other"), ..NewAgent::default() };
-    let other = world.directory.create_agent(world.tenant, Actor::Operator, new).await?;
+    let other = world.directory.agents().create(world.tenant, Actor::Operator, new).await?;
     let input =
         json!({ "command": "echo s3cret > mine; sleep 76.25", "yield_ms": 300 }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);

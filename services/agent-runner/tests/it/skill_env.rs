@@ -45,7 +45,7 @@ async fn give(world: &World, name: &str, needs: &str) -> anyhow::Result<()> {
 async fn set(world: &World, skill: &str, name: &str, value: &str) -> anyhow::Result<()> {
     let which = (skill, name);
     let value = value.into();
-    Ok(world.directory.put_skill_env(world.tenant, Actor::Operator, which, &value).await?)
+    Ok(world.directory.skill_env().put(world.tenant, Actor::Operator, which, &value).await?)
 }
 
 async fn owner(world: &World, text: &str) -> anyhow::Result<String> {

@@ -157,8 +157,8 @@ async fn a_skill_that_comes_or_goes_is_told_of_or_not_from_the_next_message_on()
 async fn another_tenant_sees_nothing_of_a_skill() -> anyhow::Result<()> {
     let world = started().await?;
     give_tenant(&world, "water-plants", "Shared watering.").await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
-    let theirs = world.directory.default_agent(other.id).await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let theirs = world.directory.agents().default_agent(other.id).await?;
 
     let here = holdfast_skills::SkillEnvironment::default();
     let seen = library(&world).load_current_skills(other.id, Some(theirs.id), &here).await?;

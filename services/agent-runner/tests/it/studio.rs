@@ -95,7 +95,7 @@ async fn provider(world: &World, name: &str, base_url: String) -> anyhow::Result
         api_key: Some("sk-media".into()),
         default_model: None,
     };
-    world.directory.put_provider(world.tenant, Actor::Operator, provider).await?;
+    world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
     Ok(())
 }
 
@@ -107,7 +107,8 @@ async fn on_telegram(world: &World) -> anyhow::Result<NewMessage> {
         settings: json!({}),
         secrets: Some(json!({ "token": "1:a" })),
     };
-    let account = world.directory.create_account(world.tenant, Actor::Operator, account).await?.id;
+    let account =
+        world.directory.accounts().create(world.tenant, Actor::Operator, account).await?.id;
     let target = Target { account, ..place("7") };
     Ok(NewMessage { target: Some(target), ..world.message("s", "hello") })
 }
@@ -168,7 +169,7 @@ async fn what_is_drawn_and_spoken_is_charged_with_the_run_and_to_its_budget() ->
     provider(&world, "openai", format!("{}/v1", fake.clone().start().await?)).await?;
     let budget = Budget { agent: None, tokens: None, micros: Some(1_000_000) };
     world.sessions.open_budget(world.tenant, None).await?;
-    world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
+    world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
     let _runner = world.runner().await?;
     world.model.queue([
         Reply::call("a", "image", r#"{"op":"generate","prompt":"a cat","size":"1792x1024"}"#),
@@ -197,7 +198,7 @@ async fn speech_is_on_offer_only_where_somebody_speaks() -> anyhow::Result<()> {
     let _runner = world.runner().await?;
 
     world.ask("a", "with a key").await?;
-    world.directory.delete_credential(world.tenant, Actor::Operator, "fake", "default").await?;
+    world.directory.credentials().delete(world.tenant, Actor::Operator, "fake", "default").await?;
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     world.ask("b", "without").await?;
 
@@ -219,8 +220,8 @@ async fn without_a_provider_nobody_draws_or_speaks_and_the_model_is_told_why() -
         api_key: None,
         default_model: Some("plain:one".to_owned()),
     };
-    world.directory.put_provider(world.tenant, Actor::Operator, plain).await?;
-    world.directory.delete_provider(world.tenant, Actor::Operator, "fake").await?;
+    world.directory.providers().put(world.tenant, Actor::Operator, plain).await?;
+    world.directory.providers().delete(world.tenant, Actor::Operator, "fake").await?;
     let _runner = world.runner().await?;
     world.model.queue([
         Reply::call("a", "image", r#"{"op":"generate","prompt":"a cat"}"#),

@@ -156,7 +156,7 @@ async fn a_subagent_makes_none_and_nobody_is_asked_who_may_not_be() -> anyhow::R
         ..holdfast_directory::NewAgent::default()
     };
     let actor = holdfast_directory::Actor::Operator;
-    world.directory.create_agent(world.tenant, actor, other).await?;
+    world.directory.agents().create(world.tenant, actor, other).await?;
     let scripted = script(SPAWN);
     world.model.answer(move |asked| match asked.last_user_text().as_str() {
         "count the stars" if asked.tool_results().is_empty() => {

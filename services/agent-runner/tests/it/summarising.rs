@@ -88,7 +88,7 @@ async fn a_summary_is_charged_and_there_is_none_when_the_budget_is_spent() -> an
         });
         let budget = Budget { agent: None, tokens: Some(1_000_000), micros: None };
         world.sessions.open_budget(world.tenant, None).await?;
-        world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
+        world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
         let _runner = world.runner().await?;
 
         let session = count_to(&world, 11).await?;
@@ -196,7 +196,7 @@ async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on
 
     // A session of another tenant is not found.
     let (other, _) =
-        world.directory.create_tenant(holdfast_directory::Actor::Operator, "other").await?;
+        world.directory.tenants().create(holdfast_directory::Actor::Operator, "other").await?;
     let at = i64::try_from(world.journal(session).await?.len())? + 1;
     let mine = NewSummary { at, ..new };
     assert_eq!(world.sessions.store_summary(other.id, session, &mine).await?, SummaryResult::Stale);

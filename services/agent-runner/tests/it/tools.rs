@@ -90,7 +90,7 @@ async fn only_the_owner_may_write_elsewhere() -> anyhow::Result<()> {
         settings: json!({}),
         secrets: Some(json!({ "token": "1:a" })),
     };
-    world.directory.create_account(world.tenant, Actor::Operator, account).await?;
+    world.directory.accounts().create(world.tenant, Actor::Operator, account).await?;
     let _runner = world.runner().await?;
     world.model.answer(|request| match request.tool_results().len() {
         0 => Reply::call(
@@ -240,7 +240,7 @@ async fn what_was_stored_as_begun_is_done_before_a_pause_takes_effect() -> anyho
 #[tokio::test]
 async fn another_tenants_conversation_is_not_there() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let theirs = world.sessions.ingest(other.id, from_owner(&world, "a secret")).await?;
     let _runner = world.runner().await?;
     let read = json!({ "session": theirs.session }).to_string();

@@ -97,10 +97,10 @@ async fn words_are_found_in_other_conversations_of_the_same_person_and_by_nobody
 -> anyhow::Result<()> {
     let told = Told::start().await?;
     let world = &told.world;
-    let (tenant, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
-    let theirs = world.directory.default_agent(tenant.id).await?;
+    let (tenant, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let theirs = world.directory.agents().default_agent(tenant.id).await?;
     let new = NewAgent { name: "second".parse()?, ..NewAgent::default() };
-    let second = world.directory.create_agent(world.tenant, Actor::Operator, new).await?;
+    let second = world.directory.agents().create(world.tenant, Actor::Operator, new).await?;
     let of_second = |name: &str, text: &str| -> anyhow::Result<NewMessage> {
         let key = SessionKey::api(&second.name, name)?;
         Ok(NewMessage { key, agent: second.id, ..world.message(name, text) })

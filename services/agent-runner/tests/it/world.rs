@@ -80,8 +80,8 @@ impl World {
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&database_config, "test")?;
         let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
-        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
-        let agent = directory.default_agent(tenant.id).await?;
+        let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
+        let agent = directory.agents().default_agent(tenant.id).await?;
         let bus_config = holdfast_bus::Config {
             url: nats.url().into(),
             prefix: nats.prefix().to_owned(),
@@ -114,7 +114,7 @@ impl World {
             api_key: key.map(Into::into),
             default_model: Some("fake:one".to_owned()),
         };
-        self.directory.put_provider(self.tenant, Actor::Operator, provider).await?;
+        self.directory.providers().put(self.tenant, Actor::Operator, provider).await?;
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl World {
         };
         change(&mut new);
         let name = self.agent.name.as_str();
-        Ok(self.directory.update_agent(self.tenant, Actor::Operator, name, new).await?)
+        Ok(self.directory.agents().update(self.tenant, Actor::Operator, name, new).await?)
     }
 
     /// The agent uses the built-in provider, which a test may replace.

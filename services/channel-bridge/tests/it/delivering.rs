@@ -239,7 +239,7 @@ async fn a_reply_of_a_deleted_account_is_dead_and_of_one_without_url_too() {
 
     let (world, account) = with_bot().await;
     let silent = world.account("webhook", json!({}), json!({"secret": SECRET})).await;
-    world.directory.delete_account(world.tenant, Actor::Operator, account).await.unwrap();
+    world.directory.accounts().delete(world.tenant, Actor::Operator, account).await.unwrap();
     let bridge = world.bridge().await;
 
     let gone = world.reply("telegram", account, "7", "hi").await;
@@ -270,7 +270,7 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
 
     let (world, slow, account) = with_receiver().await;
     let quick = FakeReceiver::start().await.unwrap();
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await.unwrap();
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await.unwrap();
     let new = NewAccount {
         channel: "webhook".into(),
         name: "quick".into(),
@@ -278,7 +278,8 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
         settings: json!({"url": quick.url()}),
         secrets: Some(json!({"secret": SECRET})),
     };
-    let theirs = world.directory.create_account(other.id, Actor::Operator, new).await.unwrap().id;
+    let theirs =
+        world.directory.accounts().create(other.id, Actor::Operator, new).await.unwrap().id;
     let mut config = world.config.clone();
     config.bridge.deliver_slots = 4;
     let bridge = world.bridge_with(config).await;

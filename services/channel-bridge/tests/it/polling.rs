@@ -218,7 +218,8 @@ async fn an_account_that_is_disabled_is_let_go_and_one_that_changes_is_made_anew
         secrets: None,
     };
 
-    let update = |new| world.directory.update_account(world.tenant, Actor::Operator, account, new);
+    let update =
+        |new| world.directory.accounts().update(world.tenant, Actor::Operator, account, new);
     update(changed(true, json!([9]))).await.unwrap();
     eventually("who may write now is heard", async || {
         world.telegram.push(TOKEN, Incoming::private(9, "now"));
@@ -259,7 +260,7 @@ async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
         settings: json!({"url": "http://127.0.0.1:9/"}),
         secrets: Some(json!({"secret": "0123456789abcdef"})),
     };
-    world.directory.create_account(world.tenant, Actor::Operator, broken).await.unwrap();
+    world.directory.accounts().create(world.tenant, Actor::Operator, broken).await.unwrap();
     let mut config = world.config.clone();
     config.bridge.webhook.allow_private = false;
     let bridge = world.bridge_with(config).await;

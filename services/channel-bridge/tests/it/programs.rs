@@ -100,7 +100,7 @@ async fn an_account_speaks_in_its_own_tenants_name_and_with_its_own_secret() {
     use holdfast_directory::{Actor, NewAccount};
 
     let (world, bridge, ours) = world().await;
-    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await.unwrap();
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await.unwrap();
     let new = NewAccount {
         channel: "webhook".into(),
         name: "default".into(),
@@ -108,7 +108,8 @@ async fn an_account_speaks_in_its_own_tenants_name_and_with_its_own_secret() {
         settings: json!({"allow": ["anna"]}),
         secrets: Some(json!({"secret": "their-secret-0123456789"})),
     };
-    let theirs = world.directory.create_account(other.id, Actor::Operator, new).await.unwrap().id;
+    let theirs =
+        world.directory.accounts().create(other.id, Actor::Operator, new).await.unwrap().id;
     let body = json!({"sender": "anna", "text": "hello"});
     let their_program =
         Program { secret: "their-secret-0123456789", ..Program::new(&bridge, theirs) };

@@ -86,7 +86,7 @@ impl World {
         let pools = Pools::lazy(&config.database, "test").unwrap();
         let seal = Seal::new(&KEK.into()).unwrap();
         let directory = Directory::new(pools.clone(), seal, "pepper".into());
-        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await.unwrap();
+        let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await.unwrap();
         Self {
             tenant: tenant.id,
             directory,
@@ -128,7 +128,7 @@ impl World {
             settings,
             secrets: Some(secrets),
         };
-        self.directory.create_account(self.tenant, Actor::Operator, new).await.unwrap()
+        self.directory.accounts().create(self.tenant, Actor::Operator, new).await.unwrap()
     }
 
     /// Stores a reply, as a runner does when an agent has answered.

@@ -27,7 +27,7 @@ impl Service for Channels {
         require(&caller, Scope::Read)?;
         let channel = non_empty(request.channel.trim().to_lowercase());
 
-        let accounts = self.0.directory.accounts(caller.tenant, channel.as_deref()).await;
+        let accounts = self.0.directory.accounts().list(caller.tenant, channel.as_deref()).await;
 
         let accounts = accounts.map_err(Error::from)?.into_iter().map(account_of).collect();
         Ok(Response::new(ListAccountsResponse { accounts }))
@@ -41,7 +41,7 @@ impl Service for Channels {
         require(&caller, Scope::Admin)?;
         let new = new_account(required("account", request.account)?, &request.secrets)?;
 
-        let account = self.0.directory.create_account(caller.tenant, actor(&caller), new).await;
+        let account = self.0.directory.accounts().create(caller.tenant, actor(&caller), new).await;
 
         let account = Some(account_of(account.map_err(Error::from)?));
         Ok(Response::new(CreateAccountResponse { account }))
@@ -58,7 +58,7 @@ impl Service for Channels {
         let new = new_account(account, &request.secrets)?;
 
         let by = actor(&caller);
-        let account = self.0.directory.update_account(caller.tenant, by, id, new).await;
+        let account = self.0.directory.accounts().update(caller.tenant, by, id, new).await;
 
         let account = Some(account_of(account.map_err(Error::from)?));
         Ok(Response::new(UpdateAccountResponse { account }))
@@ -72,7 +72,7 @@ impl Service for Channels {
         require(&caller, Scope::Admin)?;
         let id = request.id.parse().map_err(Error::from)?;
 
-        let deleted = self.0.directory.delete_account(caller.tenant, actor(&caller), id).await;
+        let deleted = self.0.directory.accounts().delete(caller.tenant, actor(&caller), id).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteAccountResponse {}))

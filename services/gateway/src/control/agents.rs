@@ -31,7 +31,7 @@ impl Service for Agents {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let agents = self.0.directory.agents(caller.tenant).await.map_err(Error::from)?;
+        let agents = self.0.directory.agents().list(caller.tenant).await.map_err(Error::from)?;
 
         let agents = agents.into_iter().map(agent_of).collect();
         Ok(Response::new(ListAgentsResponse { agents }))
@@ -44,7 +44,7 @@ impl Service for Agents {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let agent = self.0.directory.agent(caller.tenant, &request.agent).await;
+        let agent = self.0.directory.agents().get(caller.tenant, &request.agent).await;
 
         let agent = Some(agent_of(agent.map_err(Error::from)?));
         Ok(Response::new(GetAgentResponse { agent }))
@@ -58,7 +58,7 @@ impl Service for Agents {
         require(&caller, Scope::Admin)?;
         let new = new_agent(required("agent", request.agent)?)?;
 
-        let agent = self.0.directory.create_agent(caller.tenant, actor(&caller), new).await;
+        let agent = self.0.directory.agents().create(caller.tenant, actor(&caller), new).await;
 
         let agent = Some(agent_of(agent.map_err(Error::from)?));
         Ok(Response::new(CreateAgentResponse { agent }))
@@ -75,7 +75,7 @@ impl Service for Agents {
         let new = new_agent(agent)?;
 
         let by = actor(&caller);
-        let agent = self.0.directory.update_agent(caller.tenant, by, &found_by, new).await;
+        let agent = self.0.directory.agents().update(caller.tenant, by, &found_by, new).await;
 
         let agent = Some(agent_of(agent.map_err(Error::from)?));
         Ok(Response::new(UpdateAgentResponse { agent }))
@@ -89,8 +89,8 @@ impl Service for Agents {
         require(&caller, Scope::Admin)?;
 
         let (directory, tenant) = (&self.0.directory, caller.tenant);
-        let agent = directory.agent(tenant, &request.agent).await.map_err(Error::from)?;
-        let deleted = directory.delete_agent(tenant, actor(&caller), &request.agent).await;
+        let agent = directory.agents().get(tenant, &request.agent).await.map_err(Error::from)?;
+        let deleted = directory.agents().delete(tenant, actor(&caller), &request.agent).await;
 
         deleted.map_err(Error::from)?;
         self.0.workspaces.delete_tree(tenant, agent.id).await.map_err(Error::from)?;

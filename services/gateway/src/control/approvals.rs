@@ -100,7 +100,7 @@ impl Service for Approvals {
         require(&caller, Scope::Read)?;
         let agent = match non_empty(request.agent) {
             Some(agent) => {
-                let agent = self.0.directory.agent(caller.tenant, &agent).await;
+                let agent = self.0.directory.agents().get(caller.tenant, &agent).await;
                 Some(agent.map_err(Error::from)?.id)
             }
             None => None,

@@ -25,7 +25,7 @@ impl Budgets {
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<Option<AgentId>, Error> {
         match named {
             "" => Ok(None),
-            named => Ok(Some(self.0.directory.agent(tenant, named).await?.id)),
+            named => Ok(Some(self.0.directory.agents().get(tenant, named).await?.id)),
         }
     }
 }
@@ -38,7 +38,7 @@ impl Service for Budgets {
     ) -> Result<Response<ListBudgetsResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let budgets = self.0.directory.budgets(caller.tenant).await.map_err(Error::from)?;
+        let budgets = self.0.directory.budgets().list(caller.tenant).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
         let owners: Vec<_> = budgets.iter().map(|budget| budget.agent).collect();
 
@@ -72,7 +72,7 @@ impl Service for Budgets {
         let some = |amount: u64| (amount > 0).then_some(amount);
         let budget = Budget { agent, tokens: some(request.tokens), micros: some(request.micros) };
 
-        let set = self.0.directory.put_budget(caller.tenant, actor(&caller), &budget).await;
+        let set = self.0.directory.budgets().put(caller.tenant, actor(&caller), &budget).await;
 
         set.map_err(Error::from)?;
         // Usage of the day before the budget was set counts too.
@@ -88,7 +88,7 @@ impl Service for Budgets {
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
-        let unset = self.0.directory.delete_budget(caller.tenant, actor(&caller), agent).await;
+        let unset = self.0.directory.budgets().delete(caller.tenant, actor(&caller), agent).await;
 
         unset.map_err(Error::from)?;
         Ok(Response::new(UnsetBudgetResponse {}))

@@ -26,7 +26,7 @@ impl Service for Chains {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let chains = self.0.directory.chains(caller.tenant).await.map_err(Error::from)?;
+        let chains = self.0.directory.chains().list(caller.tenant).await.map_err(Error::from)?;
 
         let chains = chains.into_iter().map(chain_of).collect();
         Ok(Response::new(ListChainsResponse { chains }))
@@ -39,7 +39,7 @@ impl Service for Chains {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let chain = self.0.directory.chain(caller.tenant, &request.name).await;
+        let chain = self.0.directory.chains().get(caller.tenant, &request.name).await;
 
         let chain = Some(chain_of(chain.map_err(Error::from)?));
         Ok(Response::new(GetChainResponse { chain }))
@@ -55,7 +55,7 @@ impl Service for Chains {
         let chain = spec_of(&spec)?;
 
         let (tenant, by) = (caller.tenant, actor(&caller));
-        let stored = self.0.directory.put_chain(tenant, by, &name, &chain).await;
+        let stored = self.0.directory.chains().put(tenant, by, &name, &chain).await;
 
         let chain = Some(chain_of(stored.map_err(Error::from)?));
         Ok(Response::new(PutChainResponse { chain }))
@@ -69,7 +69,7 @@ impl Service for Chains {
         require(&caller, Scope::Admin)?;
 
         let (tenant, by) = (caller.tenant, actor(&caller));
-        let deleted = self.0.directory.delete_chain(tenant, by, &request.name).await;
+        let deleted = self.0.directory.chains().delete(tenant, by, &request.name).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteChainResponse {}))

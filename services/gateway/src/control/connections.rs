@@ -27,7 +27,8 @@ impl Service for Connections {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let found = self.0.directory.connections(caller.tenant).await.map_err(Error::from)?;
+        let found =
+            self.0.directory.connections().list(caller.tenant).await.map_err(Error::from)?;
 
         let agents = self.0.agent_names(caller.tenant).await?;
         let connections = found.into_iter().map(|found| connection_of(found, &agents)).collect();
@@ -42,7 +43,7 @@ impl Service for Connections {
         require(&caller, Scope::Admin)?;
         let new = new_connection(required("connection", request.connection)?, request.secret)?;
 
-        let put = self.0.directory.put_connection(caller.tenant, actor(&caller), new).await;
+        let put = self.0.directory.connections().put(caller.tenant, actor(&caller), new).await;
 
         let put = put.map_err(Error::from)?;
         let agents = self.0.agent_names(caller.tenant).await?;
@@ -58,7 +59,7 @@ impl Service for Connections {
         require(&caller, Scope::Admin)?;
 
         let by = actor(&caller);
-        let deleted = self.0.directory.delete_connection(caller.tenant, by, &request.name).await;
+        let deleted = self.0.directory.connections().delete(caller.tenant, by, &request.name).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteConnectionResponse {}))

@@ -27,7 +27,8 @@ impl Service for Credentials {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let cards = self.0.directory.credentials(caller.tenant).await.map_err(Error::from)?;
+        let cards =
+            self.0.directory.credentials().list(caller.tenant).await.map_err(Error::from)?;
 
         let now = Timestamp::now();
         let credentials = cards.into_iter().map(|card| credential_of(card, now)).collect();
@@ -55,7 +56,7 @@ impl Service for Credentials {
             },
         };
 
-        let put = self.0.directory.put_credential(caller.tenant, actor(&caller), &new).await;
+        let put = self.0.directory.credentials().put(caller.tenant, actor(&caller), &new).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutCredentialResponse {}))
@@ -69,8 +70,10 @@ impl Service for Credentials {
         require(&caller, Scope::Admin)?;
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let deleted =
-            directory.delete_credential(caller.tenant, by, &request.provider, &request.name).await;
+        let deleted = directory
+            .credentials()
+            .delete(caller.tenant, by, &request.provider, &request.name)
+            .await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteCredentialResponse {}))
@@ -86,7 +89,7 @@ impl Service for Credentials {
         let order = (request.names.as_slice(), request.strict);
 
         let ordered =
-            directory.order_credentials(caller.tenant, by, &request.provider, order).await;
+            directory.credentials().set_order(caller.tenant, by, &request.provider, order).await;
 
         ordered.map_err(Error::from)?;
         Ok(Response::new(OrderCredentialsResponse {}))
@@ -100,8 +103,10 @@ impl Service for Credentials {
         require(&caller, Scope::Admin)?;
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let enabled =
-            directory.enable_credential(caller.tenant, by, &request.provider, &request.name).await;
+        let enabled = directory
+            .credentials()
+            .enable(caller.tenant, by, &request.provider, &request.name)
+            .await;
 
         enabled.map_err(Error::from)?;
         Ok(Response::new(EnableCredentialResponse {}))

@@ -28,8 +28,8 @@ impl Files {
     /// empty.
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = match named {
-            "" => self.0.directory.default_agent(tenant).await?,
-            named => self.0.directory.agent(tenant, named).await?,
+            "" => self.0.directory.agents().default_agent(tenant).await?,
+            named => self.0.directory.agents().get(tenant, named).await?,
         };
         if self.0.workspaces.head(tenant, agent.id).await? == Revision::EMPTY {
             self.0.workspaces.seed(tenant, agent.id).await?;

@@ -61,7 +61,7 @@ impl State {
         agent: AgentId,
         speakers: &[Author],
     ) -> Result<bool, Error> {
-        let says = self.directory.policies(tenant, agent).await?;
+        let says = self.directory.policies().for_agent(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
         // A policy that cannot be parsed names no owners.
         Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
@@ -72,8 +72,8 @@ impl Heartbeats {
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<Agent, Error> {
         let directory = &self.0.directory;
         Ok(match named {
-            "" => directory.default_agent(tenant).await?,
-            named => directory.agent(tenant, named).await?,
+            "" => directory.agents().default_agent(tenant).await?,
+            named => directory.agents().get(tenant, named).await?,
         })
     }
 
@@ -238,7 +238,7 @@ impl Service for Heartbeats {
             settings,
         };
 
-        let set = self.0.directory.update_agent(caller.tenant, actor(&caller), &id, new).await;
+        let set = self.0.directory.agents().update(caller.tenant, actor(&caller), &id, new).await;
 
         set.map_err(Error::from)?;
         self.0.bus.wake_schedule();

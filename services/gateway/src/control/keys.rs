@@ -27,7 +27,7 @@ impl Service for Keys {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let keys = self.0.directory.keys(caller.tenant).await.map_err(Error::from)?;
+        let keys = self.0.directory.keys().list(caller.tenant).await.map_err(Error::from)?;
 
         Ok(Response::new(ListKeysResponse { keys: keys.into_iter().map(key_of).collect() }))
     }
@@ -48,7 +48,7 @@ impl Service for Keys {
         };
         let new = NewKey { name: request.name, scopes: request.scopes, lifetime };
 
-        let made = self.0.directory.create_key(caller.tenant, actor(&caller), new).await;
+        let made = self.0.directory.keys().create(caller.tenant, actor(&caller), new).await;
 
         let (key, secret) = made.map_err(Error::from)?;
         let secret = secret.expose_secret().to_owned();
@@ -63,7 +63,7 @@ impl Service for Keys {
         require(&caller, Scope::Admin)?;
         let id = request.id.parse().map_err(Error::from)?;
 
-        let revoked = self.0.directory.revoke_key(caller.tenant, actor(&caller), id).await;
+        let revoked = self.0.directory.keys().revoke(caller.tenant, actor(&caller), id).await;
 
         revoked.map_err(Error::from)?;
         Ok(Response::new(RevokeKeyResponse {}))

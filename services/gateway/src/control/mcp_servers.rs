@@ -31,7 +31,8 @@ impl Service for McpServers {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let servers = self.0.directory.mcp_servers(caller.tenant).await.map_err(Error::from)?;
+        let servers =
+            self.0.directory.mcp_servers().list(caller.tenant).await.map_err(Error::from)?;
 
         let servers = servers.into_iter().map(server_of).collect();
         Ok(Response::new(ListMcpServersResponse { servers }))
@@ -45,7 +46,7 @@ impl Service for McpServers {
         require(&caller, Scope::Admin)?;
         let new = new_server(request)?;
 
-        let put = self.0.directory.put_mcp_server(caller.tenant, actor(&caller), new).await;
+        let put = self.0.directory.mcp_servers().put(caller.tenant, actor(&caller), new).await;
 
         let server = Some(server_of(put.map_err(Error::from)?));
         Ok(Response::new(PutMcpServerResponse { server }))
@@ -59,7 +60,7 @@ impl Service for McpServers {
         require(&caller, Scope::Admin)?;
 
         let by = actor(&caller);
-        let deleted = self.0.directory.delete_mcp_server(caller.tenant, by, &request.name).await;
+        let deleted = self.0.directory.mcp_servers().delete(caller.tenant, by, &request.name).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteMcpServerResponse {}))
@@ -71,7 +72,7 @@ impl Service for McpServers {
     ) -> Result<Response<ProbeMcpServerResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let server = self.0.directory.mcp_server(caller.tenant, &request.name).await;
+        let server = self.0.directory.mcp_servers().get(caller.tenant, &request.name).await;
         let server = server.map_err(Error::from)?.name;
 
         let probe = McpProbe { tenant: caller.tenant, server };

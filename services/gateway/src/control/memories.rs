@@ -244,8 +244,8 @@ impl State {
     /// Id of the named agent; of the default agent if the name is empty.
     async fn agent_id(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = match named {
-            "" => self.directory.default_agent(tenant).await?,
-            named => self.directory.agent(tenant, named).await?,
+            "" => self.directory.agents().default_agent(tenant).await?,
+            named => self.directory.agents().get(tenant, named).await?,
         };
         Ok(agent.id)
     }

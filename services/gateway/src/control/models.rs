@@ -27,7 +27,7 @@ impl Service for Models {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let known = self.0.directory.known_models(caller.tenant).await.map_err(Error::from)?;
+        let known = self.0.directory.models().known(caller.tenant).await.map_err(Error::from)?;
 
         let wanted = known.into_iter().filter(|model| model.is_own || !request.own);
         Ok(Response::new(ListModelsResponse { models: wanted.map(model_of).collect() }))
@@ -42,7 +42,7 @@ impl Service for Models {
         let (model, card) = (id(&request.model)?, card(&request.card)?);
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let put = directory.put_model(caller.tenant, by, &model, &card).await;
+        let put = directory.models().put(caller.tenant, by, &model, &card).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutModelResponse {}))
@@ -56,7 +56,7 @@ impl Service for Models {
         require(&caller, Scope::Admin)?;
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let deleted = directory.delete_model(caller.tenant, by, &request.model).await;
+        let deleted = directory.models().delete(caller.tenant, by, &request.model).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteModelResponse {}))
@@ -70,7 +70,8 @@ impl Service for Models {
         require(&caller, Scope::Admin)?;
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let put = directory.put_alias(caller.tenant, by, &request.alias, &request.model).await;
+        let put =
+            directory.models().put_alias(caller.tenant, by, &request.alias, &request.model).await;
 
         let model = put.map_err(Error::from)?.to_string();
         Ok(Response::new(PutAliasResponse { model }))
@@ -84,7 +85,7 @@ impl Service for Models {
         require(&caller, Scope::Admin)?;
         let (directory, by) = (&self.0.directory, actor(&caller));
 
-        let deleted = directory.delete_alias(caller.tenant, by, &request.alias).await;
+        let deleted = directory.models().delete_alias(caller.tenant, by, &request.alias).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteAliasResponse {}))

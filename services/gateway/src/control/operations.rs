@@ -36,8 +36,8 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
 
         let counts = self.0.sessions.counts(caller.tenant).await.map_err(Error::from)?;
-        let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
-        let tenant = self.0.directory.tenant(&caller.tenant.to_string()).await;
+        let routing = self.0.directory.routing().get(caller.tenant).await.map_err(Error::from)?;
+        let tenant = self.0.directory.tenants().get(&caller.tenant.to_string()).await;
 
         // Without NATS no runner answers; the rest of the status is complete.
         let runners = self.0.bus.runner_reports(RUNNER_STATUS_TIMEOUT).await.unwrap_or_default();

@@ -28,8 +28,8 @@ impl Service for Packages {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let (directory, tenant) = (&self.0.directory, caller.tenant);
-        let agent = directory.agent(tenant, &request.agent).await.map_err(Error::from)?;
-        let rules = directory.rules(tenant).await.map_err(Error::from)?;
+        let agent = directory.agents().get(tenant, &request.agent).await.map_err(Error::from)?;
+        let rules = directory.routing().rules(tenant).await.map_err(Error::from)?;
 
         let pattern = rules.into_iter().find_map(|rule| {
             let is_its = rule.agent == agent.id && rule.by_model.is_none();
@@ -73,7 +73,7 @@ impl Service for Packages {
             settings: AgentSettings { tools: package.tools, ..AgentSettings::default() },
         };
 
-        let made = self.0.directory.import_agent(caller.tenant, actor(&caller), new, rule).await;
+        let made = self.0.directory.agents().import(caller.tenant, actor(&caller), new, rule).await;
 
         let made = made.map_err(Error::from)?;
         Ok(Response::new(ImportAgentResponse {
@@ -91,7 +91,7 @@ impl Service for Packages {
         require(&caller, Scope::Admin)?;
 
         let (tenant, by) = (caller.tenant, actor(&caller));
-        let enabled = self.0.directory.approve_agent(tenant, by, &request.agent).await;
+        let enabled = self.0.directory.agents().approve(tenant, by, &request.agent).await;
 
         let rules = u32::try_from(enabled.map_err(Error::from)?).unwrap_or(u32::MAX);
         Ok(Response::new(ApproveAgentResponse { rules }))

@@ -30,13 +30,13 @@ impl Policies {
     async fn agent_id(&self, tenant: TenantId, agent: &str) -> Result<Option<AgentId>, Error> {
         match agent {
             "" => Ok(None),
-            agent => Ok(Some(self.0.directory.agent(tenant, agent).await?.id)),
+            agent => Ok(Some(self.0.directory.agents().get(tenant, agent).await?.id)),
         }
     }
 
     /// Catalog of the runners' tools and the given MCP tools.
     async fn catalog(&self, brought: Vec<Tool>) -> Result<Arc<Catalog>, Error> {
-        let tools = self.0.directory.known_tools().await?;
+        let tools = self.0.directory.policies().known_tools().await?;
         let tools = tools.iter().map(|tool| Tool::native(&tool.name)).chain(brought);
         let (catalog, _) = Catalog::new(tools);
         Ok(Arc::new(catalog))
@@ -70,7 +70,8 @@ impl Service for Policies {
         require(&caller, Scope::Read)?;
         let agent = self.agent_id(caller.tenant, &request.agent).await?;
 
-        let stored = self.0.directory.policy(caller.tenant, agent).await.map_err(Error::from)?;
+        let stored =
+            self.0.directory.policies().get(caller.tenant, agent).await.map_err(Error::from)?;
 
         Ok(Response::new(GetPolicyResponse { policy: Some(policy_of(&stored)) }))
     }
@@ -86,7 +87,7 @@ impl Service for Policies {
         let warnings = self.check(agent, &settings).await?;
 
         let (directory, by, based_on) = (&self.0.directory, actor(&caller), request.base_version);
-        let stored = directory.put_policy(caller.tenant, by, agent, based_on, &document).await;
+        let stored = directory.policies().put(caller.tenant, by, agent, based_on, &document).await;
 
         let policy = Some(policy_of(&stored.map_err(Error::from)?));
         Ok(Response::new(PutPolicyResponse { policy, warnings }))

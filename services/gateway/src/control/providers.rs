@@ -25,7 +25,8 @@ impl Service for Providers {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let providers = self.0.directory.providers(caller.tenant).await.map_err(Error::from)?;
+        let providers =
+            self.0.directory.providers().list(caller.tenant).await.map_err(Error::from)?;
 
         let providers = providers.into_iter().map(provider_of).collect();
         Ok(Response::new(ListProvidersResponse { providers }))
@@ -46,7 +47,7 @@ impl Service for Providers {
             default_model: non_empty(provider.default_model),
         };
 
-        let provider = self.0.directory.put_provider(caller.tenant, actor(&caller), new).await;
+        let provider = self.0.directory.providers().put(caller.tenant, actor(&caller), new).await;
 
         let provider = Some(provider_of(provider.map_err(Error::from)?));
         Ok(Response::new(PutProviderResponse { provider }))
@@ -60,7 +61,7 @@ impl Service for Providers {
         require(&caller, Scope::Admin)?;
 
         let by = actor(&caller);
-        let deleted = self.0.directory.delete_provider(caller.tenant, by, &request.name).await;
+        let deleted = self.0.directory.providers().delete(caller.tenant, by, &request.name).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteProviderResponse {}))

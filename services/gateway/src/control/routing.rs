@@ -33,7 +33,8 @@ impl Service for Routing {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let bindings = self.0.directory.bindings(caller.tenant).await.map_err(Error::from)?;
+        let bindings =
+            self.0.directory.routing().bindings(caller.tenant).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let bindings = bindings.into_iter().map(|binding| binding_of(binding, &names)).collect();
@@ -48,7 +49,8 @@ impl Service for Routing {
         require(&caller, Scope::Admin)?;
         let new = new_binding(required("binding", request.binding)?)?;
 
-        let made = self.0.directory.create_binding(caller.tenant, actor(&caller), new).await;
+        let made =
+            self.0.directory.routing().create_binding(caller.tenant, actor(&caller), new).await;
 
         let binding = made.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
@@ -68,7 +70,8 @@ impl Service for Routing {
             wanted: "a binding's id, as `ListBindings` shows it",
         })?;
 
-        let deleted = self.0.directory.delete_binding(caller.tenant, actor(&caller), id).await;
+        let deleted =
+            self.0.directory.routing().delete_binding(caller.tenant, actor(&caller), id).await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteBindingResponse {}))
@@ -81,7 +84,7 @@ impl Service for Routing {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let rules = self.0.directory.rules(caller.tenant).await.map_err(Error::from)?;
+        let rules = self.0.directory.routing().rules(caller.tenant).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let rules = rules.into_iter().map(|rule| rule_of(rule, &names)).collect();
@@ -96,7 +99,7 @@ impl Service for Routing {
         require(&caller, Scope::Admin)?;
         let rules = request.rules.into_iter().map(new_rule).collect::<Result<_, _>>()?;
 
-        let put = self.0.directory.put_rules(caller.tenant, actor(&caller), rules).await;
+        let put = self.0.directory.routing().put_rules(caller.tenant, actor(&caller), rules).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutRulesResponse {}))
@@ -109,7 +112,8 @@ impl Service for Routing {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let identities = self.0.directory.identities(caller.tenant).await.map_err(Error::from)?;
+        let identities =
+            self.0.directory.routing().identities(caller.tenant).await.map_err(Error::from)?;
 
         let identity =
             |Identity { channel, peer, canonical }| pb::Identity { channel, peer, canonical };
@@ -126,7 +130,8 @@ impl Service for Routing {
         let pb::Identity { channel, peer, canonical } = required("identity", request.identity)?;
         let identity = Identity { channel, peer, canonical };
 
-        let put = self.0.directory.put_identity(caller.tenant, actor(&caller), identity).await;
+        let put =
+            self.0.directory.routing().put_identity(caller.tenant, actor(&caller), identity).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutIdentityResponse {}))
@@ -141,8 +146,10 @@ impl Service for Routing {
         let DeleteIdentityRequest { channel, peer } = request;
 
         let directory = &self.0.directory;
-        let deleted =
-            directory.delete_identity(caller.tenant, actor(&caller), &channel, &peer).await;
+        let deleted = directory
+            .routing()
+            .delete_identity(caller.tenant, actor(&caller), &channel, &peer)
+            .await;
 
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteIdentityResponse {}))
@@ -156,7 +163,7 @@ impl Service for Routing {
         require(&caller, Scope::Read)?;
         let inbound = RoutingInput::try_from(request)?;
 
-        let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
+        let routing = self.0.directory.routing().get(caller.tenant).await.map_err(Error::from)?;
         let routed = route(&routing, &inbound).map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 

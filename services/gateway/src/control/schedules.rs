@@ -395,14 +395,14 @@ impl Schedules {
         named: &str,
     ) -> Result<holdfast_directory::Agent, Error> {
         Ok(match named {
-            "" => self.state.directory.default_agent(tenant).await?,
-            named => self.state.directory.agent(tenant, named).await?,
+            "" => self.state.directory.agents().default_agent(tenant).await?,
+            named => self.state.directory.agents().get(tenant, named).await?,
         })
     }
 
     /// Time zone of a job's agent.
     async fn zone_of(&self, tenant: TenantId, job: &Job) -> Result<String, Error> {
-        let agent = self.state.directory.agent_by_id(tenant, job.agent).await?;
+        let agent = self.state.directory.agents().by_id(tenant, job.agent).await?;
         Ok(agent.settings.time_zone)
     }
 

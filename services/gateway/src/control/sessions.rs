@@ -47,7 +47,7 @@ impl Service for Handler {
             non_empty(request.page_token).map(|token| parse_page_token(&token)).transpose()?;
         let agent = match non_empty(request.agent) {
             Some(agent) => {
-                let agent = self.0.directory.agent(caller.tenant, &agent).await;
+                let agent = self.0.directory.agents().get(caller.tenant, &agent).await;
                 Some(agent.map_err(Error::from)?.id)
             }
             None => None,
@@ -224,7 +224,7 @@ impl Handler {
             Ok(key) => key,
             Err(error) if session.starts_with("agent:") => return Err(error.into()),
             Err(_) => {
-                let routing = self.0.directory.routing(tenant).await?;
+                let routing = self.0.directory.routing().get(tenant).await?;
                 SessionKey::api(&routing.default_agent().name, session)?
             }
         };

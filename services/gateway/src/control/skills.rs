@@ -39,14 +39,14 @@ impl Skills {
         if named.is_empty() {
             return Ok(None);
         }
-        Ok(Some(self.0.directory.agent(tenant, named).await?.id))
+        Ok(Some(self.0.directory.agents().get(tenant, named).await?.id))
     }
 
     /// Known environment of skills: the variables that are set. Programs are only known to the
     /// runners.
     async fn environment(&self, tenant: TenantId) -> Result<SkillEnvironment, Error> {
         let mut here = SkillEnvironment::default();
-        for variable in self.0.directory.skill_env(tenant).await? {
+        for variable in self.0.directory.skill_env().list(tenant).await? {
             here.env.entry(variable.skill).or_default().insert(variable.name);
         }
         Ok(here)
@@ -297,7 +297,8 @@ impl Service for Skills {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let variables = self.0.directory.skill_env(caller.tenant).await.map_err(Error::from)?;
+        let variables =
+            self.0.directory.skill_env().list(caller.tenant).await.map_err(Error::from)?;
 
         let variables = variables.into_iter().map(variable_of).collect();
         Ok(Response::new(ListSkillEnvResponse { variables }))
@@ -312,7 +313,7 @@ impl Service for Skills {
         let PutSkillEnvRequest { skill, name, value } = request;
         let (directory, by, value) = (&self.0.directory, actor(&caller), value.into());
 
-        let put = directory.put_skill_env(caller.tenant, by, (&skill, &name), &value).await;
+        let put = directory.skill_env().put(caller.tenant, by, (&skill, &name), &value).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutSkillEnvResponse {}))
@@ -327,7 +328,7 @@ impl Service for Skills {
         let (directory, by) = (&self.0.directory, actor(&caller));
         let which = (request.skill.as_str(), request.name.as_str());
 
-        let removed = directory.delete_skill_env(caller.tenant, by, which).await;
+        let removed = directory.skill_env().delete(caller.tenant, by, which).await;
 
         removed.map_err(Error::from)?;
         Ok(Response::new(RemoveSkillEnvResponse {}))

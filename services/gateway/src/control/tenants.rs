@@ -33,7 +33,7 @@ impl Service for Tenants {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Platform)?;
 
-        let tenants = self.0.directory.tenants().await.map_err(Error::from)?;
+        let tenants = self.0.directory.tenants().list().await.map_err(Error::from)?;
         let tenants = stream::iter(tenants.into_iter().map(|tenant| self.with_share(tenant)));
         let tenants = tenants.buffered(CONCURRENT_SHARE_READS).try_collect().await?;
 
@@ -47,7 +47,7 @@ impl Service for Tenants {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Platform)?;
 
-        let made = self.0.directory.create_tenant(actor(&caller), &request.name).await;
+        let made = self.0.directory.tenants().create(actor(&caller), &request.name).await;
 
         let (tenant, secret) = made.map_err(Error::from)?;
         let tenant = Some(self.with_share(tenant).await?);
@@ -70,8 +70,8 @@ impl Service for Tenants {
         let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
 
         let directory = &self.0.directory;
-        let tenant = directory.tenant(&found_by).await.map_err(Error::from)?;
-        let changed = directory.update_tenant(tenant.id, actor(&caller), changes).await;
+        let tenant = directory.tenants().get(&found_by).await.map_err(Error::from)?;
+        let changed = directory.tenants().update(tenant.id, actor(&caller), changes).await;
         let tenant = changed.map_err(Error::from)?;
         if weight.is_some() || cap.is_some() {
             self.0.sessions.set_share(tenant.id, weight, cap).await.map_err(Error::from)?;

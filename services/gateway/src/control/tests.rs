@@ -51,11 +51,11 @@ impl World {
     }
 
     async fn tenant(&self, name: &str) -> TenantId {
-        self.state.directory.create_tenant(Actor::Operator, name).await.unwrap().0.id
+        self.state.directory.tenants().create(Actor::Operator, name).await.unwrap().0.id
     }
 
     async fn say(&self, tenant: TenantId, session: &str) -> Acceptance {
-        let agent = self.state.directory.default_agent(tenant).await.unwrap();
+        let agent = self.state.directory.agents().default_agent(tenant).await.unwrap();
         let message = NewMessage {
             key: session.parse().unwrap(),
             agent: agent.id,

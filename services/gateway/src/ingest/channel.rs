@@ -106,11 +106,11 @@ impl Ingest {
         let ChannelMessage { account, idem_key, inbound, mut body, files, target } =
             ChannelMessage::new(request, self.text_limit)?;
         // API keys of a suspended tenant stop working; a bridge may not know of the suspension yet.
-        let state = self.directory.tenant(&tenant.to_string()).await?.state;
+        let state = self.directory.tenants().get(&tenant.to_string()).await?.state;
         if state == TenantState::Suspended {
             return Err(holdfast_directory::Error::TenantSuspended.into());
         }
-        let routing = self.directory.routing(tenant).await?;
+        let routing = self.directory.routing().get(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
         let agent = routed.agent;
         self.store_files(tenant, agent.id, &mut body, files).await?;

@@ -26,12 +26,12 @@ impl Ingest {
     ///
     /// [`Error::NoAgent`].
     pub async fn agent(&self, tenant: TenantId, name: &str) -> Result<RoutedAgent, Error> {
-        let routing = self.directory.routing(tenant).await?;
+        let routing = self.directory.routing().get(tenant).await?;
         find_agent(&routing, name).cloned()
     }
 
     pub async fn agents(&self, tenant: TenantId) -> Result<Vec<RoutedAgent>, Error> {
-        Ok(self.directory.routing(tenant).await?.agents().to_vec())
+        Ok(self.directory.routing().get(tenant).await?.agents().to_vec())
     }
 
     /// Finds the agent and the session that a request names; either may be empty.
@@ -48,7 +48,7 @@ impl Ingest {
         if session.starts_with("ses_") {
             return self.destination_of_session(tenant, agent, session.parse()?).await;
         }
-        let routing = self.directory.routing(tenant).await?;
+        let routing = self.directory.routing().get(tenant).await?;
         let key = match parse_session_name(session)? {
             SessionName::Main => {
                 let agent = find_agent(&routing, agent)?.clone();
@@ -80,7 +80,7 @@ impl Ingest {
         session: SessionId,
     ) -> Result<Destination, Error> {
         let view = self.sessions.session(tenant, session).await?;
-        let routing = self.directory.routing(tenant).await?;
+        let routing = self.directory.routing().get(tenant).await?;
         let found = routing.agent_or_default(view.agent);
         check_same_agent(&routing, found, agent)?;
         Ok(Destination { agent: found.clone(), key: view.key.parse()? })

@@ -98,7 +98,7 @@ impl NodeLink {
             open.asker.answer(&NodeReply::Gone).await;
         }
         if let Err(error) =
-            self.state.directory.record_node_disconnection(&self.known, self.id).await
+            self.state.directory.nodes().record_disconnection(&self.known, self.id).await
         {
             debug!(error = &error as &dyn std::error::Error, "a node's end was not noted");
         }
@@ -118,7 +118,8 @@ impl NodeLink {
         };
         let hello = convert::hello_of(first?.and_then(|first| first.said));
         let hello = hello.map_err(Status::invalid_argument)?;
-        let came = self.state.directory.record_node_connection(&self.known, self.id, hello).await;
+        let came =
+            self.state.directory.nodes().record_connection(&self.known, self.id, hello).await;
         came.map_err(Error::from)?;
         let (tenant, node) = (self.known.tenant, self.known.node);
         // An older connection notices here that it was replaced.
@@ -241,7 +242,7 @@ impl NodeLink {
     /// Checks that this connection is still the valid one. If the directory cannot be reached, it
     /// counts as valid.
     async fn check_validity(&self) -> Result<(), Status> {
-        match self.state.directory.node_connection_state(&self.known, self.id).await {
+        match self.state.directory.nodes().connection_state(&self.known, self.id).await {
             Ok(NodeConnectionState::Current) => Ok(()),
             Ok(NodeConnectionState::Replaced) => Err(Status::aborted(
                 "a newer connection of this node took the place of this one: two programs use the \

@@ -100,7 +100,7 @@ async fn a_silent_arrival_wakes_nobody_and_is_heard_with_the_next() {
 async fn a_suspended_tenants_channels_are_refused() {
     let world = World::start().await.unwrap();
     let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
-    world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
+    world.directory.tenants().update(world.anna.id, Actor::Operator, changes).await.unwrap();
 
     let refused = accept(&world, world.anna.id, arrival("hi")).await.unwrap_err();
 
@@ -195,17 +195,18 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     let world = World::start().await.unwrap();
     let coach =
         NewAgent { name: AgentName::new("coach"), description: "d".into(), ..Default::default() };
-    let coach = world.directory.create_agent(world.anna.id, Actor::Operator, coach).await.unwrap();
+    let coach =
+        world.directory.agents().create(world.anna.id, Actor::Operator, coach).await.unwrap();
     let route = NewModelRoute {
         among: vec!["coach".into()],
         each: RouteScope::Session,
         model: Some("demo:demo".into()),
     };
     let rule = NewRule { agent: "main".into(), by_model: Some(route), ..NewRule::default() };
-    world.directory.put_rules(world.anna.id, Actor::Operator, vec![rule]).await.unwrap();
+    world.directory.routing().put_rules(world.anna.id, Actor::Operator, vec![rule]).await.unwrap();
 
     let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
-    world.directory.put_rules(world.anna.id, Actor::Operator, Vec::new()).await.unwrap();
+    world.directory.routing().put_rules(world.anna.id, Actor::Operator, Vec::new()).await.unwrap();
     // Changed rules do not make it another message.
     let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
 

@@ -54,10 +54,10 @@ async fn a_key_that_ended_gets_nobody_in() {
     let world = World::start().await.unwrap();
     let expiring = world.key(&world.anna, &["chat"], Some(Duration::from_secs(1))).await.unwrap();
     let revoked = world.key(&world.anna, &["chat"], None).await.unwrap();
-    let keys = world.directory.keys(world.anna.id).await.unwrap();
+    let keys = world.directory.keys().list(world.anna.id).await.unwrap();
     let revoke = keys.iter().filter(|key| key.name == "test" && key.expires_at.is_none());
     for key in revoke {
-        world.directory.revoke_key(world.anna.id, Actor::Operator, key.id).await.unwrap();
+        world.directory.keys().revoke(world.anna.id, Actor::Operator, key.id).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(1200)).await;
 
@@ -73,7 +73,7 @@ async fn a_key_that_ended_gets_nobody_in() {
 async fn a_suspended_tenant_is_refused() {
     let world = World::start().await.unwrap();
     let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
-    world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
+    world.directory.tenants().update(world.anna.id, Actor::Operator, changes).await.unwrap();
 
     let (code, status, told) = knock(&world, &world.anna.key).await;
 
@@ -100,7 +100,7 @@ async fn a_tenant_that_calls_too_often_is_told_when_to_come_back_and_others_are_
     let world = World::start().await.unwrap();
     // One call per half minute: the bucket does not refill during the test.
     let changes = TenantChanges { rate: Some(2), ..Default::default() };
-    world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
+    world.directory.tenants().update(world.anna.id, Actor::Operator, changes).await.unwrap();
     let other = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
 
     world.send(&world.anna, message("1")).await.unwrap();

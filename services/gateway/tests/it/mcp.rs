@@ -248,6 +248,6 @@ async fn a_server_is_set_up_listed_and_looked_at_and_its_headers_stay_inside() {
     let listed = listed.into_inner();
     assert!(!format!("{listed:?}").contains("s3cret"), "{listed:?}");
     assert_eq!(probed.into_inner().tools[0].name, "tools");
-    let open = world.directory.open_mcp_servers(world.anna.id).await.unwrap();
+    let open = world.directory.mcp_servers().open(world.anna.id).await.unwrap();
     assert_eq!(open[0].secrets.len(), 1);
 }

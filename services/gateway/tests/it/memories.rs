@@ -80,7 +80,7 @@ fn home(town: &str) -> kept::NewItem {
 #[tokio::test]
 async fn a_list_of_memories_tells_every_field_of_each() -> anyhow::Result<()> {
     let world = World::start_with_memory().await?;
-    let agent = world.directory.default_agent(world.anna.id).await?;
+    let agent = world.directory.agents().default_agent(world.anna.id).await?;
     let anna =
         kept::Who { agent: agent.id.to_string(), user: "api:anna".into(), ..kept::Who::default() };
     let tea = kept::NewItem {
@@ -168,7 +168,7 @@ async fn a_list_of_memories_tells_every_field_of_each() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_list_of_memories_is_narrowed_by_each_of_its_fields() -> anyhow::Result<()> {
     let world = World::start_with_memory().await?;
-    let agent = world.directory.default_agent(world.anna.id).await?;
+    let agent = world.directory.agents().default_agent(world.anna.id).await?;
     let other = kept::Who { user: "api:ben".into(), ..kept::Who::default() };
     let anna = kept::Who { agent: agent.id.to_string(), user: "api:anna".into(), ..other.clone() };
     let told = |of_type: &str, session: &str, content: &str| kept::NewItem {

@@ -45,7 +45,7 @@ fn line<'a>(explained: &'a pb::ExplainToolsResponse, tool: &str) -> &'a str {
 async fn announce(world: &World, names: &[&str]) {
     let tool = |name: &&str| KnownTool { name: (*name).to_owned(), summary: format!("{name}s") };
     let tools: Vec<KnownTool> = names.iter().map(tool).collect();
-    world.directory.announce_tools(&tools).await.unwrap();
+    world.directory.policies().announce_tools(&tools).await.unwrap();
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         fs_write: None,
         branch: None,
     };
-    let agent = world.directory.default_agent(world.anna.id).await.unwrap();
+    let agent = world.directory.agents().default_agent(world.anna.id).await.unwrap();
     let new = NewSubagent {
         key: SessionKey::subagent(&agent.name, "reader").unwrap(),
         agent: agent.id,

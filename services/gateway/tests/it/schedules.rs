@@ -214,7 +214,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     let anna = &world.anna;
     let key: SessionKey = "agent:main:api:u".parse()?;
     let time_zone = Some("Asia/Tokyo".to_owned());
-    let agent = world.directory.default_agent(anna.id).await?.id;
+    let agent = world.directory.agents().default_agent(anna.id).await?.id;
     let message = NewMessage {
         key,
         agent,
@@ -284,7 +284,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     }
     tx.commit().await?;
     let policy = serde_json::json!({ "owners": ["telegram:7"] });
-    world.directory.put_policy(anna.id, Actor::Operator, None, None, &policy).await?;
+    world.directory.policies().put(anna.id, Actor::Operator, None, None, &policy).await?;
     assert_eq!(minutes("api:v/work", "").await?, 30);
     assert_eq!(minutes("owner", "").await?, 30);
     assert_eq!(minutes("telegram:7", "").await?, 30);

@@ -15,7 +15,7 @@ use crate::world::{World, message};
 async fn no_door_takes_a_message_for_a_subagent() {
     let world = World::start().await.unwrap();
     let parent = world.stream(&world.anna, message("hi")).await.unwrap();
-    let agent = world.directory.default_agent(world.anna.id).await.unwrap();
+    let agent = world.directory.agents().default_agent(world.anna.id).await.unwrap();
     let key = SessionKey::subagent(&AgentName::new("main"), "digger").unwrap();
     let new = NewSubagent {
         parent: parent[0].session_id.parse().unwrap(),

@@ -191,7 +191,7 @@ impl World {
     pub async fn agent(&self, of: &Tenant, name: &str, mode: QueueMode) -> anyhow::Result<()> {
         let settings = AgentSettings { queue_mode: mode, ..AgentSettings::default() };
         let new = NewAgent { name: AgentName::new(name), settings, ..NewAgent::default() };
-        self.directory.create_agent(of.id, Actor::Operator, new).await?;
+        self.directory.agents().create(of.id, Actor::Operator, new).await?;
         // The gateway caches a tenant's agents for a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         Ok(())
@@ -206,7 +206,7 @@ impl World {
     ) -> anyhow::Result<String> {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         let new = NewKey { name: "test".to_owned(), scopes, lifetime };
-        let (_, secret) = self.directory.create_key(of.id, Actor::Operator, new).await?;
+        let (_, secret) = self.directory.keys().create(of.id, Actor::Operator, new).await?;
         Ok(secret.expose_secret().to_owned())
     }
 
@@ -305,7 +305,7 @@ async fn database() -> anyhow::Result<Database> {
 
 async fn tenant(directory: &Directory, name: &str) -> anyhow::Result<Tenant> {
     let (tenant, secret): (_, SecretString) =
-        directory.create_tenant(Actor::Operator, name).await?;
+        directory.tenants().create(Actor::Operator, name).await?;
     Ok(Tenant { id: tenant.id, key: secret.expose_secret().to_owned() })
 }
 

@@ -42,7 +42,7 @@ pub async fn find_target(
         return Ok(AnswerTarget::Known(last));
     }
     let here = last.filter(|last| last.channel == turn.channel);
-    let accounts = ctx.directory.accounts(job.tenant, Some(&turn.channel)).await?;
+    let accounts = ctx.directory.accounts().list(job.tenant, Some(&turn.channel)).await?;
     let enabled: Vec<_> = accounts.iter().filter(|account| account.enabled).collect();
     let account = match (&here, enabled.as_slice()) {
         (_, []) => return Ok(AnswerTarget::Unknown("no_account")),
@@ -80,7 +80,7 @@ impl Ctx {
         if place.key.kind() == SessionKind::Main {
             return Ok(Some(place));
         }
-        let says = self.directory.policies(tenant, agent).await?;
+        let says = self.directory.policies().for_agent(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
         // An unreadable policy names no owners.
         let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);

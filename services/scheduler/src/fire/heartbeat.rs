@@ -49,7 +49,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
 
 async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
     let (tenant, began) = (job.tenant, Instant::now());
-    let agent = match ctx.directory.agent_by_id(tenant, job.agent).await {
+    let agent = match ctx.directory.agents().by_id(tenant, job.agent).await {
         Err(error) if error.kind() == Kind::NotFound => {
             ctx.jobs.delete_heartbeat(tenant, job.agent).await?;
             return Ok(FiringOutcome::Done { outcome: Outcome::Skipped, class: Some("no_agent") });

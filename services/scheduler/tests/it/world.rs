@@ -73,8 +73,8 @@ impl World {
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&config, "test")?;
         let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
-        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
-        let agent = directory.default_agent(tenant.id).await?;
+        let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
+        let agent = directory.agents().default_agent(tenant.id).await?;
         let bus = Bus::connect(&bus_config(&nats), "test").await?;
         Ok(Self {
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
@@ -119,8 +119,8 @@ impl World {
         };
         let pools = Pools::lazy(&config, "test")?;
         let directory = Directory::new(pools, Seal::new(&kek())?, "pepper".into());
-        let (tenant, _) = directory.create_tenant(Actor::Operator, "neighbour").await?;
-        let agent = directory.default_agent(tenant.id).await?;
+        let (tenant, _) = directory.tenants().create(Actor::Operator, "neighbour").await?;
+        let agent = directory.agents().default_agent(tenant.id).await?;
         Ok((tenant.id, agent))
     }
 

@@ -275,9 +275,9 @@ fn pools(database: &Database) -> anyhow::Result<Pools> {
 
 async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyhow::Result<Tenant> {
     let by = Actor::Operator;
-    let (tenant, key) = directory.create_tenant(by, name).await?;
+    let (tenant, key) = directory.tenants().create(by, name).await?;
     let changes = TenantChanges { rate: Some(REQUESTS_PER_MINUTE), ..TenantChanges::default() };
-    directory.update_tenant(tenant.id, by, changes).await?;
+    directory.tenants().update(tenant.id, by, changes).await?;
     for (model, base_url) in models.all() {
         let provider = NewProvider {
             name: model.name().to_owned(),
@@ -286,7 +286,7 @@ async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyh
             api_key: Some(Uuid::now_v7().to_string().into()),
             default_model: None,
         };
-        directory.put_provider(tenant.id, by, provider).await?;
+        directory.providers().put(tenant.id, by, provider).await?;
         let agent = NewAgent {
             name: AgentName::new(model.name()),
             model: Some(format!("{}:fake-model", model.name())),
@@ -294,7 +294,7 @@ async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyh
             settings: AgentSettings { queue_mode: QueueMode::Followup, ..AgentSettings::default() },
             ..NewAgent::default()
         };
-        directory.create_agent(tenant.id, by, agent).await?;
+        directory.agents().create(tenant.id, by, agent).await?;
     }
     Ok(Tenant { id: tenant.id, key: key.expose_secret().into() })
 }

@@ -53,7 +53,7 @@ pub(super) async fn explain_tools(
     request: ExplainToolsRequest,
 ) -> Result<ExplainToolsResponse, Error> {
     let (agent, known) = find_agent_and_session(of, tenant, &request).await?;
-    let stored = of.0.directory.policies(tenant, agent.id).await?;
+    let stored = of.0.directory.policies().for_agent(tenant, agent.id).await?;
     let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
     let brought = match request.mcp {
         true => super::mcp::probe_servers(of, tenant, agent.id).await?,
@@ -61,6 +61,7 @@ pub(super) async fn explain_tools(
     };
     let summaries: HashMap<String, String> =
         of.0.directory
+            .policies()
             .known_tools()
             .await?
             .into_iter()
@@ -72,7 +73,7 @@ pub(super) async fn explain_tools(
         (known.given_tools, tool_lists(&agent, summaries.keys(), known.is_bounded));
     let compiled = CompiledPolicy::new(catalog, &Defaults::default(), &tenants, &own);
     let compiled = compiled.map_err(|error| invalid(error.to_string()))?;
-    let connections = of.0.directory.connections_of(tenant, agent.id).await?;
+    let connections = of.0.directory.connections().of_agent(tenant, agent.id).await?;
     let (agent_name, time_zone) = (agent.name.to_string(), agent.settings.time_zone.clone());
 
     let kind = match non_empty(request.kind) {
@@ -169,12 +170,12 @@ async fn find_agent_and_session(
     let directory = &of.0.directory;
     let named = match request.agent.as_str() {
         "" => None,
-        agent => Some(directory.agent(tenant, agent).await?),
+        agent => Some(directory.agents().get(tenant, agent).await?),
     };
     if request.session.is_empty() {
         let agent = match named {
             Some(agent) => agent,
-            None => directory.default_agent(tenant).await?,
+            None => directory.agents().default_agent(tenant).await?,
         };
         return Ok((agent, SessionFacts::default()));
     }
@@ -183,14 +184,16 @@ async fn find_agent_and_session(
     let agent = match named {
         Some(named) if named.id == view.agent => named,
         Some(named) => {
-            let owner = directory.agent_by_id(tenant, view.agent).await;
+            let owner = directory.agents().by_id(tenant, view.agent).await;
             let owner = owner.map_or_else(|_| view.agent.to_string(), |of| of.name.to_string());
             return Err(Error::OtherAgent { of: owner, named: named.name.to_string() });
         }
         // The default agent replaces a deleted one, as in routing.
-        None => match directory.agent_by_id(tenant, view.agent).await {
+        None => match directory.agents().by_id(tenant, view.agent).await {
             Ok(agent) => agent,
-            Err(error) if error.kind() == Kind::NotFound => directory.default_agent(tenant).await?,
+            Err(error) if error.kind() == Kind::NotFound => {
+                directory.agents().default_agent(tenant).await?
+            }
             Err(error) => return Err(error.into()),
         },
     };
@@ -261,7 +264,7 @@ async fn author(
         return Ok(Author { id: user, roles });
     };
     let id = key.parse()?;
-    let keys = of.0.directory.keys(tenant).await?;
+    let keys = of.0.directory.keys().list(tenant).await?;
     let missing = || holdfast_directory::Error::NotFound { what: "key", name: key.to_owned() };
     let found = keys.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
     let mut author = of_key(id, found.scopes.iter().any(|scope| scope == "admin"));
@@ -280,7 +283,7 @@ async fn model(
         let wrong = |error: holdfast_types::InvalidModelId| invalid(error.to_string());
         return Ok(Some(model.parse().map_err(wrong)?));
     }
-    match of.0.directory.model(tenant, &agent).await {
+    match of.0.directory.models().of_agent(tenant, &agent).await {
         Ok(choice) => Ok(Some(choice.model)),
         Err(error) if error.kind().is_transient() => Err(error.into()),
         Err(_) => Ok(None),

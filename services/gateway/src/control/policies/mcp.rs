@@ -28,7 +28,7 @@ pub(super) async fn probe_servers(
     tenant: TenantId,
     agent: AgentId,
 ) -> Result<McpTools, Error> {
-    let mut servers = of.0.directory.mcp_servers(tenant).await?;
+    let mut servers = of.0.directory.mcp_servers().list(tenant).await?;
     servers.retain(|server| server.enabled && server.is_for(agent));
     let probes = servers.into_iter().map(|server| async {
         let probe = McpProbe { tenant, server: server.name };

@@ -83,7 +83,7 @@ async fn secrets_go_in_and_do_not_come_out() {
     let made = made.account.unwrap();
     assert_eq!((made.name.as_str(), made.enabled), ("default", false));
     let id = made.id.parse().unwrap();
-    let opened = world.state.directory.account(tenant, id).await.unwrap();
+    let opened = world.state.directory.accounts().get(tenant, id).await.unwrap();
     assert_eq!(opened.secrets, serde_json::json!({"secret": "hush-0123456789abcdef"}));
 }
 
@@ -251,7 +251,7 @@ async fn the_platform_makes_lists_and_changes_tenants() {
     assert_eq!(code(missing), Code::NotFound);
     let suspended = suspended.into_inner().tenant.unwrap();
     assert_eq!((suspended.state.as_str(), suspended.weight), ("suspended", 3));
-    let refused = world.state.directory.authenticate(&made.secret).await.unwrap_err();
+    let refused = world.state.directory.keys().authenticate(&made.secret).await.unwrap_err();
     assert!(matches!(refused, holdfast_directory::Error::TenantSuspended));
     let listed = tenants.list_tenants(platform(operator, Default::default())).await.unwrap();
     let names: Vec<String> =

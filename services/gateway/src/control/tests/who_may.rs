@@ -91,8 +91,8 @@ async fn what_is_another_tenants_is_not_found() {
     let state = || world.state.clone();
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let directory = &world.state.directory;
-    let agent = directory.default_agent(theirs).await.unwrap().id.to_string();
-    let key = directory.keys(theirs).await.unwrap()[0].id.to_string();
+    let agent = directory.agents().default_agent(theirs).await.unwrap().id.to_string();
+    let key = directory.keys().list(theirs).await.unwrap()[0].id.to_string();
     let account = pb::Account { channel: "telegram".into(), ..Default::default() };
     let secrets = r#"{"token": "1:a"}"#.to_owned();
     let create = pb::CreateAccountRequest { account: Some(account.clone()), secrets };
@@ -195,7 +195,7 @@ async fn only_a_key_of_the_platform_makes_another() {
     let made = keys.create_key(request(tenant, both, create())).await.unwrap().into_inner();
 
     assert_eq!(code(refused), Code::PermissionDenied);
-    let who = world.state.directory.authenticate(&made.secret).await.unwrap();
+    let who = world.state.directory.keys().authenticate(&made.secret).await.unwrap();
     assert_eq!(
         (who.tenant, who.scopes.as_slice()),
         (tenant, &["chat", "platform"].map(str::to_owned)[..])
