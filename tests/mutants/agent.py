@@ -31,7 +31,7 @@ MUTANTS = {
     "approval-hash": Mutant(
         [
             (
-                RUNNER + "approvals/judge.rs",
+                RUNNER + "turn/approvals/approval_need.rs",
                 "let same = approved.as_deref() == Some(subject_hash(&wanted.subject).as_slice());",
                 "let same = approved.is_some();",
             ),
@@ -57,7 +57,7 @@ MUTANTS = {
     "approval-who": Mutant(
         [
             (
-                RUNNER + "approvals/decisions.rs",
+                RUNNER + "turn/approvals/decisions.rs",
                 "Ok(own.is_some_and(|own| own.allow_list().names_id(id)))",
                 "Ok(own.is_some_and(|own| own.allow_list().names_id(id) || !id.is_empty()))",
             ),
@@ -70,9 +70,9 @@ MUTANTS = {
     "approval-main": Mutant(
         [
             (
-                RUNNER + "approvals/decisions.rs",
-                "SessionKind::Main if self.is_requested_by(id, approval) =>",
-                "SessionKind::Main if self.is_requested_by(id, approval) || !id.is_empty() =>",
+                RUNNER + "turn/approvals/decisions.rs",
+                "SessionKind::Main if is_requested_by(turn, id, approval) => return Ok(true),",
+                "SessionKind::Main if is_requested_by(turn, id, approval) || !id.is_empty() => return Ok(true),",
             ),
         ],
         [
@@ -83,7 +83,7 @@ MUTANTS = {
     "approval-mesh": Mutant(
         [
             (
-                RUNNER + "approvals/decisions.rs",
+                RUNNER + "turn/approvals/decisions.rs",
                 "let Some(person) = Decider::of(row) else {",
                 "let Some(person) = Decider::of(row).or_else(|| Some(Decider::Key(KeyId::generate()))) else {",
             ),
@@ -122,7 +122,7 @@ MUTANTS = {
     "connection-whose": Mutant(
         [
             (
-                RUNNER + "connections.rs",
+                RUNNER + "tools/connections.rs",
                 "ConnectionScope::Owner => is_owner_session(kind, audience),",
                 "ConnectionScope::Owner => is_owner_session(kind, audience) || true,",
             ),
@@ -136,7 +136,7 @@ MUTANTS = {
     "connection-person": Mutant(
         [
             (
-                RUNNER + "connections.rs",
+                RUNNER + "tools/connections.rs",
                 "ConnectionScope::Person(person) => is_session_of(kind, key, person),",
                 "ConnectionScope::Person(person) => is_session_of(kind, key, person) || true,",
             ),
@@ -149,7 +149,7 @@ MUTANTS = {
     "connection-open": Mutant(
         [
             (
-                RUNNER + "connections.rs",
+                RUNNER + "tools/connections.rs",
                 "if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) {",
                 "if !Self::usable_in_call(call)?.iter().any(|(usable, _)| usable == name) && name.is_empty() {",
             ),
@@ -302,7 +302,7 @@ MUTANTS = {
     "subagent-steps": Mutant(
         [
             (
-                RUNNER + "subagents.rs",
+                RUNNER + "turn/limits.rs",
                 "if task.max_steps.is_some_and(|most| steps >= most) {",
                 "if task.max_steps.is_some_and(|most| steps >= most) && steps < 0 {",
             ),
@@ -315,7 +315,7 @@ MUTANTS = {
     "subagent-tokens": Mutant(
         [
             (
-                RUNNER + "subagents.rs",
+                RUNNER + "turn/limits.rs",
                 "} else if task.max_tokens.is_some_and(|most| tokens >= most) {",
                 "} else if task.max_tokens.is_some_and(|most| tokens >= most) && tokens < 0 {",
             ),
@@ -328,7 +328,7 @@ MUTANTS = {
     "subagent-time": Mutant(
         [
             (
-                RUNNER + "subagents.rs",
+                RUNNER + "turn/limits.rs",
                 "} else if task.left.is_zero() {",
                 "} else if task.left.is_zero() && tokens < 0 {",
             ),
@@ -373,7 +373,7 @@ MUTANTS = {
     "subagent-scope-write": Mutant(
         [
             (
-                RUNNER + "files.rs",
+                RUNNER + "tools/files.rs",
                 "if !context.scope.may_write(path) {",
                 "if !context.scope.may_write(path) && path.is_empty() {",
             ),
@@ -386,7 +386,7 @@ MUTANTS = {
     "subagent-scope-read": Mutant(
         [
             (
-                RUNNER + "files.rs",
+                RUNNER + "tools/files.rs",
                 "match scope.may_read(path) {",
                 "match scope.may_read(path) || !path.is_empty() {",
             ),
@@ -399,7 +399,7 @@ MUTANTS = {
     "subagent-scope-list": Mutant(
         [
             (
-                RUNNER + "files.rs",
+                RUNNER + "tools/files.rs",
                 "&& scope.may_read(file.path.as_str())",
                 "&& (scope.may_read(file.path.as_str()) || file.size < u64::MAX)",
             ),
@@ -412,9 +412,9 @@ MUTANTS = {
     "subagent-scope-exec": Mutant(
         [
             (
-                RUNNER + "limits.rs",
-                "if self.file_scope().is_restricted() {",
-                "if self.file_scope().is_restricted() && lists.len() > 1_000 {",
+                RUNNER + "turn/limits.rs",
+                "if turn.file_scope().is_restricted() {",
+                "if turn.file_scope().is_restricted() && lists.len() > 1_000 {",
             ),
         ],
         [
@@ -425,9 +425,9 @@ MUTANTS = {
     "subagent-tools": Mutant(
         [
             (
-                RUNNER + "limits.rs",
-                "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()));",
-                "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()).filter(Vec::is_empty));",
+                RUNNER + "turn/limits.rs",
+                "lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()));",
+                "lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()).filter(Vec::is_empty));",
             ),
         ],
         [
@@ -438,7 +438,7 @@ MUTANTS = {
     "subagent-parent-tools": Mutant(
         [
             (
-                RUNNER + "subagents.rs",
+                RUNNER + "tools/subagents.rs",
                 "for list in &ToolContext::of(call)?.narrowed {",
                 "for list in ToolContext::of(call)?.narrowed.iter().take(0) {",
             ),
@@ -451,14 +451,14 @@ MUTANTS = {
     "policy-call": Mutant(
         [
             (
-                RUNNER + "call.rs",
-                "if let Err(refused) = self.check_policy(brief, call).await {",
+                RUNNER + "turn/calls.rs",
+                "if let Err(refused) = participants::check_policy(turn, snapshot, call).await {",
                 "if let Err(refused) = Ok::<(), ToolError>(()) {",
             ),
             (
-                RUNNER + "call.rs",
-                "            allowed: self.allowed_tools(brief),\n            cancelled",
-                "            allowed: AllowedTools::matching(|_| true),\n            cancelled",
+                RUNNER + "turn/calls.rs",
+                "        allowed: allowed_tools(turn, snapshot),\n        cancelled",
+                "        allowed: AllowedTools::matching(|_| true),\n        cancelled",
             ),
         ],
         [
@@ -470,9 +470,9 @@ MUTANTS = {
     "policy-record": Mutant(
         [
             (
-                RUNNER + "call.rs",
-                "        if let Err(refused) = self.check_policy(brief, call).await {",
-                "        drop(self.check_policy(brief, call));\n        if let Err(refused) = Ok::<(), ToolError>(()) {",
+                RUNNER + "turn/calls.rs",
+                "    if let Err(refused) = participants::check_policy(turn, snapshot, call).await {",
+                "    drop(participants::check_policy(turn, snapshot, call));\n    if let Err(refused) = Ok::<(), ToolError>(()) {",
             ),
         ],
         [
@@ -483,7 +483,7 @@ MUTANTS = {
     "policy-offer": Mutant(
         [
             (
-                RUNNER + "think.rs",
+                RUNNER + "turn/think.rs",
                 "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));",
                 "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name) || !tool.name.is_empty());",
             ),
@@ -496,7 +496,7 @@ MUTANTS = {
     "policy-owner": Mutant(
         [
             (
-                RUNNER + "participants.rs",
+                RUNNER + "turn/participants.rs",
                 "false => who.is_owner(),",
                 "false => who.is_owner() || !who.roles.is_empty(),",
             ),
@@ -509,7 +509,7 @@ MUTANTS = {
     "policy-quoted": Mutant(
         [
             (
-                RUNNER + "participants.rs",
+                RUNNER + "turn/participants.rs",
                 "Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),",
                 "Entry::Heard { body, .. } if (body.silent || !body.silent) => body.author.as_ref(),",
             ),
@@ -522,7 +522,7 @@ MUTANTS = {
     "mcp-agent": Mutant(
         [
             (
-                RUNNER + "mcp.rs",
+                RUNNER + "tools/mcp.rs",
                 ".filter(|open| open.server.is_for(agent))",
                 ".filter(|open| open.server.is_for(agent) || !open.server.name.is_empty())",
             ),
@@ -535,7 +535,7 @@ MUTANTS = {
     "mcp-answer": Mutant(
         [
             (
-                RUNNER + "mcp/tool.rs",
+                RUNNER + "tools/mcp/tool.rs",
                 "        false => untrusted(key, from, &texts.join(\"\\n\"), MAX_ANSWER_CHARS),",
                 "        false => texts.join(\"\\n\"),",
             ),
@@ -549,7 +549,7 @@ MUTANTS = {
     "mcp-hidden": Mutant(
         [
             (
-                RUNNER + "mcp/tool.rs",
+                RUNNER + "tools/mcp/tool.rs",
                 "let said = clean(spec.description.trim());",
                 "let said = spec.description.trim().to_owned();",
             ),
@@ -562,7 +562,7 @@ MUTANTS = {
     "mcp-schema": Mutant(
         [
             (
-                RUNNER + "mcp/tool.rs",
+                RUNNER + "tools/mcp/tool.rs",
                 "ToolSpec { description, input: clean_schema(spec.input), ..spec }",
                 "ToolSpec { description, input: spec.input, ..spec }",
             ),
@@ -575,7 +575,7 @@ MUTANTS = {
     "mcp-effect": Mutant(
         [
             (
-                RUNNER + "mcp/tool.rs",
+                RUNNER + "tools/mcp/tool.rs",
                 "        match self.tool.reads {\n            true => Effect::Reads,",
                 "        match self.tool.reads || !self.name.is_empty() {\n            true => Effect::Reads,",
             ),
@@ -601,7 +601,7 @@ MUTANTS = {
     "exec-run": Mutant(
         [
             (
-                RUNNER + "shell.rs",
+                RUNNER + "tools/shell.rs",
                 "            run: Some(call.run),\n            ..ChangeAuthor::new(\n                call.agent_name.as_str(),\n                &format!(\"exec:",
                 "            run: Some(call.run).filter(|_| line.script.is_empty()),\n            ..ChangeAuthor::new(\n                call.agent_name.as_str(),\n                &format!(\"exec:",
             ),
@@ -614,7 +614,7 @@ MUTANTS = {
     "exec-keep": Mutant(
         [
             (
-                RUNNER + "shell.rs",
+                RUNNER + "tools/shell.rs",
                 "let kept = running.commit_changes(ended).await;",
                 "let kept = holdfast_tools::WorkspaceChanges::default();",
             ),
@@ -627,7 +627,7 @@ MUTANTS = {
     "exec-orphan": Mutant(
         [
             (
-                RUNNER + "shell/background.rs",
+                RUNNER + "tools/shell/background.rs",
                 "            self.stop_orphans().await;",
                 "            ();",
             ),
@@ -640,7 +640,7 @@ MUTANTS = {
     "exec-stop": Mutant(
         [
             (
-                RUNNER + "shell/background.rs",
+                RUNNER + "tools/shell/background.rs",
                 "            drop(self.0.processes.stop(owner, job.id).await);\n            if timeout",
                 "            ();\n            if timeout",
             ),
@@ -666,7 +666,7 @@ MUTANTS = {
     "exec-network-asked": Mutant(
         [
             (
-                RUNNER + "shell.rs",
+                RUNNER + "tools/shell.rs",
                 "command.network = if line.network {",
                 "command.network = if line.network || !line.script.is_empty() {",
             ),
@@ -679,7 +679,7 @@ MUTANTS = {
     "exec-hidden": Mutant(
         [
             (
-                RUNNER + "shell/folders.rs",
+                RUNNER + "tools/shell/folders.rs",
                 ".with_hidden(move |path| !sight.can_see(path.as_str()))",
                 ".with_hidden(move |path| !sight.can_see(path.as_str()) && path.as_str().is_empty())",
             ),
@@ -692,7 +692,7 @@ MUTANTS = {
     "exec-protected": Mutant(
         [
             (
-                RUNNER + "shell/commit.rs",
+                RUNNER + "tools/shell/commit.rs",
                 ".partition(|edit| sight.may_change(edit.path().as_str()))",
                 ".partition(|edit| sight.may_change(edit.path().as_str()) || !edit.path().as_str().is_empty())",
             ),
@@ -705,7 +705,7 @@ MUTANTS = {
     "exec-owner": Mutant(
         [
             (
-                RUNNER + "shell/jobs.rs",
+                RUNNER + "tools/shell/jobs.rs",
                 "        self.lock_all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()",
                 "        self.lock_all().values().flat_map(|known| known.jobs.iter()).find(|job| job.id == id && owner.tenant == owner.tenant).cloned()",
             ),
@@ -718,7 +718,7 @@ MUTANTS = {
     "budget-reserve": Mutant(
         [
             (
-                RUNNER + "budget.rs",
+                RUNNER + "agents/budget.rs",
                 "let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);",
                 "let others = { let _ = others; vec![Amount::default(); names.len()] };",
             ),
@@ -731,9 +731,9 @@ MUTANTS = {
     "budget-asked": Mutant(
         [
             (
-                RUNNER + "think.rs",
-                "if let Some(why) = self.reserve(brief, &mut request).await? {",
-                "if let Some(why) = self.reserve(brief, &mut request).await?.filter(String::is_empty) {",
+                RUNNER + "turn/think.rs",
+                "if let Some(why) = budget::reserve(turn, snapshot, &mut request).await? {",
+                "if let Some(why) = budget::reserve(turn, snapshot, &mut request).await?.filter(String::is_empty) {",
             ),
         ],
         [
@@ -757,7 +757,7 @@ MUTANTS = {
     "budget-short": Mutant(
         [
             (
-                RUNNER + "budget.rs",
+                RUNNER + "agents/budget.rs",
                 "request.max_output = u32::try_from(output).ok();",
                 "request.max_output = request.max_output;",
             ),
@@ -770,7 +770,7 @@ MUTANTS = {
     "budget-summary": Mutant(
         [
             (
-                RUNNER + "journal.rs",
+                RUNNER + "turn/journal.rs",
                 "        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });",
                 "        self.charge(Charge { tokens: tokens.min(0), micros: ledger.micros(model, usage).min(0) });",
             ),
@@ -915,7 +915,7 @@ MUTANTS = {
     "memory-notes": Mutant(
         [
             (
-                RUNNER + "files.rs",
+                RUNNER + "tools/files.rs",
                 "None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),",
                 "None if is_note(path) && path.is_empty() => may_load(kind, audience, BootstrapName::Memory),",
             ),
@@ -1120,7 +1120,7 @@ MUTANTS = {
     "heartbeat-window": Mutant(
         [
             (
-                RUNNER + "heartbeats.rs",
+                RUNNER + "turn/heartbeats.rs",
                 "match decide_delivery(&config, reply, &recent, now) {",
                 "match decide_delivery(&config, reply, &RecentAnswers::default(), now) {",
             ),
@@ -1146,7 +1146,7 @@ MUTANTS = {
     "zone-own": Mutant(
         [
             (
-                RUNNER + "time_zone.rs",
+                RUNNER + "turn/time_zone.rs",
                 "self.conversation_zone().or_else(|| self.zone.clone())",
                 "self.conversation_zone().or_else(|| self.zone.clone().filter(|zone| zone.name().is_empty()))",
             ),
@@ -1251,7 +1251,7 @@ MUTANTS = {
     # What a skill's commands are given stands in what they tell.
     "skill-secret": Mutant(
         [
-            (RUNNER + "call.rs", "let made = redact_secrets(&brief.skills.secrets, made);", ""),
+            (RUNNER + "turn/calls.rs", "let made = redact_secrets(&snapshot.skills.secrets, made);", ""),
         ],
         [
             ("agent-runner", "it", "skill_env::a_command_has_the_secret_of_a_skill_and_nobody_is_told_it"),

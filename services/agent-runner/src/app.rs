@@ -27,30 +27,35 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
 
 use crate::{
-    agents::Agents,
+    agents::{
+        prompts::PromptCache,
+        skills::{self, SkillLoader},
+        snapshots::Agents,
+        user_zones::UserZones,
+    },
+    background::{
+        announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
+        runner_report, summaries, tool_list, turn_index,
+    },
     config::Config,
-    connections::SessionConnections,
-    extraction::{self, ExtractionQueue},
-    files::WorkspaceFiles,
-    indexing, lease_renewal,
     leases::Leases,
-    maintenance,
-    mcp::{self, Mcp},
-    media_providers::MediaProviders,
-    memory::Memory,
-    mesh::SessionTools,
-    nodes::SessionNodes,
-    policies::{self, Policies},
     pool::{self, Pool},
-    prompts::PromptCache,
-    runner_report,
-    schedules::ScheduleTools,
-    shell::{self, Shell},
-    skills::{self, SessionSkills, SkillLoader},
-    subagents, summaries,
-    time_zone::UserZones,
-    turn_index,
-    worker::{ToolSet, Worker},
+    queues::{self, ExtractionQueue},
+    tools::{
+        connections::SessionConnections,
+        files::WorkspaceFiles,
+        mcp::Mcp,
+        media_providers::MediaProviders,
+        memory::Memory,
+        mesh::SessionTools,
+        nodes::SessionNodes,
+        policies::Policies,
+        schedules::ScheduleTools,
+        session_skills::SessionSkills,
+        shell::{self, Shell},
+        tool_set::ToolSet,
+    },
+    worker::Worker,
 };
 
 #[derive(Debug)]
@@ -151,8 +156,8 @@ impl App {
         if let Some(memory) = &memory {
             tools = tools.with_memory(Arc::clone(memory), files);
         }
-        let walls = config.runner.sandbox.clone();
-        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
+        let sandbox = config.runner.sandbox.clone();
+        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, sandbox)?;
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -257,7 +262,7 @@ impl App {
             bus: bus.clone(),
             locks: locks.sessions(id),
             redis_locks: locks,
-            summaries: summaries::SummaryQueue::default(),
+            summaries: queues::SummaryQueue::default(),
             prompts: PromptCache::default(),
             memory,
             extractions: ExtractionQueue::default(),
@@ -326,14 +331,14 @@ async fn run(
     loops.spawn(lease_renewal::receive_controls(Arc::clone(worker), leases.clone()));
     loops.spawn(pool::receive_wakeups(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::sweep(Arc::clone(worker), stop.clone()));
-    loops.spawn(subagents::run_announcements(Arc::clone(worker), stop.clone()));
+    loops.spawn(announcements::run_announcements(Arc::clone(worker), stop.clone()));
     loops.spawn(summaries::run_summaries(Arc::clone(worker), stop.clone()));
     loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
     loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
-    loops.spawn(policies::announce_tools(Arc::clone(worker), stop.clone()));
+    loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().run_cleanup(stop.clone()));
@@ -343,8 +348,8 @@ async fn run(
             shell.stop_all().await;
         });
     }
-    loops.spawn(mcp::answer_probes(Arc::clone(worker), stop.clone()));
-    loops.spawn(mcp::close_idle_loop(Arc::clone(worker), leases.clone()));
+    loops.spawn(mcp_servers::answer_probes(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp_servers::close_idle_loop(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {

@@ -12,7 +12,10 @@ use holdfast_session::CLAIM_LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
-use crate::media_providers::MediaConfig;
+mod mcp;
+mod media;
+
+pub use self::{mcp::McpConfig, media::MediaConfig};
 
 /// Settings of a runner process: the shared tables and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -114,7 +117,7 @@ pub struct RunnerConfig {
 
     /// Folders of files that commands work on.
     pub scratch: ScratchConfig,
-    pub mcp: crate::mcp::Config,
+    pub mcp: McpConfig,
     /// Models for images and speech.
     pub media: MediaConfig,
     pub memory: MemoryConfig,
@@ -219,7 +222,7 @@ impl Default for RunnerConfig {
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
             scratch: ScratchConfig::default(),
-            mcp: crate::mcp::Config::default(),
+            mcp: McpConfig::default(),
             media: MediaConfig::default(),
             memory: MemoryConfig::default(),
             browser: holdfast_browser::Config::default(),

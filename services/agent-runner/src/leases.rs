@@ -49,15 +49,15 @@ pub(crate) struct Lease {
 impl Lease {
     /// `asked` is the time of the claim request on the boot clock.
     pub(crate) fn new(claim: Claim, asked: Duration, lease: Duration) -> Self {
-        let hold = Self {
+        let lease = Self {
             claim,
             lost: CancellationToken::new(),
             signal: watch::Sender::new(TurnSignal::default()),
             safe_for: lease - lease / 6,
             safe_until: AtomicU64::new(0),
         };
-        hold.extend(asked);
-        hold
+        lease.extend(asked);
+        lease
     }
 
     /// Records that a renewal sent at `asked` succeeded.
@@ -100,8 +100,8 @@ pub(crate) struct Leases(Mutex<HashMap<SessionId, Arc<Lease>>>);
 
 impl Leases {
     /// Adds a lease. An older one of the same session is lost.
-    pub(crate) fn add(&self, hold: &Arc<Lease>) {
-        let older = lock(&self.0).insert(hold.claim.session, Arc::clone(hold));
+    pub(crate) fn add(&self, lease: &Arc<Lease>) {
+        let older = lock(&self.0).insert(lease.claim.session, Arc::clone(lease));
         if let Some(older) = older {
             older.lost.cancel();
         }
@@ -110,7 +110,7 @@ impl Leases {
     /// Removes a lease, unless the session was claimed again.
     pub(crate) fn remove(&self, claim: &Claim) {
         let mut holds = lock(&self.0);
-        if holds.get(&claim.session).is_some_and(|hold| hold.claim.epoch == claim.epoch) {
+        if holds.get(&claim.session).is_some_and(|lease| lease.claim.epoch == claim.epoch) {
             holds.remove(&claim.session);
         }
     }
@@ -175,22 +175,22 @@ mod tests {
 
     #[test]
     fn a_turn_is_told_only_of_what_changed() {
-        let hold = Lease::new(claim(SessionId::generate(), 1), boot_clock::now(), CLAIM_LEASE);
+        let lease = Lease::new(claim(SessionId::generate(), 1), boot_clock::now(), CLAIM_LEASE);
         let renewed = RenewedLease {
-            tenant: hold.claim.tenant,
-            session: hold.claim.session,
+            tenant: lease.claim.tenant,
+            session: lease.claim.session,
             epoch: 1,
             pause: false,
             cancel_upto: 0,
             next_in: 3,
         };
-        let mut signal = hold.subscribe();
+        let mut signal = lease.subscribe();
 
-        hold.update_signal(&renewed);
+        lease.update_signal(&renewed);
         assert!(signal.has_changed().unwrap());
         signal.mark_unchanged();
 
-        hold.update_signal(&renewed);
+        lease.update_signal(&renewed);
         assert!(!signal.has_changed().unwrap());
     }
 }

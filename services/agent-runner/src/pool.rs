@@ -20,7 +20,7 @@ use crate::{
     failpoints,
     failure_log::FailureLog,
     leases::Lease,
-    run::{RunOutcome, run_claimed_session},
+    turn::run::{RunOutcome, run_claimed_session},
     worker::Worker,
 };
 
@@ -131,11 +131,11 @@ impl Pool {
 
     fn start_session(&mut self, claim: Claim, asked: Duration) {
         let worker = Arc::clone(&self.worker);
-        let hold = Arc::new(Lease::new(claim, asked, worker.config.lease));
-        worker.leases.add(&hold);
-        tokio::spawn(lock(Arc::clone(&worker), Arc::clone(&hold)));
-        let task = self.running.spawn(run_claimed_session(worker, Arc::clone(&hold)));
-        self.leases.insert(task.id(), hold);
+        let lease = Arc::new(Lease::new(claim, asked, worker.config.lease));
+        worker.leases.add(&lease);
+        tokio::spawn(lock(Arc::clone(&worker), Arc::clone(&lease)));
+        let task = self.running.spawn(run_claimed_session(worker, Arc::clone(&lease)));
+        self.leases.insert(task.id(), lease);
     }
 
     fn on_session_end(&mut self, ended: Result<(Id, RunOutcome), JoinError>) {
@@ -143,18 +143,18 @@ impl Pool {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        if let Some(hold) = self.leases.remove(&id) {
-            self.worker.leases.remove(&hold.claim);
+        if let Some(lease) = self.leases.remove(&id) {
+            self.worker.leases.remove(&lease.claim);
             if let Err(error) = &ended
                 && error.is_panic()
             {
                 // The lease expires and the attempt counts. The panic's text is not logged: it may
                 // contain a user's message.
                 metrics::counter!("holdfast_runner_defects_total").increment(1);
-                let Claim { tenant, session, epoch, attempts } = &hold.claim;
+                let Claim { tenant, session, epoch, attempts } = &lease.claim;
                 error!(tenant.id = %tenant, session.id = %session, epoch, attempts, "a turn panicked");
             }
-            tokio::spawn(unlock(Arc::clone(&self.worker), hold));
+            tokio::spawn(unlock(Arc::clone(&self.worker), lease));
         }
         if let Ok((_, RunOutcome::Idle { wake: true })) = ended {
             self.should_claim = true;
@@ -204,20 +204,20 @@ pub(crate) async fn receive_wakeups(worker: Arc<Worker>, stop: CancellationToken
     }
 }
 
-fn session_lock(hold: &Lease) -> SessionLock {
-    let Claim { tenant, session, epoch, .. } = hold.claim;
+fn session_lock(lease: &Lease) -> SessionLock {
+    let Claim { tenant, session, epoch, .. } = lease.claim;
     SessionLock { tenant, session, epoch }
 }
 
-async fn lock(worker: Arc<Worker>, hold: Arc<Lease>) {
-    if let Ok(TakeOutcome::Newer(epoch)) = worker.locks.take(session_lock(&hold)).await
-        && epoch > hold.claim.epoch
+async fn lock(worker: Arc<Worker>, lease: Arc<Lease>) {
+    if let Ok(TakeOutcome::Newer(epoch)) = worker.locks.take(session_lock(&lease)).await
+        && epoch > lease.claim.epoch
     {
-        hold.lost.cancel();
+        lease.lost.cancel();
     }
 }
 
-async fn unlock(worker: Arc<Worker>, hold: Arc<Lease>) {
+async fn unlock(worker: Arc<Worker>, lease: Arc<Lease>) {
     // On failure the lock expires.
-    drop(worker.locks.release(session_lock(&hold)).await);
+    drop(worker.locks.release(session_lock(&lease)).await);
 }

@@ -227,8 +227,8 @@ async fn a_skill_whose_name_is_a_commands_is_refused_and_says_so() -> anyhow::Re
 /// A folder that is a registry, and a runner's settings with it.
 fn registry(world: &World, folder: &Path) -> Config {
     let path = folder.to_owned();
-    let shelf = RegistryConfig::Directory { name: "shelf".to_owned(), path };
-    Config { skills: Skills { registries: vec![shelf] }, ..world.config() }
+    let skill_set = RegistryConfig::Directory { name: "shelf".to_owned(), path };
+    Config { skills: Skills { registries: vec![skill_set] }, ..world.config() }
 }
 
 fn offer(folder: &Path, name: &str, body: &str) -> anyhow::Result<()> {

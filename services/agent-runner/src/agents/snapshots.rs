@@ -1,0 +1,542 @@
+//! Agent snapshots: loaded from the directory and the workspace, and cached for a second.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use holdfast_agent::{
+    bootstrap::{BootstrapFile, BootstrapName},
+    prompt::{DailyNote, PromptMode},
+};
+use holdfast_directory::{
+    Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind, RenewableTokens,
+};
+use holdfast_llm::{
+    Alternatives, Catalogue, Model, ModelCard, Models, Provider,
+    credentials::{Credential, Profile},
+};
+use holdfast_lock::Locks;
+use holdfast_types::{
+    AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, PromptStrategy,
+    SessionKind, TenantId, TreePath,
+};
+use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
+use jiff::tz::TimeZone;
+use secrecy::{ExposeSecret as _, SecretString};
+use tracing::warn;
+
+use crate::{
+    agents::{
+        budget::Ledger,
+        fallback::{Chain, ChainModel},
+        key_health::{HealthSubject, KeyHealth},
+        notes,
+        skills::{AgentSkills, SkillLoader},
+        token_renewal::{ClientSettings, CurrentToken, RenewableModel, TokenRenewer},
+    },
+    error::Error,
+};
+
+/// Time limit for connecting to a provider.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Providers whose clients are cached. When the cache is full, all of it is cleared.
+const MAX_CACHED_PROVIDERS: usize = 2_000;
+
+/// Time for which a cached snapshot is used: a change takes effect after at most this long.
+const SNAPSHOT_TTL: Duration = Duration::from_secs(1);
+
+/// Age from which a snapshot in use is refreshed in the background, so that no turn waits for it.
+const SNAPSHOT_REFRESH_AGE: Duration = Duration::from_millis(600);
+
+/// Snapshots that are cached. When the cache is full, all of it is cleared.
+const MAX_CACHED_SNAPSHOTS: usize = 10_000;
+
+/// The settings of an agent as one turn uses them.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentSnapshot {
+    pub(crate) agent: AgentId,
+    pub(crate) name: AgentName,
+    pub(crate) instructions: String,
+    /// Bootstrap files with their current contents.
+    pub(crate) files: Vec<BootstrapFile>,
+    /// Notes of the last days, newest first.
+    pub(crate) notes: Vec<DailyNote>,
+    /// Names of the tools that the agent may use; `None` means all.
+    pub(crate) tools: Option<Vec<String>>,
+    /// Connections that the agent may use, each in the conversations it is meant for.
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) skills: Arc<AgentSkills>,
+    pub(crate) context: ContextOptions,
+    /// Prompt of its heartbeats; `None` means the default.
+    pub(crate) heartbeat_prompt: Option<String>,
+    /// How direct messages are split into sessions.
+    pub(crate) dm_scope: DmScope,
+    /// Time limit for an approval decision.
+    pub(crate) approval_timeout: Duration,
+    pub(crate) zone: TimeZone,
+    pub(crate) zone_name: String,
+    pub(crate) model_id: ModelId,
+    /// Fallback chain for requests that belong to no conversation.
+    pub(crate) model: Arc<dyn Model>,
+    /// Unique across agents. Changes with the agent's name, instructions or files.
+    pub(crate) version: u64,
+    /// Card of the first model of the chain.
+    pub(crate) card: Arc<ModelCard>,
+    /// Whether a provider for speech is set up.
+    pub(crate) speaks: bool,
+    /// Models in the order they are tried, with their keys.
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+impl AgentSnapshot {
+    /// Whether the prompt contains memories in sessions of this kind.
+    pub(crate) fn has_memory(&self, kind: SessionKind) -> bool {
+        let usual = self.context.strategy != PromptStrategy::Lite
+            && PromptMode::of(kind) == PromptMode::Full;
+        self.context.include_memory.unwrap_or(usual)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum AgentLookup {
+    Ready(Arc<AgentSnapshot>),
+    NoAgent,
+    /// The agent's model cannot be used as it is configured.
+    NoModel,
+}
+
+/// Agents and their models. Models of one provider share its connections.
+pub(crate) struct Agents {
+    health: Arc<KeyHealth>,
+    renewals: Arc<TokenRenewer>,
+    locks: Locks,
+    directory: Directory,
+    workspaces: Workspaces,
+    shelves: SkillLoader,
+    /// Paths of the bootstrap files.
+    paths: Vec<TreePath>,
+    client: reqwest::Client,
+    built_in: Models,
+    /// Time limit for an approval decision, unless the agent sets one.
+    approval_timeout: Duration,
+    provider_cache: Mutex<HashMap<(TenantId, String), CachedProvider>>,
+    snapshot_cache: Mutex<HashMap<AgentKey, CachedSnapshot>>,
+    /// Time of the last invalidation. Results of look-ups that began before it may be outdated and
+    /// are not cached.
+    last_invalidation: Mutex<Option<Instant>>,
+    /// Snapshots that are being refreshed.
+    refreshing: Mutex<HashSet<AgentKey>>,
+    /// Source of snapshot versions.
+    versions: AtomicU64,
+}
+
+/// Tenant, agent, and the model that replaces the agent's own.
+pub(crate) type AgentKey = (TenantId, AgentId, Option<String>);
+
+/// When a snapshot was loaded, and the snapshot.
+type CachedSnapshot = (Instant, Arc<AgentSnapshot>);
+
+/// A cached provider client with the settings it was built from.
+struct CachedProvider {
+    provider: Provider,
+    among: Alternatives,
+    models: Models,
+}
+
+impl Agents {
+    /// `built_in` are providers that no tenant configures.
+    pub(crate) fn new(
+        directory: Directory,
+        workspaces: Workspaces,
+        shelves: SkillLoader,
+        built_in: Models,
+        locks: Locks,
+    ) -> anyhow::Result<Self> {
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
+            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .context("no https client can be built: are ca certificates installed?")?;
+        let paths = BootstrapName::ALL.iter().map(|name| name.path().parse());
+        let paths = paths.collect::<Result<Vec<TreePath>, _>>()?;
+        Ok(Self {
+            health: Arc::new(KeyHealth::new(locks.clone(), directory.clone())),
+            renewals: Arc::new(TokenRenewer::new(directory.clone(), client.clone())),
+            locks,
+            directory,
+            workspaces,
+            shelves,
+            paths,
+            client,
+            built_in,
+            approval_timeout: Duration::from_secs(120),
+            provider_cache: Mutex::default(),
+            snapshot_cache: Mutex::default(),
+            last_invalidation: Mutex::default(),
+            refreshing: Mutex::default(),
+            versions: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets the time limit for approval decisions of agents that have none of their own.
+    #[must_use]
+    pub(crate) fn with_approval_timeout(self, approval_timeout: Duration) -> Self {
+        Self { approval_timeout, ..self }
+    }
+
+    /// Returns an agent, at most a second old; `model` replaces its own.
+    pub(crate) async fn find(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        model: Option<String>,
+    ) -> Result<AgentLookup, Error> {
+        let now = Instant::now();
+        let which = (tenant, agent, model);
+        let kept = lock(&self.snapshot_cache).get(&which).cloned();
+        if let Some((at, snapshot)) = &kept
+            && now.duration_since(*at) < SNAPSHOT_TTL
+        {
+            return Ok(AgentLookup::Ready(Arc::clone(snapshot)));
+        }
+        let before = kept.map(|(_, snapshot)| snapshot);
+        let found = self.look_up(&which, before.as_deref()).await?;
+        let mut kept = lock(&self.snapshot_cache);
+        match &found {
+            AgentLookup::Ready(_)
+                if lock(&self.last_invalidation).is_some_and(|forgot| now <= forgot) => {}
+            AgentLookup::Ready(snapshot) => {
+                if kept.len() >= MAX_CACHED_SNAPSHOTS {
+                    kept.clear();
+                }
+                kept.insert(which, (now, Arc::clone(snapshot)));
+            }
+            AgentLookup::NoAgent | AgentLookup::NoModel => {
+                kept.remove(&which);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether this agent should be refreshed before its snapshot expires. Returns `true` to one
+    /// caller only, who must then refresh it.
+    pub(crate) fn should_refresh(&self, which: &AgentKey) -> bool {
+        let at = lock(&self.snapshot_cache).get(which).map(|(at, _)| *at);
+        at.is_some_and(|at| (SNAPSHOT_REFRESH_AGE..SNAPSHOT_TTL).contains(&at.elapsed()))
+            && lock(&self.refreshing).insert(which.clone())
+    }
+
+    /// Reloads an agent for the following turns.
+    pub(crate) async fn refresh_snapshot(&self, which: AgentKey) {
+        let now = Instant::now();
+        let before = lock(&self.snapshot_cache).get(&which).cloned();
+        if let Some((at, before)) = before {
+            // A failure is ignored here: the next turn that needs the agent looks it up and reports
+            // it.
+            let found = self.look_up(&which, Some(&before)).await;
+            if let (Ok(AgentLookup::Ready(snapshot)), Some(kept)) =
+                (found, lock(&self.snapshot_cache).get_mut(&which).filter(|kept| kept.0 == at))
+            {
+                *kept = (now, snapshot);
+            }
+        }
+        lock(&self.refreshing).remove(&which);
+    }
+
+    /// Drops an agent's cached snapshots after a change.
+    pub(crate) fn invalidate(&self, tenant: TenantId, agent: AgentId) {
+        let mut kept = lock(&self.snapshot_cache);
+        kept.retain(|which, _| (which.0, which.1) != (tenant, agent));
+        *lock(&self.last_invalidation) = Some(Instant::now());
+    }
+
+    async fn look_up(
+        &self,
+        which: &AgentKey,
+        before: Option<&AgentSnapshot>,
+    ) -> Result<AgentLookup, Error> {
+        let (tenant, agent, instead) = (which.0, which.1, &which.2);
+        let agent = match self.directory.agents().by_id(tenant, agent).await {
+            Ok(agent) => Agent { model: instead.clone().or(agent.model), ..agent },
+            Err(error) if error.kind() == Kind::NotFound => return Ok(AgentLookup::NoAgent),
+            Err(error) => return Err(Error::directory(error)),
+        };
+        let setup = match self.directory.models().setup(tenant, &agent).await {
+            Ok(setup) => setup,
+            Err(error) if is_fixable_by_tenant(error.kind()) => {
+                warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
+                return Ok(AgentLookup::NoModel);
+            }
+            Err(error) => return Err(Error::directory(error)),
+        };
+        let ModelSetup { choices, catalogue, budgets, has_speech: speaks } = setup;
+        let chain = match self.build_chain(tenant, choices, &catalogue) {
+            Ok(chain) => Arc::new(chain),
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
+                return Ok(AgentLookup::NoModel);
+            }
+        };
+        let Some(first) = chain.models.first() else { return Ok(AgentLookup::NoModel) };
+        let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
+        let model: Arc<dyn Model> = Arc::new(chain.for_conversation(None));
+        let connections = async {
+            let found = self.directory.connections().of_agent(tenant, agent.id).await;
+            found.map_err(Error::directory)
+        };
+        let zone_name = agent.settings.time_zone;
+        // The directory validated the zone; this machine's database may lack it.
+        let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
+        // Cooldowns recorded by other runners are fetched in parallel with the files.
+        let (files, connections, ()) = tokio::join!(
+            self.load_files(tenant, agent.id, &zone),
+            connections,
+            self.refresh_health(&chain)
+        );
+        let ((files, notes, heads), connections) = (files?, connections?);
+        let known = before.map(|before| &before.skills);
+        let skills = self.shelves.load(tenant, heads, known).await?;
+        let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
+        let same = |before: &&AgentSnapshot| {
+            before.name == agent.name
+                && before.instructions == agent.instructions
+                && before.files == files
+        };
+        let version = match before.filter(same) {
+            Some(before) => before.version,
+            None => self.versions.fetch_add(1, Ordering::Relaxed),
+        };
+        Ok(AgentLookup::Ready(Arc::new(AgentSnapshot {
+            agent: agent.id,
+            name: agent.name,
+            instructions: agent.instructions,
+            files,
+            notes,
+            version,
+            tools: agent.settings.tools,
+            connections,
+            skills,
+            context: agent.settings.context,
+            heartbeat_prompt: agent.settings.heartbeat.prompt,
+            dm_scope: agent.settings.dm_scope,
+            approval_timeout: own.unwrap_or(self.approval_timeout),
+            zone,
+            zone_name,
+            model_id,
+            model,
+            card,
+            speaks,
+            chain,
+            ledger: Arc::new(Ledger { catalogue, budgets }),
+        })))
+    }
+
+    /// Loads an agent's bootstrap files, the notes of the last days and the headers of its skills.
+    /// A new agent gets its first files here.
+    async fn load_files(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        zone: &TimeZone,
+    ) -> Result<(Vec<BootstrapFile>, Vec<DailyNote>, Vec<SkillHead>), Error> {
+        let noted: Vec<TreePath> = notes::recent_paths(jiff::Timestamp::now(), zone)
+            .iter()
+            .filter_map(|path| path.parse().ok())
+            .collect();
+        let paths: Vec<TreePath> = self.paths.iter().chain(&noted).cloned().collect();
+        let mut briefing = self.workspaces.turn_files(tenant, agent, &paths).await?;
+        if briefing.files.is_empty() {
+            if self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
+                self.workspaces.seed(tenant, agent).await?;
+            }
+            // Read again also if somebody else has just seeded the workspace: the first sessions of
+            // a new agent start at the same time.
+            briefing = self.workspaces.turn_files(tenant, agent, &paths).await?;
+        }
+        let TurnFiles { files: found, skills } = briefing;
+        let file = |name: BootstrapName| {
+            let text = found.iter().find(|(path, _)| path.as_str() == name.path());
+            // A file that is not text counts as missing.
+            let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
+            BootstrapFile { name, content }
+        };
+        let note = |path: &TreePath| {
+            let text = found.get(path)?.text()?.to_owned();
+            Some(DailyNote { path: path.to_string(), text })
+        };
+        let notes = noted.iter().filter_map(note).collect();
+        Ok((BootstrapName::ALL.map(file).to_vec(), notes, skills))
+    }
+
+    pub(crate) const fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Fetches the cooldowns that other runners recorded, if there is more than one key or model to
+    /// choose from.
+    async fn refresh_health(&self, chain: &Chain) {
+        if !chain.has_alternatives() {
+            return;
+        }
+        let mut all = Vec::new();
+        for link in &chain.models {
+            let provider = link.id.provider();
+            let key =
+                |profile: &Profile| HealthSubject::Key(provider.to_owned(), profile.id.clone());
+            all.extend(link.profiles.iter().map(key));
+            if chain.models.len() > 1 {
+                all.push(HealthSubject::Model(link.id.to_string()));
+            }
+        }
+        self.health.refresh(chain.tenant, all).await;
+    }
+
+    /// Builds the fallback chain. A fallback that cannot be used is left out; an error of the first
+    /// model is returned.
+    fn build_chain(
+        &self,
+        tenant: TenantId,
+        choices: Vec<ModelChoice>,
+        catalogue: &Catalogue,
+    ) -> Result<Chain, holdfast_llm::Error> {
+        let alone = choices.len() == 1 && choices.iter().all(|one| one.keys.profiles.len() < 2);
+        let among = if alone { Alternatives::Absent } else { Alternatives::Available };
+        let mut links: Vec<ChainModel> = Vec::new();
+        for choice in choices {
+            if links.iter().any(|link| link.id == choice.model) {
+                continue;
+            }
+            match self.build_link(tenant, choice, catalogue, among) {
+                Ok(link) => links.push(link),
+                Err(error) if links.is_empty() => return Err(error),
+                Err(error) => {
+                    warn!(error = &error as &dyn std::error::Error, "a fallback is left out");
+                }
+            }
+        }
+        Ok(Chain { tenant, models: links, health: Arc::clone(&self.health) })
+    }
+
+    /// Builds a model with a client for each of its provider's keys.
+    fn build_link(
+        &self,
+        tenant: TenantId,
+        choice: ModelChoice,
+        catalogue: &Catalogue,
+        among: Alternatives,
+    ) -> Result<ChainModel, holdfast_llm::Error> {
+        let ModelChoice { model: id, kind, base_url, keys, .. } = choice;
+        let card = Arc::new(catalogue.card(&id).clone());
+        for (key, remembered) in &keys.stats {
+            let of = HealthSubject::Key(id.provider().to_owned(), key.clone());
+            self.health.store_if_newer(tenant, of, remembered);
+        }
+        let kind = match kind {
+            ProviderKind::Demo => {
+                let models = [(String::new(), self.built_in.get(&id)?)].into();
+                let (profiles, order) = (Vec::new(), None);
+                return Ok(ChainModel { id, card, profiles, order, strict: false, models });
+            }
+            ProviderKind::OpenAi => holdfast_llm::ProviderKind::OpenAi,
+            ProviderKind::Responses => holdfast_llm::ProviderKind::Responses,
+            ProviderKind::Anthropic => holdfast_llm::ProviderKind::Anthropic,
+            ProviderKind::Gemini => holdfast_llm::ProviderKind::Gemini,
+            ProviderKind::Ollama => holdfast_llm::ProviderKind::Ollama,
+        };
+        let mut models = BTreeMap::new();
+        let base_url = Some(base_url);
+        for Profile { id: key, credential, .. } in &keys.profiles {
+            let (api_key, is_oauth, expires) = match credential {
+                Credential::ApiKey { key } => (key, false, None),
+                Credential::Token { token, .. } => (token, false, None),
+                Credential::OAuth { access, expires, .. } => (access, true, *expires),
+            };
+            let api_key = Some(api_key.clone());
+            let provider = Provider { kind, base_url: base_url.clone(), api_key, is_oauth };
+            let mut model = self.provider_model((tenant, &id, key), provider.clone(), among)?;
+            if let Some(version) = keys.versions.get(key) {
+                let (provider_name, name) = (id.provider().to_owned(), key.clone());
+                let which = RenewableTokens { tenant, provider: provider_name, name };
+                let held = CurrentToken { version: *version, expires, model };
+                let make =
+                    ClientSettings { id: id.clone(), provider, among, client: self.client.clone() };
+                let renewals = Arc::clone(&self.renewals);
+                model = Arc::new(RenewableModel::new(renewals, which, held, make));
+            }
+            models.insert(key.clone(), model);
+        }
+        if models.is_empty() {
+            let provider = Provider { kind, base_url, api_key: None, is_oauth: false };
+            models.insert(String::new(), self.provider_model((tenant, &id, ""), provider, among)?);
+        }
+        let (order, strict) = (keys.order, keys.strict);
+        Ok(ChainModel { id, card, profiles: keys.profiles, order, strict, models })
+    }
+
+    /// Returns the client of a provider and key, reusing the cached one if no setting changed.
+    fn provider_model(
+        &self,
+        (tenant, id, key): (TenantId, &ModelId, &str),
+        provider: Provider,
+        among: Alternatives,
+    ) -> Result<Arc<dyn Model>, holdfast_llm::Error> {
+        let name = (tenant, format!("{}/{key}", id.provider()));
+        let mut ready = lock(&self.provider_cache);
+        let same = |ready: &&CachedProvider| {
+            let key =
+                |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
+            ready.among == among
+                && ready.provider.is_oauth == provider.is_oauth
+                && ready.provider.kind == provider.kind
+                && ready.provider.base_url == provider.base_url
+                && key(&ready.provider.api_key) == key(&provider.api_key)
+        };
+        if let Some(found) = ready.get(&name).filter(same) {
+            return found.models.get(id);
+        }
+        let client = self.client.clone();
+        let models = Models::new([])?.with_provider_and_alternatives(
+            id.provider(),
+            client,
+            &provider,
+            among,
+        )?;
+        let answer = models.get(id);
+        if ready.len() >= MAX_CACHED_PROVIDERS {
+            ready.clear();
+        }
+        ready.insert(name, CachedProvider { provider, among, models });
+        answer
+    }
+}
+
+impl fmt::Debug for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agents").field("built_in", &self.built_in).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the tenant can fix errors of this kind.
+const fn is_fixable_by_tenant(kind: Kind) -> bool {
+    match kind {
+        Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => true,
+        Kind::Unauthenticated | Kind::Exhausted | Kind::Unavailable | Kind::Internal => false,
+    }
+}

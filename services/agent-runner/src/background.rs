@@ -1,0 +1,23 @@
+//! Work outside of turns, each for all sessions of this process.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `lease_renewal.rs` | renewal of leases |
+//! | `maintenance.rs` | sweep, relay, metrics and pruning |
+//! | `announcements.rs` | ended subagents are announced |
+//! | `summaries.rs` | summaries of long conversations |
+//! | `extraction.rs` | memories from conversations |
+//! | `indexing.rs`, `turn_index.rs` | search index of notes and of conversation turns |
+//! | `mcp_servers.rs` | upkeep of connections to MCP servers |
+//! | `tool_list.rs`, `runner_report.rs` | what this runner announces: its tools and its state |
+
+pub(crate) mod announcements;
+pub(crate) mod extraction;
+pub(crate) mod indexing;
+pub(crate) mod lease_renewal;
+pub(crate) mod maintenance;
+pub(crate) mod mcp_servers;
+pub(crate) mod runner_report;
+pub(crate) mod summaries;
+pub(crate) mod tool_list;
+pub(crate) mod turn_index;

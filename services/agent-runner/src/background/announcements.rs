@@ -1,0 +1,141 @@
+//! Announcements of ended subagents to the sessions that started them.
+
+use std::sync::Arc;
+
+use holdfast_agent::subagent::{SubagentOutcome as Told, stats_line, trigger_message};
+use holdfast_bus::{Control, ControlKind};
+use holdfast_session::{Subagent, SubagentOutcome};
+use holdfast_types::{Fault as _, Kind, SessionId, TenantId};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::{
+    failpoints,
+    failure_log::FailureLog,
+    jitter::jittered,
+    tools::{chains::ChainRunner, patches},
+    worker::Worker,
+};
+
+/// Ended subagents per read.
+const ANNOUNCE_BATCH_SIZE: i64 = 64;
+
+/// Announces ended subagents to their requesters, until `stop`.
+pub(crate) async fn run_announcements(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = FailureLog::new("ends of subagents are not announced");
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = worker.ended.notified() => {}
+            () = sleep(jittered(worker.config.sweep)) => {}
+        }
+        match announce_all(&worker).await {
+            Ok(()) => trouble.on_success(),
+            Err(error) => trouble.on_failure(&error),
+        }
+    }
+}
+
+async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
+    let mesh =
+        ChainRunner { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
+    for (tenant, session) in worker.sessions.ended_subagents(ANNOUNCE_BATCH_SIZE).await? {
+        let child = worker.sessions.subagent(tenant, session).await?;
+        if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
+            if let Err(error) = mesh.continue_chain(tenant, session, &place).await {
+                let error: &dyn std::error::Error = error.as_ref();
+                warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+            }
+            continue;
+        }
+        failpoints::point("runner.before_announce").await;
+        let patch = match &child {
+            Some(child) => changes_note(worker, tenant, child).await,
+            None => None,
+        };
+        let say =
+            |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
+        let announced = match worker.sessions.announce(tenant, session, say).await {
+            // The requester's inbox is full: it is told later, the others now.
+            Err(error) if error.kind() == Kind::Exhausted => continue,
+            announced => announced?,
+        };
+        failpoints::point("runner.after_announce").await;
+        let Some(announced) = announced else { continue };
+        if let Some(running) = announced.running {
+            send_control(worker, session, running, ControlKind::Cancel);
+        }
+        if let Some(accepted) = announced.accepted {
+            metrics::counter!("holdfast_runner_subagents_announced_total").increment(1);
+            if accepted.wake.is_some() {
+                worker.bus.wake_run(0);
+            }
+            if let Some(running) = accepted.running {
+                send_control(worker, accepted.session, running, ControlKind::Input);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Note about a subagent's changes to its copy of the workspace. A failure is only logged: the end
+/// must be announced, and the changes can be looked at later.
+async fn changes_note(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
+    child.given.branch?;
+    let told = async {
+        let parent = worker.sessions.session(tenant, child.parent).await?;
+        anyhow::Ok(patches::patch_note_for(&worker.workspaces, tenant, parent.agent, child).await?)
+    };
+    told.await.unwrap_or_else(|error| {
+        let error: &dyn std::error::Error = error.as_ref();
+        warn!(error, session.id = %child.session, "a patch is not told with its end");
+        None
+    })
+}
+
+fn send_control(
+    worker: &Worker,
+    session: SessionId,
+    running: holdfast_session::SessionOwner,
+    kind: ControlKind,
+) {
+    worker.bus.control(running.owner, &Control { session, kind, epoch: running.epoch });
+}
+
+/// Text of an announcement.
+fn announcement_text(ended: &Subagent) -> String {
+    let outcome = match ended.outcome {
+        Some(SubagentOutcome::Ok) => Told::Ok,
+        Some(SubagentOutcome::Error) => Told::Error,
+        Some(SubagentOutcome::Timeout) => Told::Timeout,
+        Some(SubagentOutcome::Unknown) | None => Told::Unknown,
+    };
+    let said = if ended.result.is_empty() { &ended.error } else { &ended.result };
+    let tokens = u64::try_from(ended.tokens).ok().filter(|tokens| *tokens > 0);
+    trigger_message(&ended.label, outcome, Some(said), &stats_line(ended.took, tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tools::subagents::tests::task;
+
+    #[test]
+    fn a_failure_is_told_as_one_and_an_empty_end_too() {
+        let ended = Subagent {
+            outcome: Some(SubagentOutcome::Error),
+            error: "budget exceeded: steps".into(),
+            took: Duration::from_millis(1500),
+            ..task()
+        };
+        let told = announcement_text(&ended);
+        assert!(told.contains("\"count\" just failed"), "{told}");
+        assert!(told.contains("budget exceeded: steps"), "{told}");
+        assert!(told.contains("[Stats: duration=1.5s]"), "{told}");
+        let silent = Subagent { outcome: Some(SubagentOutcome::Unknown), ..task() };
+        assert!(announcement_text(&silent).contains("(no output)"));
+    }
+}

@@ -1,0 +1,341 @@
+//! Workspace files, as the tools of a turn see them.
+//!
+//! The audience decides which files exist (spec BST-005, C-07, C-39): notes made for the owner are
+//! invisible in conversations with others, and the files that define the agent can only be changed
+//! in its owner's conversation.
+
+use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
+use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
+use holdfast_tools::{
+    Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,
+};
+use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
+use holdfast_workspace::{Base, ChangeAuthor, ContentHash, Edit, Error, Revision, Workspaces};
+
+use crate::tools::tool_context::ToolContext;
+
+/// Folder of the agent's notes about its owner.
+pub(crate) const NOTES_FOLDER: &str = "memory/";
+
+/// Files and folders that file tools may access; `None` means all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FileScope {
+    pub(crate) read: Option<Vec<String>>,
+    pub(crate) write: Option<Vec<String>>,
+}
+
+impl FileScope {
+    pub(crate) const fn is_restricted(&self) -> bool {
+        self.read.is_some() || self.write.is_some()
+    }
+
+    /// Writable files are readable too.
+    fn may_read(&self, path: &str) -> bool {
+        let is_written = || self.write.as_deref().is_some_and(|roots| is_within(roots, path));
+        self.read.as_deref().is_none_or(|roots| is_within(roots, path)) || is_written()
+    }
+
+    fn may_write(&self, path: &str) -> bool {
+        self.write.as_deref().is_none_or(|roots| is_within(roots, path))
+    }
+}
+
+fn is_within(roots: &[String], path: &str) -> bool {
+    roots.iter().any(|root| {
+        let rest = path.strip_prefix(root.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || root.is_empty())
+    })
+}
+
+fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError {
+    let roots = match roots {
+        None | Some([]) => "nowhere".to_owned(),
+        Some(roots) => roots.join(", "),
+    };
+    FilesError::Invalid(format!("`{path}` is outside of where you may {verb}: {roots}"))
+}
+
+/// File access for the sessions that run here.
+#[derive(Debug)]
+pub(crate) struct WorkspaceFiles {
+    pub(crate) workspaces: Workspaces,
+    library: SkillLibrary,
+}
+
+impl WorkspaceFiles {
+    pub(crate) fn new(library: SkillLibrary) -> Self {
+        Self { workspaces: library.trees().clone(), library }
+    }
+
+    /// The skill outside the agent's workspace that a path belongs to.
+    fn library_skill(call: &Call, path: &TreePath) -> Option<Skill> {
+        let mut parts = path.parts();
+        let folder = (parts.next() == Some(SKILLS_FOLDER)).then(|| parts.next()).flatten()?;
+        let skill_set = &ToolContext::of(call).ok()?.skills;
+        let skill = skill_set.find(folder).filter(|skill| skill.name() == folder)?;
+        (skill.scope != Owner::Workspace).then(|| skill.clone())
+    }
+
+    /// Files of skills outside the agent's workspace that are in a directory.
+    async fn list_library_skills(
+        &self,
+        call: &Call,
+        directory: &TreePath,
+    ) -> Result<Vec<FileSummary>, FilesError> {
+        let skill_set = &ToolContext::of(call)?.skills;
+        let mut lines = Vec::new();
+        for skill in skill_set.skills().filter(|skill| skill.scope != Owner::Workspace) {
+            let files = self.library.files(call.tenant, call.agent, skill).await;
+            let files = files.map_err(|error| FilesError::Broken(error.into()))?;
+            for file in files.into_iter().filter(|file| file.path.is_within(directory)) {
+                lines.push(FileSummary {
+                    path: file.path.to_string(),
+                    size: file.size,
+                    changed: format!("of the {}", skill.scope),
+                });
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Whether the file is visible to the audience of the call.
+    pub(crate) fn may_see(call: &Call, path: &str) -> Result<bool, FilesError> {
+        let context = ToolContext::of(call)?;
+        Ok(is_visible(context.kind, context.audience, path))
+    }
+
+    fn check_read(call: &Call, path: &str) -> Result<(), FilesError> {
+        let scope = &ToolContext::of(call)?.scope;
+        match scope.may_read(path) {
+            true => Ok(()),
+            false => Err(out_of_bounds("look", path, scope.read.as_deref())),
+        }
+    }
+
+    pub(crate) fn check_write(call: &Call, path: &str) -> Result<(), FilesError> {
+        let context = ToolContext::of(call)?;
+        if !context.scope.may_write(path) {
+            return Err(out_of_bounds("write", path, context.scope.write.as_deref()));
+        }
+        if !may_change(context.kind, context.audience, path) {
+            return Err(FilesError::Invalid(format!(
+                "`{path}` is changed in a conversation with your owner only, and this is none"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The workspace that the call works on: its agent's own, or a copy.
+    fn workspace_of(call: &Call) -> Result<AgentId, FilesError> {
+        Ok(ToolContext::of(call)?.workspace_branch.unwrap_or(call.agent))
+    }
+
+    pub(crate) async fn diff(
+        &self,
+        call: &Call,
+        committed: &holdfast_workspace::CommitOutcome,
+    ) -> Result<StoredChange, FilesError> {
+        let to = committed.revision;
+        let from = Revision::from((to.number() - 1).max(0));
+        let diff = match committed.changed {
+            0 => String::new(),
+            _ => {
+                let diff = self
+                    .workspaces
+                    .diff(call.tenant, Self::workspace_of(call)?, from, to, None)
+                    .await;
+                diff.map_err(to_files_error)?.to_string()
+            }
+        };
+        Ok(StoredChange { revision: to.to_string(), diff })
+    }
+}
+
+impl Files for WorkspaceFiles {
+    async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
+        Self::check_read(call, path)?;
+        if !Self::may_see(call, path)? {
+            return Ok(None);
+        }
+        let path = tree_path(path)?;
+        let found = self.workspaces.read(call.tenant, Self::workspace_of(call)?, &path, None).await;
+        let mut found = found.map_err(to_files_error)?;
+        if found.is_none()
+            && let Some(skill) = Self::library_skill(call, &path)
+        {
+            let lent = self.library.read(call.tenant, &skill, &path).await;
+            found = lent.map_err(|error| FilesError::Broken(error.into()))?;
+        }
+        Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
+    }
+
+    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileSummary>, FilesError> {
+        let within = match directory {
+            "" => None,
+            directory => Some(tree_path(directory)?),
+        };
+        let ToolContext { kind, audience, scope, .. } = ToolContext::of(call)?;
+        let listed = self
+            .workspaces
+            .list(call.tenant, Self::workspace_of(call)?, None, within.as_ref())
+            .await;
+        let seen = listed.map_err(to_files_error)?.into_iter();
+        let seen = seen.filter(|file| {
+            is_visible(*kind, *audience, file.path.as_str()) && scope.may_read(file.path.as_str())
+        });
+        let mut lines: Vec<FileSummary> = seen
+            .map(|file| FileSummary {
+                path: file.path.to_string(),
+                size: file.size,
+                changed: file.changed_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+            })
+            .collect();
+        if let Some(directory) = within.filter(is_of_skills) {
+            let lent = self.list_library_skills(call, &directory).await?.into_iter();
+            lines.extend(lent.filter(|line| scope.may_read(&line.path)));
+            lines.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Ok(lines)
+    }
+
+    async fn committed(&self, call: &Call) -> Result<Option<StoredChange>, FilesError> {
+        let found =
+            self.workspaces.outcome_by_key(call.tenant, Self::workspace_of(call)?, &call.key).await;
+        match found.map_err(to_files_error)? {
+            Some(committed) => Ok(Some(self.diff(call, &committed).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn commit(&self, call: &Call, change: FileChanges) -> Result<StoredChange, FilesError> {
+        let FileChanges { edits, reason } = change;
+        for edit in &edits {
+            Self::check_write(call, &edit.path)?;
+        }
+        let is_brief =
+            |edit: &FileEdit| BootstrapName::of(&edit.path).is_some() || is_skill(&edit.path);
+        if edits.iter().any(is_brief) {
+            ToolContext::of(call)?.invalidate_snapshot();
+        }
+        let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
+        let by = ChangeAuthor {
+            run: Some(call.run),
+            ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
+        };
+        let by = by.with_key(&call.key);
+        let committed =
+            self.workspaces.commit(call.tenant, Self::workspace_of(call)?, &by, edits).await;
+        self.diff(call, &committed.map_err(to_files_error)?).await
+    }
+}
+
+/// Whether a path is in the folder of skills, whose headers are in every prompt.
+fn is_skill(path: &str) -> bool {
+    path.strip_prefix(SKILLS_FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_of_skills(path: &TreePath) -> bool {
+    is_skill(path.as_str())
+}
+
+fn is_note(path: &str) -> bool {
+    path.starts_with(NOTES_FOLDER) || path == NOTES_FOLDER.trim_end_matches('/')
+}
+
+/// Whether the audience may change a file.
+pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
+    // The header of a skill is in the prompts of all conversations.
+    let is_own = BootstrapName::of(path).is_some() || is_note(path) || is_skill(path);
+    !is_own || (audience == Audience::Owner && is_visible(kind, audience, path))
+}
+
+/// Whether the audience may see a file.
+pub(crate) fn is_visible(kind: SessionKind, audience: Audience, path: &str) -> bool {
+    match BootstrapName::of(path) {
+        Some(name) => may_load(kind, audience, name),
+        None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),
+        None => true,
+    }
+}
+
+fn edit(edit: FileEdit) -> Result<Edit, FilesError> {
+    let FileEdit { path, base, content } = edit;
+    let path = tree_path(&path)?;
+    let base = match base {
+        Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(to_files_error)?),
+        None => Base::Absent,
+    };
+    Ok(match content {
+        Some(content) => Edit::Put { path, content, base },
+        None => Edit::Delete { path, base },
+    })
+}
+
+fn tree_path(path: &str) -> Result<TreePath, FilesError> {
+    path.parse()
+        .map_err(|error: holdfast_types::InvalidPath| FilesError::Invalid(error.to_string()))
+}
+
+pub(crate) fn to_files_error(error: Error) -> FilesError {
+    match &error {
+        Error::Clash { path, .. } => FilesError::Conflict(path.to_string()),
+        _ => match error.kind() {
+            Kind::Exhausted => FilesError::Limit(error.to_string()),
+            Kind::Invalid | Kind::NotFound | Kind::Conflict => {
+                FilesError::Invalid(error.to_string())
+            }
+            Kind::Unauthenticated | Kind::Forbidden | Kind::Unavailable | Kind::Internal => {
+                FilesError::Broken(error.into())
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_holds_folders_and_what_is_in_them_and_nothing_that_begins_alike() {
+        let scope = FileScope {
+            read: Some(vec!["docs".into(), "notes/a.txt".into()]),
+            write: Some(vec!["out/".into()]),
+        };
+        for (path, read, write) in [
+            ("docs", true, false),
+            ("docs/a/b.md", true, false),
+            ("docs2/a.md", false, false),
+            ("notes/a.txt", true, false),
+            ("notes/b.txt", false, false),
+            ("out/x", true, true),
+            ("outer/x", false, false),
+        ] {
+            assert_eq!((scope.may_read(path), scope.may_write(path)), (read, write), "{path}");
+        }
+        assert!(!scope.may_write("x") && FileScope::default().may_write("x"));
+        assert!(!FileScope { write: Some(Vec::new()), ..FileScope::default() }.may_write("x"));
+        assert!(is_within(&[String::new()], "x"));
+    }
+
+    #[test]
+    fn a_skill_is_changed_in_the_owners_conversation_alone_and_read_in_all() {
+        for (path, others) in
+            [("skills/x/SKILL.md", false), ("skills", false), ("skillset/x", true)]
+        {
+            assert!(may_change(SessionKind::Main, Audience::Owner, path), "{path}");
+            assert_eq!(may_change(SessionKind::Group, Audience::Others, path), others, "{path}");
+            assert!(is_visible(SessionKind::Group, Audience::Others, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_was_noted_for_the_owner_is_not_there_for_others() {
+        for path in ["MEMORY.md", "memory/2026-12-01.md", "memory"] {
+            assert!(is_visible(SessionKind::Main, Audience::Owner, path), "{path}");
+            assert!(!is_visible(SessionKind::Group, Audience::Others, path), "{path}");
+            assert!(!is_visible(SessionKind::Dm, Audience::Others, path), "{path}");
+        }
+        assert!(is_visible(SessionKind::Group, Audience::Others, "notes/memory.txt"));
+        assert!(is_visible(SessionKind::Dm, Audience::Others, "SOUL.md"));
+    }
+}

@@ -1,0 +1,300 @@
+//! Patches of subagents: a subagent's copy of the workspace, and merging its changes (spec
+//! SUB-021).
+//!
+//! Only the conversation that started the subagent can merge, and it can see and change only the
+//! files that it can see and change anyway.
+
+use holdfast_agent::{policy::Decision, subagent::patch_note};
+use holdfast_session::Subagent;
+use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges};
+use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
+use holdfast_workspace::{BranchState, ChangeAuthor, Error, FileChange, Patch, Workspaces};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::tools::{
+    files::{WorkspaceFiles, to_files_error},
+    mesh::SessionTools,
+    shell::CommandPolicy,
+    tool_context::ToolContext,
+};
+
+/// Files that an approval request for a merge names.
+const MAX_FILES_IN_REQUEST: usize = 5;
+
+/// A subagent of the conversation and its copy of the workspace.
+struct SubagentCopy {
+    subagent: Subagent,
+    branch: AgentId,
+}
+
+impl SubagentChanges for SessionTools {
+    async fn show(
+        &self,
+        call: &Call,
+        which: SessionRef,
+        within: Option<String>,
+    ) -> anyhow::Result<Result<String, String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let within = match within.map(|path| path.parse::<TreePath>()).transpose() {
+            Ok(within) => within,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let within = within.as_ref();
+        let patch = store.workspaces.patch(call.tenant, call.agent, copy.branch, within).await;
+        let mut patch = match split_errors(patch)? {
+            Ok(patch) => patch,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let all = patch.diff.files.len();
+        let mut seen = Vec::with_capacity(all);
+        for file in std::mem::take(&mut patch.diff.files) {
+            if WorkspaceFiles::may_see(call, file.file.path.as_str())? {
+                seen.push(file);
+            }
+        }
+        let hidden = all - seen.len();
+        patch.diff.files = seen;
+        let mut said = patch_summary(&patch, copy.subagent.outcome.is_none());
+        if hidden > 0 {
+            said.push_str(&format!("; {hidden} more are not for this conversation"));
+        }
+        Ok(Ok(format!("{said}\n{}", patch.diff)))
+    }
+
+    async fn read(
+        &self,
+        call: &Call,
+        which: SessionRef,
+        path: String,
+    ) -> anyhow::Result<Result<String, String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let path: TreePath = match path.parse() {
+            Ok(path) => path,
+            Err(error) => return Ok(Err(holdfast_types::InvalidPath::to_string(&error))),
+        };
+        let missing = || Ok(Err(format!("there is no `{path}` in the copy")));
+        if !WorkspaceFiles::may_see(call, path.as_str())? {
+            return missing();
+        }
+        let found = store.workspaces.read(call.tenant, copy.branch, &path, None).await?;
+        match found.as_ref().map(|file| file.text()) {
+            None => missing(),
+            Some(None) => Ok(Err(format!("`{path}` is not text"))),
+            Some(Some(text)) => Ok(Ok(text.to_owned())),
+        }
+    }
+
+    async fn approval(
+        &self,
+        call: &Call,
+        which: SessionRef,
+        except: Vec<String>,
+    ) -> anyhow::Result<Approval> {
+        // The call itself reports why it cannot be merged.
+        let Ok((store, copy)) = self.find_copy(call, which).await? else {
+            return Ok(Approval::Never);
+        };
+        let patched = store.workspaces.patched_files(call.tenant, call.agent, copy.branch).await;
+        let Ok(mut files) = split_errors(patched)? else { return Ok(Approval::Never) };
+        files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
+        let policy = &ToolContext::of(call)?.command_policy;
+        Ok(merge_approval(policy, &copy.subagent, &files))
+    }
+
+    async fn merge(
+        &self,
+        call: &Call,
+        which: SessionRef,
+        except: Vec<String>,
+    ) -> anyhow::Result<Result<StoredChange, String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if copy.subagent.outcome.is_none() {
+            return Ok(Err(
+                "it is still at work: you will be told when it has ended; merge then".to_owned()
+            ));
+        }
+        let except = except.iter().map(|path| path.parse()).collect::<Result<Vec<TreePath>, _>>();
+        let except = match except {
+            Ok(except) => except,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let reason = format!("merge of {}: {}", copy.subagent.session, copy.subagent.label);
+        let by = ChangeAuthor {
+            run: Some(call.run),
+            ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
+        };
+        let by = by.with_key(&call.key);
+        let refuse = |path: &TreePath| {
+            WorkspaceFiles::check_write(call, path.as_str()).err().map(|error| error.to_string())
+        };
+        let workspaces = &store.workspaces;
+        let (tenant, agent) = (call.tenant, call.agent);
+        let merged = workspaces.merge(tenant, agent, copy.branch, &by, &except, refuse).await;
+        let merged = match split_errors(merged)? {
+            Ok(merged) => merged,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        // Files of the prompt may have changed.
+        ToolContext::of(call)?.invalidate_snapshot();
+        Ok(Ok(store.diff(call, &merged).await?))
+    }
+
+    async fn discard(&self, call: &Call, which: SessionRef) -> anyhow::Result<Result<(), String>> {
+        let (store, copy) = match self.find_copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        split_errors(store.workspaces.discard_branch(call.tenant, call.agent, copy.branch).await)
+    }
+}
+
+impl SessionTools {
+    /// Copies the workspace for a subagent. Idempotent for the same call.
+    pub(crate) async fn create_copy(
+        &self,
+        call: &Call,
+        label: &str,
+    ) -> anyhow::Result<Result<AgentId, String>> {
+        let Some(store) = &self.files else {
+            return Ok(Err("there are no files here to make a copy of".to_owned()));
+        };
+        let branch = copy_id(&call.key);
+        let by = ChangeAuthor::new(call.agent_name.as_str(), &format!("copied for: {label}"));
+        let by = ChangeAuthor { run: Some(call.run), ..by };
+        let made = store.workspaces.branch(call.tenant, call.agent, branch, &by).await;
+        Ok(split_errors(made)?.map(|()| branch))
+    }
+
+    /// Finds the copy of one of this conversation's subagents.
+    async fn find_copy(
+        &self,
+        call: &Call,
+        which: SessionRef,
+    ) -> anyhow::Result<Result<(&WorkspaceFiles, SubagentCopy), String>> {
+        let Some(found) = self.find_own_subagent(call, which).await? else {
+            return Ok(Err("this conversation has no such subagent".to_owned()));
+        };
+        let Some((store, branch)) = self.files.as_deref().zip(found.given.branch) else {
+            return Ok(Err(
+                "it works on your own files, not on a copy: nothing is to be merged".to_owned()
+            ));
+        };
+        Ok(Ok((store, SubagentCopy { subagent: found, branch })))
+    }
+}
+
+/// Whether a merge needs an approval: the policy decides as for writing those files. Without a
+/// policy it does.
+fn merge_approval(command_policy: &CommandPolicy, of: &Subagent, files: &[FileChange]) -> Approval {
+    let mut asked = Vec::new();
+    for file in files {
+        let path = file.path.as_str();
+        match command_policy.decide("write", &json!({ "path": path })) {
+            Decision::Allow => {}
+            Decision::NeedApproval { .. } => asked.push(path),
+            Decision::Deny { .. } => {
+                return Approval::Deny(format!(
+                    "not merged: you may not write `{path}` here; leave it out with `except`"
+                ));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Approval::Never;
+    }
+    let mut patch = Sha256::new();
+    for file in files {
+        patch.update((file.path.as_str().len() as u64).to_be_bytes());
+        patch.update(file.path.as_str());
+        match file.after {
+            Some(after) => patch.update(after.hash.as_bytes()),
+            None => patch.update([0]),
+        }
+    }
+    let patch: String = patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let more = asked.len().saturating_sub(MAX_FILES_IN_REQUEST);
+    asked.truncate(MAX_FILES_IN_REQUEST);
+    let mut summary = format!("merge what \"{}\" changed in {}", of.label, asked.join(", "));
+    if more > 0 {
+        summary.push_str(&format!(" and {more} more"));
+    }
+    let subject = json!({ "session": of.session.to_string(), "patch": patch }).to_string();
+    Approval::Ask { subject, summary, pattern: None }
+}
+
+/// Note for the requester about its subagent's changes; `None` if the subagent worked without a
+/// copy or the copy is gone.
+pub(crate) async fn patch_note_for(
+    workspaces: &Workspaces,
+    tenant: TenantId,
+    agent: AgentId,
+    ended: &Subagent,
+) -> Result<Option<String>, Error> {
+    let Some(branch) = ended.given.branch else { return Ok(None) };
+    let patch = match workspaces.patch(tenant, agent, branch, None).await {
+        Ok(patch) => patch,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let changed = patch.diff.files.len() + patch.diff.more;
+    Ok(Some(patch_note(&ended.session.to_string(), changed, &patch.diff.to_string())))
+}
+
+/// State of a patch, in one line.
+fn patch_summary(patch: &Patch, is_at_work: bool) -> String {
+    let files = patch.diff.files.len() + patch.diff.more;
+    let what = match patch.state {
+        BranchState::Open if is_at_work => "still at work",
+        BranchState::Open => "not merged yet",
+        BranchState::Merged => "merged",
+        BranchState::Discarded => "discarded",
+        BranchState::Gone => "gone",
+    };
+    format!("{what}; {files} files changed since revision {}", patch.base)
+}
+
+/// Separates errors that the model can solve from internal ones.
+fn split_errors<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(error) => match error.kind() {
+            Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Exhausted => {
+                Ok(Err(error.to_string()))
+            }
+            Kind::Unauthenticated | Kind::Forbidden | Kind::Unavailable | Kind::Internal => {
+                Err(to_files_error(error).into())
+            }
+        },
+    }
+}
+
+/// Id of the copy, derived from the call's key.
+fn copy_id(call: &str) -> AgentId {
+    let digest = Sha256::digest(format!("branch:{call}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    // RFC 9562, 5.8: a custom format.
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_call_makes_the_same_copy() {
+        assert_eq!(copy_id("a:b:0:c"), copy_id("a:b:0:c"));
+        assert_ne!(copy_id("a:b:0:c"), copy_id("a:b:1:c"));
+        assert_eq!(copy_id("a").as_uuid().get_version_num(), 8);
+    }
+}

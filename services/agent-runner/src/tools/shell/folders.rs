@@ -1,0 +1,314 @@
+//! Scratch folders, one for each running command.
+//!
+//! ```text
+//! <dir>/cache                                  contents of files, for all runners on this machine
+//! <dir>/<n>/lock                               held by the runner that owns <n>
+//! <dir>/<n>/<tenant>-<agent>-<session>-<who>-<m>   a folder; see `holdfast_workspace::Scratch`
+//! ```
+//!
+//! Nothing is created before the first command. Parallel commands of a session have a folder each;
+//! the next command takes the first free one, which already has most files. Files that only the
+//! owner may see are in a separate folder.
+//!
+//! ## What can go wrong
+//!
+//! A killed runner leaves its folders behind. The next runner on this machine takes over its `<n>`,
+//! whose lock is free, and uses the folders.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use holdfast_agent::bootstrap::Audience;
+use holdfast_types::{AgentId, SessionId, SessionKind, TenantId};
+use holdfast_workspace::{ContentCache, Scratch, Workspaces};
+use tokio::{sync::OnceCell, task::spawn_blocking};
+use tracing::debug;
+
+use crate::{
+    config,
+    tools::files::{is_visible, may_change},
+};
+
+/// Runners that can share a directory.
+const MAX_RUNNERS: u16 = 1_000;
+
+/// File whose modification time tells when a folder was last used.
+const LAST_USED_FILE: &str = "used";
+
+/// Reason why there is no folder for a command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("`runner.scratch.dir`, `{}`, cannot be used", dir.display())]
+    Dir {
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Too many commands of the tenant run here.
+    #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
+    TooMany { most: usize },
+    #[error(transparent)]
+    Workspace(#[from] holdfast_workspace::Error),
+}
+
+/// Kind and audience of a session, which decide which files its commands see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileView {
+    pub(crate) kind: SessionKind,
+    pub(crate) audience: Audience,
+}
+
+impl FileView {
+    pub(crate) fn can_see(self, path: &str) -> bool {
+        is_visible(self.kind, self.audience, path)
+    }
+
+    pub(crate) fn may_change(self, path: &str) -> bool {
+        may_change(self.kind, self.audience, path)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FolderKey {
+    pub(crate) tenant: TenantId,
+    pub(crate) agent: AgentId,
+    pub(crate) session: SessionId,
+    pub(crate) sight: FileView,
+}
+
+impl FolderKey {
+    /// Name that differs for every agent, session and audience.
+    fn name(&self) -> String {
+        let who = match self.sight.audience {
+            Audience::Owner => "own",
+            Audience::Others => "others",
+        };
+        format!(
+            "{}-{}-{}-{who}",
+            self.tenant.as_uuid().simple(),
+            self.agent.as_uuid().simple(),
+            self.session.as_uuid().simple(),
+        )
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Folders {
+    config: config::ScratchConfig,
+    workspaces: Workspaces,
+    runner_dir: OnceCell<RunnerDir>,
+    /// Folders in use: numbers by name.
+    busy: Mutex<HashMap<String, BTreeSet<usize>>>,
+}
+
+/// Directory of this runner.
+#[derive(Debug)]
+struct RunnerDir {
+    dir: PathBuf,
+    cache: ContentCache,
+    /// Held as long as the runner lives.
+    _lock: File,
+}
+
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) scratch: Scratch,
+    pub(crate) sight: FileView,
+    _reservation: FolderReservation,
+}
+
+/// Reservation of a folder, released on drop.
+#[derive(Debug)]
+struct FolderReservation {
+    folders: Arc<Folders>,
+    name: String,
+    number: usize,
+}
+
+impl Drop for FolderReservation {
+    fn drop(&mut self) {
+        let mut busy = self.folders.lock_busy();
+        if let Some(numbers) = busy.get_mut(&self.name) {
+            numbers.remove(&self.number);
+            if numbers.is_empty() {
+                busy.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Folders {
+    pub(crate) fn new(config: config::ScratchConfig, workspaces: Workspaces) -> Self {
+        Self { config, workspaces, runner_dir: OnceCell::new(), busy: Mutex::default() }
+    }
+
+    fn lock_busy(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<usize>>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a folder with the current files that the session may see.
+    ///
+    /// The caller may be cancelled: the files are written completely before another command gets
+    /// the folder.
+    pub(crate) async fn acquire(self: &Arc<Self>, whose: FolderKey) -> Result<Folder, Error> {
+        let laid_out = tokio::spawn(Arc::clone(self).prepare(whose)).await;
+        laid_out.unwrap_or_else(|ended| match ended.try_into_panic() {
+            Ok(panicked) => std::panic::resume_unwind(panicked),
+            Err(ended) => Err(self.dir_error(io::Error::other(ended))),
+        })
+    }
+
+    async fn prepare(self: Arc<Self>, whose: FolderKey) -> Result<Folder, Error> {
+        let home = self.open_runner_dir().await?;
+        let taken = self.reserve(&whose)?;
+        let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
+        let scratch = Scratch::open(
+            self.workspaces.clone(),
+            home.cache.clone(),
+            &root,
+            whose.tenant,
+            whose.agent,
+        );
+        let sight = whose.sight;
+        let mut scratch = scratch.await?.with_hidden(move |path| !sight.can_see(path.as_str()));
+        scratch.bring(None).await?;
+        fs::write(root.join(LAST_USED_FILE), "").map_err(|error| self.dir_error(error))?;
+        Ok(Folder { scratch, sight, _reservation: taken })
+    }
+
+    fn dir_error(&self, source: io::Error) -> Error {
+        Error::Dir { dir: self.config.dir.clone(), source }
+    }
+
+    fn reserve(self: &Arc<Self>, whose: &FolderKey) -> Result<FolderReservation, Error> {
+        let (name, tenant) = (whose.name(), whose.tenant.as_uuid().simple().to_string());
+        let mut busy = self.lock_busy();
+        let theirs = busy.iter().filter(|(name, _)| name.starts_with(&tenant));
+        let most = self.config.commands_per_tenant;
+        if theirs.map(|(_, numbers)| numbers.len()).sum::<usize>() >= most {
+            return Err(Error::TooMany { most });
+        }
+        let numbers = busy.entry(name.clone()).or_default();
+        let number = (0..).find(|number| !numbers.contains(number)).unwrap_or_default();
+        numbers.insert(number);
+        Ok(FolderReservation { folders: Arc::clone(self), name, number })
+    }
+
+    async fn open_runner_dir(&self) -> Result<&RunnerDir, Error> {
+        let open = async || {
+            let (dir, limit) = (self.config.dir.clone(), self.config.cache);
+            let opened = spawn_blocking(move || RunnerDir::open(&dir, limit)).await;
+            opened.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+        };
+        self.runner_dir.get_or_try_init(open).await
+    }
+
+    /// Removes folders that were unused for longer than `idle`.
+    pub(crate) async fn remove_unused(self: &Arc<Self>) {
+        let Some(home) = self.runner_dir.get() else { return };
+        let (dir, idle) = (home.dir.clone(), self.config.idle);
+        let Ok(Ok(old)) = spawn_blocking(move || unused_folders(&dir, idle)).await else { return };
+        for root in old {
+            let name = root.file_name().and_then(|name| name.to_str());
+            let Some((name, number)) = name.and_then(|name| name.rsplit_once('-')) else {
+                continue;
+            };
+            let Ok(number) = number.parse() else { continue };
+            if !self.lock_busy().entry(name.to_owned()).or_default().insert(number) {
+                continue;
+            }
+            let taken =
+                FolderReservation { folders: Arc::clone(self), name: name.to_owned(), number };
+            if let Err(error) = Scratch::discard(&root).await {
+                let error = &error as &dyn std::error::Error;
+                debug!(error, "a scratch folder could not be removed");
+            }
+            drop(taken);
+        }
+    }
+}
+
+impl RunnerDir {
+    fn open(dir: &Path, cache: u64) -> Result<Self, Error> {
+        let wrong = |source| Error::Dir { dir: dir.to_owned(), source };
+        make_private(dir).map_err(wrong)?;
+        let (own, lock) = lock_free_dir(dir).map_err(wrong)?;
+        Ok(Self { dir: own, cache: ContentCache::open(dir.join("cache"), cache)?, _lock: lock })
+    }
+}
+
+/// Creates a directory that only its owner can read.
+fn make_private(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Takes the first numbered directory that no running runner has locked.
+fn lock_free_dir(dir: &Path) -> io::Result<(PathBuf, File)> {
+    for number in 0..MAX_RUNNERS {
+        let own = dir.join(number.to_string());
+        make_private(&own)?;
+        let lock = File::options().create(true).append(true).open(own.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => return Ok((own, lock)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::other("too many runners share it"))
+}
+
+/// Folders that were unused for longer than `idle`.
+fn unused_folders(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
+    let mut old = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let root = entry?.path();
+        let used = fs::metadata(root.join(LAST_USED_FILE)).and_then(|used| used.modified());
+        let age = used.ok().and_then(|used| used.elapsed().ok());
+        if age.is_some_and(|age| age > idle) {
+            old.push(root);
+        }
+    }
+    Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runners_on_a_machine_have_a_part_each_and_a_dead_ones_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+
+        let (first, lock) = lock_free_dir(dir.path()).unwrap();
+        let (second, _) = lock_free_dir(dir.path()).unwrap();
+        drop(lock);
+        let (third, _) = lock_free_dir(dir.path()).unwrap();
+
+        assert_ne!(first, second);
+        assert_eq!(first, third);
+    }
+
+    #[test]
+    fn what_was_used_lately_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("a").join(LAST_USED_FILE), "").unwrap();
+
+        assert_eq!(
+            unused_folders(dir.path(), Duration::from_secs(60)).unwrap(),
+            Vec::<PathBuf>::new()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(unused_folders(dir.path(), Duration::ZERO).unwrap(), [dir.path().join("a")]);
+    }
+}

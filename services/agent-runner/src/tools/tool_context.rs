@@ -1,0 +1,105 @@
+//! Context of a tool call: the state of its turn that tools may read, and the effects that they
+//! leave for the turn.
+//!
+//! The context is made for each call and travels with it, so that tools need neither the turn nor
+//! the leases of the process. The turn takes the effects after the call has ended, also when it has
+//! failed, and stores, charges or shows them with the call's result.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use holdfast_agent::bootstrap::Audience;
+use holdfast_session::NewDelivery;
+use holdfast_skills::SkillSet;
+use holdfast_tools::{Call, HostContext};
+use holdfast_types::{AgentId, ConnectionKind, Directives, SessionKind, Target};
+
+use crate::{
+    agents::skills::Secrets,
+    tools::{
+        files::FileScope, memory_subject::MemorySubject, schedules::Requester,
+        shell::CommandPolicy, tool_usage::ToolUsage,
+    },
+};
+
+/// State of the turn when a call is made.
+#[derive(Debug)]
+pub(crate) struct ToolContext {
+    pub(crate) kind: SessionKind,
+    pub(crate) audience: Audience,
+    /// Session key.
+    pub(crate) key: String,
+    /// Target of the conversation, if it is on a channel.
+    pub(crate) target: Option<Target>,
+    /// The platform's id of the message that the turn is about.
+    pub(crate) platform_message: Option<String>,
+    /// Model of the turn.
+    pub(crate) model: String,
+    pub(crate) command_policy: CommandPolicy,
+    pub(crate) reply_settings: Directives,
+    /// Names and kinds of the connections that may be used.
+    pub(crate) connections: Vec<(String, ConnectionKind)>,
+    /// Subject of the memory tools.
+    pub(crate) memory_subject: MemorySubject,
+    /// Files that the tools may access.
+    pub(crate) scope: FileScope,
+    pub(crate) skills: Arc<SkillSet>,
+    /// Secrets for the commands of the agent's skills.
+    pub(crate) secrets: Arc<Secrets>,
+    /// The copy of the requester's workspace that a subagent works on, if it has one.
+    pub(crate) workspace_branch: Option<AgentId>,
+    /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
+    pub(crate) narrowed: Vec<Vec<String>>,
+    /// Requester of jobs and reminders.
+    pub(crate) requester: Requester,
+    pub(crate) effects: Mutex<CallEffects>,
+}
+
+/// What a call leaves for its turn.
+#[derive(Debug, Default)]
+pub(crate) struct CallEffects {
+    /// Messages to store with the call's result.
+    pub(crate) deliveries: Vec<NewDelivery>,
+    /// Usage to charge with the call's result.
+    pub(crate) usage: Vec<ToolUsage>,
+    /// Canvas surfaces that changed.
+    pub(crate) changed_surfaces: Vec<String>,
+    /// A file of the agent's prompt changed.
+    pub(crate) is_snapshot_outdated: bool,
+}
+
+impl ToolContext {
+    /// Context of a call that a turn of this runner makes.
+    pub(crate) fn of(call: &Call) -> anyhow::Result<&Self> {
+        call.host.get().context("the call was not made by a turn of this runner")
+    }
+
+    /// Takes the effects of a call that has ended.
+    pub(crate) fn take_effects(host: &HostContext) -> CallEffects {
+        host.get::<Self>()
+            .map(|context| std::mem::take(&mut *context.effects()))
+            .unwrap_or_default()
+    }
+
+    /// Enqueues messages.
+    pub(crate) fn enqueue(&self, deliveries: impl IntoIterator<Item = NewDelivery>) {
+        self.effects().deliveries.extend(deliveries);
+    }
+
+    pub(crate) fn charge(&self, usage: ToolUsage) {
+        self.effects().usage.push(usage);
+    }
+
+    pub(crate) fn redraw(&self, surfaces: impl IntoIterator<Item = String>) {
+        self.effects().changed_surfaces.extend(surfaces);
+    }
+
+    /// Records that a file of the agent's prompt may have changed.
+    pub(crate) fn invalidate_snapshot(&self) {
+        self.effects().is_snapshot_outdated = true;
+    }
+
+    fn effects(&self) -> MutexGuard<'_, CallEffects> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,176 @@
+//! Matching of calls against "always" rules.
+//!
+//! | a rule | covers |
+//! |---|---|
+//! | any | a call whose subject is the one that was approved, to the byte |
+//! | of `exec`, with a pattern | commands as an allow-list has them: of a chain each, none within another, no variables, no network, no script of the workspace |
+//! | of another tool, with a pattern | calls of which the tool says the same pattern |
+
+use holdfast_agent::policy::{Ask, ExecRule, ExecVerdict, Security, exec_approval};
+use holdfast_session::{ApprovalRule, subject_hash};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::tools::shell::is_bound_to_scripts;
+
+/// A call that needs an approval.
+pub(super) struct CallToMatch<'a> {
+    pub(super) tool: &'a str,
+    pub(super) input: &'a Value,
+    pub(super) subject: &'a str,
+    pub(super) pattern: Option<&'a str>,
+}
+
+/// Ids of the rules that allow a call; `None` if no rule does.
+pub(super) fn matching_rules(
+    wanted: &CallToMatch<'_>,
+    rules: &[ApprovalRule],
+) -> Option<Vec<Uuid>> {
+    let rules: Vec<&ApprovalRule> = rules.iter().filter(|rule| rule.tool == wanted.tool).collect();
+    let hash = subject_hash(wanted.subject);
+    if let Some(same) = rules.iter().find(|rule| rule.subject_hash == hash) {
+        return Some(vec![same.id]);
+    }
+    if wanted.tool == "exec" && is_bound_to_scripts(wanted.subject) {
+        // A pattern names the file that is run, not its contents, which may have changed.
+        return None;
+    }
+    if wanted.tool == "exec" {
+        return matching_exec_rules(wanted.input, &rules);
+    }
+    let pattern = wanted.pattern?;
+    let like = rules.iter().find(|rule| rule.pattern.as_deref() == Some(pattern))?;
+    Some(vec![like.id])
+}
+
+fn matching_exec_rules(input: &Value, rules: &[&ApprovalRule]) -> Option<Vec<Uuid>> {
+    let command = input.get("command")?.as_str()?;
+    let is_set = |field: &str| match input.get(field) {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Bool(true) | Value::Number(_)) => true,
+    };
+    // Variables or another folder can make a name run another program. Network access was not
+    // approved.
+    if ["env", "network", "workdir", "cwd"].into_iter().any(is_set) {
+        return None;
+    }
+    let list: Vec<ExecRule> = rules
+        .iter()
+        .filter_map(|rule| {
+            Some(ExecRule { id: rule.id.to_string(), pattern: rule.pattern.clone()? })
+        })
+        .collect();
+    match exec_approval(command, &list, Security::Allowlist, Ask::OnMiss) {
+        ExecVerdict::Allowed { rules, .. } => {
+            Some(rules.iter().filter_map(|id| id.parse().ok()).collect())
+        }
+        ExecVerdict::Denied { .. } | ExecVerdict::Ask { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::AgentId;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(tool: &str, subject: &str, pattern: Option<&str>) -> ApprovalRule {
+        ApprovalRule {
+            id: Uuid::now_v7(),
+            agent: AgentId::generate(),
+            tool: tool.to_owned(),
+            subject_hash: subject_hash(subject).to_vec(),
+            pattern: pattern.map(str::to_owned),
+            summary: String::new(),
+            created_by: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            last_used_at: None,
+            last_used: None,
+        }
+    }
+
+    fn is_covered(
+        tool: &str,
+        input: &Value,
+        pattern: Option<&str>,
+        rules: &[ApprovalRule],
+    ) -> bool {
+        let subject = input.to_string();
+        matching_rules(&CallToMatch { tool, input, subject: &subject, pattern }, rules).is_some()
+    }
+
+    #[test]
+    fn always_covers_commands_as_an_allow_list_does_and_no_more() {
+        let rules = [rule("exec", "x", Some("git log *")), rule("exec", "y", Some("ls"))];
+        for (command, covers) in [
+            ("git log -p", true),
+            ("git push", false),
+            ("git log && ls -l", true),
+            ("git log && rm x", false),
+            ("git log; rm x", false),
+            ("git log | sh", false),
+            ("ls $(rm x)", false),
+            ("ls `rm x`", false),
+            ("ls > x", false),
+        ] {
+            let input = json!({"command": command});
+            assert_eq!(is_covered("exec", &input, None, &rules), covers, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_command_with_variables_the_network_or_another_folder_is_asked_about() {
+        let rules = [rule("exec", "x", Some("ls"))];
+        for input in [
+            json!({"command": "ls", "env": {"PATH": "."}}),
+            json!({"command": "ls", "network": true}),
+            json!({"command": "ls", "workdir": "evil"}),
+        ] {
+            assert!(!is_covered("exec", &input, Some("ls"), &rules), "{input}");
+        }
+        let plain = json!({"command": "ls", "env": {}, "network": false, "workdir": ""});
+        assert!(is_covered("exec", &plain, Some("ls"), &rules));
+    }
+
+    #[test]
+    fn a_script_of_the_workspace_is_covered_as_it_was_and_by_no_pattern() {
+        let input = json!({"command": "sh run.sh"});
+        let subject = |hash: &str| json!({"command": "sh run.sh", "scripts": {"run.sh": hash}});
+        let rules =
+            [rule("exec", "x", Some("sh run.sh *")), rule("exec", &subject("a").to_string(), None)];
+        let is_covered = |subject: &serde_json::Value| {
+            let subject = subject.to_string();
+            let wanted =
+                CallToMatch { tool: "exec", input: &input, subject: &subject, pattern: None };
+            matching_rules(&wanted, &rules).is_some()
+        };
+
+        assert!(is_covered(&subject("a")));
+        assert!(!is_covered(&subject("b")));
+        assert!(is_covered(&json!({"command": "sh run.sh"})));
+    }
+
+    #[test]
+    fn the_very_subject_is_covered_and_one_that_differs_in_a_byte_is_not() {
+        let sent = json!({"to": "ada@example.com"});
+        let rules = [rule("email", &sent.to_string(), None)];
+
+        assert!(is_covered("email", &sent, None, &rules));
+        assert!(!is_covered("email", &json!({"to": "ada@example.co"}), None, &rules));
+        assert!(!is_covered("other", &sent, None, &rules));
+    }
+
+    #[test]
+    fn another_tool_s_pattern_is_what_the_tool_says_it_is() {
+        let rules = [rule("email", "x", Some("to ada"))];
+
+        assert!(is_covered("email", &json!({"n": 1}), Some("to ada"), &rules));
+        assert!(!is_covered("email", &json!({"n": 1}), Some("to eve"), &rules));
+        assert!(!is_covered("email", &json!({"n": 1}), None, &rules));
+    }
+}

@@ -1,0 +1,153 @@
+//! Decision whether a call needs an approval, from its tool and the policy.
+
+use holdfast_agent::{
+    is_allowed,
+    policy::{Decision, DecisionSource},
+};
+use holdfast_session::subject_hash;
+use holdfast_tools::{Approval, ToolError};
+use holdfast_types::ToolCall;
+use serde_json::Value;
+use tokio::time::{Duration, timeout};
+
+use super::{allow_rules, request};
+use crate::{
+    agents::snapshots::AgentSnapshot,
+    error::Error,
+    turn::{calls, participants, state::TurnState},
+};
+
+/// Time limit for a tool to decide whether a call needs an approval.
+const APPROVAL_CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Limit on the text that is approved, in bytes: nobody can check a longer one.
+const MAX_SUBJECT_BYTES: usize = 64 * 1024;
+
+pub(super) enum CallDecision {
+    Allowed,
+    NeedsApproval(ApprovalNeed),
+    /// The call may not be made; the text is for the model.
+    Refused(String),
+}
+
+pub(super) struct ApprovalNeed {
+    pub(super) tool: String,
+    /// Exact text of what is approved.
+    pub(super) subject: String,
+    /// The subject in one line.
+    pub(super) summary: String,
+    /// Pattern that "always" would allow.
+    pub(super) pattern: Option<String>,
+}
+
+/// Decides whether a call needs an approval and whether it has one.
+pub(super) async fn decide_call(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    call: &ToolCall,
+) -> Result<CallDecision, Error> {
+    let Some(known) = turn.tools.canonical_name(&call.tool) else {
+        return Ok(CallDecision::Allowed);
+    };
+    let wanted = match required_approval(turn, snapshot, call, known).await? {
+        Approval::Never => return Ok(CallDecision::Allowed),
+        Approval::Deny(why) => return Ok(CallDecision::Refused(why)),
+        Approval::Ask { subject, .. } if subject.len() > MAX_SUBJECT_BYTES => {
+            return Ok(CallDecision::Refused(request::too_long_result(
+                subject.len(),
+                MAX_SUBJECT_BYTES,
+            )));
+        }
+        Approval::Ask { subject, summary, pattern } => ApprovalNeed {
+            tool: known.to_owned(),
+            subject,
+            summary: request::single_line(&summary),
+            pattern: pattern.filter(|pattern| pattern.len() <= request::MAX_PATTERN_BYTES),
+        },
+    };
+    if is_allowed(turn.journal.entries(), &call.id) {
+        let (claim, step) = (&turn.lease.claim, turn.current_step());
+        let approved =
+            turn.worker.sessions.approved_subject_hash(claim, turn.run, step, &call.id).await?;
+        let same = approved.as_deref() == Some(subject_hash(&wanted.subject).as_slice());
+        return Ok(match same {
+            true => CallDecision::Allowed,
+            false => CallDecision::Refused(request::CHANGED_RESULT.to_owned()),
+        });
+    }
+    Ok(match is_covered_by_rule(turn, snapshot, call, &wanted).await? {
+        true => CallDecision::Allowed,
+        false => CallDecision::NeedsApproval(wanted),
+    })
+}
+
+/// Returns the stricter of the tool's own requirement and the policy's.
+async fn required_approval(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    call: &ToolCall,
+    known: &str,
+) -> Result<Approval, Error> {
+    let registry = turn.tools.registry();
+    let context = calls::call_context(turn, snapshot, call);
+    let asked = registry.approval(&context, &call.tool, &call.input);
+    let said = match timeout(APPROVAL_CHECK_TIMEOUT, asked).await {
+        Ok(Ok(said)) => said,
+        // The call itself fails in the same way and reports the error.
+        Ok(Err(ToolError::Tell(_))) => return Ok(Approval::Never),
+        Ok(Err(ToolError::Broken(source))) => {
+            return Err(Error::Tool { name: known.to_owned(), source });
+        }
+        Err(_) => {
+            return Ok(Approval::Deny(
+                "whether this call may be made could not be found out in time: try again"
+                    .to_owned(),
+            ));
+        }
+    };
+    // Tools that run commands ask the policy themselves, with more detail. Email needs an
+    // approval to be sent, not to be drafted.
+    if said != Approval::Never || matches!(known, "exec" | "process" | "email") {
+        return Ok(said);
+    }
+    let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
+    Ok(match participants::decide(turn, snapshot, call) {
+        Decision::Allow => Approval::Never,
+        Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
+            Approval::Deny(format!("not done: {rule}"))
+        }
+        // The call itself reports that the tool is not available.
+        Decision::Deny { .. } => Approval::Never,
+        Decision::NeedApproval { reason } => Approval::Ask {
+            subject: format!("{known} {input}"),
+            summary: request::summarize_input(known, &input, reason),
+            pattern: None,
+        },
+    })
+}
+
+/// Whether an "always" rule covers the call. Records the use of the rule.
+async fn is_covered_by_rule(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    call: &ToolCall,
+    wanted: &ApprovalNeed,
+) -> Result<bool, Error> {
+    let (tenant, sessions) = (turn.lease.claim.tenant, &turn.worker.sessions);
+    let rules = sessions.approval_rules(tenant, Some(snapshot.agent), Some(&wanted.tool)).await?;
+    if rules.is_empty() {
+        return Ok(false);
+    }
+    let input = serde_json::from_str(&call.input).unwrap_or(Value::Null);
+    let wanted_call = allow_rules::CallToMatch {
+        tool: &wanted.tool,
+        input: &input,
+        subject: &wanted.subject,
+        pattern: wanted.pattern.as_deref(),
+    };
+    let Some(used) = allow_rules::matching_rules(&wanted_call, &rules) else {
+        return Ok(false);
+    };
+    sessions.use_approval_rules(tenant, &used, &wanted.summary).await?;
+    Ok(true)
+}

@@ -1,0 +1,203 @@
+//! Approval decisions: permission check and execution.
+//!
+//! | decision from | may decide |
+//! |---|---|
+//! | a message with an API key | yes: the key has the scope `chat` |
+//! | a direct conversation on a channel | its own user |
+//! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
+//! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
+//!
+//! A decision can only name calls of its own conversation and of the tasks that this conversation
+//! requested.
+
+use holdfast_agent::calls_awaiting_approval;
+use holdfast_bus::{Control, ControlKind};
+use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDelivery};
+use holdfast_types::{
+    AccountId, ApprovalDecision, Command, DeliveryId, Entry, Fault as _, KeyId, Kind, SessionKind,
+};
+
+use super::request;
+use crate::{error::Error, turn::state::TurnState};
+
+/// Author of a decision.
+enum Decider {
+    Key(KeyId),
+    Sender { channel: String, account: AccountId, id: String },
+}
+
+impl Decider {
+    fn of(row: &InboxMessage) -> Option<Self> {
+        if let Ok(key) = row.source.parse() {
+            return Some(Self::Key(key));
+        }
+        let account = row.source.parse().ok()?;
+        let channel = row.target.as_ref().map(|target| target.channel.clone()).unwrap_or_default();
+        let id = row.body.sender.as_ref().map(|sender| sender.id.clone()).unwrap_or_default();
+        Some(Self::Sender { channel, account, id })
+    }
+
+    /// Name of the person in the approval's record.
+    fn name(&self) -> String {
+        match self {
+            Self::Key(key) => key.to_string(),
+            Self::Sender { channel, id, .. } => format!("{channel}:{id}"),
+        }
+    }
+}
+
+/// Processes the decisions that arrived while this turn waits for approvals. A valid decision
+/// becomes part of the turn. An invalid one is answered and removed, so that it wakes no runner
+/// again.
+pub(crate) async fn process_decisions(turn: &mut TurnState<'_>) -> Result<(), Error> {
+    if calls_awaiting_approval(turn.journal.entries()).is_empty() {
+        return Ok(());
+    }
+    let heard = turn.heard_seqs();
+    let words: Vec<(InboxMessage, Option<String>, ApprovalDecision)> = turn
+        .inbox
+        .iter()
+        .filter(|row| !heard.contains(&row.seq))
+        .filter_map(|row| match row.body.command() {
+            Some(Command::Decide { id, verdict }) => Some((row.clone(), id, verdict)),
+            Some(_) | None => None,
+        })
+        .collect();
+    for (row, id, verdict) in words {
+        match execute_decision(turn, &row, id.as_deref(), verdict).await? {
+            Ok(_) => turn.hear_messages(&[row.seq]),
+            Err(told) => reject_decision(turn, &row, &told).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn reject_decision(
+    turn: &mut TurnState<'_>,
+    row: &InboxMessage,
+    told: &str,
+) -> Result<(), Error> {
+    let answer = row.target.clone().map(|target| NewDelivery {
+        target,
+        text: told.to_owned(),
+        act: None,
+        // One reply per message: the delivery's id is made from the message's.
+        id: DeliveryId::from(row.message.as_uuid()),
+    });
+    let channel = answer.as_ref().map(|answer| answer.target.channel.clone());
+    turn.worker.sessions.reject_message(&turn.lease.claim, row.seq, told, answer).await?;
+    turn.inbox.retain(|waiting| waiting.seq != row.seq);
+    if let Some(channel) = channel {
+        turn.worker.bus.wake_deliver(&channel);
+    }
+    Ok(())
+}
+
+/// Answers a decision that arrived while this conversation waited for none. It may concern a
+/// task that the conversation requested.
+pub(crate) async fn answer_decision(
+    turn: &TurnState<'_>,
+    id: Option<&str>,
+    verdict: ApprovalDecision,
+) -> Result<String, Error> {
+    let heard = turn.heard_seqs();
+    let is_word = |row: &&InboxMessage| {
+        heard.contains(&row.seq) && matches!(row.body.command(), Some(Command::Decide { .. }))
+    };
+    let Some(row) = turn.inbox.iter().find(is_word) else {
+        return Ok(request::NO_APPROVAL_REPLY.to_owned());
+    };
+    Ok(match execute_decision(turn, row, id, verdict).await? {
+        Ok(resolved) => request::accepted_reply(&resolved.approval, verdict),
+        Err(told) => told,
+    })
+}
+
+/// Executes a decision, or returns why it is not valid.
+async fn execute_decision(
+    turn: &TurnState<'_>,
+    row: &InboxMessage,
+    id: Option<&str>,
+    verdict: ApprovalDecision,
+) -> Result<Result<DecisionResult, String>, Error> {
+    let Some(person) = Decider::of(row) else {
+        return Ok(Err(request::NOT_A_PERSON_REPLY.to_owned()));
+    };
+    let (claim, sessions) = (&turn.lease.claim, &turn.worker.sessions);
+    let mut found = sessions.approvals_in_family(claim.tenant, claim.session, id).await?;
+    let approval = match (found.len(), id) {
+        (0, None) => return Ok(Err(request::NO_APPROVAL_REPLY.to_owned())),
+        (0, Some(name)) => return Ok(Err(request::unknown_approval_reply(name))),
+        (1, _) | (_, Some(_)) => found.swap_remove(0),
+        (_, None) => return Ok(Err(request::ambiguous_reply(&found))),
+    };
+    if !may_decide(turn, &person, &approval).await? {
+        return Ok(Err(request::NOT_PERMITTED_REPLY.to_owned()));
+    }
+    let resolved =
+        sessions.resolve_approval(claim.tenant, approval.id, verdict, &person.name()).await;
+    match resolved {
+        Ok(resolved) => {
+            wake_session(turn, &resolved);
+            Ok(Ok(resolved))
+        }
+        Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound) => {
+            Ok(Err(error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Wakes the session of the call, which may be another one.
+fn wake_session(turn: &TurnState<'_>, resolved: &DecisionResult) {
+    if resolved.wake {
+        turn.worker.bus.wake_run(0);
+    }
+    let session = resolved.approval.session;
+    if let Some(running) = resolved.running.filter(|_| session != turn.lease.claim.session) {
+        let control = Control { session, kind: ControlKind::Input, epoch: running.epoch };
+        turn.worker.bus.control(running.owner, &control);
+    }
+}
+
+async fn may_decide(
+    turn: &TurnState<'_>,
+    person: &Decider,
+    approval: &Approval,
+) -> Result<bool, Error> {
+    let Decider::Sender { channel, account, id } = person else { return Ok(true) };
+    match turn.kind {
+        SessionKind::Dm => return Ok(true),
+        SessionKind::Main if is_requested_by(turn, id, approval) => return Ok(true),
+        SessionKind::Main
+        | SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Subagent
+        | SessionKind::Cron
+        | SessionKind::Heartbeat
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => {}
+    }
+    let tenant = turn.lease.claim.tenant;
+    let accounts = turn.worker.directory.accounts().list(tenant, Some(channel)).await;
+    let accounts = accounts.map_err(Error::directory)?;
+    let own = accounts.iter().find(|one| one.id == *account);
+    Ok(own.is_some_and(|own| own.allow_list().names_id(id)))
+}
+
+/// Whether the call is made for this person's own message.
+fn is_requested_by(turn: &TurnState<'_>, id: &str, approval: &Approval) -> bool {
+    approval.run == turn.run
+        && !id.is_empty()
+        && turn.journal.turn().iter().any(|entry| match entry {
+            Entry::Heard { body, .. } => {
+                body.command().is_none()
+                    && body.sender.as_ref().is_some_and(|sender| sender.id == id)
+            }
+            Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => false,
+        })
+}

@@ -1,0 +1,81 @@
+//! Budgets of a turn's model requests.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_llm::Request;
+use holdfast_lock::Amount;
+
+use crate::{
+    agents::{
+        budget::{BudgetCheck, RequestCost, ReservationRequest},
+        snapshots::AgentSnapshot,
+    },
+    error::Error,
+    turn::state::TurnState,
+};
+
+/// Time by which a reservation outlives the request's timeout.
+const RESERVATION_GRACE: Duration = Duration::from_secs(30);
+
+/// Returns a message for the user if a budget is exhausted.
+pub(crate) async fn spent_budget(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+) -> Result<Option<String>, Error> {
+    let ledger = &snapshot.ledger;
+    if ledger.budgets.is_empty() {
+        return Ok(None);
+    }
+    let tenant = turn.lease.claim.tenant;
+    let spending = turn.worker.sessions.spending(tenant, &ledger.owners()).await?;
+    let asks = RequestCost { card: &snapshot.card, input: 1, output: 0 };
+    let none = vec![Amount::default(); ledger.budgets.len()];
+    Ok(match asks.check_budgets(&ledger.budgets, &spending, &none) {
+        BudgetCheck::Fits(_) => None,
+        BudgetCheck::Spent(text) | BudgetCheck::Reserved(text) => Some(text),
+    })
+}
+
+/// Reserves the cost of an answer. May lower `max_output`. Returns the reason if not enough is
+/// left.
+pub(crate) async fn reserve(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    request: &mut Request,
+) -> Result<Option<String>, Error> {
+    let ledger = Arc::clone(&snapshot.ledger);
+    if ledger.budgets.is_empty() {
+        return Ok(None);
+    }
+    let id = format!("{}:{}", turn.lease.claim.session, turn.run);
+    let lasts = turn.worker.config.model_timeout + RESERVATION_GRACE;
+    let tenant = turn.lease.claim.tenant;
+    let aside = ReservationRequest {
+        tenant,
+        id,
+        expires_after: lasts,
+        card: &snapshot.card,
+        ledger: &ledger,
+    };
+    match turn.worker.budgets().reserve(aside, request).await? {
+        Ok(reserved) => {
+            turn.reservation = Some(reserved);
+            Ok(None)
+        }
+        Err(why) => Ok(Some(why)),
+    }
+}
+
+/// Releases the reservation: the usage is stored by now, or there was none.
+pub(crate) async fn release_reservation(turn: &mut TurnState<'_>) {
+    if let Some(reserved) = turn.reservation.take() {
+        turn.worker.budgets().release(reserved).await;
+    }
+}
+
+/// Charges the input of an answer that was abandoned.
+pub(crate) fn charge_read(turn: &TurnState<'_>) {
+    if let Some(reserved) = &turn.reservation {
+        turn.journal.charge(reserved.input_charge);
+    }
+}

@@ -1,0 +1,371 @@
+//! Journal of one session as its turn sees it: stored entries, and new ones that are stored with
+//! the next write.
+//!
+//! **What can go wrong.** If the database fails during a commit, its outcome is unknown. Nobody
+//! else writes under this claim, so the next `seq` of the journal tells: if it moved, the write was
+//! made.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use holdfast_kit::Backoff;
+use holdfast_session::{
+    ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, NewDelivery,
+    Sessions, StepSignals, StepWrite, WriteCost,
+};
+use holdfast_types::{Entry, Fault as _, RunId, Usage};
+use tracing::warn;
+
+use crate::{
+    agents::budget::Ledger, error::Error, failpoints, leases::Lease, tools::tool_usage::ToolUsage,
+};
+
+const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0 };
+
+/// Delay between attempts of a write.
+const WRITE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    sessions: Sessions,
+    lease: Arc<Lease>,
+    entries: Vec<Entry>,
+    /// Number of stored entries.
+    stored: usize,
+    /// Index of the turn's first entry.
+    turn: usize,
+    next_entry: i64,
+    /// Prices and budgets; without them nothing is priced.
+    ledger: Option<Arc<Ledger>>,
+    /// Charges for usage that is in no thought: those not stored yet, and the total of the turn.
+    other_charges: Mutex<(Charge, Charge)>,
+    /// Messages of tools, to be stored with the next write.
+    outbox: Vec<NewDelivery>,
+}
+
+impl Journal {
+    /// `turn` is the index of the open turn's first entry, or the number of entries if none is
+    /// open.
+    pub(crate) const fn new(
+        sessions: Sessions,
+        lease: Arc<Lease>,
+        entries: Vec<Entry>,
+        turn: usize,
+        next_entry: i64,
+    ) -> Self {
+        let stored = entries.len();
+        let besides = Mutex::new((NO_CHARGE, NO_CHARGE));
+        Self {
+            sessions,
+            lease,
+            entries,
+            stored,
+            turn,
+            next_entry,
+            ledger: None,
+            other_charges: besides,
+            outbox: Vec::new(),
+        }
+    }
+
+    /// Sets the prices and budgets of the turn.
+    pub(crate) fn set_budgets(&mut self, ledger: Arc<Ledger>) {
+        self.ledger = Some(ledger);
+    }
+
+    /// Adds a message that is stored with the next write.
+    pub(crate) fn enqueue(&mut self, deliveries: impl IntoIterator<Item = NewDelivery>) {
+        self.outbox.extend(deliveries);
+    }
+
+    /// Channels of the messages that the next write stores; may repeat.
+    pub(crate) fn outbox_channels(&self) -> impl Iterator<Item = String> {
+        self.outbox.iter().map(|sent| sent.target.channel.clone())
+    }
+
+    pub(crate) const fn has_outbox(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Adds a charge that is in no thought. Stored with the next write.
+    pub(crate) fn charge(&self, charge: Charge) {
+        let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, all) = &mut *besides;
+        for sum in [due, all] {
+            sum.tokens = sum.tokens.saturating_add(charge.tokens);
+            sum.micros = sum.micros.saturating_add(charge.micros);
+        }
+    }
+
+    /// Charges a model's answer that is in no thought.
+    pub(crate) fn charge_reply(&self, model: &str, usage: &Usage) {
+        let Some(ledger) = &self.ledger else { return };
+        let tokens = usage.input.saturating_add(usage.output);
+        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
+    }
+
+    pub(crate) fn charge_used(&self, used: &ToolUsage) {
+        let Some(ledger) = &self.ledger else { return };
+        let tokens = used.usage.input.saturating_add(used.usage.output);
+        self.charge(Charge { tokens, micros: used.cost_micros(ledger) });
+    }
+
+    /// Cost of the turn so far, and the charges that the next write stores.
+    fn take_spent(&self) -> WriteCost {
+        let Some(ledger) = &self.ledger else { return WriteCost::default() };
+        let sum = |entries: &[Entry]| {
+            let thoughts = entries.iter().filter_map(|entry| match entry {
+                Entry::Thought { usage, model, .. } => Some((usage, ledger.micros(model, usage))),
+                Entry::Heard { .. }
+                | Entry::Called { .. }
+                | Entry::Returned { .. }
+                | Entry::Noted { .. } => None,
+            });
+            thoughts.fold(NO_CHARGE, |sum, (usage, micros)| Charge {
+                tokens: sum.tokens.saturating_add(usage.input.saturating_add(usage.output)),
+                micros: sum.micros.saturating_add(micros),
+            })
+        };
+        let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, all) = (std::mem::take(&mut besides.0), besides.1);
+        let stored = sum(&self.entries[self.stored..]);
+        let charge = Charge {
+            tokens: stored.tokens.saturating_add(due.tokens),
+            micros: stored.micros.saturating_add(due.micros),
+        };
+        let run_micros = sum(self.turn()).micros.saturating_add(all.micros);
+        WriteCost { run_micros, charge, budgets: ledger.owners() }
+    }
+
+    /// All entries, oldest first; the newest may not be stored yet.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) const fn is_stored(&self) -> bool {
+        self.stored == self.entries.len()
+    }
+
+    /// `seq` of the first loaded entry.
+    pub(crate) fn first_entry(&self) -> i64 {
+        self.next_entry - i64::try_from(self.stored).unwrap_or(i64::MAX)
+    }
+
+    /// `seq` of the next entry.
+    pub(crate) const fn next_entry(&self) -> i64 {
+        self.next_entry
+    }
+
+    pub(crate) fn turn(&self) -> &[Entry] {
+        &self.entries[self.turn..]
+    }
+
+    /// Model of the last thought of this turn; empty if there is none.
+    pub(crate) fn model(&self) -> String {
+        turn_cost(self.turn()).2
+    }
+
+    /// Tool lists of this turn's messages; each narrows the tools.
+    pub(crate) fn tool_limits(&self) -> Vec<Vec<String>> {
+        let named = self.turn().iter().filter_map(|entry| match entry {
+            Entry::Heard { body, .. } => body.tools.clone(),
+            Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        });
+        named.collect()
+    }
+
+    /// Usage of the turn so far.
+    pub(crate) fn usage(&self) -> Usage {
+        turn_cost(self.turn()).1
+    }
+
+    /// Adds an entry that a successor could obtain again. Stored with the next write, without a
+    /// commit of its own.
+    pub(crate) fn add_unstored(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// Stores entries, together with those that were added without a write.
+    pub(crate) async fn append(
+        &mut self,
+        run: RunId,
+        entries: Vec<Entry>,
+    ) -> Result<StepSignals, Error> {
+        self.entries.extend(entries);
+        let append = StepWrite {
+            run: Some(run),
+            at: Some(self.next_entry),
+            entries: self.entries[self.stored..].to_vec(),
+            seen: heard_seqs(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.outbox),
+        };
+        let spent = self.take_spent();
+        failpoints::point("runner.before_append").await;
+        let mut tried = 0;
+        let appended = loop {
+            let error = match self
+                .sessions
+                .append_with_cost(&self.lease.claim, append.clone(), &spent)
+                .await
+            {
+                Ok(appended) => break appended,
+                Err(error) => error,
+            };
+            if let Some(loaded) = self.resolve_failed_write(error, &mut tried).await? {
+                break StepSignals {
+                    pause: loaded.paused,
+                    cancel_upto: loaded.cancel_upto,
+                    next_in: loaded.next_in,
+                    next_entry: loaded.next_entry,
+                };
+            }
+        };
+        failpoints::point("runner.after_append").await;
+        self.stored = self.entries.len();
+        self.next_entry = appended.next_entry;
+        Ok(appended)
+    }
+
+    /// Ends the turn.
+    ///
+    /// Fills in the completion's entries, the index of the reply, steps, usage and the tools'
+    /// deliveries.
+    pub(crate) async fn complete(
+        &mut self,
+        last: Entry,
+        is_reply: ReplyKind,
+        mut completion: Completion,
+    ) -> Result<CompletionResult, Error> {
+        self.entries.push(last);
+        completion.at = Some(self.next_entry);
+        completion.entries = self.entries[self.stored..].to_vec();
+        completion.reply = match is_reply {
+            ReplyKind::Yes => completion.entries.len().checked_sub(1),
+            ReplyKind::No => None,
+        };
+        (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
+        let tools = std::mem::take(&mut self.outbox);
+        completion.deliveries.splice(0..0, tools);
+        let spent = self.take_spent();
+        failpoints::point("runner.before_complete").await;
+        let mut tried = 0;
+        let completed = loop {
+            let ended =
+                self.sessions.complete_with_cost(&self.lease.claim, completion.clone(), &spent);
+            let error = match ended.await {
+                Ok(completed) => break completed,
+                Err(error) => error,
+            };
+            if self.resolve_failed_write(error, &mut tried).await?.is_some() {
+                // The result is unknown; checking the session again is cheap.
+                break CompletionResult { wake: true, again: true };
+            }
+        };
+        failpoints::point("runner.after_complete").await;
+        self.next_entry += i64::try_from(completion.entries.len()).unwrap_or(i64::MAX);
+        self.stored = self.entries.len();
+        Ok(completed)
+    }
+
+    /// Requests approvals and releases the session until one is decided.
+    pub(crate) async fn request_approvals(
+        &mut self,
+        run: RunId,
+        entries: Vec<Entry>,
+        approvals: Vec<NewApproval>,
+    ) -> Result<CompletionResult, Error> {
+        self.entries.extend(entries);
+        let ask = ApprovalBatch {
+            run,
+            at: self.next_entry,
+            entries: self.entries[self.stored..].to_vec(),
+            seen: heard_seqs(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.outbox),
+            approvals,
+        };
+        failpoints::point("runner.before_ask").await;
+        let mut tried = 0;
+        let completed = loop {
+            let error = match self.sessions.ask(&self.lease.claim, ask.clone()).await {
+                Ok(completed) => break completed,
+                Err(error) => error,
+            };
+            if self.resolve_failed_write(error, &mut tried).await?.is_some() {
+                // The result is unknown; checking the session again is cheap.
+                break CompletionResult { wake: true, again: true };
+            }
+        };
+        failpoints::point("runner.after_ask").await;
+        self.stored = self.entries.len();
+        Ok(completed)
+    }
+
+    /// Waits after a failed write. Returns the session if the write was made after all, or `None`
+    /// to try again.
+    async fn resolve_failed_write(
+        &self,
+        error: holdfast_session::Error,
+        tried: &mut u32,
+    ) -> Result<Option<LoadedSession>, Error> {
+        if error.is_fenced() {
+            metrics::counter!("holdfast_runner_fenced_writes_total").increment(1);
+        }
+        let mut error = error;
+        loop {
+            if !error.kind().is_transient() || !self.lease.is_safe() {
+                return Err(error.into());
+            }
+            warn!(
+                attempt = *tried,
+                error = &error as &dyn std::error::Error,
+                "a write failed; trying again"
+            );
+            tokio::select! {
+                () = self.lease.lost.cancelled() => return Err(Error::Lost),
+                () = tokio::time::sleep(WRITE_BACKOFF.delay(*tried)) => {}
+            }
+            *tried += 1;
+            match self.sessions.load(&self.lease.claim, 0).await {
+                Ok(loaded) if loaded.next_entry > self.next_entry => return Ok(Some(loaded)),
+                Ok(_) => return Ok(None),
+                Err(again) => error = again,
+            }
+        }
+    }
+}
+
+/// Whether the last entry of a turn is its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyKind {
+    Yes,
+    No,
+}
+
+fn heard_seqs(entries: &[Entry]) -> Vec<i64> {
+    let place = |entry: &Entry| match entry {
+        Entry::Heard { seq, .. } => Some(*seq),
+        Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    };
+    entries.iter().filter_map(place).collect()
+}
+
+/// Steps, usage and last model of a turn. A thought with calls counts as two steps.
+fn turn_cost(turn: &[Entry]) -> (i32, Usage, String) {
+    let (mut steps, mut total, mut last) = (0, Usage::default(), String::new());
+    for entry in turn {
+        if let Entry::Thought { calls, usage, model, .. } = entry {
+            steps += if calls.is_empty() { 1 } else { 2 };
+            total += *usage;
+            last.clone_from(model);
+        }
+    }
+    (steps, total, last)
+}

@@ -1,0 +1,176 @@
+//! Participants of a turn, the policy that applies to them, and the refusal of calls.
+
+use std::sync::Arc;
+
+use holdfast_agent::{
+    bootstrap::Audience,
+    policy::{self, Decision, DecisionSource, LocalTime, Subject, TurnAuthors},
+};
+use holdfast_tools::{TOOL_NOT_ALLOWED, ToolError};
+use holdfast_types::{Author, DmScope, Entry, ToolCall};
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::Value;
+use tracing::{info, warn};
+
+use crate::{
+    agents::snapshots::AgentSnapshot,
+    tools::shell::CommandPolicy,
+    turn::{limits, state::TurnState, think::is_tool_lookup},
+};
+
+impl TurnState<'_> {
+    pub(crate) fn audience(&self, snapshot: &AgentSnapshot) -> Audience {
+        self.audience_for_scope(snapshot.dm_scope)
+    }
+
+    /// Audience with a given scope of direct messages.
+    pub(crate) fn audience_for_scope(&self, scope: DmScope) -> Audience {
+        let always = self.policy.turn_authors(authors(self.journal.entries()));
+        policy::audience(self.kind, scope, &self.participants(), &always)
+    }
+
+    /// Authors of this turn's messages.
+    pub(crate) fn participants(&self) -> TurnAuthors {
+        self.policy.turn_authors(authors(self.journal.turn()))
+    }
+}
+
+/// Loads the current policy of the tenant and the agent.
+pub(crate) async fn load_policy(turn: &mut TurnState<'_>) -> Result<(), crate::error::Error> {
+    let found = turn.worker.policies.find(&turn.tools, turn.lease.claim.tenant, turn.agent);
+    turn.policy = found.await?;
+    Ok(())
+}
+
+/// Policy for this turn's commands.
+pub(crate) fn command_policy(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> CommandPolicy {
+    CommandPolicy::new(Arc::clone(&turn.policy), policy_subject(turn, snapshot))
+        .with_elevated(turn.effective_elevated())
+}
+
+/// Facts about this turn that the policy may depend on.
+pub(crate) fn policy_subject(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Subject {
+    let who = turn.participants();
+    // Without known authors, the session determines the owner.
+    let is_owner = match who.roles.is_empty() {
+        true => turn.audience(snapshot) == Audience::Owner,
+        false => who.is_owner(),
+    };
+    let mut messages = turn.journal.tool_limits();
+    messages.extend(limits::tool_limits(turn, snapshot));
+    let target = turn.conversation_target();
+    let place = target.as_ref();
+    Subject {
+        is_owner,
+        roles: who.roles,
+        user: who.user,
+        channel: place.map(|place| place.channel.clone()),
+        chat: place.map(|place| place.chat.clone()),
+        model: Some(snapshot.model_id.clone()),
+        tools: snapshot.tools.clone(),
+        bundle: turn.task.as_ref().and_then(|task| task.given.tools.clone()),
+        messages,
+        now: local_time(Timestamp::now(), &snapshot.zone),
+        ..Subject::new(turn.kind)
+    }
+}
+
+/// Decision of the policy about a call: its tool and its input.
+pub(crate) fn decide(turn: &TurnState<'_>, snapshot: &AgentSnapshot, call: &ToolCall) -> Decision {
+    let input = serde_json::from_str(&call.input).unwrap_or(Value::Null);
+    turn.policy.view(&policy_subject(turn, snapshot)).decide_call(&call.tool, &input)
+}
+
+/// Refuses and records a call that the policy denies: the model may name a tool that it was not
+/// offered (spec POL-014).
+pub(crate) async fn check_policy(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    call: &ToolCall,
+) -> Result<(), ToolError> {
+    // The registry reports unknown names.
+    let Some(tool) = turn.tools.canonical_name(&call.tool).filter(|tool| !is_tool_lookup(tool))
+    else {
+        return Ok(());
+    };
+    let (layer, rule) = match decide(turn, snapshot, call) {
+        // Approvals are requested before calls are made.
+        Decision::Allow | Decision::NeedApproval { .. } => return Ok(()),
+        Decision::Deny { layer, rule } => (layer, rule),
+    };
+    metrics::counter!(
+        "holdfast_runner_policy_denied_total",
+        "layer" => layer.as_str(),
+        "tool" => turn.tools.metric_label(&call.tool),
+    )
+    .increment(1);
+    info!(gen_ai.tool.name = tool, layer = layer.as_str(), "a call was refused by the policy");
+    let why = format!("{tool}: {}: {rule}", layer.as_str());
+    let (claim, directory) = (&turn.lease.claim, &turn.worker.directory);
+    let recorded =
+        directory.policies().record_refusal(claim.tenant, snapshot.agent, turn.run, &why).await;
+    if let Err(error) = recorded {
+        // The journal has the refusal, too.
+        warn!(error = &error as &dyn std::error::Error, "a refusal is not in the audit log");
+    }
+    Err(ToolError::Tell(match layer {
+        DecisionSource::Action | DecisionSource::Exec => {
+            format!("this call is refused: {rule}")
+        }
+        // Other reasons are not for the participants to know.
+        DecisionSource::Layer(_) | DecisionSource::Visibility | DecisionSource::Catalog => {
+            TOOL_NOT_ALLOWED.to_owned()
+        }
+    }))
+}
+
+/// Authors of messages that ask for something; not of quotes, and not the mesh itself.
+pub(crate) fn authors<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+) -> impl Iterator<Item = &'a Author> {
+    entries.into_iter().filter_map(|entry| match entry {
+        Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),
+        Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    })
+}
+
+/// Time in the agent's time zone.
+fn local_time(at: Timestamp, zone: &TimeZone) -> Option<LocalTime> {
+    let there = at.to_zoned(zone.clone());
+    LocalTime::of(there.weekday().to_monday_zero_offset(), there.hour(), there.minute())
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_agent::policy::Weekday;
+    use holdfast_types::Body;
+
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_agents_clock() {
+        let at: Timestamp = "2026-01-04T23:30:00Z".parse().unwrap();
+        let zone = TimeZone::get("Europe/Oslo").unwrap();
+
+        let moment = |weekday, minute| Some(LocalTime { weekday, minute });
+        assert_eq!(local_time(at, &TimeZone::UTC), moment(Weekday::Sun, 1_410));
+        assert_eq!(local_time(at, &zone), moment(Weekday::Mon, 30));
+    }
+
+    #[test]
+    fn whoever_is_only_quoted_does_not_speak() {
+        let heard = |id: Option<&str>, silent| {
+            let author = id.map(|id| Author { id: id.to_owned(), roles: Vec::new() });
+            Entry::Heard { seq: 1, body: Body { author, silent, ..Body::text("x") } }
+        };
+        let entries = [heard(Some("a:1"), false), heard(Some("a:2"), true), heard(None, false)];
+
+        let ids: Vec<&str> = authors(&entries).map(|author| author.id.as_str()).collect();
+
+        assert_eq!(ids, ["a:1"]);
+    }
+}

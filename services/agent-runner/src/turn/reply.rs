@@ -1,0 +1,15 @@
+//! Ends of a turn, and what is sent of it.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `completion.rs` | ends of a turn, each in one transaction |
+//! | `replies.rs` | replies and their targets; failure messages; pure |
+//! | `quotes.rs` | the message that an answer quotes |
+//! | `progress_messages.rs` | verbose and reasoning messages |
+//! | `deltas.rs` | stream of the reply as it is written |
+
+pub(crate) mod completion;
+pub(crate) mod deltas;
+pub(crate) mod progress_messages;
+pub(crate) mod quotes;
+pub(crate) mod replies;

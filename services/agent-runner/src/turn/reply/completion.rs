@@ -1,0 +1,177 @@
+//! Ends of a turn, each in one transaction.
+
+use holdfast_agent::is_silent;
+use holdfast_bus::DeltaBody;
+use holdfast_kit::trace;
+use holdfast_session::{Completion, CompletionResult, NewDelivery, TurnOutcome};
+use holdfast_types::{Entry, Note, Usage, Wait};
+use tracing::{Span, info};
+
+use crate::{
+    error::Error,
+    turn::{
+        approvals,
+        context::media,
+        firings,
+        journal::ReplyKind,
+        reply::{
+            quotes,
+            replies::{self, Failure},
+        },
+        state::TurnState,
+    },
+};
+
+pub(crate) async fn finish_with_answer(
+    turn: &mut TurnState<'_>,
+    thought: Entry,
+) -> Result<CompletionResult, Error> {
+    let text = match &thought {
+        Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
+        _ => String::new(),
+    };
+    finish(turn, TurnOutcome::Completed, None, thought, text, turn.unfinished_seqs()).await
+}
+
+/// Ends the turn with an entry other than a thought, and a text to send.
+pub(crate) async fn finish_with_note(
+    turn: &mut TurnState<'_>,
+    last: Entry,
+    text: String,
+) -> Result<CompletionResult, Error> {
+    finish(turn, TurnOutcome::Completed, None, last, text, turn.unfinished_seqs()).await
+}
+
+/// Ends the turn with a text that says why there is no answer.
+pub(crate) async fn finish_with_failure(
+    turn: &mut TurnState<'_>,
+    failure: &Failure<'_>,
+) -> Result<CompletionResult, Error> {
+    let text = failure.user_text(turn.run, trace::current().as_deref());
+    let reason = failure.class().to_owned();
+    metrics::counter!("holdfast_runner_failures_total", "class" => failure.class()).increment(1);
+    let note = Entry::noted(Note::Failed, text.as_str());
+    if turn.heartbeat().is_some() {
+        // Nobody asked: the failure is reported in the heartbeat's event only.
+        let why = Some(failure.description().to_owned());
+        return finish(turn, TurnOutcome::Failed, why, note, String::new(), turn.unfinished_seqs())
+            .await;
+    }
+    finish(turn, TurnOutcome::Failed, Some(reason), note, text, turn.unfinished_seqs()).await
+}
+
+/// Ends a turn that was interrupted or cancelled.
+pub(crate) async fn finish_early(
+    turn: &mut TurnState<'_>,
+    note: Note,
+    done: Vec<i64>,
+) -> Result<CompletionResult, Error> {
+    let (outcome, reason) = match note {
+        Note::Interrupted => (TurnOutcome::Interrupted, "a newer message ended this turn"),
+        Note::Cancelled => (TurnOutcome::Cancelled, "the turn was cancelled"),
+        Note::Failed
+        | Note::DeadlinePassed
+        | Note::Summary
+        | Note::Flush
+        | Note::Flushed
+        | Note::Command
+        | Note::Reset
+        | Note::Asked
+        | Note::Allowed
+        | Note::Routed
+        | Note::Told
+        | Note::Posted
+        | Note::Dispatched => (TurnOutcome::Failed, "given up"),
+    };
+    let entry = Entry::noted(note, reason);
+    finish(turn, outcome, Some(reason.to_owned()), entry, String::new(), done).await
+}
+
+pub(crate) async fn finish(
+    turn: &mut TurnState<'_>,
+    outcome: TurnOutcome,
+    reason: Option<String>,
+    last: Entry,
+    text: String,
+    done: Vec<i64>,
+) -> Result<CompletionResult, Error> {
+    approvals::withdraw_approvals(turn).await?;
+    let is_reply = if text.is_empty() { ReplyKind::No } else { ReplyKind::Yes };
+    let target = turn.reply_target();
+    let answer = match is_reply {
+        ReplyKind::Yes => {
+            let shown = turn.spoken.as_ref().map_or(text.as_str(), |aloud| &aloud.text);
+            let place = quotes::with_quote(turn, target.clone());
+            let answer =
+                replies::reply_delivery(turn.run, turn.journal.turn(), place.as_ref(), shown);
+            answer.filter(|answer| !answer.text.is_empty())
+        }
+        ReplyKind::No => None,
+    };
+    let mut deliveries: Vec<NewDelivery> = answer.into_iter().collect();
+    if outcome == TurnOutcome::Completed {
+        deliveries.extend(media::attachments(turn, target.as_ref()));
+    }
+    let mut channels: Vec<String> = turn.journal.outbox_channels().collect();
+    channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
+    channels.sort_unstable();
+    channels.dedup();
+    if outcome == TurnOutcome::Completed
+        && let Some(posted) = firings::main_session_post(turn, &text)
+    {
+        turn.journal.add_unstored(posted);
+    }
+    let completion = Completion {
+        run: turn.run,
+        at: None,
+        entries: Vec::new(),
+        done: done.clone(),
+        outcome,
+        reason: reason.clone(),
+        reply: None,
+        deliveries,
+        usage: Usage::default(),
+        model: String::new(),
+        steps: 0,
+        started_at: turn.timing.started_at,
+        wait: Wait::Anything,
+        last_target: target,
+    };
+    let completed = turn.journal.complete(last, is_reply, completion).await?;
+
+    for channel in &channels {
+        turn.worker.bus.wake_deliver(channel);
+    }
+    turn.stream.send(DeltaBody::Done {
+        seqs: done,
+        text,
+        outcome: to_bus_outcome(outcome),
+        reason,
+        usage: turn.journal.usage(),
+        model: turn.journal.model(),
+    });
+    record_metrics(turn, outcome);
+    Ok(completed)
+}
+
+fn record_metrics(turn: &TurnState<'_>, outcome: TurnOutcome) {
+    let all = turn.timing.began.elapsed();
+    let ours = all.saturating_sub(turn.timing.model + turn.timing.tools);
+    metrics::counter!("holdfast_runner_turns_total", "outcome" => outcome.as_str()).increment(1);
+    metrics::histogram!("holdfast_runner_turn_duration_seconds").record(all.as_secs_f64());
+    metrics::histogram!("holdfast_runner_overhead_duration_seconds").record(ours.as_secs_f64());
+    Span::current().record("outcome", outcome.as_str());
+    let duration_ms = u64::try_from(all.as_millis()).unwrap_or(u64::MAX);
+    let overhead_ms = u64::try_from(ours.as_millis()).unwrap_or(u64::MAX);
+    info!(run.id = %turn.run, outcome = outcome.as_str(), duration_ms, overhead_ms, "turn ended");
+}
+
+const fn to_bus_outcome(outcome: TurnOutcome) -> holdfast_bus::Outcome {
+    match outcome {
+        TurnOutcome::Completed => holdfast_bus::Outcome::Completed,
+        TurnOutcome::Interrupted => holdfast_bus::Outcome::Interrupted,
+        TurnOutcome::Cancelled => holdfast_bus::Outcome::Cancelled,
+        TurnOutcome::Failed => holdfast_bus::Outcome::Failed,
+        TurnOutcome::Dead => holdfast_bus::Outcome::Dead,
+    }
+}

@@ -1,0 +1,283 @@
+//! Run of one claimed session, until it is idle, released, or lost to another runner.
+//!
+//! | reason why the turn stops | session |
+//! |---|---|
+//! | it is done | idle, or ready again |
+//! | paused, or this process stops | released; the attempt does not count |
+//! | transient failure | released after a delay; the attempt does not count |
+//! | lost to another runner | not touched |
+//! | defect or panic | left until its lease expires, so that the attempt counts |
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_agent::{Limits, Step, next};
+use holdfast_kit::{Backoff, trace};
+use holdfast_session::{
+    Claim, Completion, CompletionResult, InboxMessage, LoadedSession, TurnOutcome,
+};
+use holdfast_types::{
+    Effect, Entry, Fault as _, RunId, SessionKey, SessionKind, Usage, Wait, wakes,
+};
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
+
+use crate::{
+    agents::snapshots::{AgentKey, AgentLookup},
+    error::Error,
+    failpoints,
+    leases::Lease,
+    turn::{
+        after_turn, firings, heartbeats, journal::Journal, reply::replies::Failure,
+        state::TurnState, steps,
+    },
+    worker::Worker,
+};
+
+/// Delay before a session is released after a transient failure.
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// Delay between attempts to load a session.
+const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// Silent messages that are stored in the journal although no turn is due.
+const MAX_SILENT_MESSAGES: usize = 50;
+
+/// Outcome of running a claimed session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunOutcome {
+    /// The session is idle; `wake` tells whether it may be ready again.
+    Idle { wake: bool },
+    /// The session was released for other runners.
+    Released,
+    /// Lost to another runner, or left for the sweep.
+    NotReleased,
+}
+
+pub(crate) async fn run_claimed_session(worker: Arc<Worker>, lease: Arc<Lease>) -> RunOutcome {
+    let claim = lease.claim.clone();
+    let span = info_span!(
+        "run",
+        tenant.id = %claim.tenant,
+        session.id = %claim.session,
+        attempt = claim.attempts,
+        epoch = claim.epoch,
+        run.id = Empty,
+        agent.id = Empty,
+        outcome = Empty,
+    );
+    let walked = Box::pin(run_session(&worker, &lease, &span)).await;
+    // The span is entered late: it continues a trace that is only known once the session is loaded.
+    end_claim(&worker, &claim, walked).instrument(span).await
+}
+
+async fn end_claim(
+    worker: &Worker,
+    claim: &Claim,
+    walked: Result<CompletionResult, Error>,
+) -> RunOutcome {
+    let error = match walked {
+        Ok(completed) => {
+            worker.events.notify_one();
+            worker.ended.notify_one();
+            return RunOutcome::Idle { wake: completed.wake || completed.again };
+        }
+        Err(error) => error,
+    };
+    match &error {
+        Error::Lost => {
+            info!("the session is another runner's now");
+            RunOutcome::NotReleased
+        }
+        Error::ReleaseRequested => release_session(worker, claim).await,
+        // A transient failure is not the message's fault.
+        passing if passing.kind().is_transient() => {
+            warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
+            // Otherwise the next runner would fail in the same way at once.
+            tokio::time::sleep(TRANSIENT_RETRY_DELAY).await;
+            release_session(worker, claim).await
+        }
+        // The lease expires and the attempt counts, so a message that always fails is given up in
+        // the end.
+        _ => {
+            error!(error = &error as &dyn std::error::Error, "a turn failed");
+            metrics::counter!("holdfast_runner_defects_total").increment(1);
+            RunOutcome::NotReleased
+        }
+    }
+}
+
+/// Releases a session. On failure its lease expires.
+async fn release_session(worker: &Worker, claim: &Claim) -> RunOutcome {
+    failpoints::point("runner.before_release").await;
+    match worker.sessions.release(claim).await {
+        Ok(()) => {
+            worker.bus.wake_run(0);
+            RunOutcome::Released
+        }
+        Err(error) => {
+            if !error.is_fenced() {
+                warn!(error = &error as &dyn std::error::Error, "a session was not given back");
+            }
+            RunOutcome::NotReleased
+        }
+    }
+}
+
+async fn run_session(
+    worker: &Arc<Worker>,
+    lease: &Arc<Lease>,
+    span: &Span,
+) -> Result<CompletionResult, Error> {
+    let began = Instant::now();
+    let mut tried = 0;
+    let mut loaded = loop {
+        match worker.sessions.load(&lease.claim, i64::from(worker.config.history_entries)).await {
+            Ok(loaded) => break loaded,
+            Err(error) if error.kind().is_transient() && tried < 5 && lease.is_safe() => {
+                tokio::time::sleep(LOAD_BACKOFF.delay(tried)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    failpoints::point("runner.after_load").await;
+    if loaded.paused {
+        return Err(Error::ReleaseRequested);
+    }
+    let (runs, mut entries): (Vec<RunId>, Vec<Entry>) =
+        loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
+    let Some(begun) = TurnStart::determine(&loaded, &runs, &entries) else {
+        return yield_without_turn(worker, &lease.claim, loaded).await;
+    };
+    if let Some(parent) = begun.trace.as_deref() {
+        trace::continue_from(span, parent);
+    }
+    span.record("run.id", tracing::field::display(begun.run));
+    span.record("agent.id", tracing::field::display(loaded.agent));
+    let kind = loaded.key.parse().map(|key: SessionKey| key.kind());
+    let task = match kind {
+        Ok(SessionKind::Subagent) => {
+            worker.sessions.subagent(lease.claim.tenant, lease.claim.session).await?
+        }
+        _ => None,
+    };
+    let instead =
+        heartbeats::heartbeat_model(&loaded, begun.run).or_else(|| loaded.settings.model.clone());
+    refresh_in_background(worker, (lease.claim.tenant, loaded.agent, instead.clone()));
+    let found = worker.agents.find(lease.claim.tenant, loaded.agent, instead);
+    // The policy is needed at the first step; loading both at the same time saves a round trip.
+    let policy = worker.policies.find(&worker.tools, lease.claim.tenant, loaded.agent);
+    let (found, _) = tokio::try_join!(found.instrument(span.clone()), policy)?;
+    let snapshot = match found {
+        AgentLookup::Ready(snapshot) => Ok(snapshot),
+        AgentLookup::NoAgent => Err(Failure::NoAgent),
+        AgentLookup::NoModel => Err(Failure::NoModel),
+    };
+    let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    heartbeats::drop_history(kind.ok(), &mut entries, first);
+    let sessions = worker.sessions.clone();
+    let at = entries.len() - first;
+    let mut journal = Journal::new(sessions, Arc::clone(lease), entries, at, loaded.next_entry);
+    if let Ok(snapshot) = &snapshot {
+        journal.set_budgets(Arc::clone(&snapshot.ledger));
+    }
+    let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
+    let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);
+    firings::add_system_events(&mut turn, &events, is_new);
+    let ended = async {
+        match &snapshot {
+            Ok(snapshot) => {
+                let completed = steps::run_steps(&mut turn, snapshot).await?;
+                after_turn::after_turn(&turn, snapshot, &completed);
+                Ok(completed)
+            }
+            Err(failure) => steps::finish_without_model(&mut turn, failure).await,
+        }
+    };
+    ended.instrument(span.clone()).await
+}
+
+/// Refreshes the snapshot and the policy in the background if they expire soon.
+fn refresh_in_background(worker: &Arc<Worker>, which: AgentKey) {
+    if worker.agents.should_refresh(&which) {
+        let worker = Arc::clone(worker);
+        tokio::spawn(async move {
+            let policy = worker.policies.refresh_if_aging(&worker.tools, which.0, which.1);
+            tokio::join!(policy, worker.agents.refresh_snapshot(which.clone()));
+        });
+    }
+}
+
+/// Ends the claim of a session without work. Many silent messages are moved to the journal first,
+/// without a turn: they would fill the inbox.
+async fn yield_without_turn(
+    worker: &Worker,
+    claim: &Claim,
+    loaded: LoadedSession,
+) -> Result<CompletionResult, Error> {
+    let silent = loaded.waiting.iter().filter(|row| row.body.silent).count();
+    let first = loaded.waiting.first().filter(|_| silent == loaded.waiting.len());
+    let Some(first) = first.filter(|_| silent >= MAX_SILENT_MESSAGES) else {
+        return Ok(worker.sessions.yield_session(claim, loaded.wait).await?);
+    };
+    let run = RunId::from(first.message);
+    let heard = |row: &InboxMessage| Entry::Heard { seq: row.seq, body: row.body.clone() };
+    let completion = Completion {
+        run,
+        at: Some(loaded.next_entry),
+        entries: loaded.waiting.iter().map(heard).collect(),
+        done: loaded.waiting.iter().map(|row| row.seq).collect(),
+        outcome: TurnOutcome::Completed,
+        reason: Some("nothing but silence".to_owned()),
+        reply: None,
+        deliveries: Vec::new(),
+        usage: Usage::default(),
+        model: String::new(),
+        steps: 0,
+        started_at: Timestamp::now(),
+        wait: loaded.wait,
+        last_target: None,
+    };
+    Ok(worker.sessions.complete(claim, completion).await?)
+}
+
+/// Start of a turn, or of the turn that is already open.
+pub(crate) struct TurnStart {
+    pub(crate) run: RunId,
+    /// Whether the turn is already in the journal.
+    pub(crate) open: bool,
+    /// Note of the wait whose deadline began the turn.
+    pub(crate) overdue: Option<String>,
+    trace: Option<String>,
+}
+
+impl TurnStart {
+    /// Returns `None` if there is no work.
+    fn determine(loaded: &LoadedSession, runs: &[RunId], entries: &[Entry]) -> Option<Self> {
+        let step = next(entries, Limits::default(), |_| Effect::Reads);
+        if step != Step::Rest
+            && let Some(run) = runs.last()
+        {
+            let first = loaded.waiting.iter().find(|row| RunId::from(row.message) == *run);
+            let trace = first.and_then(|row| row.trace.clone());
+            return Some(Self { run: *run, open: true, overdue: None, trace });
+        }
+        let wanted =
+            |row: &&InboxMessage| wakes(&loaded.wait, &row.body) || row.seq <= loaded.cancel_upto;
+        if loaded.waiting.iter().any(|row| wanted(&row)) {
+            // The first message that is not silent begins the turn; cancelled ones may all be
+            // silent.
+            let spoken = loaded.waiting.iter().find(|row| !row.body.silent);
+            let first = spoken.or_else(|| loaded.waiting.first())?;
+            let (run, trace) = (RunId::from(first.message), first.trace.clone());
+            return Some(Self { run, open: false, overdue: None, trace });
+        }
+        let overdue = match &loaded.wait {
+            Wait::Message { deadline_ms: Some(_), note, .. }
+            | Wait::Event { deadline_ms: Some(_), note, .. } => Some(note.clone()),
+            Wait::Message { .. } | Wait::Event { .. } | Wait::Anything => None,
+        }?;
+        Some(Self { run: RunId::generate(), open: false, overdue: Some(overdue), trace: None })
+    }
+}

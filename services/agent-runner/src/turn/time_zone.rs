@@ -1,0 +1,111 @@
+//! Time zone of a conversation: the one that its user has set (`/timezone`), else the agent's.
+//!
+//! A user's setting applies to all their conversations with the agent; in a conversation without a
+//! single user it applies to that conversation only. It is looked up at the beginning of a turn and
+//! cached for some seconds, after which other runners see a change.
+//!
+//! Hours in a policy and the days of notes always use the agent's time zone: users cannot change
+//! those.
+
+use holdfast_agent::person::person;
+use holdfast_schedule::Zone;
+use holdfast_types::{DmScope, SessionKind, TimeZoneCommand};
+use jiff::{Timestamp, tz::TimeZone};
+
+use crate::{
+    agents::{snapshots::AgentSnapshot, user_zones::UserKey},
+    error::Error,
+    turn::{commands, participants, state::TurnState},
+};
+
+impl TurnState<'_> {
+    /// Time zone set by the user or for the conversation.
+    pub(crate) fn user_zone(&self) -> Option<Zone> {
+        self.conversation_zone().or_else(|| self.zone.clone())
+    }
+
+    /// Time zone set for this conversation only.
+    fn conversation_zone(&self) -> Option<Zone> {
+        self.settings.time_zone.as_deref()?.parse().ok()
+    }
+}
+
+/// Loads the user's time zone.
+pub(crate) async fn load_zone(turn: &mut TurnState<'_>, scope: DmScope) -> Result<(), Error> {
+    turn.zone = match zone_owner(turn, scope) {
+        Some(whose) if turn.conversation_zone().is_none() => {
+            turn.worker.user_zones.of(&turn.worker.sessions, whose).await?
+        }
+        Some(_) | None => None,
+    };
+    Ok(())
+}
+
+/// User whose time zone applies. A group has none: its members may be in different zones.
+fn zone_owner(turn: &TurnState<'_>, scope: DmScope) -> Option<UserKey> {
+    if matches!(turn.kind, SessionKind::Group | SessionKind::Topic) {
+        return None;
+    }
+    let who = person(turn.kind, &turn.key, turn.audience_for_scope(scope))?;
+    Some((turn.lease.claim.tenant, turn.agent, who))
+}
+
+/// Current local time and the name of the time zone.
+pub(crate) fn local_time(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> (String, String) {
+    let own = turn.user_zone();
+    let (zone, name) = match &own {
+        Some(own) => (own.rules(), own.name()),
+        None => (&snapshot.zone, snapshot.zone_name.as_str()),
+    };
+    (format_time(Timestamp::now(), zone), name.to_owned())
+}
+
+/// Executes `/timezone` and returns the resulting setting.
+pub(crate) async fn run_timezone_command(
+    turn: &mut TurnState<'_>,
+    wish: TimeZoneCommand,
+) -> Result<String, Error> {
+    // The owner's roles decide whose conversation this is.
+    participants::load_policy(turn).await?;
+    let agent = commands::agent(turn).await?.settings;
+    load_zone(turn, agent.dm_scope).await?;
+    let zone = match wish {
+        TimeZoneCommand::Show => return Ok(zone_text(turn, &agent.time_zone)),
+        TimeZoneCommand::Default => None,
+        TimeZoneCommand::Use(name) => match name.parse::<Zone>() {
+            Ok(zone) => Some(zone),
+            Err(error) => return Ok(format!("{error}.")),
+        },
+    };
+    let (sessions, claim) = (&turn.worker.sessions, &turn.lease.claim);
+    let name = zone.as_ref().map(Zone::name);
+    match zone_owner(turn, agent.dm_scope) {
+        Some(whose) => {
+            // A setting of the conversation would take precedence.
+            turn.settings.time_zone = None;
+            let person = (whose.1, whose.2.as_str());
+            sessions.set_persons_zone(claim, &turn.settings, person, name).await?;
+            turn.zone.clone_from(&zone);
+            turn.worker.user_zones.store(whose, zone);
+        }
+        None => {
+            turn.settings.time_zone = name.map(str::to_owned);
+            sessions.set_settings(claim, &turn.settings).await?;
+        }
+    }
+    Ok(zone_text(turn, &agent.time_zone))
+}
+
+fn zone_text(turn: &TurnState<'_>, agents: &str) -> String {
+    let (zone, whose) = match (turn.conversation_zone(), &turn.zone) {
+        (Some(here), _) => (here, "set for this conversation"),
+        (None, Some(yours)) => (yours.clone(), "yours, in all our conversations"),
+        (None, None) => (agents.parse().unwrap_or_default(), "the assistant's"),
+    };
+    let now = format_time(Timestamp::now(), zone.rules());
+    format!("Time zone: {} ({whose}). It is {now} there.", zone.name())
+}
+
+fn format_time(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%A, %Y-%m-%d %H:%M").to_string()
+}
