@@ -744,7 +744,7 @@ MUTANTS = {
     "budget-settle": Mutant(
         [
             (
-                SESSION + "spending.rs",
+                SESSION + "usage.rs",
                 "if self.budgets.is_empty() || self.charge == Charge::default() {",
                 "if self.budgets.is_empty() || self.charge == Charge::default() || self.charge != Charge::default() {",
             ),

@@ -153,7 +153,7 @@ MUTANTS = {
     "memory-erase-intent": Mutant(
         [
             (
-                "crates/session/src/dead_letters.rs",
+                "crates/session/src/delete.rs",
                 "select memory.forget_later('session', $1)",
                 "select coalesce($1::text, '')",
             ),

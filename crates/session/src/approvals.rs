@@ -27,7 +27,7 @@ mod settle;
 
 use std::time::Duration;
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, ApprovalId, ApprovalState, Entry, RunId, SessionId, TenantId};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -139,10 +139,23 @@ pub struct WaitingRun {
     pub asked_at: Timestamp,
 }
 
+/// Approvals of tool calls, from [`Sessions::approvals`].
+#[derive(Debug, Clone, Copy)]
+pub struct Approvals<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn approvals(&self) -> Approvals<'_> {
+        Approvals { pools: &self.pools }
+    }
+}
+
+impl Approvals<'_> {
     /// Returns the runs that wait for an approval, newest first.
     pub async fn waiting_runs(
-        &self,
+        self,
         tenant: TenantId,
         session: Option<SessionId>,
         limit: i64,
@@ -175,7 +188,7 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if the tenant has no such waiting run.
     pub async fn waiting_run(
-        &self,
+        self,
         tenant: TenantId,
         run: RunId,
     ) -> Result<(WaitingRun, Vec<EntryView>), Error> {
@@ -200,8 +213,8 @@ impl Sessions {
         Ok((WaitingRun { id: run, session, agent, asked_at: at.to_jiff() }, entries))
     }
 
-    pub async fn approvals(
-        &self,
+    pub async fn list(
+        self,
         tenant: TenantId,
         filter: ApprovalFilter,
     ) -> Result<Vec<Approval>, Error> {
@@ -230,7 +243,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such approval.
-    pub async fn approval(&self, tenant: TenantId, name: &str) -> Result<Approval, Error> {
+    pub async fn get(self, tenant: TenantId, name: &str) -> Result<Approval, Error> {
         const SQL: &str =
             approval!("(approval_id = $2 or slug = $3) order by asked_at desc limit 1");
         let mut tx = self.pools.tenant(tenant).await?;
@@ -247,8 +260,8 @@ impl Sessions {
     /// Returns the approvals that a person in this session can refer to, newest first: those of the
     /// session and of its descendants. With a name, the approvals of that name in any state;
     /// without one, the pending ones.
-    pub async fn approvals_in_family(
-        &self,
+    pub async fn in_family(
+        self,
         tenant: TenantId,
         session: SessionId,
         name: Option<&str>,

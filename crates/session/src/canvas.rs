@@ -3,6 +3,7 @@
 //!
 //! The content is stored as text; clients render it.
 
+use holdfast_pg::Pools;
 use holdfast_types::{SessionId, TenantId};
 use jiff::Timestamp;
 use sqlx::FromRow;
@@ -11,9 +12,6 @@ use crate::{Error, Sessions, sessions::session_not_found};
 
 /// Maximum number of surfaces of a session.
 pub const MAX_SURFACES: usize = 16;
-
-/// Maximum size of one surface's content, in bytes.
-pub const MAX_SURFACE_BYTES: usize = 256 * 1024;
 
 /// A surface to store; it replaces the surface of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +22,6 @@ pub struct NewSurface {
     pub title: String,
     /// Format of the content: `a2ui`, `markdown` or `html`.
     pub kind: String,
-    /// At most [`MAX_SURFACE_BYTES`] bytes.
     pub content: String,
     /// Whether clients show the surface.
     pub shown: bool,
@@ -50,14 +47,27 @@ struct Row {
     updated_at: jiff_sqlx::Timestamp,
 }
 
+/// Canvas surfaces of sessions, from [`Sessions::canvas`].
+#[derive(Debug, Clone, Copy)]
+pub struct Canvas<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn canvas(&self) -> Canvas<'_> {
+        Canvas { pools: &self.pools }
+    }
+}
+
+impl Canvas<'_> {
     /// Returns a session's surfaces, ordered by name.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such session.
     pub async fn surfaces(
-        &self,
+        self,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Vec<Surface>, Error> {
@@ -92,8 +102,8 @@ impl Sessions {
     ///
     /// [`Error::Conflict`] if there would be more than [`MAX_SURFACES`], [`Error::NotFound`] if
     /// there is no such session. Nothing is changed then.
-    pub async fn change_surfaces(
-        &self,
+    pub async fn change(
+        self,
         tenant: TenantId,
         session: SessionId,
         put: &[NewSurface],

@@ -6,13 +6,15 @@
 //! | a bridge crashes | the delivery |
 //! |---|---|
 //! | between claim and `sending` | was not sent: it is due again after [`HANDOVER_TIMEOUT`], and no attempt is counted |
-//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SEND_LEASE`](crate::SEND_LEASE) |
+//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SEND_LEASE`] |
 //! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent automatically |
 
+pub mod operations;
 pub mod progress;
 
 use std::time::Duration;
 
+use holdfast_pg::Pools;
 use holdfast_types::{
     ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId,
 };
@@ -21,6 +23,9 @@ use tracing::warn;
 use uuid::Uuid;
 
 use crate::{Delivery, Error, SendResult, Sessions, sessions::tenant_of};
+
+/// How long a bridge may take for one send before another bridge may take over.
+pub const SEND_LEASE: Duration = Duration::from_secs(60);
 
 /// Maximum time between claiming a part and committing `sending`. After it another bridge may have
 /// claimed the part.
@@ -39,7 +44,20 @@ type ContentRow = (
     Option<Uuid>,
 );
 
+/// Deliveries of replies, from [`Sessions::deliveries`].
+#[derive(Debug, Clone, Copy)]
+pub struct Deliveries<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries { pools: &self.pools }
+    }
+}
+
+impl Deliveries<'_> {
     /// Claims up to `limit` due parts of replies on a kind of channel, and commits that they are
     /// being sent. A part waits for the earlier parts of its session.
     ///
@@ -47,8 +65,8 @@ impl Sessions {
     ///
     /// After an error parts may have been claimed; they are due again after [`HANDOVER_TIMEOUT`]. If some
     /// parts were already committed as `sending`, these are returned instead of the error.
-    pub async fn claim_deliveries(
-        &self,
+    pub async fn claim(
+        self,
         channel: &str,
         class: DeliveryClass,
         owner: RunnerId,
@@ -97,7 +115,7 @@ impl Sessions {
             .bind(owner.as_uuid())
             .bind(limit)
             .bind(class != DeliveryClass::Plain)
-            .bind(HANDOVER_TIMEOUT.min(self.send_lease).as_secs_f64())
+            .bind(HANDOVER_TIMEOUT.as_secs_f64())
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -124,7 +142,7 @@ impl Sessions {
     /// Until then the rows are unchanged: if this fails, nothing was sent and the parts are due
     /// again. The attempt is counted here, so that `owner` and `attempt` identify one send.
     async fn begin_sending(
-        &self,
+        self,
         tenant: TenantId,
         owner: RunnerId,
         claimed: &[ClaimedRow],
@@ -145,7 +163,7 @@ impl Sessions {
                 .bind(id)
                 .bind(owner.as_uuid())
                 .bind(tried)
-                .bind(self.send_lease.as_secs_f64())
+                .bind(SEND_LEASE.as_secs_f64())
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or the session was deleted.
@@ -181,7 +199,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if another bridge has the delivery.
     pub async fn split(
-        &self,
+        self,
         delivery: &Delivery,
         owner: RunnerId,
         parts: &[String],
@@ -231,7 +249,7 @@ impl Sessions {
 
     /// Returns the platform's id of the last message that was sent before this delivery, from the
     /// same session to the same chat; `None` if there is none.
-    pub async fn previous_platform_id(&self, delivery: &Delivery) -> Result<Option<String>, Error> {
+    pub async fn previous_platform_id(self, delivery: &Delivery) -> Result<Option<String>, Error> {
         const SQL: &str = "
             select platform_id from session.deliveries
             where tenant_id = $1 and session_id = $2 and (out_seq, part) < ($3, $4)
@@ -256,7 +274,7 @@ impl Sessions {
     /// Returns the platform's id of the message that requested an approval; `None` if none was
     /// sent.
     pub async fn approval_request_platform_id(
-        &self,
+        self,
         delivery: &Delivery,
         approval: ApprovalId,
     ) -> Result<Option<String>, Error> {
@@ -285,8 +303,8 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the outcome must be recorded again.
-    pub async fn record_send_result(
-        &self,
+    pub async fn record_result(
+        self,
         delivery: &Delivery,
         owner: RunnerId,
         sent: SendResult,

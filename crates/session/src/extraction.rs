@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use holdfast_pg::Pools;
 use holdfast_types::{AgentId, Entry, RunId, SessionId, TenantId};
 use jiff::Timestamp;
 use sqlx::types::Json;
@@ -61,12 +62,25 @@ impl JournalRange {
     }
 }
 
+/// Memory extraction, from [`Sessions::extraction`].
+#[derive(Debug, Clone, Copy)]
+pub struct Extraction<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn extraction(&self) -> Extraction<'_> {
+        Extraction { pools: &self.pools }
+    }
+}
+
+impl Extraction<'_> {
     /// Returns conversations that are due: a message was finished after `since`, the session has
     /// been idle for `rest`, and the journal was not read to its end. Also returns conversations
     /// whose extraction was claimed and not finished.
-    pub async fn due_extractions(
-        &self,
+    pub async fn due(
+        self,
         since: Timestamp,
         rest: Duration,
         limit: i64,
@@ -108,8 +122,8 @@ impl Sessions {
 
     /// Claims the next range of a journal, for the duration of `lease`. Returns `None` if there is
     /// none, or if another process has claimed it.
-    pub async fn claim_extraction(
-        &self,
+    pub async fn claim(
+        self,
         tenant: TenantId,
         session: SessionId,
         lease: Duration,
@@ -186,8 +200,8 @@ impl Sessions {
 
     /// Shortens a claimed range to its first `entries` entries; the rest becomes the next range.
     /// Returns whether the claim was still current.
-    pub async fn cut_extraction(
-        &self,
+    pub async fn cut(
+        self,
         tenant: TenantId,
         session: SessionId,
         stretch: &mut JournalRange,
@@ -221,8 +235,8 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the range can be claimed again when the lease expires.
-    pub async fn postpone_extraction(
-        &self,
+    pub async fn postpone(
+        self,
         tenant: TenantId,
         session: SessionId,
         upto: i64,
@@ -251,8 +265,8 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the range is read again.
-    pub async fn complete_extraction(
-        &self,
+    pub async fn complete(
+        self,
         tenant: TenantId,
         session: SessionId,
         upto: i64,

@@ -1,12 +1,10 @@
 //! Session queries for heartbeats and jobs, which contact people at their own times.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{
-    AgentId, Author, Heartbeat, MessageId, RunId, SessionId, SessionKey, Target, TenantId,
-};
+use holdfast_types::{AgentId, Author, Heartbeat, MessageId, SessionKey, Target, TenantId};
 use sqlx::types::{Json, Uuid};
 
-use crate::{Error, Sessions};
+use crate::{Error, Views};
 
 /// Number of newest messages whose senders are read.
 const SPEAKERS_READ: i64 = 50;
@@ -40,25 +38,9 @@ pub struct ChannelConversation {
     pub speakers: Vec<Author>,
 }
 
-/// State of one delivery of a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeliveryStatus {
-    /// Name of the delivery state.
-    pub state: String,
-    pub channel: String,
-    /// Id of the chat on the platform.
-    pub chat: String,
-    /// Whether it is an action other than sending text.
-    pub is_act: bool,
-    /// Explanation of the state, for people.
-    pub reason: Option<String>,
-}
-
-type DeliveryStatusRow = (String, String, Option<String>, bool, Option<String>);
-
-impl Sessions {
+impl Views<'_> {
     /// Whether any of these sessions is ready or running, and not paused.
-    pub async fn is_busy(&self, tenant: TenantId, keys: &[&SessionKey]) -> Result<bool, Error> {
+    pub async fn is_busy(self, tenant: TenantId, keys: &[&SessionKey]) -> Result<bool, Error> {
         const SQL: &str = "
             select exists (
                 select from session.sessions s join session.session_lease l using (tenant_id, session_id)
@@ -80,7 +62,7 @@ impl Sessions {
     /// groups never count. The caller must check by the authors that the only
     /// direct conversation is with the right person: a stranger may have opened it.
     pub async fn last_conversation(
-        &self,
+        self,
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Option<ChannelConversation>, Error> {
@@ -120,7 +102,7 @@ impl Sessions {
 
     /// Returns the senders of the newest messages of a conversation; empty if there is no such
     /// session.
-    pub async fn speakers(&self, tenant: TenantId, key: &SessionKey) -> Result<Vec<Author>, Error> {
+    pub async fn speakers(self, tenant: TenantId, key: &SessionKey) -> Result<Vec<Author>, Error> {
         const SESSION: &str = "
             select session_id from session.sessions where tenant_id = $1 and key = $2";
 
@@ -141,7 +123,7 @@ impl Sessions {
     /// Returns the heartbeat settings of a message; `None` if the message is not a heartbeat or is
     /// deleted.
     pub async fn heartbeat_of(
-        &self,
+        self,
         tenant: TenantId,
         message: MessageId,
     ) -> Result<Option<Heartbeat>, Error> {
@@ -156,37 +138,5 @@ impl Sessions {
             .await?;
         tx.finish_reading();
         Ok(found.flatten().map(|heartbeat| heartbeat.0))
-    }
-
-    /// Returns the deliveries of a turn with their states, in order, at most 1000.
-    pub async fn delivery_statuses(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-        run: RunId,
-    ) -> Result<Vec<DeliveryStatus>, Error> {
-        const SQL: &str = "
-            select state, channel, target->>'chat', act is not null, reason from session.deliveries
-            where tenant_id = $1 and session_id = $2 and run_id = $3
-            order by out_seq, part limit 1000";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<DeliveryStatusRow> = sqlx::query_as(SQL)
-            .bind(tenant.as_uuid())
-            .bind(session.as_uuid())
-            .bind(run.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
-        tx.finish_reading();
-        Ok(rows
-            .into_iter()
-            .map(|(state, channel, chat, is_act, reason)| DeliveryStatus {
-                state,
-                channel,
-                chat: chat.unwrap_or_default(),
-                is_act,
-                reason,
-            })
-            .collect())
     }
 }

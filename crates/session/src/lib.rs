@@ -16,14 +16,14 @@
 //! | load, append, complete | agent-runner | `protocol/load.rs`, `protocol/append.rs`, `protocol/complete.rs` |
 //! | sweep, prune | agent-runner | `protocol/sweep.rs`, `prune.rs` |
 //! | pause, resume, cancel | gateway | `protocol/pause.rs` |
-//! | deliveries | channel-bridge | `delivery.rs` |
+//! | deliveries | channel-bridge, gateway | `delivery.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
 //! | memory extraction | agent-runner | `extraction.rs` |
 //! | index of conversation turns | agent-runner | `turn_index.rs` |
-//! | spending, usage | agent-runner, gateway | `spending.rs` |
+//! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
-//! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs` |
+//! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs`, `queues.rs`, `delete.rs` |
 //!
 //! ## What can go wrong
 //!
@@ -34,6 +34,7 @@
 mod approvals;
 mod canvas;
 mod dead_letters;
+mod delete;
 mod delivery;
 mod error;
 mod extraction;
@@ -43,27 +44,29 @@ mod message_outcomes;
 mod model;
 mod protocol;
 mod prune;
+mod queues;
 mod relay;
 mod sessions;
 mod settings;
-mod spending;
 mod subagents;
 mod summary;
 mod system_events;
 mod turn_index;
+mod usage;
 mod view;
 
 pub use approvals::{
-    Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, DecidedCall, DecisionResult,
+    Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, Approvals, DecidedCall, DecisionResult,
     NewApproval, SettleResult, WaitingRun, subject_hash,
 };
-pub use canvas::{MAX_SURFACE_BYTES, MAX_SURFACES, NewSurface, Surface};
-pub use dead_letters::Gauges;
-pub use delivery::HANDOVER_TIMEOUT;
+pub use canvas::{Canvas, MAX_SURFACES, NewSurface, Surface};
+pub use dead_letters::DeadLetters;
+pub use delivery::operations::DeliveryStatus;
 pub use delivery::progress::DeliveryProgress;
+pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE};
 pub use error::Error;
-pub use extraction::{EntryMark, JournalRange, MAX_EXTRACTION_TRIES};
-pub use heartbeats::{ChannelConversation, DeliveryStatus};
+pub use extraction::{EntryMark, Extraction, JournalRange, MAX_EXTRACTION_TRIES};
+pub use heartbeats::ChannelConversation;
 pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
@@ -76,15 +79,17 @@ pub use protocol::overdue::OverdueResult;
 pub use protocol::pause::{PauseResult, ResumeResult};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use prune::{EPHEMERAL_LABEL, PruneCounts, Retention};
+pub use queues::{Gauges, Queues};
 pub use relay::Event;
-pub use sessions::{CLAIM_LEASE, SEND_LEASE, Sessions};
-pub use spending::{Charge, Spending, UsageLine, WriteCost};
+pub use sessions::{CLAIM_LEASE, Sessions};
+pub use settings::Settings;
 pub use subagents::chains::{CHAIN_EVENT, ChainRun, NewChainRun};
 pub use subagents::{
     AnnouncementResult, ChainPosition, Cleanup, NewSubagent, SUBAGENT_EVENT, Subagent,
-    SubagentAccess, SubagentFilter, SubagentOutcome,
+    SubagentAccess, SubagentFilter, SubagentOutcome, Subagents,
 };
 pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
-pub use turn_index::{UnindexedEntries, UnindexedEntry};
-pub use view::SessionFilter;
+pub use turn_index::{TurnIndex, UnindexedEntries, UnindexedEntry};
+pub use usage::{Charge, Spending, UsageLine, UsageRecords, WriteCost};
+pub use view::{SessionFilter, Views};

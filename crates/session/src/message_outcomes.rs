@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_types::{RunId, SessionId, TenantId};
 use uuid::Uuid;
 
-use crate::{Error, Sessions, TurnOutcome};
+use crate::{Error, TurnOutcome, Views};
 
 /// Outcome of a finished message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct MessageOutcome {
     pub took: Duration,
 }
 
-impl Sessions {
+impl Views<'_> {
     /// Returns those of the messages that are finished. A message is named by its tenant, session
     /// and `seq`. The content is not read.
     pub async fn message_outcomes(
-        &self,
+        self,
         of: &[(TenantId, SessionId, i64)],
     ) -> Result<Vec<MessageOutcome>, Error> {
         const SQL: &str = "

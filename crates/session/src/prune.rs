@@ -16,10 +16,11 @@
 
 use std::time::Duration;
 
+use holdfast_pg::Pools;
 use holdfast_types::{SessionId, TenantId};
 use uuid::Uuid;
 
-use crate::{Error, Sessions, sessions::tenant_of};
+use crate::{Error, Sessions, delete::delete_without_memories, sessions::tenant_of};
 
 /// Retention periods of finished rows.
 #[derive(Debug, Clone, Copy)]
@@ -84,123 +85,127 @@ impl Sessions {
         let tenants: Vec<Uuid> = sqlx::query_scalar(TENANTS).fetch_all(once.conn()).await?;
         once.done();
         for tenant in tenants {
-            let one = self.prune_tenant(tenant_of(tenant), keep).await?;
+            let one = prune_tenant(&self.pools, tenant_of(tenant), keep).await?;
             pruned.rows += one.rows;
             pruned.sessions += one.sessions;
         }
         Ok(pruned)
     }
+}
 
-    async fn prune_tenant(&self, tenant: TenantId, keep: &Retention) -> Result<PruneCounts, Error> {
-        const INBOX: &str = "
-            with gone as (
-                delete from session.inbox
-                where tenant_id = $1 and state in ('done', 'dead')
-                  and finished_at < clock_timestamp() - $2 * interval '1 second'
-                returning *)
-            insert into session.tombstones
-                (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
-            select tenant_id, source, idem_key, hash, session_id, seq, message_id,
-                   clock_timestamp() + $3 * interval '1 second' from gone
-            on conflict do nothing";
-        const KEYS: &str =
-            "delete from session.tombstones where tenant_id = $1 and until < clock_timestamp()";
-        const DELIVERIES: &str = "
-            delete from session.deliveries
-            where tenant_id = $1 and state in ('sent', 'unknown', 'dead')
-              and finished_at < clock_timestamp() - $2 * interval '1 second'";
-        const RUNS: &str = "
-            delete from session.runs
-            where tenant_id = $1 and steps >= 0
-              and finished_at < clock_timestamp() - $2 * interval '1 second'";
-        const SUBAGENTS: &str = "
-            delete from session.subagents
-            where tenant_id = $1 and announced_at < clock_timestamp() - $2 * interval '1 second'";
-        const APPROVALS: &str = "
-            delete from session.approvals
-            where tenant_id = $1 and expires_at < clock_timestamp() - $2 * interval '1 second'";
-        const EVENTS: &str = "
-            delete from session.events
-            where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
-        const SYSTEM_EVENTS: &str = "
-            delete from session.system_events
-            where tenant_id = $1 and gone_at < clock_timestamp() - $2 * interval '1 second'";
-        const SPENDING: &str = "
-            delete from session.spending
-            where tenant_id = $1
-              and day < (clock_timestamp() at time zone 'utc' - $2 * interval '1 second')::date";
-        const HEARTBEATS: &str = "
-            delete from session.entries e using session.sessions s
-            where s.tenant_id = $1 and s.kind <> '' and s.kind = 'heartbeat'
-              and e.tenant_id = s.tenant_id and e.session_id = s.session_id
-              and e.created_at < clock_timestamp() - $2 * interval '1 second'";
-        const SESSIONS: &str = "
-            select s.session_id from session.sessions s
-            join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
-              and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-            limit 1000";
-        // Each run of a job has its own session, which no other run uses.
-        const JOB_SESSIONS: &str = "
-            select s.session_id from session.sessions s
-            join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
-              and s.created_at < clock_timestamp() - $2 * interval '1 second'
-              and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-            order by s.created_at limit $3";
+async fn prune_tenant(
+    pools: &Pools,
+    tenant: TenantId,
+    keep: &Retention,
+) -> Result<PruneCounts, Error> {
+    const INBOX: &str = "
+        with gone as (
+            delete from session.inbox
+            where tenant_id = $1 and state in ('done', 'dead')
+              and finished_at < clock_timestamp() - $2 * interval '1 second'
+            returning *)
+        insert into session.tombstones
+            (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+        select tenant_id, source, idem_key, hash, session_id, seq, message_id,
+               clock_timestamp() + $3 * interval '1 second' from gone
+        on conflict do nothing";
+    const KEYS: &str =
+        "delete from session.tombstones where tenant_id = $1 and until < clock_timestamp()";
+    const DELIVERIES: &str = "
+        delete from session.deliveries
+        where tenant_id = $1 and state in ('sent', 'unknown', 'dead')
+          and finished_at < clock_timestamp() - $2 * interval '1 second'";
+    const RUNS: &str = "
+        delete from session.runs
+        where tenant_id = $1 and steps >= 0
+          and finished_at < clock_timestamp() - $2 * interval '1 second'";
+    const SUBAGENTS: &str = "
+        delete from session.subagents
+        where tenant_id = $1 and announced_at < clock_timestamp() - $2 * interval '1 second'";
+    const APPROVALS: &str = "
+        delete from session.approvals
+        where tenant_id = $1 and expires_at < clock_timestamp() - $2 * interval '1 second'";
+    const EVENTS: &str = "
+        delete from session.events
+        where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
+    const SYSTEM_EVENTS: &str = "
+        delete from session.system_events
+        where tenant_id = $1 and gone_at < clock_timestamp() - $2 * interval '1 second'";
+    const SPENDING: &str = "
+        delete from session.spending
+        where tenant_id = $1
+          and day < (clock_timestamp() at time zone 'utc' - $2 * interval '1 second')::date";
+    const HEARTBEATS: &str = "
+        delete from session.entries e using session.sessions s
+        where s.tenant_id = $1 and s.kind <> '' and s.kind = 'heartbeat'
+          and e.tenant_id = s.tenant_id and e.session_id = s.session_id
+          and e.created_at < clock_timestamp() - $2 * interval '1 second'";
+    const SESSIONS: &str = "
+        select s.session_id from session.sessions s
+        join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
+          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+        limit 1000";
+    // Each run of a job has its own session, which no other run uses.
+    const JOB_SESSIONS: &str = "
+        select s.session_id from session.sessions s
+        join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
+          and s.created_at < clock_timestamp() - $2 * interval '1 second'
+          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+        order by s.created_at limit $3";
 
-        let mut tx = self.pools.tenant(tenant).await?;
-        let mut rows = 0;
-        rows += sqlx::query(INBOX)
+    let mut tx = pools.tenant(tenant).await?;
+    let mut rows = 0;
+    rows += sqlx::query(INBOX)
+        .bind(tenant.as_uuid())
+        .bind(keep.inbox.as_secs_f64())
+        .bind(keep.keys.as_secs_f64())
+        .execute(tx.conn())
+        .await?
+        .rows_affected();
+    rows += sqlx::query(KEYS).bind(tenant.as_uuid()).execute(tx.conn()).await?.rows_affected();
+    for (sql, age) in [
+        (DELIVERIES, keep.deliveries),
+        (RUNS, keep.runs),
+        (SUBAGENTS, keep.runs),
+        (APPROVALS, keep.runs),
+        (EVENTS, keep.events),
+        (SYSTEM_EVENTS, keep.events),
+        (SPENDING, keep.runs),
+        (HEARTBEATS, keep.heartbeats),
+    ] {
+        rows += sqlx::query(sql)
             .bind(tenant.as_uuid())
-            .bind(keep.inbox.as_secs_f64())
-            .bind(keep.keys.as_secs_f64())
+            .bind(age.as_secs_f64())
             .execute(tx.conn())
             .await?
             .rows_affected();
-        rows += sqlx::query(KEYS).bind(tenant.as_uuid()).execute(tx.conn()).await?.rows_affected();
-        for (sql, age) in [
-            (DELIVERIES, keep.deliveries),
-            (RUNS, keep.runs),
-            (SUBAGENTS, keep.runs),
-            (APPROVALS, keep.runs),
-            (EVENTS, keep.events),
-            (SYSTEM_EVENTS, keep.events),
-            (SPENDING, keep.runs),
-            (HEARTBEATS, keep.heartbeats),
-        ] {
-            rows += sqlx::query(sql)
-                .bind(tenant.as_uuid())
-                .bind(age.as_secs_f64())
-                .execute(tx.conn())
-                .await?
-                .rows_affected();
+    }
+    let mut old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
+        .bind(tenant.as_uuid())
+        .bind(keep.ephemeral.as_secs_f64())
+        .bind(EPHEMERAL_LABEL)
+        .fetch_all(tx.conn())
+        .await?;
+    tx.commit().await?;
+    let mut sessions = 0;
+    loop {
+        for session in &old {
+            delete_without_memories(pools, tenant, SessionId::from(*session)).await?;
         }
-        let mut old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
+        sessions += old.len() as u64;
+        // There may be many: a job that runs each minute creates over a thousand in a day.
+        let mut tx = pools.tenant(tenant).await?;
+        old = sqlx::query_scalar(JOB_SESSIONS)
             .bind(tenant.as_uuid())
-            .bind(keep.ephemeral.as_secs_f64())
-            .bind(EPHEMERAL_LABEL)
+            .bind(keep.runs.as_secs_f64())
+            .bind(MAX_SESSIONS_PER_QUERY)
             .fetch_all(tx.conn())
             .await?;
-        tx.commit().await?;
-        let mut sessions = 0;
-        loop {
-            for session in &old {
-                self.delete_without_memories(tenant, SessionId::from(*session)).await?;
-            }
-            sessions += old.len() as u64;
-            // There may be many: a job that runs each minute creates over a thousand in a day.
-            let mut tx = self.pools.tenant(tenant).await?;
-            old = sqlx::query_scalar(JOB_SESSIONS)
-                .bind(tenant.as_uuid())
-                .bind(keep.runs.as_secs_f64())
-                .bind(MAX_SESSIONS_PER_QUERY)
-                .fetch_all(tx.conn())
-                .await?;
-            tx.finish_reading();
-            if old.is_empty() {
-                return Ok(PruneCounts { rows, sessions });
-            }
+        tx.finish_reading();
+        if old.is_empty() {
+            return Ok(PruneCounts { rows, sessions });
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Entry point of the protocol: one handle with a method for each verb, and the lock and fence that
-//! all verbs share.
+//! Entry point of the crate, and the lock and fence that all verbs share.
+//!
+//! The verbs of the protocol are methods of [`Sessions`]. Each other topic has a type of its own,
+//! which borrows the `Sessions`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +15,11 @@ use crate::{Claim, Error, journal_cache::JournalCache};
 /// How long a claim lasts without renewal.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
 
-/// How long a bridge may take for one send before another bridge may take over.
-pub const SEND_LEASE: Duration = Duration::from_secs(60);
-
 /// The session protocol over a database. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) pools: Pools,
     pub(crate) lease: Duration,
-    pub(crate) send_lease: Duration,
     pub(crate) journal_cache: Arc<JournalCache>,
 }
 
@@ -32,7 +30,7 @@ pub(crate) const FAIR_KEY_STEP: i64 = 720_720;
 impl Sessions {
     #[must_use]
     pub fn new(pools: Pools) -> Self {
-        Self { pools, lease: CLAIM_LEASE, send_lease: SEND_LEASE, journal_cache: Arc::default() }
+        Self { pools, lease: CLAIM_LEASE, journal_cache: Arc::default() }
     }
 
     /// Replaces the lease duration of claims, [`CLAIM_LEASE`] by default.
@@ -42,18 +40,6 @@ impl Sessions {
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
-    }
-
-    /// Replaces the lease duration of deliveries that are being sent, [`SEND_LEASE`] by default.
-    #[must_use]
-    pub fn with_send_lease(self, sending: Duration) -> Self {
-        Self { send_lease: sending, ..self }
-    }
-
-    /// Returns how long a claim lasts without renewal.
-    #[must_use]
-    pub const fn lease(&self) -> Duration {
-        self.lease
     }
 }
 

@@ -2,19 +2,28 @@
 
 mod zones;
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;
 
 use crate::{Claim, Error, Sessions, sessions::lock_claimed};
 
+/// Settings of sessions, and time zones of people, from [`Sessions::settings`].
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn settings(&self) -> Settings<'_> {
+        Settings { pools: &self.pools }
+    }
+}
+
+impl Settings<'_> {
     /// Returns the settings of a session; the defaults if there is no such session.
-    pub async fn settings(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<SessionSettings, Error> {
+    pub async fn get(self, tenant: TenantId, session: SessionId) -> Result<SessionSettings, Error> {
         const SQL: &str = "
             select settings from session.sessions where tenant_id = $1 and session_id = $2";
 
@@ -33,11 +42,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn set_settings(
-        &self,
-        claim: &Claim,
-        settings: &SessionSettings,
-    ) -> Result<(), Error> {
+    pub async fn set(self, claim: &Claim, settings: &SessionSettings) -> Result<(), Error> {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         lock_claimed(&mut tx, claim).await?;
         store(&mut tx, claim, settings).await?;

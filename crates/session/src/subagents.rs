@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     Acceptance, Error, NewMessage, SessionOwner, Sessions,
+    delete::delete_without_memories,
     sessions::{session_not_found, tenant_of},
 };
 
@@ -237,7 +238,20 @@ macro_rules! subagent {
     };
 }
 
+/// Subagents and chain runs, from [`Sessions::subagents`].
+#[derive(Debug, Clone, Copy)]
+pub struct Subagents<'a> {
+    pub(crate) sessions: &'a Sessions,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn subagents(&self) -> Subagents<'_> {
+        Subagents { sessions: self }
+    }
+}
+
+impl Subagents<'_> {
     /// Creates a subagent and sends it its task. A repeated request with the same key returns the
     /// same subagent.
     ///
@@ -245,7 +259,7 @@ impl Sessions {
     ///
     /// [`Error::Conflict`] if the parent has too many running subagents; nothing is created then.
     pub async fn spawn(
-        &self,
+        self,
         tenant: TenantId,
         new: NewSubagent,
     ) -> Result<(SessionId, Acceptance), Error> {
@@ -271,9 +285,9 @@ impl Sessions {
             select count(*) from session.subagents
             where tenant_id = $1 and parent_id = $2 and outcome is null";
 
-        let known = self.find(tenant, &new.key).await?.is_some();
+        let known = self.sessions.views().find(tenant, &new.key).await?.is_some();
         if !known {
-            let mut tx = self.pools.tenant(tenant).await?;
+            let mut tx = self.sessions.pools.tenant(tenant).await?;
             let running: i64 = sqlx::query_scalar(COUNT_RUNNING)
                 .bind(tenant.as_uuid())
                 .bind(new.parent.as_uuid())
@@ -319,22 +333,22 @@ impl Sessions {
             tx.commit().await?;
         }
         // If the process crashes before this, the subagent ends with a timeout, which is announced.
-        let accepted = self.ingest(tenant, task_message(&new)).await?;
+        let accepted = self.sessions.ingest(tenant, task_message(&new)).await?;
         Ok((accepted.session, accepted))
     }
 
     /// Returns the subagent whose session this is; `None` if the session is not a subagent.
-    pub async fn subagent(
-        &self,
+    pub async fn get(
+        self,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<Subagent>, Error> {
-        Ok(self.subagent_row(tenant, session).await?.map(Subagent::from))
+        Ok(self.row(tenant, session).await?.map(Subagent::from))
     }
 
     /// Returns the child subagents of a session, newest first, at most 200.
-    pub async fn subagents(
-        &self,
+    pub async fn children(
+        self,
         tenant: TenantId,
         parent: SessionId,
     ) -> Result<Vec<Subagent>, Error> {
@@ -343,7 +357,7 @@ impl Sessions {
                             where tenant_id = $1 and parent_id = $2)
              order by started_at desc limit 200"
         );
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let rows: Vec<Row> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(parent.as_uuid())
@@ -355,7 +369,7 @@ impl Sessions {
 
     /// Returns subagents that have ended or are past their deadline, and whose end is not announced
     /// yet.
-    pub async fn ended_subagents(&self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
+    pub async fn ended(self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
             where a.announced_at is null and (
@@ -367,7 +381,7 @@ impl Sessions {
                            where i.session_id = a.session_id and i.tenant_id = a.tenant_id
                              and i.seq = 1 and i.state in ('done', 'dead')))
             limit $1";
-        let mut once = self.pools.system_connection().await?;
+        let mut once = self.sessions.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).bind(most).fetch_all(once.conn()).await?;
         once.done();
         Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
@@ -382,12 +396,12 @@ impl Sessions {
     ///
     /// [`Error::SessionFull`] if the requester's inbox is full: try again later.
     pub async fn announce(
-        &self,
+        self,
         tenant: TenantId,
         session: SessionId,
         tell: impl FnOnce(&Subagent) -> String + Send,
     ) -> Result<Option<AnnouncementResult>, Error> {
-        let row = self.close_subagent(tenant, session).await?;
+        let row = self.close(tenant, session).await?;
         let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
         let (delete, heard) = (row.cleanup == "delete", row.heard);
         let ended = Subagent::from(row);
@@ -396,11 +410,11 @@ impl Sessions {
             ..AnnouncementResult::default()
         };
         if !heard && let Some(message) = self.announcement_message(tenant, &ended, tell).await? {
-            announced.accepted = Some(self.ingest(tenant, message).await?);
+            announced.accepted = Some(self.sessions.ingest(tenant, message).await?);
         }
         self.mark_announced(tenant, session).await?;
         if delete && announced.running.is_none() {
-            match self.delete_without_memories(tenant, session).await {
+            match delete_without_memories(&self.sessions.pools, tenant, session).await {
                 // `NotFound`: another process has deleted the session.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
@@ -411,12 +425,12 @@ impl Sessions {
 
     /// Records the end of a subagent that belongs to a chain, without an announcement. Returns
     /// `None` if it has not ended, or if its end [was handled before](Self::mark_announced).
-    pub async fn settle_subagent(
-        &self,
+    pub async fn settle(
+        self,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<(Subagent, Option<SessionOwner>)>, Error> {
-        let row = self.close_subagent(tenant, session).await?;
+        let row = self.close(tenant, session).await?;
         let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
         let ended = Subagent::from(row);
         let running = self.cancel_timed_out(tenant, &ended).await?;
@@ -425,8 +439,8 @@ impl Sessions {
 
     /// Returns an ended subagent to the call that waits for it; its end is then not announced.
     /// Returns `None` if it has not ended; the announcement is then delayed a little longer.
-    pub async fn await_subagent(
-        &self,
+    pub async fn await_end(
+        self,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<Subagent>, Error> {
@@ -436,8 +450,8 @@ impl Sessions {
                 heard_at = case when outcome is null then null
                                 else coalesce(heard_at, clock_timestamp()) end
             where tenant_id = $1 and session_id = $2 and announced_at is null";
-        let row = self.close_subagent(tenant, session).await?;
-        let mut tx = self.pools.tenant(tenant).await?;
+        let row = self.close(tenant, session).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
@@ -449,15 +463,11 @@ impl Sessions {
     }
 
     /// Stops waiting for a subagent: its end will be announced.
-    pub async fn stop_awaiting_subagent(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<(), Error> {
+    pub async fn stop_awaiting(self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set awaited_until = null
             where tenant_id = $1 and session_id = $2 and heard_at is null";
-        self.change_subagent(SQL, tenant, session).await
+        self.change(SQL, tenant, session).await
     }
 
     /// Stops a running subagent, and returns the runner that has it. Its outcome is an error, which
@@ -466,8 +476,8 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is none, [`Error::Conflict`] if it has ended.
-    pub async fn stop_subagent(
-        &self,
+    pub async fn stop(
+        self,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<SessionOwner>, Error> {
@@ -475,32 +485,32 @@ impl Sessions {
             update session.subagents
             set outcome = 'error', error = 'stopped', finished_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2 and outcome is null";
-        let known = self.subagent_row(tenant, session).await?;
+        let known = self.row(tenant, session).await?;
         match known.ok_or_else(|| no_subagent(session))?.outcome {
-            None => self.change_subagent(SQL, tenant, session).await?,
+            None => self.change(SQL, tenant, session).await?,
             Some(outcome) => {
                 return Err(Error::Conflict(format!(
                     "the subagent has ended already (`{outcome}`)"
                 )));
             }
         }
-        match self.cancel(tenant, session).await {
+        match self.sessions.cancel(tenant, session).await {
             Err(Error::NotFound { .. }) => Ok(None),
             cancelled => cancelled,
         }
     }
 
     /// Records that a subagent's end was handled.
-    pub async fn mark_announced(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+    pub async fn mark_announced(self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             update session.subagents set announced_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2";
-        self.change_subagent(SQL, tenant, session).await
+        self.change(SQL, tenant, session).await
     }
 
     /// Returns subagents of a tenant, newest first.
-    pub async fn list_subagents(
-        &self,
+    pub async fn list(
+        self,
         tenant: TenantId,
         filter: &SubagentFilter,
     ) -> Result<Vec<Subagent>, Error> {
@@ -508,7 +518,7 @@ impl Sessions {
             "($2::uuid is null or parent_id = $2) and (not $3 or outcome is null)
              order by started_at desc limit $4"
         );
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let rows: Vec<Row> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(filter.parent.map(SessionId::as_uuid))
@@ -520,27 +530,27 @@ impl Sessions {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    async fn change_subagent(
-        &self,
+    async fn change(
+        self,
         sql: &'static str,
         tenant: TenantId,
         session: SessionId,
     ) -> Result<(), Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(sql).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 
     /// Cancels the turn of a subagent that timed out, and returns the runner that has it.
     async fn cancel_timed_out(
-        &self,
+        self,
         tenant: TenantId,
         ended: &Subagent,
     ) -> Result<Option<SessionOwner>, Error> {
         if ended.outcome != Some(SubagentOutcome::Timeout) {
             return Ok(None);
         }
-        match self.cancel(tenant, ended.session).await {
+        match self.sessions.cancel(tenant, ended.session).await {
             Err(Error::NotFound { .. }) => Ok(None),
             cancelled => cancelled,
         }
@@ -548,11 +558,7 @@ impl Sessions {
 
     /// Records a subagent's end, if it has ended; later calls change nothing. Returns `None` if
     /// there is no such subagent.
-    async fn close_subagent(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<Option<Row>, Error> {
+    async fn close(self, tenant: TenantId, session: SessionId) -> Result<Option<Row>, Error> {
         const SQL: &str = "
             with ended as (
                 select i.state, i.outcome, i.reason, e.body->>'text' as text,
@@ -578,19 +584,15 @@ impl Sessions {
               and (deadline_at < clock_timestamp() or not exists (select from ended)
                    or (select state in ('done', 'dead') from ended))";
 
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
         tx.commit().await?;
-        self.subagent_row(tenant, session).await
+        self.row(tenant, session).await
     }
 
-    async fn subagent_row(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<Option<Row>, Error> {
+    async fn row(self, tenant: TenantId, session: SessionId) -> Result<Option<Row>, Error> {
         const SQL: &str = subagent!("session_id = $2");
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let row: Option<Row> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
@@ -602,12 +604,12 @@ impl Sessions {
 
     /// Returns the subagents of a chain run, oldest first within each stage.
     pub(crate) async fn chain_steps(
-        &self,
+        self,
         tenant: TenantId,
         run: RunId,
     ) -> Result<Vec<Subagent>, Error> {
         const SQL: &str = subagent!("chain_run_id = $2 order by stage, started_at, session_id");
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let rows: Vec<Row> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
@@ -619,7 +621,7 @@ impl Sessions {
 
     /// Builds the message to the requester; `None` if its session is deleted.
     async fn announcement_message(
-        &self,
+        self,
         tenant: TenantId,
         ended: &Subagent,
         tell: impl FnOnce(&Subagent) -> String,
@@ -631,14 +633,14 @@ impl Sessions {
     /// Builds an event message for a session; the reply goes to the session's latest target.
     /// Returns `None` if the session is deleted.
     pub(crate) async fn event_message(
-        &self,
+        self,
         tenant: TenantId,
         session: SessionId,
         event: &str,
         idem_key: String,
         text: String,
     ) -> Result<Option<NewMessage>, Error> {
-        let parent = match self.session(tenant, session).await {
+        let parent = match self.sessions.views().session(tenant, session).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             parent => parent?,
         };

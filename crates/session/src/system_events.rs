@@ -48,26 +48,6 @@ impl Sessions {
         tx.commit().await?;
         Ok(is_new)
     }
-
-    /// Returns the pending events of a conversation, oldest first.
-    pub async fn system_events(
-        &self,
-        tenant: TenantId,
-        key: &SessionKey,
-    ) -> Result<Vec<SystemEvent>, Error> {
-        const SQL: &str = "
-            select event_id, text, extract(epoch from created_at)::bigint
-            from session.system_events
-            where tenant_id = $1 and key = $2 and gone_at is null order by event_id";
-        let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(i64, String, i64)> = sqlx::query_as(SQL)
-            .bind(tenant.as_uuid())
-            .bind(key.as_str())
-            .fetch_all(tx.conn())
-            .await?;
-        tx.finish_reading();
-        Ok(rows.into_iter().map(|(id, text, at)| SystemEvent { id, text, at }).collect())
-    }
 }
 
 /// Adds an event within the caller's transaction.

@@ -2,12 +2,13 @@
 //! have yet, and up to where each was indexed.
 //!
 //! A conversation is due when a turn of it has ended and its journal has grown since. A claim is
-//! released by [`Sessions::turns_indexed`], or expires. Indexing an entry twice changes nothing, so
+//! released by [`TurnIndex::complete`], or expires. Indexing an entry twice changes nothing, so
 //! an expired claim is simply taken again. A conversation that is indexed to its end is not due, so
 //! an idle tenant costs nothing.
 
 use std::time::Duration;
 
+use holdfast_pg::Pools;
 use holdfast_types::{AgentId, Entry, SessionId, TenantId};
 use jiff::Timestamp;
 use sqlx::types::Json;
@@ -37,11 +38,24 @@ pub struct UnindexedEntry {
     pub entry: Entry,
 }
 
+/// Index of conversation turns, from [`Sessions::turn_index`].
+#[derive(Debug, Clone, Copy)]
+pub struct TurnIndex<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn turn_index(&self) -> TurnIndex<'_> {
+        TurnIndex { pools: &self.pools }
+    }
+}
+
+impl TurnIndex<'_> {
     /// Returns conversations that are due, of which a message was finished after `since`, and those
     /// whose claim has expired.
-    pub async fn sessions_to_index(
-        &self,
+    pub async fn due(
+        self,
         since: Timestamp,
         limit: i64,
     ) -> Result<Vec<(TenantId, SessionId)>, Error> {
@@ -75,8 +89,8 @@ impl Sessions {
 
     /// Claims the entries that follow the indexed ones, for the duration of `lease`. Returns `None`
     /// if there are none, a turn runs, or another process has claimed them.
-    pub async fn claim_unindexed(
-        &self,
+    pub async fn claim(
+        self,
         tenant: TenantId,
         session: SessionId,
         lease: Duration,
@@ -142,8 +156,8 @@ impl Sessions {
     }
 
     /// Releases a claim without progress; it can be claimed again after `pause`.
-    pub async fn index_turns_later(
-        &self,
+    pub async fn postpone(
+        self,
         tenant: TenantId,
         session: SessionId,
         pause: Duration,
@@ -165,8 +179,8 @@ impl Sessions {
 
     /// Records that the entries up to `upto` are indexed, and releases the claim. Returns whether
     /// the journal has more entries.
-    pub async fn turns_indexed(
-        &self,
+    pub async fn complete(
+        self,
         tenant: TenantId,
         session: SessionId,
         upto: i64,

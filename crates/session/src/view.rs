@@ -1,8 +1,6 @@
 //! Read-only views of sessions, journals and runs.
 
-use std::time::Duration;
-
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
     AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState, Target,
     TenantId, Usage,
@@ -11,8 +9,8 @@ use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    EntryView, Error, MessageStatus, PendingApproval, RunView, SessionView, Sessions, TenantCounts,
-    TurnOutcome, sessions::session_not_found,
+    EntryView, Error, MessageStatus, PendingApproval, RunView, SessionView, Sessions, TurnOutcome,
+    sessions::session_not_found,
 };
 
 #[derive(Debug, Clone, Default)]
@@ -58,10 +56,23 @@ macro_rules! run {
     };
 }
 
+/// Views of sessions, messages and runs, from [`Sessions::views`].
+#[derive(Debug, Clone, Copy)]
+pub struct Views<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn views(&self) -> Views<'_> {
+        Views { pools: &self.pools }
+    }
+}
+
+impl Views<'_> {
     /// Returns the session with this key or alias.
     pub async fn find(
-        &self,
+        self,
         tenant: TenantId,
         key: &SessionKey,
     ) -> Result<Option<SessionId>, Error> {
@@ -80,11 +91,10 @@ impl Sessions {
         Ok(found.map(SessionId::from))
     }
 
-    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such session.
-    pub async fn session(&self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
+    pub async fn session(self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
         const SQL: &str = session!("s.session_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
         let row: Option<SessionRow> = sqlx::query_as(SQL)
@@ -97,7 +107,7 @@ impl Sessions {
     }
 
     pub async fn sessions(
-        &self,
+        self,
         tenant: TenantId,
         filter: SessionFilter,
     ) -> Result<Vec<SessionView>, Error> {
@@ -127,7 +137,7 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if there is no such session.
     pub async fn history(
-        &self,
+        self,
         tenant: TenantId,
         session: SessionId,
         limit: i64,
@@ -161,7 +171,7 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if there is no such session.
     pub async fn runs(
-        &self,
+        self,
         tenant: TenantId,
         session: Option<SessionId>,
         limit: i64,
@@ -192,7 +202,7 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if the tenant has no such run.
     pub async fn run(
-        &self,
+        self,
         tenant: TenantId,
         run: RunId,
     ) -> Result<(RunView, Vec<EntryView>), Error> {
@@ -217,7 +227,7 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if the tenant has no such message.
     pub async fn answer(
-        &self,
+        self,
         tenant: TenantId,
         message: MessageId,
     ) -> Result<MessageStatus, Error> {
@@ -260,37 +270,6 @@ impl Sessions {
             model: row.model,
             awaited: row.awaited.map_or_else(Vec::new, |awaited| awaited.0),
         })
-    }
-
-    /// Returns counts of a tenant's sessions, deliveries and messages.
-    pub async fn counts(&self, tenant: TenantId) -> Result<TenantCounts, Error> {
-        const SESSIONS: &str = "
-            select case when l.paused is not null then 'PAUSE' else l.state end, count(*)
-            from session.sessions s join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.kind <> '' group by 1 order by 1";
-        const DELIVERIES: &str = "
-            select state, count(*) from session.deliveries
-            where tenant_id = $1 and part >= 0 group by 1 order by 1";
-        // Starts from the sessions with unfinished messages, so that finished messages are not
-        // read.
-        const INBOX: &str = "
-            select count(i.seq),
-                   coalesce((extract(epoch from clock_timestamp() - min(i.accepted_at)) * 1000)::bigint, 0),
-                   (select count(*) from session.inbox where tenant_id = $1 and state = 'dead')
-            from session.sessions s
-            join session.session_lease l using (tenant_id, session_id)
-            join session.inbox i on i.tenant_id = l.tenant_id and i.session_id = l.session_id
-                 and i.state in ('new', 'seen')
-            where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in";
-        let mut tx = self.pools.tenant(tenant).await?;
-        let sessions = sqlx::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
-        let deliveries =
-            sqlx::query_as(DELIVERIES).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
-        let (waiting, oldest, dead): (i64, i64, i64) =
-            sqlx::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
-        tx.commit().await?;
-        let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
-        Ok(TenantCounts { sessions, deliveries, waiting, oldest_wait, dead })
     }
 }
 

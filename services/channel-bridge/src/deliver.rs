@@ -120,7 +120,7 @@ impl DeliveryWorker {
 
     async fn claim(&self, slots: usize) -> Result<Vec<Delivery>, Error> {
         let limit = i64::try_from(slots).unwrap_or(i64::MAX);
-        self.sessions.claim_deliveries(self.channel, self.class, self.owner, limit).await
+        self.sessions.deliveries().claim(self.channel, self.class, self.owner, limit).await
     }
 
     async fn deliver(&self, mut delivery: Delivery, more: &Notify) {
@@ -171,7 +171,7 @@ impl DeliveryWorker {
             if parts.is_empty() {
                 return Some(Outcome::refused("there is nothing in it to show"));
             }
-            match self.sessions.split(delivery, self.owner, &parts).await {
+            match self.sessions.deliveries().split(delivery, self.owner, &parts).await {
                 Ok(()) => delivery.text = parts.swap_remove(0),
                 Err(error) if error.is_fenced() => return None,
                 Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
@@ -192,7 +192,7 @@ impl DeliveryWorker {
             }
             // Earlier parts are settled by now: parts of a session are delivered in order.
             Some(ChannelAction::Delete { message: None }) => {
-                let before = self.sessions.previous_platform_id(delivery).await;
+                let before = self.sessions.deliveries().previous_platform_id(delivery).await;
                 let before = before.map_err(|error| {
                     Outcome::not_sent(format!("cannot tell what to delete: {error}"))
                 })?;
@@ -201,7 +201,11 @@ impl DeliveryWorker {
             }
             Some(ChannelAction::Close { approval, message: None }) => {
                 let approval = *approval;
-                let asked = self.sessions.approval_request_platform_id(delivery, approval).await;
+                let asked = self
+                    .sessions
+                    .deliveries()
+                    .approval_request_platform_id(delivery, approval)
+                    .await;
                 let asked = asked.map_err(|error| {
                     Outcome::not_sent(format!("cannot tell where it was asked: {error}"))
                 })?;
@@ -243,7 +247,8 @@ impl DeliveryWorker {
     /// unknown, or repeated.
     async fn settle(&self, delivery: &Delivery, sent: SendResult, more: &Notify) {
         for tries in 0.. {
-            match self.sessions.record_send_result(delivery, self.owner, sent.clone()).await {
+            match self.sessions.deliveries().record_result(delivery, self.owner, sent.clone()).await
+            {
                 Ok(is_more) => {
                     if is_more {
                         more.notify_one();

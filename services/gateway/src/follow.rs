@@ -73,7 +73,7 @@ impl Follower {
         tenant: TenantId,
         message: MessageId,
     ) -> Result<FollowedMessage, Error> {
-        let answer = self.sessions.answer(tenant, message).await?;
+        let answer = self.sessions.views().answer(tenant, message).await?;
         let over = answer.outcome.is_some();
         let deltas = if over { None } else { self.subscribe(tenant, answer.session).await };
         let mut follow = self.follow(tenant, message, answer.session, deltas);
@@ -257,7 +257,7 @@ impl FollowedMessage {
 
     /// Queries the journal for the state of the message.
     async fn query_journal(&mut self) -> Result<(), Error> {
-        let asked = self.follower.sessions.answer(self.tenant, self.message).await;
+        let asked = self.follower.sessions.views().answer(self.tenant, self.message).await;
         self.next_query = Instant::now() + SILENCE_BEFORE_QUERY;
         match asked {
             Ok(answer) => self.apply_answer(answer),

@@ -168,7 +168,7 @@ impl Ingest {
     /// unanswered, because the notification may have been lost.
     async fn resume_session(&self, tenant: TenantId, accepted: &Acceptance) -> Result<(), Error> {
         if accepted.duplicate {
-            let answer = self.sessions.answer(tenant, accepted.message).await?;
+            let answer = self.sessions.views().answer(tenant, accepted.message).await?;
             if answer.outcome.is_some() {
                 return Ok(());
             }

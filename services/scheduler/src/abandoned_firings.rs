@@ -29,7 +29,7 @@ impl AbandonedFirings {
         let (mut delivered, mut refused) = (Vec::new(), Vec::new());
         for firing in firings {
             let (id, tenant) = (firing.id, firing.id.tenant);
-            match self.ctx.sessions.find_accepted(tenant, &source, &id.idem_key()).await {
+            match self.ctx.sessions.views().find_accepted(tenant, &source, &id.idem_key()).await {
                 Ok(Some(accepted)) => delivered.push(DeliveryReport {
                     firing: id,
                     run: None,

@@ -235,6 +235,7 @@ impl Deliver {
                 match self
                     .ctx
                     .sessions
+                    .views()
                     .find_accepted(tenant, &message.source, &message.idem_key)
                     .await
                 {

@@ -122,10 +122,12 @@ async fn record_end(ctx: &Ctx, beating: &RunningHeartbeat) -> anyhow::Result<()>
     let RunningHeartbeat { firing, took, now } = *beating;
     let (tenant, agent) = (firing.tenant, AgentId::from(firing.job.as_uuid()));
     let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
-    let Some(asked) = ctx.sessions.find_accepted(tenant, &source, &firing.idem_key()).await? else {
+    let Some(asked) =
+        ctx.sessions.views().find_accepted(tenant, &source, &firing.idem_key()).await?
+    else {
         anyhow::bail!("its message is gone");
     };
-    let answer = ctx.sessions.answer(tenant, asked.message).await?;
+    let answer = ctx.sessions.views().answer(tenant, asked.message).await?;
     let came = match heartbeat_progress(ctx, tenant, &answer, took).await? {
         HeartbeatProgress::Pending if took < MAX_HEARTBEAT_DURATION - Duration::from_secs(60) => {
             return Ok(());
@@ -205,7 +207,7 @@ async fn heartbeat_progress(
         Some(_) => return Ok(HeartbeatProgress::NothingSent(Status::OkEmpty, reason)),
     }
     let sent = match answer.run {
-        Some(run) => ctx.sessions.delivery_statuses(tenant, answer.session, run).await?,
+        Some(run) => ctx.sessions.deliveries().statuses(tenant, answer.session, run).await?,
         None => Vec::new(),
     };
     let is = |state: &str| sent.iter().find(|one| one.state == state);
@@ -216,7 +218,8 @@ async fn heartbeat_progress(
         let why = lost.reason.clone().unwrap_or_else(|| "it did not arrive".to_owned());
         return Ok(HeartbeatProgress::NothingSent(Status::Failed, Some(why)));
     }
-    let heartbeat = ctx.sessions.heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
+    let heartbeat =
+        ctx.sessions.views().heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
     let has_media = sent.iter().any(|one| one.is_act);
     // Removes the heartbeat tokens like the turn did. The turn has already decided that the text is
     // news.
@@ -259,7 +262,7 @@ async fn add_to_conversation(
     news: &SentNews,
 ) -> anyhow::Result<()> {
     let Ok(key) = news.heartbeat.told.parse::<SessionKey>() else { return Ok(()) };
-    let is_there = ctx.sessions.find(tenant, &key).await? == Some(answer.session);
+    let is_there = ctx.sessions.views().find(tenant, &key).await? == Some(answer.session);
     if is_there || news.text.is_empty() {
         return Ok(());
     }

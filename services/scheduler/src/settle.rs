@@ -96,7 +96,7 @@ impl Settle {
     async fn settle(&self, page: &[OpenFiring]) -> Result<usize, PollError> {
         let messages: Vec<_> =
             page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
-        let ends = self.ctx.sessions.message_outcomes(&messages).await?;
+        let ends = self.ctx.sessions.views().message_outcomes(&messages).await?;
         let arrivals = self.arrivals(page, &ends).await?;
         let mut open = vec![true; page.len()];
         let (mut ended, mut ran, mut begun) = (Vec::new(), Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ impl Settle {
                 runs.push((out.firing.tenant, out.session, run));
             }
         }
-        let arrivals = self.ctx.sessions.delivery_progress(&runs).await?;
+        let arrivals = self.ctx.sessions.deliveries().progress(&runs).await?;
         Ok(places.into_iter().zip(arrivals).collect())
     }
 

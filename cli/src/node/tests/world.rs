@@ -187,11 +187,11 @@ impl World {
     /// Results of all calls of the turn, once it has ended.
     pub async fn results(&self, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
         let ended = async || {
-            let answer = self.sessions.answer(self.tenant, sent.message).await;
+            let answer = self.sessions.views().answer(self.tenant, sent.message).await;
             answer.is_ok_and(|answer| answer.outcome.is_some())
         };
         self.until("the turn has ended", ended).await?;
-        let journal = self.sessions.history(self.tenant, sent.session, 500, None).await?;
+        let journal = self.sessions.views().history(self.tenant, sent.session, 500, None).await?;
         let entries: Vec<Entry> = journal.into_iter().map(|view| view.entry).collect();
         let heard = entries.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
         let turn = entries.into_iter().skip(heard.unwrap_or_default());
@@ -206,7 +206,7 @@ impl World {
     /// The pending approval.
     pub async fn asked(&self) -> anyhow::Result<Approval> {
         let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 9 };
-        let found = async || self.sessions.approvals(self.tenant, all).await;
+        let found = async || self.sessions.approvals().list(self.tenant, all).await;
         let is_there = async || found().await.is_ok_and(|found| found.len() == 1);
         self.until("a person is asked", is_there).await?;
         found().await?.pop().context("nobody is asked")
@@ -214,12 +214,12 @@ impl World {
 
     pub async fn asked_so_far(&self) -> anyhow::Result<usize> {
         let all = ApprovalFilter { limit: 50, ..ApprovalFilter::default() };
-        Ok(self.sessions.approvals(self.tenant, all).await?.len())
+        Ok(self.sessions.approvals().list(self.tenant, all).await?.len())
     }
 
     pub async fn say_of(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
-        self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
+        self.sessions.approvals().resolve(self.tenant, asked.id, verdict, by).await?;
         self.bus.wake_run(0);
         Ok(())
     }

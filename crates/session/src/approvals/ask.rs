@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{ApprovalBatch, NewApproval, WaitResult, emit_approval_event, millis, subject_hash};
 use crate::{
-    Claim, Error, Sessions,
+    Approvals, Claim, Error,
     protocol::{
         append::insert_deliveries,
         complete::{LeaseChanges, end_claim},
@@ -18,7 +18,7 @@ use crate::{
     system_events::apply_system_events,
 };
 
-impl Sessions {
+impl Approvals<'_> {
     /// Requests approvals for calls, and makes the session wait until one of them is decided or
     /// expires. The caller's claim ends.
     ///
@@ -27,7 +27,7 @@ impl Sessions {
     /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal does not
     /// end where the caller expects. After any other error it is unknown whether the requests were
     /// stored; [`load`](Self::load) shows it.
-    pub async fn ask(&self, claim: &Claim, ask: ApprovalBatch) -> WaitResult {
+    pub async fn ask(self, claim: &Claim, ask: ApprovalBatch) -> WaitResult {
         const MARK_SEEN: &str = "
             update session.inbox set state = 'seen', run_id = $3
             where tenant_id = $1 and session_id = $2 and seq = any($4) and state = 'new'";

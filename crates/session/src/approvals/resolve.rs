@@ -11,7 +11,7 @@ use super::{
     rules::insert_rule,
 };
 use crate::{
-    Error, SessionOwner, Sessions,
+    Approvals, Error, SessionOwner,
     protocol::sweep::{KeepWait, make_ready},
     sessions::lock,
 };
@@ -27,7 +27,7 @@ pub struct DecisionResult {
     pub running: Option<SessionOwner>,
 }
 
-impl Sessions {
+impl Approvals<'_> {
     /// Decides about a pending approval, and makes its session ready. The caller must have checked
     /// the permission; `by` is stored as the person who decided.
     ///
@@ -37,8 +37,8 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if the tenant has no such approval, [`Error::Conflict`] if there is
     /// another decision or the request expired.
-    pub async fn resolve_approval(
-        &self,
+    pub async fn resolve(
+        self,
         tenant: TenantId,
         id: ApprovalId,
         verdict: ApprovalDecision,

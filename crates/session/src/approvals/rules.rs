@@ -7,7 +7,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::{Approval, subject_hash};
-use crate::{Error, Sessions};
+use crate::{Approvals, Error};
 
 /// Permission for an agent's calls without a new approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,10 +32,10 @@ pub struct ApprovalRule {
 /// Maximum number of rules that are read at once.
 const MAX_RULES_READ: i64 = 512;
 
-impl Sessions {
+impl Approvals<'_> {
     /// Returns the rules of an agent for a tool; `None` is every agent, every tool.
-    pub async fn approval_rules(
-        &self,
+    pub async fn rules(
+        self,
         tenant: TenantId,
         agent: Option<AgentId>,
         tool: Option<&str>,
@@ -60,8 +60,8 @@ impl Sessions {
     }
 
     /// Records that rules allowed a call.
-    pub async fn use_approval_rules(
-        &self,
+    pub async fn use_rules(
+        self,
         tenant: TenantId,
         rules: &[Uuid],
         used: &str,
@@ -79,7 +79,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such rule.
-    pub async fn delete_approval_rule(&self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
+    pub async fn delete_rule(self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
         const SQL: &str =
             "delete from session.approval_rules where tenant_id = $1 and rule_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;

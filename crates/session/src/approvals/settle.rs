@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{close::close, emit_approval_event, millis};
 use crate::{
-    Claim, CompletionResult, Error, NewDelivery, Sessions,
+    Approvals, Claim, CompletionResult, Error, NewDelivery,
     protocol::{
         append::insert_deliveries,
         complete::{LeaseChanges, end_claim},
@@ -32,15 +32,15 @@ pub struct DecidedCall {
     pub state: ApprovalState,
 }
 
-impl Sessions {
+impl Approvals<'_> {
     /// Returns the decisions about these calls of a turn's thought. Expires requests that are past
     /// their deadline. If no call is decided, the session waits again.
     ///
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn settle_approvals(
-        &self,
+    pub async fn settle(
+        self,
         claim: &Claim,
         run: RunId,
         step: i32,
@@ -95,7 +95,7 @@ impl Sessions {
     /// Returns the subject hash of a call that a person allowed; `None` if the call was not
     /// allowed.
     pub async fn approved_subject_hash(
-        &self,
+        self,
         claim: &Claim,
         run: RunId,
         step: i32,
@@ -122,7 +122,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current.
-    pub async fn withdraw_approvals(&self, claim: &Claim, run: RunId) -> Result<(), Error> {
+    pub async fn withdraw(self, claim: &Claim, run: RunId) -> Result<(), Error> {
         const SQL: &str = "
             update session.approvals set state = 'expired', decided_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2 and state = 'pending' and run_id = $3
@@ -148,7 +148,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn reject_message(
-        &self,
+        self,
         claim: &Claim,
         seq: i64,
         reason: &str,

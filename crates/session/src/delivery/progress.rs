@@ -3,7 +3,7 @@
 use holdfast_types::{RunId, SessionId, TenantId};
 use uuid::Uuid;
 
-use crate::{Error, Sessions};
+use crate::{Deliveries, Error};
 
 /// Delivery progress of a run's replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub enum DeliveryProgress {
     Failed,
 }
 
-impl Sessions {
+impl Deliveries<'_> {
     /// Returns the delivery progress of each run, in the order given. A dead reaction or pin does
     /// not count as lost: only deliveries with content do.
-    pub async fn delivery_progress(
-        &self,
+    pub async fn progress(
+        self,
         of: &[(TenantId, SessionId, RunId)],
     ) -> Result<Vec<DeliveryProgress>, Error> {
         const SQL: &str = "
@@ -59,7 +59,7 @@ impl Sessions {
     /// Whether a dead delivery of the run had content: text, media, a poll or an embed. Read as the
     /// tenant, because other roles cannot see the content.
     async fn has_dead_content(
-        &self,
+        self,
         tenant: TenantId,
         session: SessionId,
         run: RunId,

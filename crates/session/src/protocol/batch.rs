@@ -8,14 +8,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{MessageId, SessionId, SessionSettings, Source, TenantId};
 use sqlx::{Row as _, types::Json};
 use uuid::Uuid;
 
-use super::ingest::{IngestEffect, current_owner, parse_lease_and_depth, request_hash};
+use super::ingest::{
+    IngestEffect, current_owner, ingest_group, parse_lease_and_depth, request_hash,
+};
 use crate::{
-    Acceptance, Error, NewMessage, Sessions,
+    Acceptance, Error, NewMessage, Sessions, Views,
     sessions::{FAIR_KEY_STEP, Lease},
 };
 
@@ -46,14 +48,14 @@ impl Sessions {
         let (together, mut alone) = partition_messages(openings);
         for chunk in together.chunks(MAX_SESSIONS_PER_TRANSACTION) {
             let mut new = chunk.to_vec();
-            let mut accepted = self.try_together(tenant, openings, &new).await?;
+            let mut accepted = try_together(&self.pools, tenant, openings, &new).await?;
             if accepted.is_none() {
-                let known = self.duplicates_among(tenant, openings, &new).await?;
+                let known = duplicates_among(&self.pools, tenant, openings, &new).await?;
                 new.retain(|at| !known.contains_key(at));
                 for (at, answer) in known {
                     answers[at] = Some(answer);
                 }
-                accepted = self.try_together(tenant, openings, &new).await?;
+                accepted = try_together(&self.pools, tenant, openings, &new).await?;
             }
             let accepted = accepted.unwrap_or_default();
             alone.extend(new.iter().filter(|at| !accepted.contains_key(at)));
@@ -64,7 +66,7 @@ impl Sessions {
         alone.sort_unstable();
         for at in alone {
             let one = std::slice::from_ref(&openings[at].message);
-            let answer = self.ingest_group(tenant, one).await;
+            let answer = ingest_group(&self.pools, tenant, one).await;
             answers[at] =
                 Some(answer.and_then(|mut one| one.pop().ok_or(Error::InvalidIdemKey(0))));
         }
@@ -73,10 +75,12 @@ impl Sessions {
             .map(|answer| answer.unwrap_or(Err(Error::InvalidIdemKey(0))))
             .collect())
     }
+}
 
+impl Views<'_> {
     /// Returns the first acceptance of a message with this source and key; `None` if there is none.
     pub async fn find_accepted(
-        &self,
+        self,
         tenant: TenantId,
         source: &Source,
         idem_key: &str,
@@ -86,78 +90,78 @@ impl Sessions {
         tx.commit().await?;
         Ok(known.into_iter().next().map(|known| known.accepted))
     }
+}
 
-    /// Accepts the messages in one transaction and returns those that were accepted. Returns
-    /// `None`, and writes nothing, if one is a duplicate.
-    async fn try_together(
-        &self,
-        tenant: TenantId,
-        openings: &[MessageWithSettings],
-        new: &[usize],
-    ) -> Result<Option<HashMap<usize, Acceptance>>, Error> {
-        if new.is_empty() {
-            return Ok(Some(HashMap::new()));
-        }
-        let mut tx = self.pools.tenant(tenant).await?;
-        let given: Vec<(usize, &MessageWithSettings)> =
-            new.iter().map(|at| (*at, &openings[*at])).collect();
-        let found = lock(&mut tx, &given).await?;
-        let mut places = Vec::with_capacity(given.len());
-        let mut missing = Vec::new();
-        let mut taken = HashSet::new();
-        for ((at, opening), found) in given.into_iter().zip(found) {
-            match found {
-                SessionLookup::Missing => missing.push((at, opening)),
-                SessionLookup::LockedByOther => {}
-                SessionLookup::Locked(lease, depth) => {
-                    let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
-                    if lease.unfinished_messages() < depth
-                        && !effect.restart_debounce
-                        && taken.insert(lease.session)
-                    {
-                        let lease = *lease;
-                        places.push(BatchItem { at, opening, lease, effect, is_new: false });
-                    }
+/// Accepts the messages in one transaction and returns those that were accepted. Returns
+/// `None`, and writes nothing, if one is a duplicate.
+async fn try_together(
+    pools: &Pools,
+    tenant: TenantId,
+    openings: &[MessageWithSettings],
+    new: &[usize],
+) -> Result<Option<HashMap<usize, Acceptance>>, Error> {
+    if new.is_empty() {
+        return Ok(Some(HashMap::new()));
+    }
+    let mut tx = pools.tenant(tenant).await?;
+    let given: Vec<(usize, &MessageWithSettings)> =
+        new.iter().map(|at| (*at, &openings[*at])).collect();
+    let found = lock(&mut tx, &given).await?;
+    let mut places = Vec::with_capacity(given.len());
+    let mut missing = Vec::new();
+    let mut taken = HashSet::new();
+    for ((at, opening), found) in given.into_iter().zip(found) {
+        match found {
+            SessionLookup::Missing => missing.push((at, opening)),
+            SessionLookup::LockedByOther => {}
+            SessionLookup::Locked(lease, depth) => {
+                let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
+                if lease.unfinished_messages() < depth
+                    && !effect.restart_debounce
+                    && taken.insert(lease.session)
+                {
+                    let lease = *lease;
+                    places.push(BatchItem { at, opening, lease, effect, is_new: false });
                 }
             }
         }
-        for (at, opening, session) in create(&mut tx, missing).await? {
-            let lease = Lease::fresh(session);
-            let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
-            places.push(BatchItem { at, opening, lease, effect, is_new: true });
-        }
-        let Some(accepted) = store(&mut tx, &places).await? else {
-            tx.rollback().await?;
-            return Ok(None);
-        };
-        tx.commit().await?;
-        Ok(Some(accepted))
     }
+    for (at, opening, session) in create(&mut tx, missing).await? {
+        let lease = Lease::fresh(session);
+        let effect = IngestEffect::of(&lease, std::slice::from_ref(&opening.message));
+        places.push(BatchItem { at, opening, lease, effect, is_new: true });
+    }
+    let Some(accepted) = store(&mut tx, &places).await? else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    tx.commit().await?;
+    Ok(Some(accepted))
+}
 
-    /// Returns the results for messages that were accepted before.
-    async fn duplicates_among(
-        &self,
-        tenant: TenantId,
-        openings: &[MessageWithSettings],
-        among: &[usize],
-    ) -> Result<HashMap<usize, Result<Acceptance, Error>>, Error> {
-        let keys: Vec<_> = among
-            .iter()
-            .map(|at| &openings[*at].message)
-            .map(|message| (message.source.as_text(), message.idem_key.clone()))
-            .collect();
-        let mut tx = self.pools.tenant(tenant).await?;
-        let known = load_accepted(&mut tx, &keys).await?;
-        tx.commit().await?;
-        let answers = known.into_iter().filter_map(|known| {
-            let at = *among.get(known.place)?;
-            let message = &openings[at].message;
-            let is_same = known.hash == request_hash(message);
-            let reused = || Err(Error::RequestReused(message.idem_key.clone()));
-            Some((at, if is_same { Ok(known.accepted) } else { reused() }))
-        });
-        Ok(answers.collect())
-    }
+/// Returns the results for messages that were accepted before.
+async fn duplicates_among(
+    pools: &Pools,
+    tenant: TenantId,
+    openings: &[MessageWithSettings],
+    among: &[usize],
+) -> Result<HashMap<usize, Result<Acceptance, Error>>, Error> {
+    let keys: Vec<_> = among
+        .iter()
+        .map(|at| &openings[*at].message)
+        .map(|message| (message.source.as_text(), message.idem_key.clone()))
+        .collect();
+    let mut tx = pools.tenant(tenant).await?;
+    let known = load_accepted(&mut tx, &keys).await?;
+    tx.commit().await?;
+    let answers = known.into_iter().filter_map(|known| {
+        let at = *among.get(known.place)?;
+        let message = &openings[at].message;
+        let is_same = known.hash == request_hash(message);
+        let reused = || Err(Error::RequestReused(message.idem_key.clone()));
+        Some((at, if is_same { Ok(known.accepted) } else { reused() }))
+    });
+    Ok(answers.collect())
 }
 
 /// Splits the messages into those that can share a transaction (one per session, valid and distinct

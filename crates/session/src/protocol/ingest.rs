@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
     MessageId, QueueMode, SessionId, SessionState, Source, TenantId, Wait, wakes,
 };
@@ -40,7 +40,8 @@ impl Sessions {
     /// [`Error::RequestReused`] if the key was used for another request, [`Error::SessionFull`] if
     /// the inbox is full. After any other error the outcome is unknown: send the message again.
     pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Acceptance, Error> {
-        let mut accepted = self.ingest_group(tenant, std::slice::from_ref(&message)).await?;
+        let mut accepted =
+            ingest_group(&self.pools, tenant, std::slice::from_ref(&message)).await?;
         accepted.pop().ok_or(Error::InvalidIdemKey(0))
     }
 
@@ -54,7 +55,7 @@ impl Sessions {
     ) -> Vec<Result<Acceptance, Error>> {
         let mut answers = Vec::with_capacity(messages.len());
         for group in messages.chunk_by(|a, b| a.key == b.key) {
-            match self.ingest_group(tenant, group).await {
+            match ingest_group(&self.pools, tenant, group).await {
                 Ok(accepted) => answers.extend(accepted.into_iter().map(Ok)),
                 // One refused message must not reject the others of its session.
                 Err(_) if group.len() > 1 => {
@@ -67,82 +68,82 @@ impl Sessions {
         }
         answers
     }
+}
 
-    /// Accepts messages of one session, all or none.
-    pub(crate) async fn ingest_group(
-        &self,
-        tenant: TenantId,
-        messages: &[NewMessage],
-    ) -> Result<Vec<Acceptance>, Error> {
-        let Some(first) = messages.first() else { return Ok(Vec::new()) };
-        if let Some(bad) = messages.iter().find(|m| !(1..=256).contains(&m.idem_key.len())) {
-            return Err(Error::InvalidIdemKey(bad.idem_key.len()));
-        }
-        let hashes: Vec<Vec<u8>> = messages.iter().map(request_hash).collect();
+/// Accepts messages of one session, all or none.
+pub(crate) async fn ingest_group(
+    pools: &Pools,
+    tenant: TenantId,
+    messages: &[NewMessage],
+) -> Result<Vec<Acceptance>, Error> {
+    let Some(first) = messages.first() else { return Ok(Vec::new()) };
+    if let Some(bad) = messages.iter().find(|m| !(1..=256).contains(&m.idem_key.len())) {
+        return Err(Error::InvalidIdemKey(bad.idem_key.len()));
+    }
+    let hashes: Vec<Vec<u8>> = messages.iter().map(request_hash).collect();
 
-        let mut tx = self.pools.tenant(tenant).await?;
-        let (lease, depth) = lock_or_create_session(&mut tx, first).await?;
+    let mut tx = pools.tenant(tenant).await?;
+    let (lease, depth) = lock_or_create_session(&mut tx, first).await?;
 
-        let room = depth - lease.unfinished_messages();
-        let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-        if wanted > room {
-            // A repetition is answered even if the inbox is full.
-            let known = find_duplicates(&mut tx, messages, &hashes).await;
-            tx.rollback().await?;
-            return match known? {
-                Some(known) => Ok(known),
-                None => Err(Error::SessionFull {
-                    waiting: lease.unfinished_messages(),
-                    limit: depth,
-                    retry_after: SESSION_FULL_RETRY_DELAY,
-                }),
-            };
-        }
+    let room = depth - lease.unfinished_messages();
+    let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    if wanted > room {
+        // A repetition is answered even if the inbox is full.
+        let known = find_duplicates(&mut tx, messages, &hashes).await;
+        tx.rollback().await?;
+        return match known? {
+            Some(known) => Ok(known),
+            None => Err(Error::SessionFull {
+                waiting: lease.unfinished_messages(),
+                limit: depth,
+                retry_after: SESSION_FULL_RETRY_DELAY,
+            }),
+        };
+    }
 
-        let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
-        let StoreResult { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
-        if count < wanted {
-            // Some messages were stored before. Undo everything, then accept each message alone.
-            tx.rollback().await?;
-            return self.ingest_one_by_one(tenant, messages, &hashes).await;
-        }
+    let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
+    let StoreResult { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
+    if count < wanted {
+        // Some messages were stored before. Undo everything, then accept each message alone.
+        tx.rollback().await?;
+        return ingest_one_by_one(pools, tenant, messages, &hashes).await;
+    }
+    tx.commit().await?;
+
+    let running = current_owner(&lease);
+    Ok(ids
+        .into_iter()
+        .zip(lease.next_in..)
+        .map(|(message, seq)| Acceptance {
+            message,
+            session: lease.session,
+            seq,
+            duplicate: false,
+            wake,
+            running,
+        })
+        .collect())
+}
+
+/// Accepts messages of which some are duplicates, one transaction for each.
+async fn ingest_one_by_one(
+    pools: &Pools,
+    tenant: TenantId,
+    messages: &[NewMessage],
+    hashes: &[Vec<u8>],
+) -> Result<Vec<Acceptance>, Error> {
+    let mut answers = Vec::with_capacity(messages.len());
+    for (message, hash) in messages.iter().zip(hashes) {
+        let one = std::slice::from_ref(message);
+        let mut tx = pools.tenant(tenant).await?;
+        let known = find_duplicates(&mut tx, one, std::slice::from_ref(hash)).await?;
         tx.commit().await?;
-
-        let running = current_owner(&lease);
-        Ok(ids
-            .into_iter()
-            .zip(lease.next_in..)
-            .map(|(message, seq)| Acceptance {
-                message,
-                session: lease.session,
-                seq,
-                duplicate: false,
-                wake,
-                running,
-            })
-            .collect())
-    }
-
-    /// Accepts messages of which some are duplicates, one transaction for each.
-    async fn ingest_one_by_one(
-        &self,
-        tenant: TenantId,
-        messages: &[NewMessage],
-        hashes: &[Vec<u8>],
-    ) -> Result<Vec<Acceptance>, Error> {
-        let mut answers = Vec::with_capacity(messages.len());
-        for (message, hash) in messages.iter().zip(hashes) {
-            let one = std::slice::from_ref(message);
-            let mut tx = self.pools.tenant(tenant).await?;
-            let known = find_duplicates(&mut tx, one, std::slice::from_ref(hash)).await?;
-            tx.commit().await?;
-            match known.and_then(|mut known| known.pop()) {
-                Some(known) => answers.push(known),
-                None => answers.extend(Box::pin(self.ingest_group(tenant, one)).await?),
-            }
+        match known.and_then(|mut known| known.pop()) {
+            Some(known) => answers.push(known),
+            None => answers.extend(Box::pin(ingest_group(pools, tenant, one)).await?),
         }
-        Ok(answers)
     }
+    Ok(answers)
 }
 
 /// Returns the hash that distinguishes two requests with one idempotency key. It covers only what

@@ -1,5 +1,6 @@
 //! Loading a claimed session.
 
+use holdfast_pg::Pools;
 use holdfast_types::{Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -48,10 +49,10 @@ impl Sessions {
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<LoadedSession, Error> {
         let kept = self.journal_cache.get(claim.tenant, claim.session, history);
         let known = kept.last().map_or(0, |(seq, ..)| seq + 1);
-        let mut loaded = self.read_session(claim, history, known).await?;
+        let mut loaded = read_session(&self.pools, claim, history, known).await?;
         if loaded.next_entry < known {
             // The journal is shorter than the cached part of it.
-            loaded = self.read_session(claim, history, 0).await?;
+            loaded = read_session(&self.pools, claim, history, 0).await?;
         } else if loaded.entries.first().is_none_or(|(seq, ..)| *seq == known) {
             // The new entries continue the cached ones without a gap.
             let came = std::mem::replace(&mut loaded.entries, kept);
@@ -65,84 +66,80 @@ impl Sessions {
         }
         Ok(loaded)
     }
+}
 
-    /// Loads a claimed session, with the journal entries from `known` on.
-    async fn read_session(
-        &self,
-        claim: &Claim,
-        history: i64,
-        known: i64,
-    ) -> Result<LoadedSession, Error> {
-        // One statement, for one round trip and one snapshot. A message that arrives later is
-        // detected, because it moves `next_in`.
-        const SQL: &str = "
-            select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
-                   l.next_in, l.next_entry, l.wait, s.settings,
-                   (select coalesce(jsonb_agg(jsonb_build_object(
-                        'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
-                        'mode', mode, 'source', source, 'target', target, 'trace', trace,
-                        'accepted', (extract(epoch from accepted_at) * 1000000)::bigint)
-                        order by seq), '[]')
-                    from session.inbox
-                    where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')),
-                   (select coalesce(jsonb_agg(jsonb_build_array(seq, run_id, body) order by seq), '[]')
-                    from (select seq, run_id, body from session.entries
-                          where tenant_id = $1 and session_id = $2 and seq >= $5
-                          order by seq desc limit $3) newest),
-                   (select coalesce(jsonb_agg(jsonb_build_object(
-                        'id', event_id, 'text', text,
-                        'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
-                    from session.system_events e
-                    where e.tenant_id = $1 and e.key = s.key and gone_at is null)
-            from session.sessions s join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
+/// Loads a claimed session, with the journal entries from `known` on.
+async fn read_session(
+    pools: &Pools,
+    claim: &Claim,
+    history: i64,
+    known: i64,
+) -> Result<LoadedSession, Error> {
+    // One statement, for one round trip and one snapshot. A message that arrives later is
+    // detected, because it moves `next_in`.
+    const SQL: &str = "
+        select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
+               l.next_in, l.next_entry, l.wait, s.settings,
+               (select coalesce(jsonb_agg(jsonb_build_object(
+                    'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
+                    'mode', mode, 'source', source, 'target', target, 'trace', trace,
+                    'accepted', (extract(epoch from accepted_at) * 1000000)::bigint)
+                    order by seq), '[]')
+                from session.inbox
+                where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')),
+               (select coalesce(jsonb_agg(jsonb_build_array(seq, run_id, body) order by seq), '[]')
+                from (select seq, run_id, body from session.entries
+                      where tenant_id = $1 and session_id = $2 and seq >= $5
+                      order by seq desc limit $3) newest),
+               (select coalesce(jsonb_agg(jsonb_build_object(
+                    'id', event_id, 'text', text,
+                    'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
+                from session.system_events e
+                where e.tenant_id = $1 and e.key = s.key and gone_at is null)
+        from session.sessions s join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
 
-        let mut tx = self.pools.tenant(claim.tenant).await?;
-        let row: Option<SessionRow> = sqlx::query_as(SQL)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .bind(history)
-            .bind(claim.epoch)
-            .bind(known)
-            .fetch_optional(tx.conn())
-            .await?;
-        tx.finish_reading();
-        let Some(row) = row else { return Err(Error::Fenced { held: claim.epoch }) };
-        let (
-            key,
-            agent,
-            last_target,
-            _,
-            paused,
-            cancel_upto,
-            next_in,
-            next_entry,
-            wait,
-            settings,
-            inbox,
-            entries,
-            events,
-        ) = row;
+    let mut tx = pools.tenant(claim.tenant).await?;
+    let row: Option<SessionRow> = sqlx::query_as(SQL)
+        .bind(claim.tenant.as_uuid())
+        .bind(claim.session.as_uuid())
+        .bind(history)
+        .bind(claim.epoch)
+        .bind(known)
+        .fetch_optional(tx.conn())
+        .await?;
+    tx.finish_reading();
+    let Some(row) = row else { return Err(Error::Fenced { held: claim.epoch }) };
+    let (
+        key,
+        agent,
+        last_target,
+        _,
+        paused,
+        cancel_upto,
+        next_in,
+        next_entry,
+        wait,
+        settings,
+        inbox,
+        entries,
+        events,
+    ) = row;
 
-        Ok(LoadedSession {
-            key,
-            agent: agent.into(),
-            waiting: inbox.0.into_iter().map(inbox_message).collect(),
-            entries: entries
-                .0
-                .into_iter()
-                .map(|(seq, run, entry)| (seq, run.into(), entry))
-                .collect(),
-            next_in,
-            next_entry,
-            paused,
-            cancel_upto,
-            last_target: last_target.map(|target| target.0),
-            settings: settings.0,
-            wait: wait.map_or(Wait::Anything, |wait| wait.0),
-            events: events.0,
-        })
-    }
+    Ok(LoadedSession {
+        key,
+        agent: agent.into(),
+        waiting: inbox.0.into_iter().map(inbox_message).collect(),
+        entries: entries.0.into_iter().map(|(seq, run, entry)| (seq, run.into(), entry)).collect(),
+        next_in,
+        next_entry,
+        paused,
+        cancel_upto,
+        last_target: last_target.map(|target| target.0),
+        settings: settings.0,
+        wait: wait.map_or(Wait::Anything, |wait| wait.0),
+        events: events.0,
+    })
 }
 
 fn inbox_message(row: InboxRow) -> InboxMessage {

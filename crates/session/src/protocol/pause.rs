@@ -4,6 +4,7 @@
 //! session that was paused by a user stays paused; only a session that was paused for its parent
 //! resumes with it (spec STM-019).
 
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, SessionState, TenantId};
 use uuid::Uuid;
 
@@ -43,11 +44,11 @@ impl Sessions {
     /// continues where this call stopped.
     pub async fn pause(&self, tenant: TenantId, session: SessionId) -> Result<PauseResult, Error> {
         let mut held = PauseResult::default();
-        self.pause_one(tenant, session, "user", &mut held).await?;
+        pause_one(&self.pools, tenant, session, "user", &mut held).await?;
         let mut parents = vec![session];
         while let Some(parent) = parents.pop() {
-            for child in self.children(tenant, parent).await? {
-                self.pause_one(tenant, child, "parent", &mut held).await?;
+            for child in children(&self.pools, tenant, parent).await? {
+                pause_one(&self.pools, tenant, child, "parent", &mut held).await?;
                 parents.push(child);
             }
         }
@@ -65,12 +66,12 @@ impl Sessions {
         session: SessionId,
     ) -> Result<ResumeResult, Error> {
         let mut resumed = ResumeResult::default();
-        self.resume_one(tenant, session, None, &mut resumed).await?;
+        resume_one(&self.pools, tenant, session, None, &mut resumed).await?;
         let mut parents = vec![session];
         while let Some(parent) = parents.pop() {
-            for child in self.children(tenant, parent).await? {
+            for child in children(&self.pools, tenant, parent).await? {
                 // A child that a user paused keeps its descendants paused.
-                if self.resume_one(tenant, child, Some("parent"), &mut resumed).await? {
+                if resume_one(&self.pools, tenant, child, Some("parent"), &mut resumed).await? {
                     parents.push(child);
                 }
             }
@@ -125,109 +126,113 @@ impl Sessions {
         tx.commit().await?;
         Ok(Some(wake))
     }
+}
 
-    async fn pause_one(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-        reason: &'static str,
-        held: &mut PauseResult,
-    ) -> Result<(), Error> {
-        const PAUSE: &str = "
-            update session.session_lease
-            set paused = $3, fair_key = case when state = 'READY' then null else fair_key end
-            where tenant_id = $1 and session_id = $2";
-        const PAUSE_AND_LEAVE_FLIGHT: &str = "
-            with freed as (
-                update session.tenant_flight set in_flight = in_flight - 1
-                where tenant_id = $1 and shard = session.shard($2))
-            update session.session_lease set paused = $3, fair_key = null
-            where tenant_id = $1 and session_id = $2";
+async fn pause_one(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+    reason: &'static str,
+    held: &mut PauseResult,
+) -> Result<(), Error> {
+    const PAUSE: &str = "
+        update session.session_lease
+        set paused = $3, fair_key = case when state = 'READY' then null else fair_key end
+        where tenant_id = $1 and session_id = $2";
+    const PAUSE_AND_LEAVE_FLIGHT: &str = "
+        with freed as (
+            update session.tenant_flight set in_flight = in_flight - 1
+            where tenant_id = $1 and shard = session.shard($2))
+        update session.session_lease set paused = $3, fair_key = null
+        where tenant_id = $1 and session_id = $2";
 
-        let mut tx = self.pools.tenant(tenant).await?;
-        let Some(lease) = lock(&mut tx, session).await? else {
-            // A child that was deleted meanwhile needs no pause.
-            return if reason == "user" { Err(session_not_found(session)) } else { Ok(()) };
-        };
-        if lease.paused {
-            tx.rollback().await?;
-            return Ok(());
-        }
-        let admitted = lease.state == SessionState::Ready && is_admitted(&mut tx, session).await?;
-        sqlx::query(if admitted { PAUSE_AND_LEAVE_FLIGHT } else { PAUSE })
-            .bind(tenant.as_uuid())
-            .bind(session.as_uuid())
-            .bind(reason)
-            .execute(tx.conn())
-            .await?;
-        tx.commit().await?;
-        held.sessions += 1;
-        held.running.extend(current_owner(&lease).map(|running| (session, running)));
-        Ok(())
+    let mut tx = pools.tenant(tenant).await?;
+    let Some(lease) = lock(&mut tx, session).await? else {
+        // A child that was deleted meanwhile needs no pause.
+        return if reason == "user" { Err(session_not_found(session)) } else { Ok(()) };
+    };
+    if lease.paused {
+        tx.rollback().await?;
+        return Ok(());
     }
+    let admitted = lease.state == SessionState::Ready && is_admitted(&mut tx, session).await?;
+    sqlx::query(if admitted { PAUSE_AND_LEAVE_FLIGHT } else { PAUSE })
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(reason)
+        .execute(tx.conn())
+        .await?;
+    tx.commit().await?;
+    held.sessions += 1;
+    held.running.extend(current_owner(&lease).map(|running| (session, running)));
+    Ok(())
+}
 
-    /// Resumes one session; with `only`, only if it was paused for this reason. Returns whether the
-    /// cascade continues with its children.
-    async fn resume_one(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-        only: Option<&'static str>,
-        resumed: &mut ResumeResult,
-    ) -> Result<bool, Error> {
-        const SQL: &str = "
-            update session.session_lease set paused = null
-            where tenant_id = $1 and session_id = $2 and paused is not null
-              and ($3::text is null or paused = $3)";
+/// Resumes one session; with `only`, only if it was paused for this reason. Returns whether the
+/// cascade continues with its children.
+async fn resume_one(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+    only: Option<&'static str>,
+    resumed: &mut ResumeResult,
+) -> Result<bool, Error> {
+    const SQL: &str = "
+        update session.session_lease set paused = null
+        where tenant_id = $1 and session_id = $2 and paused is not null
+          and ($3::text is null or paused = $3)";
 
-        let mut tx = self.pools.tenant(tenant).await?;
-        let Some(mut lease) = lock(&mut tx, session).await? else {
-            return if only.is_none() { Err(session_not_found(session)) } else { Ok(false) };
-        };
-        let changed = sqlx::query(SQL)
-            .bind(tenant.as_uuid())
-            .bind(session.as_uuid())
-            .bind(only)
-            .execute(tx.conn())
-            .await?
-            .rows_affected();
-        if changed == 0 {
-            // Not paused: a repeated cascade still visits the children.
-            tx.rollback().await?;
-            return Ok(!lease.paused);
-        }
-        lease.paused = false;
-
-        let resting = !matches!(lease.state, SessionState::Ready | SessionState::Running);
-        let wants = resting
-            && lease.unfinished_messages() > 0
-            && has_waking_message(&mut tx, &lease, &lease.wait, &[]).await?;
-        if lease.state == SessionState::Ready || wants {
-            let keep = if wants { KeepWait::No } else { KeepWait::Yes };
-            resumed.wake |= make_ready(&mut tx, &lease, keep).await?;
-        }
-        tx.commit().await?;
-        resumed.sessions += 1;
-        Ok(true)
+    let mut tx = pools.tenant(tenant).await?;
+    let Some(mut lease) = lock(&mut tx, session).await? else {
+        return if only.is_none() { Err(session_not_found(session)) } else { Ok(false) };
+    };
+    let changed = sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(only)
+        .execute(tx.conn())
+        .await?
+        .rows_affected();
+    if changed == 0 {
+        // Not paused: a repeated cascade still visits the children.
+        tx.rollback().await?;
+        return Ok(!lease.paused);
     }
+    lease.paused = false;
 
-    async fn children(&self, tenant: TenantId, parent: SessionId) -> Result<Vec<SessionId>, Error> {
-        const SQL: &str = "
-            select session_id from session.sessions where tenant_id = $1 and parent_id = $2";
-        let mut tx = self.pools.tenant(tenant).await?;
-        let children: Vec<Uuid> = sqlx::query_scalar(SQL)
-            .bind(tenant.as_uuid())
-            .bind(parent.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
-        tx.commit().await?;
-        Ok(children.into_iter().map(SessionId::from).collect())
+    let resting = !matches!(lease.state, SessionState::Ready | SessionState::Running);
+    let wants = resting
+        && lease.unfinished_messages() > 0
+        && has_waking_message(&mut tx, &lease, &lease.wait, &[]).await?;
+    if lease.state == SessionState::Ready || wants {
+        let keep = if wants { KeepWait::No } else { KeepWait::Yes };
+        resumed.wake |= make_ready(&mut tx, &lease, keep).await?;
     }
+    tx.commit().await?;
+    resumed.sessions += 1;
+    Ok(true)
+}
+
+async fn children(
+    pools: &Pools,
+    tenant: TenantId,
+    parent: SessionId,
+) -> Result<Vec<SessionId>, Error> {
+    const SQL: &str = "
+        select session_id from session.sessions where tenant_id = $1 and parent_id = $2";
+    let mut tx = pools.tenant(tenant).await?;
+    let children: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(parent.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+    tx.commit().await?;
+    Ok(children.into_iter().map(SessionId::from).collect())
 }
 
 /// Marks the messages that a turn has seen as cancelled, and unseen ones up to `first`.
 pub(crate) async fn cancel_seen_messages(
-    tx: &mut holdfast_pg::TenantTx,
+    tx: &mut TenantTx,
     session: SessionId,
     first: Option<i64>,
 ) -> sqlx::Result<()> {
@@ -258,7 +263,7 @@ pub(crate) fn current_owner(lease: &Lease) -> Option<SessionOwner> {
     }
 }
 
-async fn is_admitted(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::Result<bool> {
+async fn is_admitted(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
     const SQL: &str = "
         select fair_key is not null from session.session_lease
         where tenant_id = $1 and session_id = $2";
@@ -270,10 +275,7 @@ async fn is_admitted(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx
         .await
 }
 
-pub(crate) async fn oldest_seq(
-    tx: &mut holdfast_pg::TenantTx,
-    session: SessionId,
-) -> sqlx::Result<Option<i64>> {
+pub(crate) async fn oldest_seq(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<i64>> {
     const SQL: &str = "
         select min(seq) from session.inbox
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')

@@ -2,7 +2,7 @@
 //!
 //! An idle sweep runs five cheap statements and writes no row.
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, TenantId};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -39,221 +39,217 @@ impl Sessions {
     ///
     /// The parts are separate transactions: what was done before an error lasts.
     pub async fn sweep(&self) -> Result<SweepCounts, Error> {
-        let dead = self.give_up_failing_messages().await?;
-        let orphaned = self.free_expired_leases().await?;
-        let overdue = self.end_overdue_waits().await?;
-        let promoted = self.promote().await?;
+        let dead = give_up_failing_messages(&self.pools).await?;
+        let orphaned = free_expired_leases(&self.pools).await?;
+        let overdue = end_overdue_waits(&self.pools).await?;
+        let promoted = promote(&self.pools).await?;
         Ok(SweepCounts { orphaned, overdue, promoted, dead })
     }
+}
 
-    /// Makes sessions with expired leases ready again: at once the first time, then with backoff.
-    async fn free_expired_leases(&self) -> Result<u64, Error> {
-        // The epoch grows here, so that the old owner is fenced before there is a new one. The
-        // delay is random, so that sessions lost together do not return together.
-        const FREE_UNPAUSED: &str = "
-            with lost as (
-                select tenant_id, session_id from session.session_lease
-                where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
-                  and attempts < $1
-                limit 200 for update skip locked)
-            update session.session_lease l
-            set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
-                ready_at = clock_timestamp() + case
-                    when l.attempts <= 1 then interval '0'
-                    else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
-                         * (0.55 + 0.45 * random())
-                    end
-            from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
-        // A paused session gives up its slot in flight; resuming requests one again.
-        const FREE_PAUSED: &str = "
-            with lost as (
-                select tenant_id, session_id from session.session_lease
-                where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
-                  and attempts < $1
-                limit 200 for update skip locked),
-            counted as (
-                update session.tenant_flight f set in_flight = f.in_flight - c.count
-                from (select tenant_id, session.shard(session_id) as shard, count(*)::integer as count
-                      from lost group by 1, 2) c
-                where f.tenant_id = c.tenant_id and f.shard = c.shard)
-            update session.session_lease l
-            set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
-                ready_at = clock_timestamp(), fair_key = null
-            from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
-
-        let mut freed = 0;
-        let mut once = self.pools.system_connection().await?;
-        for sql in [FREE_UNPAUSED, FREE_PAUSED] {
-            freed +=
-                sqlx::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?.rows_affected();
-        }
-        once.done();
-        Ok(freed)
-    }
-
-    /// Gives up the oldest unfinished message of each session that lost too many runners.
-    async fn give_up_failing_messages(&self) -> Result<u64, Error> {
-        const SQL: &str = "
+/// Makes sessions with expired leases ready again: at once the first time, then with backoff.
+async fn free_expired_leases(pools: &Pools) -> Result<u64, Error> {
+    // The epoch grows here, so that the old owner is fenced before there is a new one. The
+    // delay is random, so that sessions lost together do not return together.
+    const FREE_UNPAUSED: &str = "
+        with lost as (
             select tenant_id, session_id from session.session_lease
-            where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
-            limit 100";
+            where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
+              and attempts < $1
+            limit 200 for update skip locked)
+        update session.session_lease l
+        set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+            ready_at = clock_timestamp() + case
+                when l.attempts <= 1 then interval '0'
+                else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
+                     * (0.55 + 0.45 * random())
+                end
+        from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+    // A paused session gives up its slot in flight; resuming requests one again.
+    const FREE_PAUSED: &str = "
+        with lost as (
+            select tenant_id, session_id from session.session_lease
+            where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
+              and attempts < $1
+            limit 200 for update skip locked),
+        counted as (
+            update session.tenant_flight f set in_flight = f.in_flight - c.count
+            from (select tenant_id, session.shard(session_id) as shard, count(*)::integer as count
+                  from lost group by 1, 2) c
+            where f.tenant_id = c.tenant_id and f.shard = c.shard)
+        update session.session_lease l
+        set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+            ready_at = clock_timestamp(), fair_key = null
+        from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
 
-        let mut once = self.pools.system_connection().await?;
-        let found: Vec<(Uuid, Uuid)> =
-            sqlx::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
-        once.done();
-        let mut dead = 0;
-        for (tenant, session) in found {
-            dead +=
-                u64::from(self.give_up_oldest_message(tenant_of(tenant), session.into()).await?);
-        }
-        Ok(dead)
+    let mut freed = 0;
+    let mut once = pools.system_connection().await?;
+    for sql in [FREE_UNPAUSED, FREE_PAUSED] {
+        freed += sqlx::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?.rows_affected();
     }
+    once.done();
+    Ok(freed)
+}
 
-    async fn give_up_oldest_message(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<bool, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        // Another sweep may have handled the session since: only the row under its lock counts.
-        let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
-        if lease.state != SessionState::Running
-            || lease.attempts < MAX_ATTEMPTS
-            || !is_lease_expired(&mut tx, session).await?
-        {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        let Some(oldest) = oldest_message(&mut tx, session).await? else {
-            return self.end_expired_claim(tx, lease, 0, 0, 0).await;
-        };
+/// Gives up the oldest unfinished message of each session that lost too many runners.
+async fn give_up_failing_messages(pools: &Pools) -> Result<u64, Error> {
+    const SQL: &str = "
+        select tenant_id, session_id from session.session_lease
+        where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
+        limit 100";
 
-        let run = RunId::from(holdfast_types::MessageId::from(oldest.message));
-        let reason = format!("{MAX_ATTEMPTS} attempts failed without an answer");
-        let mut entries = unknown_results(&mut tx, session).await?;
-        entries.push(Entry::noted(Note::Failed, reason.as_str()));
-        let deliveries: Vec<NewDelivery> = oldest
-            .target
-            .into_iter()
-            .map(|target| NewDelivery {
-                target,
-                text: DEAD_LETTER_REPLY.to_owned(),
-                act: None,
-                id: holdfast_types::DeliveryId::generate(),
-            })
-            .collect();
-        append_entries(&mut tx, &lease, run, &entries).await?;
-        insert_deliveries(&mut tx, session, run, lease.next_out, &deliveries).await?;
-        let finished = mark_dead(&mut tx, &lease, oldest.seq, run, &reason).await?;
-        metrics::counter!("holdfast_session_dead_letters_total").increment(1);
-        let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
-        self.end_expired_claim(tx, lease, finished, count(entries.len()), count(deliveries.len()))
-            .await
+    let mut once = pools.system_connection().await?;
+    let found: Vec<(Uuid, Uuid)> =
+        sqlx::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
+    once.done();
+    let mut dead = 0;
+    for (tenant, session) in found {
+        dead += u64::from(give_up_oldest_message(pools, tenant_of(tenant), session.into()).await?);
     }
+    Ok(dead)
+}
 
-    /// Ends an expired claim: the session continues with the remaining messages, under a new epoch.
-    async fn end_expired_claim(
-        &self,
-        mut tx: TenantTx,
-        lease: Lease,
-        finished: i64,
-        entries: i64,
-        replies: i64,
-    ) -> Result<bool, Error> {
-        const RESET_ATTEMPTS: &str = "
-            update session.session_lease set epoch = epoch + 1, attempts = 0
-            where tenant_id = $1 and session_id = $2";
+async fn give_up_oldest_message(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+) -> Result<bool, Error> {
+    let mut tx = pools.tenant(tenant).await?;
+    // Another sweep may have handled the session since: only the row under its lock counts.
+    let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
+    if lease.state != SessionState::Running
+        || lease.attempts < MAX_ATTEMPTS
+        || !is_lease_expired(&mut tx, session).await?
+    {
+        tx.rollback().await?;
+        return Ok(false);
+    }
+    let Some(oldest) = oldest_message(&mut tx, session).await? else {
+        return end_expired_claim(tx, lease, 0, 0, 0).await;
+    };
 
-        let wait = lease.wait.clone();
-        end_claim(
-            &mut tx,
-            &lease,
-            LeaseChanges { finished, finishes: &[], entries, replies, wait: &wait },
-        )
+    let run = RunId::from(holdfast_types::MessageId::from(oldest.message));
+    let reason = format!("{MAX_ATTEMPTS} attempts failed without an answer");
+    let mut entries = unknown_results(&mut tx, session).await?;
+    entries.push(Entry::noted(Note::Failed, reason.as_str()));
+    let deliveries: Vec<NewDelivery> = oldest
+        .target
+        .into_iter()
+        .map(|target| NewDelivery {
+            target,
+            text: DEAD_LETTER_REPLY.to_owned(),
+            act: None,
+            id: holdfast_types::DeliveryId::generate(),
+        })
+        .collect();
+    append_entries(&mut tx, &lease, run, &entries).await?;
+    insert_deliveries(&mut tx, session, run, lease.next_out, &deliveries).await?;
+    let finished = mark_dead(&mut tx, &lease, oldest.seq, run, &reason).await?;
+    metrics::counter!("holdfast_session_dead_letters_total").increment(1);
+    let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
+    end_expired_claim(tx, lease, finished, count(entries.len()), count(deliveries.len())).await
+}
+
+/// Ends an expired claim: the session continues with the remaining messages, under a new epoch.
+async fn end_expired_claim(
+    mut tx: TenantTx,
+    lease: Lease,
+    finished: i64,
+    entries: i64,
+    replies: i64,
+) -> Result<bool, Error> {
+    const RESET_ATTEMPTS: &str = "
+        update session.session_lease set epoch = epoch + 1, attempts = 0
+        where tenant_id = $1 and session_id = $2";
+
+    let wait = lease.wait.clone();
+    end_claim(
+        &mut tx,
+        &lease,
+        LeaseChanges { finished, finishes: &[], entries, replies, wait: &wait },
+    )
+    .await?;
+    let tenant = tx.tenant();
+    sqlx::query(RESET_ATTEMPTS)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .execute(tx.conn())
         .await?;
-        let tenant = tx.tenant();
-        sqlx::query(RESET_ATTEMPTS)
-            .bind(tenant.as_uuid())
-            .bind(lease.session.as_uuid())
-            .execute(tx.conn())
-            .await?;
+    tx.commit().await?;
+    Ok(finished > 0)
+}
+
+/// Makes sessions ready whose wait is past its deadline.
+async fn end_overdue_waits(pools: &Pools) -> Result<u64, Error> {
+    const SQL: &str = "
+        select tenant_id, session_id from session.session_lease
+        where wait_until < clock_timestamp() limit 100";
+
+    let mut once = pools.system_connection().await?;
+    let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
+    once.done();
+    let mut ended = 0;
+    for (tenant, session) in found {
+        let mut tx = pools.tenant(tenant_of(tenant)).await?;
+        let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
+        if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
+            tx.rollback().await?;
+            continue;
+        }
+        make_ready(&mut tx, &lease, KeepWait::Yes).await?;
         tx.commit().await?;
-        Ok(finished > 0)
+        ended += 1;
     }
+    Ok(ended)
+}
 
-    /// Makes sessions ready whose wait is past its deadline.
-    async fn end_overdue_waits(&self) -> Result<u64, Error> {
-        const SQL: &str = "
-            select tenant_id, session_id from session.session_lease
-            where wait_until < clock_timestamp() limit 100";
+/// Admits queued sessions of tenants that are below their cap, one statement per tenant.
+async fn promote(pools: &Pools) -> Result<u64, Error> {
+    const TENANTS: &str = "
+        select tenant_id from (
+            select distinct tenant_id from session.session_lease
+            where state = 'READY' and fair_key is null and paused is null) queued
+        where (session.place(tenant_id, $1)).room
+        limit 100";
+    const SQL: &str = "
+        with place as materialized (
+            select p.fair_key, p.step,
+                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                   - (select coalesce(sum(in_flight), 0) from session.tenant_flight
+                      where tenant_id = $1) as free
+            from session.place($1, $2) p),
+        next as (
+            select session_id, row_number() over (order by ready_at) as place
+            from (select session_id, ready_at from session.session_lease
+                  where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
+                  order by ready_at limit (select greatest(free, 0) from place)
+                  for update skip locked) queued),
+        moved as (
+            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+            select $1, 0, c.count, place.fair_key + c.count * place.step
+            from place, (select count(*)::integer as count from next) c where c.count > 0
+            on conflict (tenant_id, shard) do update
+                set in_flight = f.in_flight + excluded.in_flight,
+                    vfinish = greatest(f.vfinish, excluded.vfinish))
+        update session.session_lease l
+        set fair_key = place.fair_key + (next.place - 1) * place.step
+        from place, next
+        where l.tenant_id = $1 and l.session_id = next.session_id";
 
-        let mut once = self.pools.system_connection().await?;
-        let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
-        once.done();
-        let mut ended = 0;
-        for (tenant, session) in found {
-            let mut tx = self.pools.tenant(tenant_of(tenant)).await?;
-            let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
-            if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
-                tx.rollback().await?;
-                continue;
-            }
-            make_ready(&mut tx, &lease, KeepWait::Yes).await?;
-            tx.commit().await?;
-            ended += 1;
-        }
-        Ok(ended)
+    let mut once = pools.system_connection().await?;
+    let tenants: Vec<Uuid> =
+        sqlx::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
+    let mut promoted = 0;
+    for tenant in tenants {
+        promoted += sqlx::query(SQL)
+            .bind(tenant)
+            .bind(FAIR_KEY_STEP)
+            .execute(once.conn())
+            .await?
+            .rows_affected();
     }
-
-    /// Admits queued sessions of tenants that are below their cap, one statement per tenant.
-    async fn promote(&self) -> Result<u64, Error> {
-        const TENANTS: &str = "
-            select tenant_id from (
-                select distinct tenant_id from session.session_lease
-                where state = 'READY' and fair_key is null and paused is null) queued
-            where (session.place(tenant_id, $1)).room
-            limit 100";
-        const SQL: &str = "
-            with place as materialized (
-                select p.fair_key, p.step,
-                       coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
-                       - (select coalesce(sum(in_flight), 0) from session.tenant_flight
-                          where tenant_id = $1) as free
-                from session.place($1, $2) p),
-            next as (
-                select session_id, row_number() over (order by ready_at) as place
-                from (select session_id, ready_at from session.session_lease
-                      where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-                      order by ready_at limit (select greatest(free, 0) from place)
-                      for update skip locked) queued),
-            moved as (
-                insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
-                select $1, 0, c.count, place.fair_key + c.count * place.step
-                from place, (select count(*)::integer as count from next) c where c.count > 0
-                on conflict (tenant_id, shard) do update
-                    set in_flight = f.in_flight + excluded.in_flight,
-                        vfinish = greatest(f.vfinish, excluded.vfinish))
-            update session.session_lease l
-            set fair_key = place.fair_key + (next.place - 1) * place.step
-            from place, next
-            where l.tenant_id = $1 and l.session_id = next.session_id";
-
-        let mut once = self.pools.system_connection().await?;
-        let tenants: Vec<Uuid> =
-            sqlx::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
-        let mut promoted = 0;
-        for tenant in tenants {
-            promoted += sqlx::query(SQL)
-                .bind(tenant)
-                .bind(FAIR_KEY_STEP)
-                .execute(once.conn())
-                .await?
-                .rows_affected();
-        }
-        once.done();
-        Ok(promoted)
-    }
+    once.done();
+    Ok(promoted)
 }
 
 /// Appends entries to the journal, under a locked lease row.

@@ -2,13 +2,13 @@
 
 use holdfast_types::{AgentId, SessionKey, SessionSettings, TenantId};
 
-use crate::{Claim, Error, Sessions, sessions::lock_claimed, settings::store};
+use crate::{Claim, Error, Settings, sessions::lock_claimed, settings::store};
 
-impl Sessions {
+impl Settings<'_> {
     /// Returns the time zone for a conversation: the one set in its session, else the one the
     /// person set in another conversation with the agent. `None` if neither is set.
     pub async fn zone_of(
-        &self,
+        self,
         tenant: TenantId,
         key: &SessionKey,
         agent: AgentId,
@@ -35,7 +35,7 @@ impl Sessions {
 
     /// Returns the time zone that a person set with an agent.
     pub async fn persons_zone(
-        &self,
+        self,
         tenant: TenantId,
         agent: AgentId,
         person: &str,
@@ -56,7 +56,7 @@ impl Sessions {
     }
 
     /// Deletes the time zones that a person set, with all agents. Returns how many were deleted.
-    pub async fn forget_zones(&self, tenant: TenantId, person: &str) -> Result<u64, Error> {
+    pub async fn forget_zones(self, tenant: TenantId, person: &str) -> Result<u64, Error> {
         const SQL: &str = "delete from session.zones where tenant_id = $1 and person = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
@@ -78,7 +78,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn set_persons_zone(
-        &self,
+        self,
         claim: &Claim,
         settings: &SessionSettings,
         (agent, person): (AgentId, &str),

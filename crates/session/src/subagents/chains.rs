@@ -10,7 +10,7 @@ use holdfast_types::{Chain, RunId, SessionId, TenantId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Acceptance, Error, Sessions, Subagent};
+use crate::{Acceptance, Error, Subagent, Subagents};
 
 /// Event name of the message that reports a chain's end.
 pub const CHAIN_EVENT: &str = "chain";
@@ -47,14 +47,14 @@ pub struct ChainRun {
 
 type Row = (Uuid, Uuid, String, Json<Chain>, String, i32, Option<String>, f64);
 
-impl Sessions {
+impl Subagents<'_> {
     /// Stores a chain run; a run with the same id stays unchanged.
-    pub async fn start_chain(&self, tenant: TenantId, new: &NewChainRun) -> Result<(), Error> {
+    pub async fn start_chain(self, tenant: TenantId, new: &NewChainRun) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.chain_runs (tenant_id, run_id, session_id, name, spec, input)
             values ($1, $2, $3, $4, $5, $6)
             on conflict do nothing";
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(new.run.as_uuid())
@@ -68,12 +68,12 @@ impl Sessions {
     }
 
     /// Returns a chain run with its subagents.
-    pub async fn chain_run(&self, tenant: TenantId, run: RunId) -> Result<Option<ChainRun>, Error> {
+    pub async fn chain_run(self, tenant: TenantId, run: RunId) -> Result<Option<ChainRun>, Error> {
         const SQL: &str = "
             select run_id, session_id, name, spec, input, stage, outcome,
                    extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
             from session.chain_runs where tenant_id = $1 and run_id = $2";
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let row: Option<Row> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
@@ -99,7 +99,7 @@ impl Sessions {
 
     /// Records that a run reached a stage; a lower stage changes nothing.
     pub async fn set_chain_stage(
-        &self,
+        self,
         tenant: TenantId,
         run: RunId,
         stage: i32,
@@ -107,7 +107,7 @@ impl Sessions {
         const SQL: &str = "
             update session.chain_runs set stage = $3
             where tenant_id = $1 and run_id = $2 and stage < $3";
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
@@ -124,7 +124,7 @@ impl Sessions {
     ///
     /// [`Error::SessionFull`] if the requester's inbox is full: try again later.
     pub async fn end_chain(
-        &self,
+        self,
         tenant: TenantId,
         run: &ChainRun,
         outcome: &'static str,
@@ -136,10 +136,10 @@ impl Sessions {
         let key = format!("chain:{}", run.run);
         let accepted = match self.event_message(tenant, run.session, CHAIN_EVENT, key, told).await?
         {
-            Some(message) => Some(self.ingest(tenant, message).await?),
+            Some(message) => Some(self.sessions.ingest(tenant, message).await?),
             None => None,
         };
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         sqlx::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.run.as_uuid())

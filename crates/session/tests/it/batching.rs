@@ -73,8 +73,11 @@ async fn what_came_before_is_answered_with_its_first_place_and_the_rest_is_taken
     assert!(again[20..].iter().all(|one| !one.duplicate));
     assert_eq!(world.number("select count(*) from session.inbox").await?, 40);
     assert_eq!(world.number("select sum(next_in)::bigint from session.session_lease").await?, 80);
-    let known =
-        world.sessions.find_accepted(ada.id, &Source::Internal("test".to_owned()), "s0003").await?;
+    let known = world
+        .sessions
+        .views()
+        .find_accepted(ada.id, &Source::Internal("test".to_owned()), "s0003")
+        .await?;
     assert_eq!(known.map(|one| one.message), Some(first[3].message));
     Ok(())
 }
@@ -126,7 +129,7 @@ async fn a_session_that_is_made_is_set_and_one_that_is_there_keeps_its_settings(
     let message = ada.message("s0000", "again", "hello");
     all(&world, &ada, &[MessageWithSettings { message, settings: set(Thinking::Low) }]).await?;
 
-    let settings = world.sessions.settings(ada.id, session).await?;
+    let settings = world.sessions.settings().get(ada.id, session).await?;
     assert_eq!(settings.thinking, Some(Thinking::High));
     Ok(())
 }
@@ -196,7 +199,7 @@ async fn another_tenant_s_sessions_of_the_same_names_are_others() -> anyhow::Res
         assert!(!other.duplicate && one.session != other.session);
     }
     let source = Source::Internal("test".to_owned());
-    let found = world.sessions.find_accepted(eve.id, &source, "s0000").await?;
+    let found = world.sessions.views().find_accepted(eve.id, &source, "s0000").await?;
     assert_eq!(found.map(|one| one.session), Some(others[0].session));
     Ok(())
 }
@@ -243,13 +246,13 @@ async fn ends_are_told_of_those_that_have_ended_and_of_no_others() -> anyhow::Re
     world.answer(second.ok_or_else(|| anyhow::anyhow!("not claimed"))?, "done").await?;
 
     let asked: Vec<_> = accepted.iter().map(|one| (ada.id, one.session, one.seq)).collect();
-    let ends = world.sessions.message_outcomes(&asked).await?;
+    let ends = world.sessions.views().message_outcomes(&asked).await?;
 
     assert_eq!(ends.len(), 1);
     assert_eq!((ends[0].place, ends[0].outcome), (1, TurnOutcome::Completed));
     assert_eq!(ends[0].run.map(|run| run.as_uuid()), Some(accepted[1].message.as_uuid()));
     // A position in another tenant's session is ignored.
     let foreign = (world.tenant().id, accepted[1].session, 1);
-    assert_eq!(world.sessions.message_outcomes(&[foreign]).await?, []);
+    assert_eq!(world.sessions.views().message_outcomes(&[foreign]).await?, []);
     Ok(())
 }

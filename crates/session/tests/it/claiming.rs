@@ -46,7 +46,7 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
-    world.sessions.set_share(ada.id, None, Some(2)).await?;
+    world.sessions.queues().set_share(ada.id, None, Some(2)).await?;
     for n in 0..5 {
         ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
     }
@@ -73,8 +73,8 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
 async fn twice_the_weight_is_twice_the_share() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (heavy, light) = (world.tenant(), world.tenant());
-    world.sessions.set_share(heavy.id, Some(2), None).await?;
-    world.sessions.set_share(light.id, Some(1), None).await?;
+    world.sessions.queues().set_share(heavy.id, Some(2), None).await?;
+    world.sessions.queues().set_share(light.id, Some(1), None).await?;
     for n in 0..30 {
         heavy.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
         light.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;

@@ -69,8 +69,9 @@ async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<
     let world = World::start().await?;
     let bridge = RunnerId::generate();
     replies(&world, &["a b", "c"]).await?;
-    let claim =
-        async || world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, bridge, 10).await;
+    let claim = async || {
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, bridge, 10).await
+    };
 
     let mut said = Vec::new();
     loop {
@@ -80,11 +81,11 @@ async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<
         let mut text = delivery.text.clone();
         if !delivery.split {
             let parts: Vec<String> = text.split(' ').map(str::to_owned).collect();
-            world.sessions.split(delivery, bridge, &parts).await?;
+            world.sessions.deliveries().split(delivery, bridge, &parts).await?;
             text.clone_from(&parts[0]);
         }
         said.push(text);
-        world.sessions.record_send_result(delivery, bridge, yes()).await?;
+        world.sessions.deliveries().record_result(delivery, bridge, yes()).await?;
     }
 
     assert_eq!(said, ["a", "b", "c"]);
@@ -98,18 +99,19 @@ async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel(
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     let tenant = replies(&world, &["a"]).await?;
     let sending =
-        world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, lost, 10).await?;
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, lost, 10).await?;
     lose(&world).await?;
 
-    let again = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, next, 10).await?;
+    let again =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, next, 10).await?;
     assert!(again.is_empty());
     let state = async || -> anyhow::Result<String> {
-        Ok(world.sessions.deliveries(tenant, None, 10).await?[0].state.clone())
+        Ok(world.sessions.deliveries().list(tenant, None, 10).await?[0].state.clone())
     };
     assert_eq!(state().await?, "unknown");
 
     // The bridge was only slow: its result is the true one.
-    world.sessions.record_send_result(&sending[0], lost, yes()).await?;
+    world.sessions.deliveries().record_result(&sending[0], lost, yes()).await?;
     assert_eq!(state().await?, "sent");
     Ok(())
 }
@@ -119,10 +121,12 @@ async fn the_same_is_sent_again_with_its_key_on_a_keyed_channel() -> anyhow::Res
     let world = World::start().await?;
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     replies(&world, &["a"]).await?;
-    let first = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    let first =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, lost, 10).await?;
     lose(&world).await?;
 
-    let again = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, next, 10).await?;
+    let again =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, next, 10).await?;
 
     assert_eq!((again[0].id, again[0].ambiguous, again[0].attempt), (first[0].id, true, 2));
     Ok(())
@@ -133,16 +137,26 @@ async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::R
     let world = World::start().await?;
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     let tenant = replies(&world, &["a"]).await?;
-    let stale = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    let stale =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, lost, 10).await?;
     lose(&world).await?;
-    let owned = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, next, 10).await?;
+    let owned =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, next, 10).await?;
 
     let refused = SendResult::Rejected { reason: "no".into() };
-    world.sessions.record_send_result(&stale[0], lost, refused).await?;
-    assert!(world.sessions.split(&stale[0], lost, &["x".into()]).await.unwrap_err().is_fenced());
-    world.sessions.record_send_result(&owned[0], next, yes()).await?;
+    world.sessions.deliveries().record_result(&stale[0], lost, refused).await?;
+    assert!(
+        world
+            .sessions
+            .deliveries()
+            .split(&stale[0], lost, &["x".into()])
+            .await
+            .unwrap_err()
+            .is_fenced()
+    );
+    world.sessions.deliveries().record_result(&owned[0], next, yes()).await?;
 
-    assert_eq!(world.sessions.deliveries(tenant, None, 10).await?[0].state, "sent");
+    assert_eq!(world.sessions.deliveries().list(tenant, None, 10).await?[0].state, "sent");
     Ok(())
 }
 
@@ -151,15 +165,18 @@ async fn what_surely_was_not_sent_is_tried_again_later() -> anyhow::Result<()> {
     let world = World::start().await?;
     let bridge = RunnerId::generate();
     replies(&world, &["a"]).await?;
-    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let due =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
 
     let again = SendResult::Retry { after: Duration::from_secs(60), reason: "busy".into() };
-    world.sessions.record_send_result(&due[0], bridge, again).await?;
+    world.sessions.deliveries().record_result(&due[0], bridge, again).await?;
 
-    let none = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let none =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert!(none.is_empty());
     world.admin("update session.deliveries set next_at = clock_timestamp()").await?;
-    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let due =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert_eq!((due.len(), due[0].ambiguous), (1, false));
     Ok(())
 }
@@ -169,16 +186,19 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
     let world = World::start().await?;
     let bridge = RunnerId::generate();
     let tenant = replies(&world, &["a"]).await?;
-    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
-    assert!(world.sessions.resend(tenant, due[0].id).await.is_err());
+    let due =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    assert!(world.sessions.deliveries().resend(tenant, due[0].id).await.is_err());
 
     world
         .sessions
-        .record_send_result(&due[0], bridge, SendResult::Unknown { reason: "?".into() })
+        .deliveries()
+        .record_result(&due[0], bridge, SendResult::Unknown { reason: "?".into() })
         .await?;
-    assert_eq!(world.sessions.resend(tenant, due[0].id).await?, "webhook");
+    assert_eq!(world.sessions.deliveries().resend(tenant, due[0].id).await?, "webhook");
 
-    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let due =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert_eq!(due.len(), 1);
     Ok(())
 }
@@ -192,15 +212,15 @@ async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been
         replies(&world, &["a"]).await?;
         // The bridge crashes right after its claim.
         whenever(&world, "new.state = 'sending'", "raise exception 'lost'").await?;
-        world.sessions.claim_deliveries("webhook", class, lost, 10).await.unwrap_err();
+        world.sessions.deliveries().claim("webhook", class, lost, 10).await.unwrap_err();
         never_again(&world).await?;
 
-        assert!(world.sessions.claim_deliveries("webhook", class, next, 10).await?.is_empty());
+        assert!(world.sessions.deliveries().claim("webhook", class, next, 10).await?.is_empty());
         let left = world.number(LEFT).await?;
         assert!(left > 0 && u128::try_from(left)? <= HANDOVER_TIMEOUT.as_millis(), "{left} ms");
 
         world.admin("update session.deliveries set lease_until = clock_timestamp()").await?;
-        let due = world.sessions.claim_deliveries("webhook", class, next, 10).await?;
+        let due = world.sessions.deliveries().claim("webhook", class, next, 10).await?;
         assert_eq!((due.len(), due[0].attempt, due[0].ambiguous), (1, 1, false));
         assert!(world.number(LEFT).await? > i64::try_from(HANDOVER_TIMEOUT.as_millis())?);
     }
@@ -215,13 +235,14 @@ async fn a_bridge_that_took_too_long_from_claim_to_send_does_not_send() -> anyho
     let late = "new.lease_until = clock_timestamp()";
     whenever(&world, "new.state = 'pending' and new.owner is not null", late).await?;
 
-    let begun = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, slow, 10).await?;
+    let begun =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, slow, 10).await?;
     never_again(&world).await?;
 
     assert!(begun.is_empty());
-    let state = world.sessions.deliveries(tenant, None, 10).await?.remove(0);
+    let state = world.sessions.deliveries().list(tenant, None, 10).await?.remove(0);
     assert_eq!((state.state.as_str(), state.attempt), ("pending", 0));
-    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, next, 10).await?;
+    let due = world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, next, 10).await?;
     assert_eq!(due.len(), 1);
     Ok(())
 }
@@ -236,14 +257,15 @@ async fn what_was_begun_is_sent_although_another_tenants_could_not_be() -> anyho
     whenever(&world, &fails, "raise exception 'lost'").await?;
 
     let begun =
-        world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
     never_again(&world).await?;
     world
         .admin(
             "update session.deliveries set lease_until = clock_timestamp() where state = 'pending'",
         )
         .await?;
-    let rest = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let rest =
+        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
 
     let whose = |found: &[holdfast_session::Delivery]| -> Vec<_> {
         found.iter().map(|delivery| delivery.tenant).collect()
@@ -275,11 +297,11 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
         world.sessions.append(&claim, append).await?;
     }
     let turns = [said, pinned, RunId::generate()].map(|run| (ada.id, claim.session, run));
-    let far = async || world.sessions.delivery_progress(&turns).await;
+    let far = async || world.sessions.deliveries().progress(&turns).await;
     let settle = async |sent: SendResult| {
         let due =
-            world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, bridge, 1).await?;
-        world.sessions.record_send_result(&due[0], bridge, sent).await
+            world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, bridge, 1).await?;
+        world.sessions.deliveries().record_result(&due[0], bridge, sent).await
     };
     let refused = || SendResult::Rejected { reason: "no such chat".into() };
 
@@ -298,7 +320,7 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
 
     let strangers = turns.map(|(_, session, run)| (world.tenant().id, session, run));
     assert_eq!(
-        world.sessions.delivery_progress(&strangers).await?,
+        world.sessions.deliveries().progress(&strangers).await?,
         [DeliveryProgress::Delivered; 3]
     );
     Ok(())

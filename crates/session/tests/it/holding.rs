@@ -78,7 +78,7 @@ async fn resuming_a_parent_leaves_a_child_alone_that_was_held_by_hand() -> anyho
     assert_eq!(world.sessions.resume(ada.id, parent).await?.sessions, 2);
 
     assert_eq!(world.claim().await?.len(), 2);
-    assert_eq!(world.sessions.session(ada.id, two).await?.paused.as_deref(), Some("user"));
+    assert_eq!(world.sessions.views().session(ada.id, two).await?.paused.as_deref(), Some("user"));
     Ok(())
 }
 

@@ -30,28 +30,28 @@ async fn every_verb_says_not_found_to_another_tenant() -> anyhow::Result<()> {
     let mut stolen = world.claim_one().await?;
     let sessions = &world.sessions;
 
-    assert!(is_not_found(sessions.session(eve.id, hers.session).await));
-    assert!(is_not_found(sessions.history(eve.id, hers.session, 10, None).await));
-    assert!(is_not_found(sessions.runs(eve.id, Some(hers.session), 10).await));
-    assert!(is_not_found(sessions.run(eve.id, hers.message.into()).await));
-    assert!(is_not_found(sessions.answer(eve.id, hers.message).await));
+    assert!(is_not_found(sessions.views().session(eve.id, hers.session).await));
+    assert!(is_not_found(sessions.views().history(eve.id, hers.session, 10, None).await));
+    assert!(is_not_found(sessions.views().runs(eve.id, Some(hers.session), 10).await));
+    assert!(is_not_found(sessions.views().run(eve.id, hers.message.into()).await));
+    assert!(is_not_found(sessions.views().answer(eve.id, hers.message).await));
     assert!(is_not_found(sessions.end_overdue(eve.id, hers.session, 1).await));
     assert!(is_not_found(sessions.cancel(eve.id, hers.session).await));
     assert!(is_not_found(sessions.pause(eve.id, hers.session).await));
     assert!(is_not_found(sessions.resume(eve.id, hers.session).await));
     assert!(is_not_found(sessions.delete(eve.id, hers.session).await));
-    assert!(is_not_found(sessions.dead_letter(eve.id, hers.message).await));
-    assert!(is_not_found(sessions.requeue(eve.id, hers.message).await));
+    assert!(is_not_found(sessions.dead_letters().get(eve.id, hers.message).await));
+    assert!(is_not_found(sessions.dead_letters().requeue(eve.id, hers.message).await));
     let delivery = holdfast_types::DeliveryId::from(hers.message.as_uuid());
-    assert!(is_not_found(sessions.resend(eve.id, delivery).await));
+    assert!(is_not_found(sessions.deliveries().resend(eve.id, delivery).await));
 
     let key = SessionKey::main(&AgentName::new("s"));
-    assert_eq!(sessions.find(eve.id, &key).await?, None);
+    assert_eq!(sessions.views().find(eve.id, &key).await?, None);
     let filter = SessionFilter { limit: 10, ..SessionFilter::default() };
-    assert!(sessions.sessions(eve.id, filter).await?.is_empty());
-    assert!(sessions.runs(eve.id, None, 10).await?.is_empty());
-    assert!(sessions.deliveries(eve.id, None, 10).await?.is_empty());
-    assert_eq!(sessions.counts(eve.id).await?.waiting, 0);
+    assert!(sessions.views().sessions(eve.id, filter).await?.is_empty());
+    assert!(sessions.views().runs(eve.id, None, 10).await?.is_empty());
+    assert!(sessions.deliveries().list(eve.id, None, 10).await?.is_empty());
+    assert_eq!(sessions.queues().counts(eve.id).await?.waiting, 0);
 
     stolen.tenant = eve.id;
     assert!(sessions.load(&stolen, 10).await.unwrap_err().is_fenced());

@@ -74,9 +74,9 @@ async fn turns(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Resu
     for n in 0..TURNS {
         let asked = tenant.say(session, &format!("{session}-{n}"), "hello").await?;
         world.answer(&world.claim_one().await?, "hi there").await?;
-        world.sessions.answer(tenant.id, asked.message).await?;
-        world.sessions.session(tenant.id, asked.session).await?;
-        world.sessions.runs(tenant.id, Some(asked.session), 5).await?;
+        world.sessions.views().answer(tenant.id, asked.message).await?;
+        world.sessions.views().session(tenant.id, asked.session).await?;
+        world.sessions.views().runs(tenant.id, Some(asked.session), 5).await?;
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ async fn reads(world: &World, tenant: Tenant<'_>) -> anyhow::Result<i64> {
     // A Postgres backend reports its statistics at most once a second, after a statement.
     tokio::time::sleep(Duration::from_millis(1200)).await;
     world.sessions.next_ready().await?;
-    world.sessions.share(tenant.id).await?;
+    world.sessions.queues().share(tenant.id).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     world.number(SQL).await
 }

@@ -57,21 +57,23 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
 
-    let (child, first) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
-    let (same, again) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (child, first) =
+        world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (same, again) =
+        world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     assert_eq!((same, again.message, again.duplicate), (child, first.message, true));
-    assert!(world.sessions.ended_subagents(9).await?.is_empty());
-    assert!(world.sessions.announce(ada.id, child, told).await?.is_none());
+    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    assert!(world.sessions.subagents().announce(ada.id, child, told).await?.is_none());
 
     let claim = world.claim_one().await?;
     assert_eq!(claim.session, child);
     world.answer(&claim, "about seven").await?;
-    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, child)]);
-    let announced = world.sessions.announce(ada.id, child, told).await?.unwrap();
+    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, child)]);
+    let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
     let accepted = announced.accepted.unwrap();
     // State after a crash between storing the announcement and recording it.
     world.admin("update session.subagents set announced_at = null").await?;
-    let repeated = world.sessions.announce(ada.id, child, told).await?.unwrap();
+    let repeated = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
 
     assert!(repeated.accepted.unwrap().duplicate);
     assert_eq!(accepted.session, parent);
@@ -81,7 +83,7 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     assert_eq!(waiting.body.event.as_deref(), Some("subagent"));
     assert_eq!(waiting.body.text, "count Some(Ok) about seven ");
     assert!(waiting.target.is_some());
-    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(9).await?.is_empty());
     Ok(())
 }
 
@@ -90,18 +92,18 @@ async fn one_that_takes_too_long_is_said_to_and_ends() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     let claim = world.claim_one().await?;
     world.admin("update session.subagents set deadline_at = clock_timestamp()").await?;
 
-    let announced = world.sessions.announce(ada.id, child, told).await?.unwrap();
+    let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
 
     assert!(announced.running.is_some());
     let parent = world.claim_one().await?;
     let loaded = world.sessions.load(&parent, 10).await?;
     assert_eq!(loaded.waiting[0].body.text, "count Some(Timeout)  ");
     assert!(world.sessions.load(&claim, 10).await?.cancel_upto >= 1);
-    let ended = world.sessions.subagent(ada.id, child).await?.unwrap();
+    let ended = world.sessions.subagents().get(ada.id, child).await?.unwrap();
     assert_eq!(ended.outcome, Some(SubagentOutcome::Timeout));
     Ok(())
 }
@@ -111,8 +113,8 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let (failed, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
-    let (gone, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "b")?).await?;
+    let (failed, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (gone, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "b")?).await?;
     world
         .admin(
             "update session.inbox set state = 'dead', outcome = 'dead', reason = 'it would not'
@@ -121,15 +123,18 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
         .await?;
     world.sessions.delete(ada.id, gone).await?;
 
-    let mut ended = world.sessions.ended_subagents(9).await?;
+    let mut ended = world.sessions.subagents().ended(9).await?;
     ended.sort_by_key(|(_, session)| *session != failed);
     assert_eq!(ended, [(ada.id, failed), (ada.id, gone)]);
 
     for (session, expected) in
         [(failed, "count Some(Error)  it would not"), (gone, "count Some(Unknown)  ")]
     {
-        world.sessions.announce(ada.id, session, told).await?.unwrap();
-        assert_eq!(told(&world.sessions.subagent(ada.id, session).await?.unwrap()), expected);
+        world.sessions.subagents().announce(ada.id, session, told).await?.unwrap();
+        assert_eq!(
+            told(&world.sessions.subagents().get(ada.id, session).await?.unwrap()),
+            expected
+        );
     }
     // Deleting the requester deletes the records of its subagents.
     world.sessions.delete(ada.id, parent).await?;
@@ -146,27 +151,27 @@ async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_o
     let waited = |id| {
         anyhow::Ok(NewSubagent { await_timeout: Some(Duration::ZERO), ..wanted(&ada, parent, id)? })
     };
-    let (heard, _) = world.sessions.spawn(ada.id, waited("a")?).await?;
-    let (left, _) = world.sessions.spawn(ada.id, waited("b")?).await?;
-    assert!(world.sessions.await_subagent(ada.id, heard).await?.is_none());
+    let (heard, _) = world.sessions.subagents().spawn(ada.id, waited("a")?).await?;
+    let (left, _) = world.sessions.subagents().spawn(ada.id, waited("b")?).await?;
+    assert!(world.sessions.subagents().await_end(ada.id, heard).await?.is_none());
     for claim in [world.claim_one().await?, world.claim_one().await?] {
         world.answer(&claim, "about seven").await?;
     }
 
-    assert!(world.sessions.ended_subagents(9).await?.is_empty());
-    let end = world.sessions.await_subagent(ada.id, heard).await?.unwrap();
+    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    let end = world.sessions.subagents().await_end(ada.id, heard).await?.unwrap();
     assert_eq!(end.result, "about seven");
-    world.sessions.stop_awaiting_subagent(ada.id, left).await?;
-    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, left)]);
-    let announced = world.sessions.announce(ada.id, left, told).await?.unwrap();
+    world.sessions.subagents().stop_awaiting(ada.id, left).await?;
+    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, left)]);
+    let announced = world.sessions.subagents().announce(ada.id, left, told).await?.unwrap();
     assert!(announced.accepted.is_some());
 
     // After the time in which the call must have stored the result, its end counts as handled.
     world.admin("update session.subagents set heard_at = heard_at - interval '3 minutes'").await?;
-    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, heard)]);
-    let settled = world.sessions.announce(ada.id, heard, told).await?.unwrap();
+    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, heard)]);
+    let settled = world.sessions.subagents().announce(ada.id, heard, told).await?.unwrap();
     assert!(settled.accepted.is_none(), "the call has told of it");
-    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(9).await?.is_empty());
     Ok(())
 }
 
@@ -175,20 +180,20 @@ async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Re
     let world = World::start().await?;
     let (ada, ben) = (world.tenant(), world.tenant());
     let parent = parent(&world, &ada).await?;
-    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
-    world.sessions.spawn(ada.id, wanted(&ada, parent, "b")?).await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "b")?).await?;
 
-    let third = world.sessions.spawn(ada.id, wanted(&ada, parent, "c")?).await;
+    let third = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "c")?).await;
     let same: Result<(SessionId, Acceptance), Error> =
-        world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await;
+        world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await;
 
     assert!(matches!(third, Err(Error::Conflict(_))), "{third:?}");
     assert!(same?.1.duplicate);
-    assert_eq!(world.sessions.subagents(ada.id, parent).await?.len(), 2);
+    assert_eq!(world.sessions.subagents().children(ada.id, parent).await?.len(), 2);
     let foreign: TenantId = ben.id;
-    assert_eq!(world.sessions.subagent(foreign, child).await?, None);
-    assert!(world.sessions.subagents(foreign, parent).await?.is_empty());
-    assert!(world.sessions.announce(foreign, child, told).await?.is_none());
+    assert_eq!(world.sessions.subagents().get(foreign, child).await?, None);
+    assert!(world.sessions.subagents().children(foreign, parent).await?.is_empty());
+    assert!(world.sessions.subagents().announce(foreign, child, told).await?.is_none());
     Ok(())
 }
 
@@ -198,13 +203,13 @@ async fn one_that_was_for_once_goes_when_its_end_was_announced() -> anyhow::Resu
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
     let new = NewSubagent { cleanup: Cleanup::Delete, ..wanted(&ada, parent, "a")? };
-    let (child, _) = world.sessions.spawn(ada.id, new).await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, new).await?;
     let claim = world.claim_one().await?;
     world.finish(&claim, vec![1], "done", Wait::Anything).await?;
 
-    world.sessions.announce(ada.id, child, told).await?.unwrap();
+    world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
 
-    let view = world.sessions.session(ada.id, child).await;
+    let view = world.sessions.views().session(ada.id, child).await;
     assert!(matches!(view, Err(Error::NotFound { .. })));
     let claim = world.claim_one().await?;
     assert_eq!(claim.session, parent);

@@ -49,15 +49,15 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
         world.sessions.sweep().await?;
     }
 
-    let answer = world.sessions.answer(ada.id, poison.message).await?;
+    let answer = world.sessions.views().answer(ada.id, poison.message).await?;
     assert_eq!(answer.outcome, Some(TurnOutcome::Dead));
     assert!(answer.reason.unwrap().contains("5 attempts"));
-    assert_eq!(world.sessions.deliveries(ada.id, None, 10).await?.len(), 1);
+    assert_eq!(world.sessions.deliveries().list(ada.id, None, 10).await?.len(), 1);
 
     let claim = world.claim_one().await?;
     assert_eq!(claim.attempts, 1);
     world.answer(&claim, "hi").await?;
-    let answer = world.sessions.answer(ada.id, next.message).await?;
+    let answer = world.sessions.views().answer(ada.id, next.message).await?;
     assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn a_poison_message_takes_no_other_along() -> anyhow::Result<()> {
     }
 
     let outcome = async |message| -> anyhow::Result<_> {
-        Ok(world.sessions.answer(ada.id, message).await?.outcome)
+        Ok(world.sessions.views().answer(ada.id, message).await?.outcome)
     };
     assert_eq!(outcome(poison.message).await?, Some(TurnOutcome::Dead));
     for message in innocent {
@@ -115,14 +115,14 @@ async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
         world.sessions.sweep().await?;
     }
 
-    let letters = world.sessions.dead_letters(ada.id, 10).await?;
-    let first = world.sessions.requeue(ada.id, poison.message).await?;
-    let again = world.sessions.requeue(ada.id, poison.message).await?;
+    let letters = world.sessions.dead_letters().list(ada.id, 10).await?;
+    let first = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
+    let again = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
 
     assert_eq!((letters.len(), letters[0].body.text.as_str()), (1, "poison"));
     assert_eq!((first.message, again.duplicate), (again.message, true));
     world.answer(&world.claim_one().await?, "better now").await?;
-    let answer = world.sessions.answer(ada.id, first.message).await?;
+    let answer = world.sessions.views().answer(ada.id, first.message).await?;
     assert_eq!(answer.text, "better now");
     Ok(())
 }
@@ -169,7 +169,7 @@ async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
         assert!(world.claim().await?.is_empty());
         assert!(!world.sessions.sweep().await?.needs_wake_up());
         world.sessions.relay(100, async |events| events.len()).await?;
-        world.sessions.gauges().await?;
+        world.sessions.queues().gauges().await?;
         world.sessions.next_ready().await?;
     }
 

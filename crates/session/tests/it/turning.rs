@@ -11,11 +11,11 @@ async fn an_answer_is_found_by_the_message_that_asked() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let asked = ada.say("s", "k1", "hello").await?;
-    assert_eq!(world.sessions.answer(ada.id, asked.message).await?.outcome, None);
+    assert_eq!(world.sessions.views().answer(ada.id, asked.message).await?.outcome, None);
 
     world.answer(&world.claim_one().await?, "hi there").await?;
 
-    let answer = world.sessions.answer(ada.id, asked.message).await?;
+    let answer = world.sessions.views().answer(ada.id, asked.message).await?;
     assert_eq!((answer.outcome, answer.text.as_str()), (Some(TurnOutcome::Completed), "hi there"));
     assert_eq!(answer.run, Some(RunId::from(asked.message)));
     assert_eq!((answer.usage.input, answer.model.as_str()), (3, "test:one"));
@@ -169,7 +169,7 @@ async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow
         world.sessions.append(&claim, append).await?;
     }
 
-    assert_eq!(world.sessions.deliveries(ada.id, None, 10).await?.len(), 1);
+    assert_eq!(world.sessions.deliveries().list(ada.id, None, 10).await?.len(), 1);
     Ok(())
 }
 

@@ -96,7 +96,7 @@ impl BudgetStore<'_> {
         let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
         let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
         let reserved = Reservation { names, id, input_charge: read };
-        let spending = match self.sessions.spending(tenant, &ledger.owners()).await {
+        let spending = match self.sessions.usage().today(tenant, &ledger.owners()).await {
             Ok(spending) => spending,
             Err(error) => {
                 self.release(reserved).await;

@@ -39,7 +39,7 @@ impl UserZones {
             return Ok(zone.clone());
         }
         let (tenant, agent, person) = &whose;
-        let said = sessions.persons_zone(*tenant, *agent, person).await?;
+        let said = sessions.settings().persons_zone(*tenant, *agent, person).await?;
         let zone = said.and_then(|name| name.parse().ok());
         self.store(whose, zone.clone());
         Ok(zone)

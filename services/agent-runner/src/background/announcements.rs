@@ -40,8 +40,8 @@ pub(crate) async fn run_announcements(worker: Arc<Worker>, stop: CancellationTok
 async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
     let mesh =
         ChainRunner { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
-    for (tenant, session) in worker.sessions.ended_subagents(ANNOUNCE_BATCH_SIZE).await? {
-        let child = worker.sessions.subagent(tenant, session).await?;
+    for (tenant, session) in worker.sessions.subagents().ended(ANNOUNCE_BATCH_SIZE).await? {
+        let child = worker.sessions.subagents().get(tenant, session).await?;
         if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
             if let Err(error) = mesh.continue_chain(tenant, session, &place).await {
                 let error: &dyn std::error::Error = error.as_ref();
@@ -56,7 +56,7 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
         };
         let say =
             |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
-        let announced = match worker.sessions.announce(tenant, session, say).await {
+        let announced = match worker.sessions.subagents().announce(tenant, session, say).await {
             // The requester's inbox is full: it is told later, the others now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,
@@ -84,7 +84,7 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
 async fn changes_note(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
     child.given.branch?;
     let told = async {
-        let parent = worker.sessions.session(tenant, child.parent).await?;
+        let parent = worker.sessions.views().session(tenant, child.parent).await?;
         anyhow::Ok(patches::patch_note_for(&worker.workspaces, tenant, parent.agent, child).await?)
     };
     told.await.unwrap_or_else(|error| {

@@ -105,7 +105,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
             () = &mut next => {
                 // Conversations that went idle before this moment are searched for the last time.
                 let now = Timestamp::now();
-                match worker.sessions.due_extractions(since, settings.extract_after, SEARCH_BATCH_SIZE).await {
+                match worker.sessions.extraction().due(since, settings.extract_after, SEARCH_BATCH_SIZE).await {
                     Ok(due) => {
                         trouble.on_success();
                         let all = i64::try_from(due.len()).is_ok_and(|found| found < SEARCH_BATCH_SIZE);
@@ -153,7 +153,7 @@ async fn extract_next_range(
 ) -> anyhow::Result<Option<(&'static str, bool)>> {
     let which = (tenant, session);
     let Some(mut stretch) =
-        worker.sessions.claim_extraction(tenant, session, CLAIM_DURATION).await?
+        worker.sessions.extraction().claim(tenant, session, CLAIM_DURATION).await?
     else {
         return Ok(None);
     };
@@ -165,7 +165,7 @@ async fn extract_next_range(
     };
     let upto = stretch.upto;
     let later = async |pause, charged| {
-        worker.sessions.postpone_extraction(tenant, session, upto, pause, charged).await
+        worker.sessions.extraction().postpone(tenant, session, upto, pause, charged).await
     };
     let how = match looked {
         Ok(ExtractionOutcome::Stored(0)) => "nothing",
@@ -193,7 +193,7 @@ async fn extract_next_range(
         }
     };
     failpoints::point("runner.before_extracted").await;
-    let more = worker.sessions.complete_extraction(tenant, session, upto).await?;
+    let more = worker.sessions.extraction().complete(tenant, session, upto).await?;
     Ok(Some((how, more)))
 }
 
@@ -266,7 +266,7 @@ async fn extract_range(
     let window = window.min(worker.config.context_tokens);
     let (said, read) = transcript(&stretch.entries, window / 2 * MIN_CHARS_PER_TOKEN);
     if read < stretch.entries.len()
-        && !worker.sessions.cut_extraction(tenant, session, stretch, read).await?
+        && !worker.sessions.extraction().cut(tenant, session, stretch, read).await?
     {
         return Ok(ExtractionOutcome::Blocked("somebody else is at it"));
     }
@@ -415,7 +415,7 @@ async fn charge_reply(
         charge: Charge { tokens, micros },
         budgets: ledger.owners(),
     };
-    let charged = worker.sessions.charge(tenant, stretch.run, &reply.usage, &spent).await;
+    let charged = worker.sessions.usage().charge(tenant, stretch.run, &reply.usage, &spent).await;
     if let Err(error) = charged {
         warn!(error = &error as &dyn std::error::Error, "an extraction is not charged");
     }

@@ -137,7 +137,7 @@ async fn publish(bus: &Bus, event: &Event) -> bool {
 pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("queues are not measured");
     while stop.run_until_cancelled(sleep(jittered(worker.config.gauges))).await.is_some() {
-        let gauges = match worker.sessions.gauges().await {
+        let gauges = match worker.sessions.queues().gauges().await {
             Ok(gauges) => gauges,
             Err(error) => {
                 trouble.on_failure(&error);

@@ -7,7 +7,7 @@
 //!
 //! **What can go wrong.** New messages arrive meanwhile. The summary is written only while the
 //! session is idle, and records how many newer entries it does not cover; see
-//! [`Sessions::keep_summary`](holdfast_session::Sessions::keep_summary). Without Redis two
+//! [`Sessions::store_summary`](holdfast_session::Sessions::store_summary). Without Redis two
 //! summaries may be made at once: the second finds the first and is dropped.
 
 use std::{sync::Arc, time::Duration};
@@ -168,7 +168,7 @@ async fn charge_reply(worker: &Worker, job: &SummaryJob, reply: &Reply) {
         charge: Charge { tokens, micros },
         budgets: ledger.owners(),
     };
-    let charged = worker.sessions.charge(job.tenant, job.run, &reply.usage, &spent).await;
+    let charged = worker.sessions.usage().charge(job.tenant, job.run, &reply.usage, &spent).await;
     if let Err(error) = charged {
         warn!(error = &error as &dyn std::error::Error, "a summary is not charged");
     }

@@ -71,7 +71,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     while stop.run_until_cancelled(sleep(jittered(pause))).await.is_some() {
         pause = POLL_INTERVAL.min(worker.config.relay);
         let now = Timestamp::now();
-        let due = match worker.sessions.sessions_to_index(since, BATCH).await {
+        let due = match worker.sessions.turn_index().due(since, BATCH).await {
             Ok(due) => due,
             Err(error) => {
                 failures.on_failure(&error);
@@ -119,21 +119,21 @@ async fn is_available(memory: &Memory, tenant: TenantId) -> bool {
 async fn index(worker: &Worker, memory: &Memory, which: SessionRef) -> anyhow::Result<()> {
     let (tenant, session) = which;
     loop {
-        let claimed = worker.sessions.claim_unindexed(tenant, session, CLAIM_DURATION).await?;
+        let claimed = worker.sessions.turn_index().claim(tenant, session, CLAIM_DURATION).await?;
         let Some(claimed) = claimed else { return Ok(()) };
         let upto = match index_entries(worker, memory, which, &claimed).await {
             Ok(Some(upto)) => upto,
             Ok(None) => {
-                let later = worker.sessions.index_turns_later(tenant, session, NO_MODEL_DELAY);
+                let later = worker.sessions.turn_index().postpone(tenant, session, NO_MODEL_DELAY);
                 return Ok(later.await?);
             }
             Err(error) => {
-                worker.sessions.index_turns_later(tenant, session, RETRY_DELAY).await?;
+                worker.sessions.turn_index().postpone(tenant, session, RETRY_DELAY).await?;
                 return Err(error);
             }
         };
         failpoints::point("runner.before_turns_indexed").await;
-        if !worker.sessions.turns_indexed(tenant, session, upto).await? {
+        if !worker.sessions.turn_index().complete(tenant, session, upto).await? {
             return Ok(());
         }
     }

@@ -10,7 +10,7 @@ const CANVAS_TOOL: &str = "canvas";
 
 impl Canvases for SessionTools {
     async fn surfaces(&self, call: &Call) -> anyhow::Result<Vec<CanvasSurface>> {
-        let there = self.sessions.surfaces(call.tenant, call.session).await?;
+        let there = self.sessions.canvas().surfaces(call.tenant, call.session).await?;
         there.into_iter().map(|one| to_shown(one.properties)).collect()
     }
 
@@ -22,7 +22,7 @@ impl Canvases for SessionTools {
     ) -> anyhow::Result<Result<(), String>> {
         let mut names: Vec<String> = put.iter().map(|one| one.name.clone()).collect();
         let put: Vec<NewSurface> = put.into_iter().map(to_new_surface).collect();
-        match self.sessions.change_surfaces(call.tenant, call.session, &put, &gone).await {
+        match self.sessions.canvas().change(call.tenant, call.session, &put, &gone).await {
             Ok(()) => {}
             Err(error) if error.kind() == Kind::Conflict => return Ok(Err(error.to_string())),
             Err(error) => return Err(error.into()),

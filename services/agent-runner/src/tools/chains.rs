@@ -115,7 +115,7 @@ impl ChainRunner<'_> {
             }
             _ => {}
         }
-        let view = self.sessions.session(asker.tenant, asker.session).await?;
+        let view = self.sessions.views().session(asker.tenant, asker.session).await?;
         if view.parent.is_some() {
             return Ok(Err("a subagent begins no chains: do it yourself".to_owned()));
         }
@@ -135,8 +135,8 @@ impl ChainRunner<'_> {
             chain,
             input: input.to_owned(),
         };
-        self.sessions.start_chain(asker.tenant, &new).await?;
-        let Some(run) = self.sessions.chain_run(asker.tenant, new.run).await? else {
+        self.sessions.subagents().start_chain(asker.tenant, &new).await?;
+        let Some(run) = self.sessions.subagents().chain_run(asker.tenant, new.run).await? else {
             anyhow::bail!("a chain's run that was stored is not there")
         };
         // Also if some of its subagents exist: the runner that started them may have crashed
@@ -168,7 +168,7 @@ impl ChainRunner<'_> {
         session: SessionId,
         place: &ChainPosition,
     ) -> anyhow::Result<bool> {
-        let Some((_, running)) = self.sessions.settle_subagent(tenant, session).await? else {
+        let Some((_, running)) = self.sessions.subagents().settle(tenant, session).await? else {
             return Ok(true);
         };
         if let Some(running) = running {
@@ -178,12 +178,14 @@ impl ChainRunner<'_> {
         if !self.advance(tenant, place).await? {
             return Ok(false);
         }
-        self.sessions.mark_announced(tenant, session).await?;
+        self.sessions.subagents().mark_announced(tenant, session).await?;
         Ok(true)
     }
 
     async fn advance(&self, tenant: TenantId, place: &ChainPosition) -> anyhow::Result<bool> {
-        let Some(run) = self.sessions.chain_run(tenant, place.run).await? else { return Ok(true) };
+        let Some(run) = self.sessions.subagents().chain_run(tenant, place.run).await? else {
+            return Ok(true);
+        };
         if run.outcome.is_some() {
             return Ok(true);
         }
@@ -195,7 +197,7 @@ impl ChainRunner<'_> {
                 Err(format!("stage {} had nothing to do", stage + 1))
             }
             NextAction::Begin(stage, _) => {
-                let agent = match self.sessions.session(tenant, run.session).await {
+                let agent = match self.sessions.views().session(tenant, run.session).await {
                     Ok(view) => view.agent,
                     // The requester is gone: nobody to tell.
                     Err(error) if error.kind() == Kind::NotFound => return Ok(true),
@@ -271,7 +273,7 @@ impl ChainRunner<'_> {
                 place: Some(ChainPosition { run: run.run, stage: at, step: step.name.clone() }),
                 trace: holdfast_kit::trace::current(),
             };
-            match self.sessions.spawn(tenant, new).await {
+            match self.sessions.subagents().spawn(tenant, new).await {
                 Ok((_, accepted)) if accepted.wake.is_some() => self.bus.wake_run(0),
                 Ok(_) => {}
                 Err(holdfast_session::Error::Conflict(_)) => return Ok(StageStart::Later),
@@ -279,7 +281,7 @@ impl ChainRunner<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.sessions.set_chain_stage(tenant, run.run, at).await?;
+        self.sessions.subagents().set_chain_stage(tenant, run.run, at).await?;
         Ok(StageStart::Started)
     }
 
@@ -298,7 +300,7 @@ impl ChainRunner<'_> {
         let stats = stats_line(run.took, u64::try_from(tokens).ok().filter(|tokens| *tokens > 0));
         let text = trigger_message(&run.name, told, Some(said), &stats);
         metrics::counter!("holdfast_runner_chains_total", "outcome" => outcome).increment(1);
-        let accepted = match self.sessions.end_chain(tenant, run, outcome, text).await {
+        let accepted = match self.sessions.subagents().end_chain(tenant, run, outcome, text).await {
             Err(error) if error.kind() == Kind::Exhausted => return Ok(false),
             accepted => accepted?,
         };

@@ -61,18 +61,24 @@ impl SessionTools {
                     None => None,
                 };
                 let filter = SessionFilter { agent, kind, limit: most, after: None };
-                let views = self.sessions.sessions(tenant, filter).await.map_err(to_tool_error)?;
+                let views =
+                    self.sessions.views().sessions(tenant, filter).await.map_err(to_tool_error)?;
                 Ok(json!({ "sessions": views.iter().map(session_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::GetSession => {
                 let id = self.session_id(call, &required_param("session", params.session)?).await?;
-                let view = self.sessions.session(tenant, id).await.map_err(to_tool_error)?;
+                let view =
+                    self.sessions.views().session(tenant, id).await.map_err(to_tool_error)?;
                 Ok(json!({ "session": session_json(&view) }))
             }
             GatewayMethod::GetHistory => {
                 let id = self.session_id(call, &required_param("session", params.session)?).await?;
-                let entries =
-                    self.sessions.history(tenant, id, most, None).await.map_err(to_tool_error)?;
+                let entries = self
+                    .sessions
+                    .views()
+                    .history(tenant, id, most, None)
+                    .await
+                    .map_err(to_tool_error)?;
                 Ok(json!({ "entries": entries.iter().map(entry_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::ListRuns => {
@@ -80,13 +86,15 @@ impl SessionTools {
                     Some(session) => Some(self.session_id(call, session).await?),
                     None => None,
                 };
-                let runs = self.sessions.runs(tenant, id, most).await.map_err(to_tool_error)?;
+                let runs =
+                    self.sessions.views().runs(tenant, id, most).await.map_err(to_tool_error)?;
                 Ok(json!({ "runs": runs.iter().map(run_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::GetRun => {
                 let id = required_param("run_id", params.run_id)?;
                 let id: RunId = id.parse().map_err(display_error)?;
-                let (view, entries) = self.sessions.run(tenant, id).await.map_err(to_tool_error)?;
+                let (view, entries) =
+                    self.sessions.views().run(tenant, id).await.map_err(to_tool_error)?;
                 let entries = entries.iter().map(entry_json).collect::<Vec<_>>();
                 Ok(json!({ "run": run_json(&view), "entries": entries }))
             }
@@ -102,7 +110,7 @@ impl SessionTools {
     }
 
     async fn tenant_status(&self, call: &Call) -> Result<Value, ToolError> {
-        let counts = self.sessions.counts(call.tenant).await.map_err(to_tool_error)?;
+        let counts = self.sessions.queues().counts(call.tenant).await.map_err(to_tool_error)?;
         let agents = self.directory.agents().list(call.tenant).await.map_err(to_tool_error)?;
         let by_state = |counts: Vec<(String, i64)>| -> Value {
             counts.into_iter().map(|(state, count)| (state, Value::from(count))).collect()
@@ -127,7 +135,7 @@ impl SessionTools {
             return named.parse().map_err(display_error);
         }
         let key: SessionKey = named.parse().map_err(display_error)?;
-        let found = self.sessions.find(call.tenant, &key).await.map_err(to_tool_error)?;
+        let found = self.sessions.views().find(call.tenant, &key).await.map_err(to_tool_error)?;
         found.ok_or_else(|| tool_error("there is no such session"))
     }
 }

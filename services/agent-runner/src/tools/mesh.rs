@@ -102,7 +102,7 @@ impl SessionTools {
 
 impl Mesh for SessionTools {
     async fn status(&self, call: &Call) -> anyhow::Result<Status> {
-        let view = self.sessions.session(call.tenant, call.session).await?;
+        let view = self.sessions.views().session(call.tenant, call.session).await?;
         let context = ToolContext::of(call)?;
         let queued = to_count(view.waiting);
         Ok(Status {
@@ -143,9 +143,9 @@ impl Mesh for SessionTools {
                 limit: MAX_SESSIONS_READ,
                 ..Default::default()
             };
-            self.sessions.sessions(call.tenant, wanted).await?
+            self.sessions.views().sessions(call.tenant, wanted).await?
         } else {
-            let own = self.sessions.session(call.tenant, call.session).await?;
+            let own = self.sessions.views().session(call.tenant, call.session).await?;
             vec![own]
                 .into_iter()
                 .filter(|view| filter.kind.is_none_or(|is| is == session_kind(view)))
@@ -174,7 +174,7 @@ impl Mesh for SessionTools {
         let found = match which {
             SessionRef::Id(id) => Some(id),
             SessionRef::Key(key) => match key.parse::<SessionKey>() {
-                Ok(key) => self.sessions.find(call.tenant, &key).await?,
+                Ok(key) => self.sessions.views().find(call.tenant, &key).await?,
                 Err(_) => None,
             },
         };
@@ -219,7 +219,8 @@ impl SessionTools {
         limit: u32,
     ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
         let entries = i64::from(limit) * i64::from(ENTRIES_PER_LINE);
-        let entries = match self.sessions.history(call.tenant, session, entries, None).await {
+        let entries = match self.sessions.views().history(call.tenant, session, entries, None).await
+        {
             Ok(entries) => entries,
             Err(error) if error.kind() == Kind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -45,7 +45,7 @@ impl Subagents for SessionTools {
         call: &Call,
         wanted: SubagentRequest,
     ) -> anyhow::Result<Result<StartedSubagent, String>> {
-        let parent = self.sessions.session(call.tenant, call.session).await?;
+        let parent = self.sessions.views().session(call.tenant, call.session).await?;
         let key: SessionKey = parent.key.parse()?;
         if key.kind() == SessionKind::Subagent {
             return Ok(Err("a subagent has no subagents of its own: do it yourself".to_owned()));
@@ -110,7 +110,7 @@ impl Subagents for SessionTools {
             place: None,
             trace: trace::current(),
         };
-        match self.sessions.spawn(call.tenant, new).await {
+        match self.sessions.subagents().spawn(call.tenant, new).await {
             Ok((child, accepted)) => {
                 if accepted.wake.is_some() {
                     self.bus.wake_run(0);
@@ -130,7 +130,7 @@ impl Subagents for SessionTools {
     ) -> anyhow::Result<Option<SubagentResult>> {
         let until = Instant::now() + within;
         loop {
-            if let Some(child) = self.sessions.await_subagent(call.tenant, session).await? {
+            if let Some(child) = self.sessions.subagents().await_end(call.tenant, session).await? {
                 let ok = child.outcome == Some(SubagentOutcome::Ok);
                 let said = match child.outcome {
                     Some(SubagentOutcome::Timeout) => "its time was over".to_owned(),
@@ -147,7 +147,7 @@ impl Subagents for SessionTools {
                 return Ok(Some(SubagentResult { ok, said, patch }));
             }
             if Instant::now() >= until || call.cancelled.is_cancelled() {
-                self.sessions.stop_awaiting_subagent(call.tenant, session).await?;
+                self.sessions.subagents().stop_awaiting(call.tenant, session).await?;
                 return Ok(None);
             }
             sleep(AWAIT_POLL_INTERVAL).await;
@@ -156,7 +156,7 @@ impl Subagents for SessionTools {
 
     async fn list(&self, call: &Call) -> anyhow::Result<Vec<SubagentSummary>> {
         let filter = SubagentFilter { parent: Some(call.session), most: MAX_LISTED, open: false };
-        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
+        let listed = self.sessions.subagents().list(call.tenant, &filter).await?;
         Ok(listed
             .into_iter()
             .map(|one| SubagentSummary {
@@ -172,7 +172,7 @@ impl Subagents for SessionTools {
         let Some(found) = self.find_own_subagent(call, which).await? else {
             return Ok(Err("this conversation has no such subagent".to_owned()));
         };
-        match self.sessions.stop_subagent(call.tenant, found.session).await {
+        match self.sessions.subagents().stop(call.tenant, found.session).await {
             Ok(Some(running)) => {
                 let (session, epoch) = (found.session, running.epoch);
                 let control = Control { session, kind: ControlKind::Cancel, epoch };
@@ -196,7 +196,7 @@ impl Subagents for SessionTools {
         let found = match to {
             SessionRef::Id(id) => Some(id),
             SessionRef::Key(key) => match key.parse::<SessionKey>() {
-                Ok(key) => self.sessions.find(call.tenant, &key).await?,
+                Ok(key) => self.sessions.views().find(call.tenant, &key).await?,
                 Err(_) => None,
             },
         };
@@ -204,7 +204,7 @@ impl Subagents for SessionTools {
         if session == call.session {
             return Ok(Err("that is this conversation: say it in your answer".to_owned()));
         }
-        let view = match self.sessions.session(call.tenant, session).await {
+        let view = match self.sessions.views().session(call.tenant, session).await {
             Err(error) if error.kind() == Kind::NotFound => return unknown(),
             view => view?,
         };
@@ -242,7 +242,7 @@ impl SessionTools {
         which: SessionRef,
     ) -> anyhow::Result<Option<Subagent>> {
         let filter = SubagentFilter { parent: Some(call.session), most: 200, open: false };
-        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
+        let listed = self.sessions.subagents().list(call.tenant, &filter).await?;
         Ok(listed.into_iter().find(|one| match &which {
             SessionRef::Id(id) => one.session == *id,
             SessionRef::Key(key) => !key.is_empty() && one.key == *key,

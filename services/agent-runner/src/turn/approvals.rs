@@ -153,7 +153,7 @@ async fn approval_target(turn: &TurnState<'_>) -> Result<Option<Target>, Error> 
         return Ok(own);
     }
     let Some(task) = &turn.task else { return Ok(None) };
-    let parent = turn.worker.sessions.session(turn.lease.claim.tenant, task.parent).await;
+    let parent = turn.worker.sessions.views().session(turn.lease.claim.tenant, task.parent).await;
     match parent {
         Ok(parent) => Ok(parent.last_target),
         Err(holdfast_session::Error::NotFound { .. }) => Ok(None),
@@ -170,7 +170,7 @@ pub(crate) async fn settle_approvals(
     let ids: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
     crate::failpoints::point("runner.before_settle").await;
     let settled =
-        turn.worker.sessions.settle_approvals(claim, turn.run, turn.current_step(), &ids).await?;
+        turn.worker.sessions.approvals().settle(claim, turn.run, turn.current_step(), &ids).await?;
     crate::failpoints::point("runner.after_settle").await;
     let words = match settled {
         SettleResult::Waiting(completed) => return Ok(Some(completed)),
@@ -191,7 +191,7 @@ pub(crate) async fn withdraw_approvals(turn: &TurnState<'_>) -> Result<(), Error
     if calls_awaiting_approval(turn.journal.entries()).is_empty() {
         return Ok(());
     }
-    Ok(turn.worker.sessions.withdraw_approvals(&turn.lease.claim, turn.run).await?)
+    Ok(turn.worker.sessions.approvals().withdraw(&turn.lease.claim, turn.run).await?)
 }
 
 /// Journal entry for an approval decision.

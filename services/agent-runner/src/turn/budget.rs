@@ -27,7 +27,7 @@ pub(crate) async fn spent_budget(
         return Ok(None);
     }
     let tenant = turn.lease.claim.tenant;
-    let spending = turn.worker.sessions.spending(tenant, &ledger.owners()).await?;
+    let spending = turn.worker.sessions.usage().today(tenant, &ledger.owners()).await?;
     let asks = RequestCost { card: &snapshot.card, input: 1, output: 0 };
     let none = vec![Amount::default(); ledger.budgets.len()];
     Ok(match asks.check_budgets(&ledger.budgets, &spending, &none) {

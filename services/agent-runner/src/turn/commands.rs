@@ -84,7 +84,7 @@ pub(crate) async fn execute_command(
             routing::reset_routing(turn).await?;
             // The setting pre-approved commands of the conversation so far only.
             if turn.settings.elevated.take().is_some() {
-                turn.worker.sessions.set_settings(&turn.lease.claim, &turn.settings).await?;
+                turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
             }
             let text = "We begin anew. What was said before stays on record.".to_owned();
             return finish_command(turn, Note::Reset, text).await;
@@ -114,7 +114,7 @@ pub(crate) async fn execute_command(
 
 async fn status(turn: &TurnState<'_>) -> Result<String, Error> {
     let claim = &turn.lease.claim;
-    let view = turn.worker.sessions.session(claim.tenant, claim.session).await?;
+    let view = turn.worker.sessions.views().session(claim.tenant, claim.session).await?;
     let model = model_name(turn).await?;
     let channel = turn.reply_target().map_or_else(|| "none".to_owned(), |target| target.channel);
     Ok(format!(
@@ -157,7 +157,7 @@ async fn set_model(turn: &mut TurnState<'_>, wish: ModelCommand) -> Result<Strin
         },
     };
     turn.settings.model = model;
-    turn.worker.sessions.set_settings(&turn.lease.claim, &turn.settings).await?;
+    turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
     Ok(format!("Model: {}", model_name(turn).await?))
 }
 

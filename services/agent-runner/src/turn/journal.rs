@@ -291,7 +291,7 @@ impl Journal {
         failpoints::point("runner.before_ask").await;
         let mut tried = 0;
         let completed = loop {
-            let error = match self.sessions.ask(&self.lease.claim, ask.clone()).await {
+            let error = match self.sessions.approvals().ask(&self.lease.claim, ask.clone()).await {
                 Ok(completed) => break completed,
                 Err(error) => error,
             };

@@ -92,7 +92,7 @@ pub(crate) async fn set_dials(
         return Ok(why);
     }
     turn.settings.set_directives(dials);
-    turn.worker.sessions.set_settings(&turn.lease.claim, &turn.settings).await?;
+    turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
     let said = [
         dials.thinking.map(|_| Directive::Think),
         dials.verbose.map(|_| Directive::Verbose),

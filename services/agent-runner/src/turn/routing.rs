@@ -169,7 +169,7 @@ async fn set_routed_agent(turn: &mut TurnState<'_>, agent: Option<AgentId>) -> R
         return Ok(());
     }
     turn.settings.routed = agent;
-    Ok(turn.worker.sessions.set_settings(&turn.lease.claim, &turn.settings).await?)
+    Ok(turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?)
 }
 
 /// Loads an agent for this conversation; `None` if it or its model is missing.

@@ -158,7 +158,7 @@ async fn run_session(
     let kind = loaded.key.parse().map(|key: SessionKey| key.kind());
     let task = match kind {
         Ok(SessionKind::Subagent) => {
-            worker.sessions.subagent(lease.claim.tenant, lease.claim.session).await?
+            worker.sessions.subagents().get(lease.claim.tenant, lease.claim.session).await?
         }
         _ => None,
     };

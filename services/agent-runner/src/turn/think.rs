@@ -188,7 +188,7 @@ async fn store_key(turn: &mut TurnState<'_>, used: Option<String>) -> Result<(),
         return Ok(());
     }
     turn.settings.profile = used;
-    Ok(turn.worker.sessions.set_settings(&turn.lease.claim, &turn.settings).await?)
+    Ok(turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?)
 }
 
 /// Tools that the model is shown, and names of further ones that it may search for.

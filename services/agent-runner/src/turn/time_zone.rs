@@ -84,13 +84,13 @@ pub(crate) async fn run_timezone_command(
             // A setting of the conversation would take precedence.
             turn.settings.time_zone = None;
             let person = (whose.1, whose.2.as_str());
-            sessions.set_persons_zone(claim, &turn.settings, person, name).await?;
+            sessions.settings().set_persons_zone(claim, &turn.settings, person, name).await?;
             turn.zone.clone_from(&zone);
             turn.worker.user_zones.store(whose, zone);
         }
         None => {
             turn.settings.time_zone = name.map(str::to_owned);
-            sessions.set_settings(claim, &turn.settings).await?;
+            sessions.settings().set(claim, &turn.settings).await?;
         }
     }
     Ok(zone_text(turn, &agent.time_zone))

@@ -21,7 +21,8 @@ async fn a_message_is_answered_and_the_turn_is_on_record() -> anyhow::Result<()>
     assert_eq!(answer.run, Some(RunId::from(sent.message)));
     assert!(answer.usage.input > 0 && answer.usage.output > 0, "{:?}", answer.usage);
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought"]);
-    let (run, entries) = world.sessions.run(world.tenant, RunId::from(sent.message)).await?;
+    let (run, entries) =
+        world.sessions.views().run(world.tenant, RunId::from(sent.message)).await?;
     assert_eq!((run.steps, run.model.as_str(), entries.len()), (1, "fake:one", 2));
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
     Ok(())
@@ -144,7 +145,7 @@ async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
     // The other tenant has no provider: it gets the built-in model, and none of this one's.
     assert_eq!(answer.outcome, Some(TurnOutcome::Completed));
     assert_eq!(world.model.count(), 1);
-    assert!(world.sessions.answer(world.tenant, answer.message).await.is_err());
+    assert!(world.sessions.views().answer(world.tenant, answer.message).await.is_err());
     Ok(())
 }
 

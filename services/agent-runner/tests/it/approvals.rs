@@ -103,17 +103,18 @@ fn launches(world: &World, what: &[&str]) {
 
 async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
-    let is_there =
-        async || world.sessions.approvals(world.tenant, all).await.is_ok_and(|a| a.len() == count);
+    let is_there = async || {
+        world.sessions.approvals().list(world.tenant, all).await.is_ok_and(|a| a.len() == count)
+    };
     world.until("somebody is asked", is_there).await?;
-    let mut found = world.sessions.approvals(world.tenant, all).await?;
+    let mut found = world.sessions.approvals().list(world.tenant, all).await?;
     found.sort_by(|one, other| one.call.cmp(&other.call));
     Ok(found)
 }
 
 async fn say_of(world: &World, record: &Record, verdict: ApprovalDecision) -> anyhow::Result<()> {
     let resolved =
-        world.sessions.resolve_approval(world.tenant, record.id, verdict, "key_test").await?;
+        world.sessions.approvals().resolve(world.tenant, record.id, verdict, "key_test").await?;
     if resolved.wake {
         world.bus.wake_run(0);
     }
@@ -122,7 +123,7 @@ async fn say_of(world: &World, record: &Record, verdict: ApprovalDecision) -> an
 
 async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
     let is_resting = async || {
-        let view = world.sessions.session(world.tenant, sent.session).await;
+        let view = world.sessions.views().session(world.tenant, sent.session).await;
         view.is_ok_and(|view| view.state == SessionState::WaitForEvent)
     };
     world.until("the session waits", is_resting).await
@@ -144,7 +145,7 @@ async fn a_call_that_is_allowed_is_made_once_by_another_runner_than_the_one_that
     rests(&world, &sent).await?;
     first.kill();
     assert_eq!(launch.made(), Vec::<String>::new());
-    let view = world.sessions.session(world.tenant, sent.session).await?;
+    let view = world.sessions.views().session(world.tenant, sent.session).await?;
     assert_eq!((view.state, view.approvals), (SessionState::WaitForEvent, 1));
     let held = "select count(*) from session.session_lease \
                 where owner is not null or lease_until is not null or fair_key is not null";
@@ -181,7 +182,7 @@ async fn a_call_that_is_denied_is_not_made_and_the_model_is_told() -> anyhow::Re
     let told = world.text(&sent).await?;
     assert!(told.contains("a person denied this call"), "{told}");
     assert_eq!(launch.made(), Vec::<String>::new());
-    let record = world.sessions.approval(world.tenant, &asked[0].id.slug()).await?;
+    let record = world.sessions.approvals().get(world.tenant, &asked[0].id.slug()).await?;
     assert_eq!(record.state, ApprovalState::Denied);
     assert_eq!(record.decided_by.as_deref(), Some("key_test"));
     Ok(())
@@ -201,11 +202,12 @@ async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyho
     assert!(told.contains("nobody gave it in time"), "{told}");
     assert_eq!(launch.made(), Vec::<String>::new());
     let all = ApprovalFilter { limit: 5, ..ApprovalFilter::default() };
-    let records = world.sessions.approvals(world.tenant, all).await?;
+    let records = world.sessions.approvals().list(world.tenant, all).await?;
     assert_eq!(records[0].state, ApprovalState::Expired);
     let late = world
         .sessions
-        .resolve_approval(world.tenant, records[0].id, ApprovalDecision::Once, "key_test")
+        .approvals()
+        .resolve(world.tenant, records[0].id, ApprovalDecision::Once, "key_test")
         .await
         .unwrap_err();
     assert!(late.to_string().contains("ran out before anybody answered"), "{late}");
@@ -267,10 +269,10 @@ async fn always_is_remembered_for_what_it_allows_and_for_nothing_else() -> anyho
     world.text(&asks).await?;
 
     assert_eq!(launch.made(), ["kite-1", "kite-2"]);
-    let rules = world.sessions.approval_rules(world.tenant, None, None).await?;
+    let rules = world.sessions.approvals().rules(world.tenant, None, None).await?;
     assert_eq!(rules.len(), 1);
     assert_eq!(rules[0].last_used.as_deref(), Some("launch kite-2"));
-    world.sessions.delete_approval_rule(world.tenant, rules[0].id).await?;
+    world.sessions.approvals().delete_rule(world.tenant, rules[0].id).await?;
     launches(&world, &["kite-3"]);
     world.say("v", "go").await?;
     waiting(&world, 1).await?;
@@ -306,7 +308,7 @@ async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow:
     let sent = world.say("s", "go").await?;
     let asked = waiting(&world, 1).await?;
     let resolve = async |verdict, by| {
-        world.sessions.resolve_approval(world.tenant, asked[0].id, verdict, by).await
+        world.sessions.approvals().resolve(world.tenant, asked[0].id, verdict, by).await
     };
 
     let first = resolve(ApprovalDecision::Once, "key_a").await?;
@@ -319,7 +321,7 @@ async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow:
     assert!(other.contains("already allowed once by key_a"), "{other}");
     assert!(wider.contains("already allowed once by key_a"), "{wider}");
     assert_eq!(launch.made(), ["rocket"]);
-    assert!(world.sessions.approval_rules(world.tenant, None, None).await?.is_empty());
+    assert!(world.sessions.approvals().rules(world.tenant, None, None).await?.is_empty());
     Ok(())
 }
 
@@ -333,12 +335,12 @@ async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow:
     let (other, _) = world.directory.tenants().create(Actor::Operator, "eve").await?;
 
     let resolve =
-        world.sessions.resolve_approval(other.id, asked[0].id, ApprovalDecision::Once, "key_x");
+        world.sessions.approvals().resolve(other.id, asked[0].id, ApprovalDecision::Once, "key_x");
     assert!(resolve.await.unwrap_err().to_string().starts_with("there is no approval"));
     let slug = asked[0].id.slug();
-    assert!(world.sessions.approval(other.id, &slug).await.is_err());
+    assert!(world.sessions.approvals().get(other.id, &slug).await.is_err());
     let all = ApprovalFilter { limit: 5, ..ApprovalFilter::default() };
-    assert!(world.sessions.approvals(other.id, all).await?.is_empty());
+    assert!(world.sessions.approvals().list(other.id, all).await?.is_empty());
 
     say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
     world.text(&sent).await?;
@@ -388,7 +390,7 @@ async fn what_waits_in_one_conversation_is_not_decided_in_another() -> anyhow::R
 
     let told = world.text(&elsewhere).await?;
     assert_eq!(told, format!("There is no approval `{slug}` here."));
-    let record = world.sessions.approval(world.tenant, &slug).await?;
+    let record = world.sessions.approvals().get(world.tenant, &slug).await?;
     assert_eq!(record.state, ApprovalState::Pending);
     assert_eq!(launch.made(), Vec::<String>::new());
     Ok(())
@@ -425,12 +427,13 @@ async fn stopping_ends_the_wait_and_the_call_is_never_made() -> anyhow::Result<(
 
     assert_eq!(world.text(&stop).await?, "Stopped.");
     assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
-    let record = world.sessions.approval(world.tenant, &asked[0].id.to_string()).await?;
+    let record = world.sessions.approvals().get(world.tenant, &asked[0].id.to_string()).await?;
     assert_eq!(record.state, ApprovalState::Expired);
     assert!(
         world
             .sessions
-            .resolve_approval(world.tenant, asked[0].id, ApprovalDecision::Once, "key_test")
+            .approvals()
+            .resolve(world.tenant, asked[0].id, ApprovalDecision::Once, "key_test")
             .await
             .is_err()
     );
@@ -472,7 +475,7 @@ async fn what_is_said_meanwhile_waits_and_is_part_of_the_answer() -> anyhow::Res
 
     let meanwhile = world.say("s", "and be careful").await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(world.sessions.answer(world.tenant, meanwhile.message).await?.outcome, None);
+    assert_eq!(world.sessions.views().answer(world.tenant, meanwhile.message).await?.outcome, None);
     say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 
     assert_eq!(world.text(&meanwhile).await?, "launched rocket");
@@ -536,7 +539,7 @@ async fn in_a_group_only_whom_the_owner_named_may_decide() -> anyhow::Result<()>
     let word = world.send(from("7", &format!("/approve {slug}"))).await?;
     assert_eq!(world.text(&word).await?, "launched rocket");
     assert_eq!(world.text(&sent).await?, "launched rocket");
-    let record = world.sessions.approval(world.tenant, &slug).await?;
+    let record = world.sessions.approvals().get(world.tenant, &slug).await?;
     assert_eq!(record.decided_by.as_deref(), Some("telegram:7"));
     let closed = "select count(*) from session.deliveries where act->>'act' = 'close'";
     assert_eq!(world.number(closed).await?, 1);

@@ -11,7 +11,7 @@ use crate::world::World;
 
 impl World {
     async fn budget(&self, budget: Budget) -> anyhow::Result<()> {
-        self.sessions.open_budget(self.tenant, budget.agent).await?;
+        self.sessions.usage().open_budget(self.tenant, budget.agent).await?;
         Ok(self.directory.budgets().put(self.tenant, Actor::Operator, &budget).await?)
     }
 
@@ -94,7 +94,7 @@ async fn money_is_counted_by_the_catalogue_and_recorded_with_each_run() -> anyho
     assert!(told.text.contains("this assistant's budget, $0.022 a day, is spent"), "{}", told.text);
     let costs = "select string_agg(cost_micros::text, ' ' order by finished_at) from session.runs";
     assert_eq!(world.texts(costs).await?, ["11000 11000 0"]);
-    let lines = world.sessions.usage(world.tenant, agent, 1).await?;
+    let lines = world.sessions.usage().by_day(world.tenant, agent, 1).await?;
     let answered = lines.iter().find(|line| line.model == "fake:one").unwrap();
     assert_eq!((answered.runs, answered.micros, answered.usage.input), (2, 22_000, 20_000));
 

@@ -63,7 +63,8 @@ async fn a_subagent_has_the_tools_of_its_bundle_and_no_others() -> anyhow::Resul
     assert!(child.tool_names().contains(&"read"), "{:?}", child.tool_names());
     let listed = world
         .sessions
-        .list_subagents(world.tenant, &SubagentFilter { most: 9, ..SubagentFilter::default() })
+        .subagents()
+        .list(world.tenant, &SubagentFilter { most: 9, ..SubagentFilter::default() })
         .await?;
     assert_eq!(listed[0].given.bundle, "look");
     assert_eq!(listed[0].given.tools.clone().unwrap(), ["list_files", "read", "web_search"]);
@@ -167,7 +168,7 @@ async fn an_answer_that_is_waited_for_is_told_in_the_turn_and_not_again() -> any
             .await?,
         0
     );
-    let children = world.sessions.subagents(world.tenant, sent.session).await?;
+    let children = world.sessions.subagents().children(world.tenant, sent.session).await?;
     assert_eq!(children[0].outcome, Some(SubagentOutcome::Ok));
     Ok(())
 }
@@ -243,7 +244,7 @@ async fn subagents_are_listed_and_one_that_is_stopped_is_said_to_have_failed() -
     assert!(listed.contains(r#""label":"slow""#) && listed.contains("running"), "{listed}");
     let other = world.ask("t", "how are they?").await?;
     assert!(other.contains("no subagents"), "{other}");
-    let child = world.sessions.subagents(world.tenant, sent.session).await?.remove(0);
+    let child = world.sessions.subagents().children(world.tenant, sent.session).await?.remove(0);
     let foreign = world.ask("t", &format!("stop {}", child.session)).await?;
     assert!(foreign.contains("has no such subagent"), "{foreign}");
     let stopped = world.ask("s", &format!("stop {}", child.session)).await?;

@@ -49,7 +49,7 @@ async fn what_is_shown_is_kept_and_whoever_watches_is_told() -> anyhow::Result<(
         }
     }
     assert_eq!(told, [["main"]]);
-    let kept = world.sessions.surfaces(world.tenant, first.session).await?;
+    let kept = world.sessions.canvas().surfaces(world.tenant, first.session).await?;
     let is = (
         kept[0].properties.title.as_str(),
         kept[0].properties.content.as_str(),
@@ -84,7 +84,7 @@ async fn messages_change_what_is_shown_and_too_many_surfaces_change_nothing() ->
     world.ask("s", &push("form", "a").to_string()).await?;
     let sent = world.say("s", &push("form", "b").to_string()).await?;
     world.text(&sent).await?;
-    let kept = world.sessions.surfaces(world.tenant, sent.session).await?;
+    let kept = world.sessions.canvas().surfaces(world.tenant, sent.session).await?;
     let content: Value = serde_json::from_str(&kept[0].properties.content)?;
     assert_eq!(content[0]["surfaceUpdate"]["components"], json!([text("a"), text("b")]));
     assert_eq!(kept[0].version, 2);
@@ -94,7 +94,7 @@ async fn messages_change_what_is_shown_and_too_many_surfaces_change_nothing() ->
         .collect();
     let told = world.ask("s", &json!({"action": "update", "messages": many}).to_string()).await?;
     assert!(told.contains("there would be 18 surfaces, and 16 are the most"), "{told}");
-    assert_eq!(world.sessions.surfaces(world.tenant, sent.session).await?, kept);
+    assert_eq!(world.sessions.canvas().surfaces(world.tenant, sent.session).await?, kept);
     Ok(())
 }
 

@@ -102,7 +102,7 @@ async fn a_held_conversation_says_how_to_go_on_and_takes_no_more() -> anyhow::Re
     let held = world.ask("s", "/pause").await?;
     let waiting = world.say("s", "hello").await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = world.sessions.answer(world.tenant, waiting.message).await?.outcome;
+    let before = world.sessions.views().answer(world.tenant, waiting.message).await?.outcome;
     world.sessions.resume(world.tenant, waiting.session).await?;
 
     assert!(held.contains("/resume"), "{held}");

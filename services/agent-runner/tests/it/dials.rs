@@ -105,7 +105,7 @@ async fn what_is_told_of_a_call_is_sent_before_the_call_is_over() -> anyhow::Res
     world
         .until("it is told", async || told(&world).await.is_ok_and(|told| told.len() == 2))
         .await?;
-    let open = world.sessions.answer(world.tenant, sent.message).await?;
+    let open = world.sessions.views().answer(world.tenant, sent.message).await?;
 
     assert_eq!(open.outcome, None);
     looked.open();
@@ -182,16 +182,16 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
     let sent = world.send(from(world, role, text)).await?;
     let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
-    let pending = async || world.sessions.approvals(world.tenant, all).await;
+    let pending = async || world.sessions.approvals().list(world.tenant, all).await;
     let is_settled = async || {
-        let answer = world.sessions.answer(world.tenant, sent.message).await;
+        let answer = world.sessions.views().answer(world.tenant, sent.message).await;
         pending().await.is_ok_and(|asked| !asked.is_empty())
             || answer.is_ok_and(|answer| answer.outcome.is_some())
     };
     world.until("it ran, or somebody is asked", is_settled).await?;
     if let Some(asked) = pending().await?.pop() {
         let deny = holdfast_types::ApprovalDecision::Deny;
-        world.sessions.resolve_approval(world.tenant, asked.id, deny, "key_test").await?;
+        world.sessions.approvals().resolve(world.tenant, asked.id, deny, "key_test").await?;
         world.text(&sent).await?;
         return Ok(None);
     }

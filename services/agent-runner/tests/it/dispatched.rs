@@ -189,7 +189,7 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
         asked.push(world.say(session, &format!("/bell {which}")).await?);
     }
     let all = ApprovalFilter { state: None, session: None, limit: 50 };
-    let approvals = async || world.sessions.approvals(world.tenant, all).await;
+    let approvals = async || world.sessions.approvals().list(world.tenant, all).await;
     world
         .until("both are asked", async || approvals().await.is_ok_and(|all| all.len() == 2))
         .await?;
@@ -203,8 +203,11 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
         } else {
             ApprovalDecision::Deny
         };
-        let resolved =
-            world.sessions.resolve_approval(world.tenant, record.id, verdict, "key_test").await?;
+        let resolved = world
+            .sessions
+            .approvals()
+            .resolve(world.tenant, record.id, verdict, "key_test")
+            .await?;
         if resolved.wake {
             world.bus.wake_run(0);
         }

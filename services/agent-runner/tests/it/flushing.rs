@@ -89,7 +89,7 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
     }));
     let shared = Arc::clone(&model);
     let budget = Budget { agent: None, tokens: Some(100_000_000), micros: None };
-    world.sessions.open_budget(world.tenant, None).await?;
+    world.sessions.usage().open_budget(world.tenant, None).await?;
     world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
     let mut config = world.config();
     config.runner.context_tokens = WINDOW;

@@ -151,10 +151,10 @@ impl World {
     ) -> anyhow::Result<Vec<(Target, String)>> {
         let bridge = RunnerId::generate();
         let class = DeliveryClass::Keyed;
-        let taken = self.sessions.claim_deliveries("telegram", class, bridge, 10).await?;
+        let taken = self.sessions.deliveries().claim("telegram", class, bridge, 10).await?;
         let mut sent = Vec::new();
         for one in taken {
-            self.sessions.record_send_result(&one, bridge, how("7".to_owned())).await?;
+            self.sessions.deliveries().record_result(&one, bridge, how("7".to_owned())).await?;
             sent.push((one.target, one.text));
         }
         Ok(sent)

@@ -73,7 +73,7 @@ async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyho
         .await?;
     tokio::time::sleep(Duration::from_millis(600)).await;
     let asked = world.model.count();
-    assert_eq!(world.sessions.answer(world.tenant, sent.message).await?.outcome, None);
+    assert_eq!(world.sessions.views().answer(world.tenant, sent.message).await?.outcome, None);
 
     world.sessions.resume(world.tenant, sent.session).await?;
     let answer = world.answer(&sent).await?;

@@ -65,6 +65,6 @@ async fn a_runner_that_stops_takes_no_more_work_and_says_so() -> anyhow::Result<
     let late = world.say("t", "late").await?;
     stopping.await??;
 
-    assert_eq!(world.sessions.answer(world.tenant, late.message).await?.outcome, None);
+    assert_eq!(world.sessions.views().answer(world.tenant, late.message).await?.outcome, None);
     Ok(())
 }

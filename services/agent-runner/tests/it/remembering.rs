@@ -583,7 +583,7 @@ async fn a_budget_that_is_spent_puts_off_what_is_to_be_remembered() -> anyhow::R
         world.runner_with(config.clone(), |app| app.with_demo(shared)).await
     };
     let tokens = async |tokens: u64| {
-        world.sessions.open_budget(world.tenant, None).await?;
+        world.sessions.usage().open_budget(world.tenant, None).await?;
         let budget = Budget { agent: None, tokens: Some(tokens), micros: None };
         anyhow::Ok(world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?)
     };

@@ -206,8 +206,6 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
     assert_eq!((strangers, last), (Outcome::Ok, Outcome::Ok));
     assert_eq!(log().await?[0].class.as_deref(), Some("no_account"));
     assert_eq!(world.sent_texts().await?, ["all is well", "all is well"]);
-    let main = holdfast_types::SessionKey::main(&world.agent.name);
-    let told = world.sessions.system_events(world.tenant, &main).await?;
-    assert_eq!(told.iter().map(|event| &event.text).collect::<Vec<_>>(), ["Cron: all is well"]);
+    assert_eq!(world.pending_events().await?, ["main Cron: all is well"]);
     Ok(())
 }

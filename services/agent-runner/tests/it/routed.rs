@@ -323,7 +323,7 @@ async fn the_choice_is_paid_for_like_every_answer() -> anyhow::Result<()> {
         tokens: Some(1_000_000),
         micros: None,
     };
-    world.sessions.open_budget(world.tenant, budget.agent).await?;
+    world.sessions.usage().open_budget(world.tenant, budget.agent).await?;
     world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
     let _runner = world.runner().await?;
 

@@ -280,7 +280,7 @@ async fn system_events_come_before_the_next_prompt_and_pass_for_nothing_else() -
     let events = "[system event] tea user: send all to eve\n[system event] the build is green";
     assert!(whole.contains(events), "{whole}");
     assert!(whole.find(events) < whole.find("how is it?"), "{whole}");
-    assert!(world.sessions.system_events(world.tenant, &key).await?.is_empty());
+    assert!(world.pending_events().await?.is_empty());
     let told = world.journal(sent.session).await?;
     let notes = told.iter().filter(|entry| matches!(entry, Entry::Noted { .. })).count();
     assert_eq!(notes, 1);
@@ -307,9 +307,7 @@ async fn an_isolated_turn_tells_the_main_conversation_what_it_answered() -> anyh
 
     let bodies = world.texts("select body from session.deliveries").await?;
     assert_eq!(bodies, ["All is well.\n\nNothing else."]);
-    let main = SessionKey::main(&world.agent.name);
-    let told = world.sessions.system_events(world.tenant, &main).await?;
-    assert_eq!(told.iter().map(|event| &event.text).collect::<Vec<_>>(), ["Cron: All is well."]);
+    assert_eq!(world.pending_events().await?, ["main Cron: All is well."]);
     Ok(())
 }
 

@@ -36,16 +36,20 @@ impl World {
     async fn asked(&self) -> anyhow::Result<Approval> {
         let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
         let is_there = async || {
-            self.sessions.approvals(self.tenant, all).await.is_ok_and(|found| found.len() == 1)
+            self.sessions
+                .approvals()
+                .list(self.tenant, all)
+                .await
+                .is_ok_and(|found| found.len() == 1)
         };
         self.until("somebody is asked", is_there).await?;
-        let found = self.sessions.approvals(self.tenant, all).await?.pop();
+        let found = self.sessions.approvals().list(self.tenant, all).await?.pop();
         found.ok_or_else(|| anyhow::anyhow!("nobody is asked"))
     }
 
     async fn allow(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
-        let told = self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
+        let told = self.sessions.approvals().resolve(self.tenant, asked.id, verdict, by).await?;
         if told.wake {
             self.bus.wake_run(0);
         }

@@ -508,7 +508,7 @@ async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> an
     runner.stop().await?;
 
     assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
-    assert_eq!(world.sessions.session(world.tenant, sent.session).await?.waiting, 1);
+    assert_eq!(world.sessions.views().session(world.tenant, sent.session).await?.waiting, 1);
     Ok(())
 }
 

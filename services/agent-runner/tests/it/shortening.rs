@@ -77,7 +77,8 @@ async fn what_was_said_is_summarised_after_memory_was_written_down_and_its_user_
     assert!(!said.contains("my cat is Tom") && !said.contains("/compact"), "{said}");
     assert!(said.contains("more") && said.contains("and now?"), "{said}");
     assert_eq!(model.violations(), Vec::<String>::new());
-    let summary = async || world.sessions.session(world.tenant, session).await.map(|s| s.summary);
+    let summary =
+        async || world.sessions.views().session(world.tenant, session).await.map(|s| s.summary);
     assert_eq!(summary().await?, "They spoke of a cat.");
     ask(&world, "/new").await?;
     assert_eq!(summary().await?, "");

@@ -168,7 +168,7 @@ async fn what_is_drawn_and_spoken_is_charged_with_the_run_and_to_its_budget() ->
     let fake = Fake::default();
     provider(&world, "openai", format!("{}/v1", fake.clone().start().await?)).await?;
     let budget = Budget { agent: None, tokens: None, micros: Some(1_000_000) };
-    world.sessions.open_budget(world.tenant, None).await?;
+    world.sessions.usage().open_budget(world.tenant, None).await?;
     world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
     let _runner = world.runner().await?;
     world.model.queue([

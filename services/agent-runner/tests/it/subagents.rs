@@ -31,7 +31,7 @@ async fn ended(world: &World, session: SessionId) -> anyhow::Result<SubagentOutc
             world.number(announced).await.is_ok_and(|n| n == 1)
         })
         .await?;
-    let children = world.sessions.subagents(world.tenant, session).await?;
+    let children = world.sessions.subagents().children(world.tenant, session).await?;
     children[0].outcome.ok_or_else(|| anyhow::anyhow!("{children:?}"))
 }
 
@@ -92,7 +92,7 @@ async fn a_task_that_uses_up_what_it_may_is_said_to_have_failed() -> anyhow::Res
 
     assert_eq!(ended(&world, sent.session).await?, SubagentOutcome::Error);
     last_answer(&world, sent.session, "it did not work out").await?;
-    let child = world.sessions.subagents(world.tenant, sent.session).await?.remove(0);
+    let child = world.sessions.subagents().children(world.tenant, sent.session).await?.remove(0);
     assert_eq!(child.error, "budget exceeded: steps");
     Ok(())
 }

@@ -58,7 +58,7 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
     world.ask("s", "and now?").await?;
 
     let found = summaries(&world, session).await?;
-    let shown = world.sessions.session(world.tenant, session).await?.summary;
+    let shown = world.sessions.views().session(world.tenant, session).await?.summary;
     assert_eq!(Some(&shown), found.first().map(|(text, _)| text));
     assert_eq!(found, [("They counted.".to_owned(), 4)]);
     let requests = world.model.requests();
@@ -87,7 +87,7 @@ async fn a_summary_is_charged_and_there_is_none_when_the_budget_is_spent() -> an
             Reply::text(if summary { "They." } else { "well" }).usage(usage)
         });
         let budget = Budget { agent: None, tokens: Some(1_000_000), micros: None };
-        world.sessions.open_budget(world.tenant, None).await?;
+        world.sessions.usage().open_budget(world.tenant, None).await?;
         world.directory.budgets().put(world.tenant, Actor::Operator, &budget).await?;
         let _runner = world.runner().await?;
 

@@ -243,7 +243,7 @@ impl World {
     pub async fn answer(&self, accepted: &Acceptance) -> anyhow::Result<MessageStatus> {
         let begun = Instant::now();
         loop {
-            let answer = self.sessions.answer(self.tenant, accepted.message).await?;
+            let answer = self.sessions.views().answer(self.tenant, accepted.message).await?;
             if answer.outcome.is_some() {
                 return Ok(answer);
             }
@@ -261,11 +261,11 @@ impl World {
         let accepted = self.sessions.ingest(tenant, message).await?;
         self.bus.wake_run(0);
         self.until("the other tenant is answered", async || {
-            let answer = self.sessions.answer(tenant, accepted.message).await;
+            let answer = self.sessions.views().answer(tenant, accepted.message).await;
             answer.is_ok_and(|answer| answer.outcome.is_some())
         })
         .await?;
-        Ok(self.sessions.answer(tenant, accepted.message).await?)
+        Ok(self.sessions.views().answer(tenant, accepted.message).await?)
     }
 
     /// Text of the answer to a message, if there is one.
@@ -280,7 +280,7 @@ impl World {
     }
 
     pub async fn journal(&self, session: SessionId) -> anyhow::Result<Vec<Entry>> {
-        let entries = self.sessions.history(self.tenant, session, 500, None).await?;
+        let entries = self.sessions.views().history(self.tenant, session, 500, None).await?;
         Ok(entries.into_iter().map(|view| view.entry).collect())
     }
 
@@ -343,6 +343,13 @@ impl World {
     pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&mut connection).await?)
+    }
+
+    /// The system events that no turn has received, after the last part of their session's key.
+    pub async fn pending_events(&self) -> anyhow::Result<Vec<String>> {
+        let sql = "select split_part(key, ':', -1) || ' ' || text from session.system_events
+                   where gone_at is null order by event_id";
+        self.texts(sql).await
     }
 
     /// A message to the conversation that the agent has with its owner.

@@ -326,7 +326,8 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
 
     world
         .sessions
-        .resolve_approval(world.tenant, asked, ApprovalDecision::Deny, "key_test")
+        .approvals()
+        .resolve(world.tenant, asked, ApprovalDecision::Deny, "key_test")
         .await
         .unwrap();
 
@@ -337,7 +338,7 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     assert_eq!(edit.params["chat_id"], 7);
     assert_eq!(edit.params.get("reply_markup"), None);
     let again =
-        world.sessions.resolve_approval(world.tenant, asked, ApprovalDecision::Deny, "key_test");
+        world.sessions.approvals().resolve(world.tenant, asked, ApprovalDecision::Deny, "key_test");
     assert!(again.await.unwrap().duplicate);
     assert_eq!(world.deliveries().await.len(), 2);
     bridge.stop().await;

@@ -242,12 +242,12 @@ impl World {
             deliveries: Vec::new(),
             approvals: vec![new],
         };
-        self.sessions.ask(&claims[0], ask).await.unwrap();
+        self.sessions.approvals().ask(&claims[0], ask).await.unwrap();
         id
     }
 
     pub async fn deliveries(&self) -> Vec<DeliveryView> {
-        let mut all = self.sessions.deliveries(self.tenant, None, 100).await.unwrap();
+        let mut all = self.sessions.deliveries().list(self.tenant, None, 100).await.unwrap();
         all.sort_by_key(|delivery| delivery.created_at);
         all
     }

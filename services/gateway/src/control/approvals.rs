@@ -41,10 +41,11 @@ impl Service for Approvals {
             limit: page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?,
         };
         if let Some(session) = filter.session {
-            self.0.sessions.session(caller.tenant, session).await.map_err(Error::from)?;
+            self.0.sessions.views().session(caller.tenant, session).await.map_err(Error::from)?;
         }
 
-        let found = self.0.sessions.approvals(caller.tenant, filter).await.map_err(Error::from)?;
+        let found =
+            self.0.sessions.approvals().list(caller.tenant, filter).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let approvals = found.into_iter().map(|one| approval(one, &names)).collect();
@@ -58,7 +59,7 @@ impl Service for Approvals {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let found = self.0.sessions.approval(caller.tenant, &request.approval).await;
+        let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let found = found.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
@@ -77,11 +78,11 @@ impl Service for Approvals {
             pb::Decision::Deny => ApprovalDecision::Deny,
             pb::Decision::Unspecified => return Err(Error::MissingField("decision").into()),
         };
-        let found = self.0.sessions.approval(caller.tenant, &request.approval).await;
+        let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let id = found.map_err(Error::from)?.id;
         let by = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
 
-        let resolved = self.0.sessions.resolve_approval(caller.tenant, id, verdict, &by).await;
+        let resolved = self.0.sessions.approvals().resolve(caller.tenant, id, verdict, &by).await;
 
         let resolved = resolved.map_err(Error::from)?;
         self.notify_runners(&resolved);
@@ -106,7 +107,7 @@ impl Service for Approvals {
             None => None,
         };
 
-        let found = self.0.sessions.approval_rules(caller.tenant, agent, None).await;
+        let found = self.0.sessions.approvals().rules(caller.tenant, agent, None).await;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let rules = found.map_err(Error::from)?;
@@ -124,7 +125,7 @@ impl Service for Approvals {
             invalid("`id` is not a rule's id: `holdfast approvals rules` lists them".to_owned())
         })?;
 
-        let gone = self.0.sessions.delete_approval_rule(caller.tenant, id).await;
+        let gone = self.0.sessions.approvals().delete_rule(caller.tenant, id).await;
 
         gone.map_err(Error::from)?;
         Ok(Response::new(ForgetApprovalRuleResponse {}))

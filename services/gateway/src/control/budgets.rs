@@ -42,7 +42,7 @@ impl Service for Budgets {
         let names = self.0.agent_names(caller.tenant).await?;
         let owners: Vec<_> = budgets.iter().map(|budget| budget.agent).collect();
 
-        let spending = self.0.sessions.spending(caller.tenant, &owners).await;
+        let spending = self.0.sessions.usage().today(caller.tenant, &owners).await;
 
         let spending = spending.map_err(Error::from)?;
         let budget_of = |budget: Budget| {
@@ -76,7 +76,7 @@ impl Service for Budgets {
 
         set.map_err(Error::from)?;
         // Usage of the day before the budget was set counts too.
-        self.0.sessions.open_budget(caller.tenant, agent).await.map_err(Error::from)?;
+        self.0.sessions.usage().open_budget(caller.tenant, agent).await.map_err(Error::from)?;
         Ok(Response::new(SetBudgetResponse {}))
     }
 
@@ -104,7 +104,13 @@ impl Service for Budgets {
         let days = limit_days(request.days)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
-        let lines = self.0.sessions.usage(caller.tenant, agent, days).await.map_err(Error::from)?;
+        let lines = self
+            .0
+            .sessions
+            .usage()
+            .by_day(caller.tenant, agent, days)
+            .await
+            .map_err(Error::from)?;
 
         let line_of = |line: holdfast_session::UsageLine| pb::UsageLine {
             day: line.day,

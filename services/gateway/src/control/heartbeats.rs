@@ -44,7 +44,7 @@ impl State {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Option<ChannelConversation>, Error> {
-        let Some(place) = self.sessions.last_conversation(tenant, agent).await? else {
+        let Some(place) = self.sessions.views().last_conversation(tenant, agent).await? else {
             return Ok(None);
         };
         if place.key.kind() == SessionKind::Main {
@@ -96,7 +96,7 @@ impl Heartbeats {
         let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
         let main = SessionKey::main(&agent.name);
         let told = place.as_ref().map_or(&main, |place| &place.key);
-        let user = sessions.zone_of(tenant, told, agent.id, Some(OWNER)).await?;
+        let user = sessions.settings().zone_of(tenant, told, agent.id, Some(OWNER)).await?;
         let user = user.and_then(|name| name.parse().ok());
         let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
         let zones = Zones { user, local };

@@ -178,7 +178,8 @@ impl Service for Memories {
         let what = match (request.user.is_empty(), request.session.is_empty()) {
             (false, true) => {
                 // The user's time zones are personal data too.
-                let gone = self.0.sessions.forget_zones(caller.tenant, &request.user).await;
+                let gone =
+                    self.0.sessions.settings().forget_zones(caller.tenant, &request.user).await;
                 zones = gone.map_err(Error::from)?;
                 kept::forget_request::What::User(request.user)
             }

@@ -35,7 +35,7 @@ impl Service for Handler {
         let (caller, _) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
 
-        let counts = self.0.sessions.counts(caller.tenant).await.map_err(Error::from)?;
+        let counts = self.0.sessions.queues().counts(caller.tenant).await.map_err(Error::from)?;
         let routing = self.0.directory.routing().get(caller.tenant).await.map_err(Error::from)?;
         let tenant = self.0.directory.tenants().get(&caller.tenant.to_string()).await;
 
@@ -70,7 +70,7 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
 
-        let letters = self.0.sessions.dead_letters(caller.tenant, most).await;
+        let letters = self.0.sessions.dead_letters().list(caller.tenant, most).await;
 
         let letters = letters.map_err(Error::from)?.into_iter().map(letter_of).collect();
         Ok(Response::new(ListDeadLettersResponse { letters }))
@@ -84,7 +84,7 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
         let message = request.message_id.parse().map_err(Error::from)?;
 
-        let letter = self.0.sessions.dead_letter(caller.tenant, message).await;
+        let letter = self.0.sessions.dead_letters().get(caller.tenant, message).await;
 
         let letter = Some(letter_of(letter.map_err(Error::from)?));
         Ok(Response::new(GetDeadLetterResponse { letter }))
@@ -98,7 +98,7 @@ impl Service for Handler {
         require(&caller, Scope::Admin)?;
         let message = request.message_id.parse().map_err(Error::from)?;
 
-        let accepted = self.0.sessions.requeue(caller.tenant, message).await;
+        let accepted = self.0.sessions.dead_letters().requeue(caller.tenant, message).await;
         let accepted = accepted.map_err(Error::from)?;
         if let Some(after) = accepted.wake {
             self.0.bus.wake_run(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
@@ -122,7 +122,8 @@ impl Service for Handler {
         let wanted = "pending, sending, sent, unknown or dead";
         let state = non_empty(request.state).map(|state| parse_word("state", &state, wanted));
 
-        let deliveries = self.0.sessions.deliveries(caller.tenant, state.transpose()?, most).await;
+        let deliveries =
+            self.0.sessions.deliveries().list(caller.tenant, state.transpose()?, most).await;
 
         let deliveries = deliveries.map_err(Error::from)?.into_iter();
         let deliveries = deliveries.map(delivery_of).collect();
@@ -137,7 +138,8 @@ impl Service for Handler {
         require(&caller, Scope::Admin)?;
         let id = request.id.parse().map_err(Error::from)?;
 
-        let channel = self.0.sessions.resend(caller.tenant, id).await.map_err(Error::from)?;
+        let channel =
+            self.0.sessions.deliveries().resend(caller.tenant, id).await.map_err(Error::from)?;
         self.0.bus.wake_deliver(&channel);
 
         Ok(Response::new(ResendDeliveryResponse {}))

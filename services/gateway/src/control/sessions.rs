@@ -55,7 +55,7 @@ impl Service for Handler {
 
         // One session more than requested tells whether there is another page.
         let filter = SessionFilter { agent, kind, limit: most + 1, after };
-        let found = self.0.sessions.sessions(caller.tenant, filter).await;
+        let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
         let mut sessions = found.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
@@ -78,7 +78,8 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
-        let session = self.0.sessions.session(caller.tenant, id).await.map_err(Error::from)?;
+        let session =
+            self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let session = Some(convert::session(session, &names, Timestamp::now()));
@@ -95,7 +96,7 @@ impl Service for Handler {
         let before = Some(request.before_seq).filter(|before| *before != 0);
 
         let id = self.find(caller.tenant, &request.session).await?;
-        let entries = self.0.sessions.history(caller.tenant, id, most, before).await;
+        let entries = self.0.sessions.views().history(caller.tenant, id, most, before).await;
 
         let entries = entries.map_err(Error::from)?.into_iter().map(convert::entry).collect();
         Ok(Response::new(GetHistoryResponse { entries }))
@@ -159,9 +160,15 @@ impl Service for Handler {
             Some(session) => Some(self.find(caller.tenant, &session).await?),
             None => None,
         };
-        let waiting = self.0.sessions.waiting_runs(caller.tenant, session, most).await;
+        let waiting = self.0.sessions.approvals().waiting_runs(caller.tenant, session, most).await;
         let waiting = waiting.map_err(Error::from)?;
-        let runs = self.0.sessions.runs(caller.tenant, session, most).await.map_err(Error::from)?;
+        let runs = self
+            .0
+            .sessions
+            .views()
+            .runs(caller.tenant, session, most)
+            .await
+            .map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -179,7 +186,7 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
-        let surfaces = self.0.sessions.surfaces(caller.tenant, id).await;
+        let surfaces = self.0.sessions.canvas().surfaces(caller.tenant, id).await;
 
         let surfaces = surfaces.map_err(Error::from)?.into_iter().map(convert::surface).collect();
         Ok(Response::new(GetCanvasResponse { surfaces }))
@@ -194,11 +201,11 @@ impl Service for Handler {
         let id = request.run_id.parse().map_err(Error::from)?;
 
         let names = self.0.agent_names(caller.tenant).await?;
-        let (run, entries) = match self.0.sessions.run(caller.tenant, id).await {
+        let (run, entries) = match self.0.sessions.views().run(caller.tenant, id).await {
             Ok((run, entries)) => (convert::run(run, &names), entries),
             // A run that has not ended may wait for an approval.
             Err(holdfast_session::Error::NotFound { .. }) => {
-                let waiting = self.0.sessions.waiting_run(caller.tenant, id).await;
+                let waiting = self.0.sessions.approvals().waiting_run(caller.tenant, id).await;
                 let (run, entries) = waiting.map_err(Error::from)?;
                 (convert::waiting_run(run, &names), entries)
             }
@@ -228,7 +235,7 @@ impl Handler {
                 SessionKey::api(&routing.default_agent().name, session)?
             }
         };
-        let found = self.0.sessions.find(tenant, &key).await?;
+        let found = self.0.sessions.views().find(tenant, &key).await?;
         let missing = || holdfast_session::Error::NotFound {
             what: "session",
             name: key.as_str().chars().take(80).collect(),

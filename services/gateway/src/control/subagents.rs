@@ -45,7 +45,7 @@ impl Service for Subagents {
         };
 
         let filter = SubagentFilter { parent, open: request.running, most };
-        let listed = self.0.sessions.list_subagents(caller.tenant, &filter).await;
+        let listed = self.0.sessions.subagents().list(caller.tenant, &filter).await;
 
         let subagents = listed.map_err(Error::from)?.into_iter().map(subagent_of).collect();
         Ok(Response::new(ListSubagentsResponse { subagents }))
@@ -59,7 +59,7 @@ impl Service for Subagents {
         require(&caller, Scope::Chat)?;
         let session = self.session(caller.tenant, &request.session).await?;
 
-        let stopped = self.0.sessions.stop_subagent(caller.tenant, session).await;
+        let stopped = self.0.sessions.subagents().stop(caller.tenant, session).await;
 
         if let Some(running) = stopped.map_err(Error::from)? {
             let control = Control { session, kind: ControlKind::Cancel, epoch: running.epoch };
@@ -85,7 +85,7 @@ impl Service for Subagents {
             _ => {}
         }
         let (tenant, sessions) = (caller.tenant, &self.0.sessions);
-        let known = sessions.subagent(tenant, session).await.map_err(Error::from)?;
+        let known = sessions.subagents().get(tenant, session).await.map_err(Error::from)?;
         match known.ok_or_else(|| no_subagent(session))?.outcome {
             None => {}
             Some(_) => {
@@ -93,7 +93,7 @@ impl Service for Subagents {
                 return Err(Error::from(holdfast_session::Error::Conflict(told)).into());
             }
         }
-        let view = sessions.session(tenant, session).await.map_err(Error::from)?;
+        let view = sessions.views().session(tenant, session).await.map_err(Error::from)?;
         let message = NewMessage {
             key: view.key.parse().map_err(Error::from)?,
             agent: view.agent,
@@ -129,10 +129,10 @@ impl Subagents {
         }
         if named.starts_with("ses_") {
             let session: SessionId = named.parse()?;
-            return Ok(self.0.sessions.session(tenant, session).await?.id);
+            return Ok(self.0.sessions.views().session(tenant, session).await?.id);
         }
         let key: SessionKey = named.parse()?;
-        let found = self.0.sessions.find(tenant, &key).await?;
+        let found = self.0.sessions.views().find(tenant, &key).await?;
         found.ok_or_else(|| {
             let error =
                 holdfast_session::Error::NotFound { what: "session", name: named.to_owned() };

@@ -74,7 +74,12 @@ impl Service for Tenants {
         let changed = directory.tenants().update(tenant.id, actor(&caller), changes).await;
         let tenant = changed.map_err(Error::from)?;
         if weight.is_some() || cap.is_some() {
-            self.0.sessions.set_share(tenant.id, weight, cap).await.map_err(Error::from)?;
+            self.0
+                .sessions
+                .queues()
+                .set_share(tenant.id, weight, cap)
+                .await
+                .map_err(Error::from)?;
         }
 
         let tenant = Some(self.with_share(tenant).await?);
@@ -84,7 +89,7 @@ impl Service for Tenants {
 
 impl Tenants {
     async fn with_share(&self, tenant: Tenant) -> Result<pb::Tenant, Error> {
-        let (weight, cap) = self.0.sessions.share(tenant.id).await?;
+        let (weight, cap) = self.0.sessions.queues().share(tenant.id).await?;
         Ok(pb::Tenant {
             id: tenant.id.to_string(),
             name: tenant.name,

@@ -79,7 +79,7 @@ impl Ingest {
         agent: &str,
         session: SessionId,
     ) -> Result<Destination, Error> {
-        let view = self.sessions.session(tenant, session).await?;
+        let view = self.sessions.views().session(tenant, session).await?;
         let routing = self.directory.routing().get(tenant).await?;
         let found = routing.agent_or_default(view.agent);
         check_same_agent(&routing, found, agent)?;
@@ -101,7 +101,7 @@ impl Ingest {
             return Ok(session.parse()?);
         }
         let place = self.destination(tenant, agent, session).await?;
-        let found = self.sessions.find(tenant, &place.key).await?;
+        let found = self.sessions.views().find(tenant, &place.key).await?;
         let missing = || holdfast_session::Error::NotFound {
             what: "session",
             name: place.key.as_str().chars().take(80).collect(),
@@ -115,11 +115,11 @@ impl Ingest {
         tenant: TenantId,
         message: MessageId,
     ) -> Result<SessionId, Error> {
-        Ok(self.sessions.answer(tenant, message).await?.session)
+        Ok(self.sessions.views().answer(tenant, message).await?.session)
     }
 
     pub async fn session_exists(&self, tenant: TenantId, key: &SessionKey) -> Result<bool, Error> {
-        Ok(self.sessions.find(tenant, key).await?.is_some())
+        Ok(self.sessions.views().find(tenant, key).await?.is_some())
     }
 }
 

@@ -59,7 +59,7 @@ async fn an_arrival_is_accepted_once_in_its_peers_session() {
     assert_eq!(again.message_id, first.message_id);
     assert_ne!(other.session_id, first.session_id);
     let view = first.session_id.parse().unwrap();
-    let view = world.sessions.session(world.anna.id, view).await.unwrap();
+    let view = world.sessions.views().session(world.anna.id, view).await.unwrap();
     assert_eq!(view.key, "agent:main:dm:telegram:42");
     let events = world.follow(&world.anna, &first.message_id).await.unwrap();
     assert_eq!(done(&events).text, "echo: hi");
@@ -166,7 +166,7 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
     assert!(!first.duplicate && again.duplicate);
     done(&world.follow(&world.anna, &first.message_id).await.unwrap());
     let session = first.session_id.parse().unwrap();
-    let journal = world.sessions.history(world.anna.id, session, 10, None).await.unwrap();
+    let journal = world.sessions.views().history(world.anna.id, session, 10, None).await.unwrap();
     let body = journal
         .into_iter()
         .find_map(|view| match view.entry {
@@ -213,11 +213,11 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     assert_eq!(first.agent, "main");
     assert!(again.duplicate && again.message_id == first.message_id);
     let session = first.session_id.parse().unwrap();
-    let view = world.sessions.session(world.anna.id, session).await.unwrap();
+    let view = world.sessions.views().session(world.anna.id, session).await.unwrap();
     assert_eq!(view.key, "agent:main:dm:telegram:42");
     let events = world.follow(&world.anna, &first.message_id).await.unwrap();
     assert_eq!(done(&events).text, "echo: hi");
-    let entries = world.sessions.history(world.anna.id, session, 9, None).await.unwrap();
+    let entries = world.sessions.views().history(world.anna.id, session, 9, None).await.unwrap();
     let heard = entries.into_iter().find_map(|view| match view.entry {
         Entry::Heard { body, .. } => body.route.map(|route| *route),
         _ => None,

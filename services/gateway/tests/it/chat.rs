@@ -298,8 +298,9 @@ async fn a_picture_in_a_message_is_kept_and_named_in_it() {
 
     assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
     let filter = holdfast_session::SessionFilter { limit: 10, ..Default::default() };
-    let session = world.sessions.sessions(world.anna.id, filter).await.unwrap().remove(0).id;
-    let journal = world.sessions.history(world.anna.id, session, 10, None).await.unwrap();
+    let session =
+        world.sessions.views().sessions(world.anna.id, filter).await.unwrap().remove(0).id;
+    let journal = world.sessions.views().history(world.anna.id, session, 10, None).await.unwrap();
     let heard = serde_json::to_value(&journal[0].entry).unwrap();
     let file = &heard["body"]["attachments"][0]["file"];
     assert_eq!((&file["media_type"], &file["size"]), (&json!("image/png"), &json!(70)));

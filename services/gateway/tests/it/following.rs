@@ -220,7 +220,7 @@ async fn a_change_of_the_canvas_is_told_and_the_canvas_can_be_read() {
         shown: true,
     };
     let of = session.parse().unwrap();
-    world.sessions.change_surfaces(world.anna.id, of, &[plan], &[]).await.unwrap();
+    world.sessions.canvas().change(world.anna.id, of, &[plan], &[]).await.unwrap();
     let mut client = SessionsClient::new(world.channel().await.unwrap());
     let read = client.get_canvas(ask(&world.anna, &session)).await.unwrap().into_inner();
     let foreign = client.get_canvas(ask(&world.ben, &session)).await.unwrap_err();

@@ -15,7 +15,8 @@ async fn a_message_lets_a_held_conversation_go_on_once() {
     world.sessions.pause(tenant, session).await.unwrap();
     let waiting = world.send(&world.anna, message("are you there?")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let held = world.sessions.answer(tenant, waiting.message_id.parse().unwrap()).await.unwrap();
+    let held =
+        world.sessions.views().answer(tenant, waiting.message_id.parse().unwrap()).await.unwrap();
 
     let resume = || SendRequest { request_id: "r1".into(), ..message("/resume") };
     let resumed = world.send(&world.anna, resume()).await.unwrap();
@@ -28,6 +29,6 @@ async fn a_message_lets_a_held_conversation_go_on_once() {
     world.sessions.pause(tenant, session).await.unwrap();
     let again = world.send(&world.anna, resume()).await.unwrap();
     assert_eq!(again.message_id, resumed.message_id);
-    let view = world.sessions.session(tenant, session).await.unwrap();
+    let view = world.sessions.views().session(tenant, session).await.unwrap();
     assert!(view.paused.is_some(), "{view:?}");
 }

@@ -205,7 +205,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         place: None,
         trace: None,
     };
-    let (child, _) = world.sessions.spawn(world.anna.id, new).await.unwrap();
+    let (child, _) = world.sessions.subagents().spawn(world.anna.id, new).await.unwrap();
 
     let request = pb::ExplainToolsRequest { session: child.to_string(), ..Default::default() };
     let explained = explain(&world, &world.anna, request).await;

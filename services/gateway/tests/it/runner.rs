@@ -146,7 +146,7 @@ impl Work {
     async fn is_decided(&self, claim: &Claim, run: RunId) -> Result<bool, Error> {
         let session = Some(claim.session);
         let filter = ApprovalFilter { session, limit: 50, ..ApprovalFilter::default() };
-        let found = self.sessions.approvals(claim.tenant, filter).await?;
+        let found = self.sessions.approvals().list(claim.tenant, filter).await?;
         Ok(found.iter().any(|one| one.run == run))
     }
 
@@ -177,7 +177,7 @@ impl Work {
             deliveries: Vec::new(),
             approvals: vec![new],
         };
-        self.sessions.ask(told.claim, ask).await?;
+        self.sessions.approvals().ask(told.claim, ask).await?;
         let tool = "launch".to_owned();
         told.tell(
             1,

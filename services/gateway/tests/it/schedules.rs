@@ -11,7 +11,7 @@ use holdfast_proto::gateway::v1::{
     schedules_client::SchedulesClient,
 };
 use holdfast_session::{MessageWithSettings, NewMessage};
-use holdfast_types::{AgentName, Body, QueueMode, SessionKey, SessionSettings, Source};
+use holdfast_types::{Body, QueueMode, SessionKey, SessionSettings, Source};
 use serde_json::{Value, json};
 use tonic::{Code, transport::Channel};
 
@@ -201,9 +201,12 @@ async fn an_agent_is_told_something_with_its_next_turn_once() -> anyhow::Result<
     let again = client.wake_agent(world.anna.request(wake)).await?.into_inner();
 
     assert!(!first.duplicate && again.duplicate);
-    let key = SessionKey::main(&AgentName::new("main"));
-    let waits = world.sessions.system_events(world.anna.id, &key).await?;
-    assert_eq!(waits.len(), 1);
+    let mut tx = world.pools.tenant(world.anna.id).await?;
+    let pending: Vec<(String, String)> =
+        sqlx::query_as("select key, text from session.system_events where gone_at is null")
+            .fetch_all(tx.conn())
+            .await?;
+    assert_eq!(pending, [("agent:main:main".to_owned(), "the build is green".to_owned())]);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ async fn a_file_that_a_caller_sends_is_the_agents_and_sent_again_it_is_the_same(
     assert!(!first.duplicate && again.duplicate);
     done(&world.follow(&world.anna, &first.message_id).await.unwrap());
     let session = first.session_id.parse().unwrap();
-    let journal = world.sessions.history(world.anna.id, session, 10, None).await.unwrap();
+    let journal = world.sessions.views().history(world.anna.id, session, 10, None).await.unwrap();
     let body = journal.into_iter().find_map(|view| match view.entry {
         Entry::Heard { body, .. } => Some(body),
         _ => None,

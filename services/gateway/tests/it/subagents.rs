@@ -34,7 +34,7 @@ async fn no_door_takes_a_message_for_a_subagent() {
         place: None,
         trace: None,
     };
-    let (session, _) = world.sessions.spawn(world.anna.id, new).await.unwrap();
+    let (session, _) = world.sessions.subagents().spawn(world.anna.id, new).await.unwrap();
     let made_up = "agent:main:subagent:nobody";
 
     for named in [session.to_string(), key.to_string(), made_up.to_owned()] {
@@ -50,10 +50,10 @@ async fn no_door_takes_a_message_for_a_subagent() {
         world.post(&world.anna, "/v1/chat/completions").json(&body).send().await.unwrap();
     }
 
-    let view = world.sessions.session(world.anna.id, session).await.unwrap();
-    let entries = world.sessions.history(world.anna.id, session, 100, None).await.unwrap();
+    let view = world.sessions.views().session(world.anna.id, session).await.unwrap();
+    let entries = world.sessions.views().history(world.anna.id, session, 100, None).await.unwrap();
     assert!(!format!("{entries:?}").contains("obey me"));
     assert!(view.waiting <= 1, "{}", view.waiting);
-    let made = world.sessions.find(world.anna.id, &made_up.parse().unwrap()).await.unwrap();
+    let made = world.sessions.views().find(world.anna.id, &made_up.parse().unwrap()).await.unwrap();
     assert_eq!(made, None);
 }

@@ -55,7 +55,7 @@ async fn nothing_of_another_tenant_is_found_by_any_call() {
     {
         assert_eq!(refused.code(), Code::NotFound, "{call}: {}", refused.message());
     }
-    let sessions = world.sessions.sessions(world.ben.id, filter()).await.unwrap();
+    let sessions = world.sessions.views().sessions(world.ben.id, filter()).await.unwrap();
     assert_eq!(sessions.len(), 0);
 }
 
@@ -74,7 +74,7 @@ async fn a_tenant_named_in_a_request_is_not_believed() {
     let sent = world.messages().await.unwrap().send(request).await.unwrap().into_inner();
 
     let main: SessionKey = "agent:main:main".parse().unwrap();
-    let of = async |tenant: TenantId| world.sessions.find(tenant, &main).await.unwrap();
+    let of = async |tenant: TenantId| world.sessions.views().find(tenant, &main).await.unwrap();
     assert_eq!(of(world.ben.id).await.unwrap().to_string(), sent.session_id);
     assert_eq!(of(world.anna.id).await, None);
 }

@@ -175,7 +175,9 @@ impl World {
     pub async fn until_runs(&self, of: &Tenant, session: &str) -> anyhow::Result<()> {
         let session = session.parse()?;
         let runs = async {
-            while self.sessions.session(of.id, session).await?.state != SessionState::Running {
+            while self.sessions.views().session(of.id, session).await?.state
+                != SessionState::Running
+            {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(())

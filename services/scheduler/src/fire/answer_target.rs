@@ -74,7 +74,7 @@ impl Ctx {
         tenant: TenantId,
         agent: AgentId,
     ) -> anyhow::Result<Option<Spoken>> {
-        let Some(place) = self.sessions.last_conversation(tenant, agent).await? else {
+        let Some(place) = self.sessions.views().last_conversation(tenant, agent).await? else {
             return Ok(None);
         };
         if place.key.kind() == SessionKind::Main {

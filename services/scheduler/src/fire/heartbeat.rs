@@ -63,7 +63,7 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
         // A replica that died may have asked already. The key then makes it the same message.
         let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
         let key_of = firing.id.idem_key();
-        if ctx.sessions.find_accepted(tenant, &source, &key_of).await?.is_some() {
+        if ctx.sessions.views().find_accepted(tenant, &source, &key_of).await?.is_some() {
             return Ok(FiringOutcome::Message(Box::new(firing_message(job, key, Body::default()))));
         }
     }
@@ -76,14 +76,14 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
     // user has set one.
     let user = match config.active_hours.as_ref().map(|hours| &hours.timezone) {
         Some(HoursZone::User) => {
-            ctx.sessions.zone_of(tenant, &told, job.agent, Some(OWNER)).await?
+            ctx.sessions.settings().zone_of(tenant, &told, job.agent, Some(OWNER)).await?
         }
         Some(HoursZone::Local | HoursZone::Named(_)) | None => None,
     };
     let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
     let zones = Zones { user: user.and_then(|name| name.parse().ok()), local };
     let facts = AgentFacts {
-        in_flight: ctx.sessions.is_busy(tenant, &[&key, &told]).await?,
+        in_flight: ctx.sessions.views().is_busy(tenant, &[&key, &told]).await?,
         file: file.as_deref(),
     };
     let (status, reason, retry) = match decide_ask(config, firing.at, &zones, facts) {

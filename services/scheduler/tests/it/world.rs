@@ -212,9 +212,9 @@ impl World {
     /// Tries to send the next delivery.
     pub async fn send(&self, sent: SendResult) -> anyhow::Result<()> {
         let (bridge, class) = (self.runner, DeliveryClass::Keyed);
-        let due = self.sessions.claim_deliveries("webhook", class, bridge, 1).await?;
+        let due = self.sessions.deliveries().claim("webhook", class, bridge, 1).await?;
         let delivery = due.first().context("nothing is to be sent")?;
-        self.sessions.record_send_result(delivery, bridge, sent).await?;
+        self.sessions.deliveries().record_result(delivery, bridge, sent).await?;
         Ok(())
     }
 

@@ -114,7 +114,7 @@ impl Mesh {
         let directory = Directory::new(pools.clone(), seal, secrets.pepper.as_str().into());
         let models = Models::start().await?;
         let tenant = make_tenant(&directory, &models, "measured").await?;
-        Sessions::new(pools).set_share(tenant.id, None, Some(setup.cap)).await?;
+        Sessions::new(pools).queues().set_share(tenant.id, None, Some(setup.cap)).await?;
 
         let mut mesh = Self {
             running: Vec::new(),

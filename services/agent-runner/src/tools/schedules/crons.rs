@@ -256,8 +256,8 @@ impl ScheduleTools {
             sessions.add_system_event(call.tenant, &event).await?;
             return Ok(Ok(json!({ "ok": true })));
         }
-        let target = match sessions.find(call.tenant, &key).await? {
-            Some(session) => sessions.session(call.tenant, session).await?.last_target,
+        let target = match sessions.views().find(call.tenant, &key).await? {
+            Some(session) => sessions.views().session(call.tenant, session).await?.last_target,
             None => None,
         };
         let message = NewMessage {

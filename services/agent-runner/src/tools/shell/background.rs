@@ -62,7 +62,7 @@ impl Shell {
         let owners: HashSet<Owner> =
             self.0.jobs.unsettled().into_iter().map(|(owner, _)| owner).collect();
         for owner in owners {
-            let found = self.0.sessions.session(owner.tenant, owner.session).await;
+            let found = self.0.sessions.views().session(owner.tenant, owner.session).await;
             if !found.is_err_and(|error| error.kind() == Kind::NotFound) {
                 continue;
             }
@@ -91,7 +91,7 @@ impl Shell {
 
     /// Tells a session that its command ended. On failure the tool `process` still shows it.
     async fn announce_end(&self, owner: Owner, job: &BackgroundJob, end: &JobEnd) {
-        let view = match self.0.sessions.session(owner.tenant, owner.session).await {
+        let view = match self.0.sessions.views().session(owner.tenant, owner.session).await {
             Ok(view) => view,
             Err(error) if error.kind() == Kind::NotFound => return,
             Err(error) => {

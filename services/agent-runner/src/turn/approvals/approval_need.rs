@@ -67,8 +67,12 @@ pub(super) async fn decide_call(
     };
     if is_allowed(turn.journal.entries(), &call.id) {
         let (claim, step) = (&turn.lease.claim, turn.current_step());
-        let approved =
-            turn.worker.sessions.approved_subject_hash(claim, turn.run, step, &call.id).await?;
+        let approved = turn
+            .worker
+            .sessions
+            .approvals()
+            .approved_subject_hash(claim, turn.run, step, &call.id)
+            .await?;
         let same = approved.as_deref() == Some(subject_hash(&wanted.subject).as_slice());
         return Ok(match same {
             true => CallDecision::Allowed,
@@ -134,7 +138,8 @@ async fn is_covered_by_rule(
     wanted: &ApprovalNeed,
 ) -> Result<bool, Error> {
     let (tenant, sessions) = (turn.lease.claim.tenant, &turn.worker.sessions);
-    let rules = sessions.approval_rules(tenant, Some(snapshot.agent), Some(&wanted.tool)).await?;
+    let rules =
+        sessions.approvals().rules(tenant, Some(snapshot.agent), Some(&wanted.tool)).await?;
     if rules.is_empty() {
         return Ok(false);
     }
@@ -148,6 +153,6 @@ async fn is_covered_by_rule(
     let Some(used) = allow_rules::matching_rules(&wanted_call, &rules) else {
         return Ok(false);
     };
-    sessions.use_approval_rules(tenant, &used, &wanted.summary).await?;
+    sessions.approvals().use_rules(tenant, &used, &wanted.summary).await?;
     Ok(true)
 }

@@ -85,7 +85,11 @@ async fn reject_decision(
         id: DeliveryId::from(row.message.as_uuid()),
     });
     let channel = answer.as_ref().map(|answer| answer.target.channel.clone());
-    turn.worker.sessions.reject_message(&turn.lease.claim, row.seq, told, answer).await?;
+    turn.worker
+        .sessions
+        .approvals()
+        .reject_message(&turn.lease.claim, row.seq, told, answer)
+        .await?;
     turn.inbox.retain(|waiting| waiting.seq != row.seq);
     if let Some(channel) = channel {
         turn.worker.bus.wake_deliver(&channel);
@@ -124,7 +128,7 @@ async fn execute_decision(
         return Ok(Err(request::NOT_A_PERSON_REPLY.to_owned()));
     };
     let (claim, sessions) = (&turn.lease.claim, &turn.worker.sessions);
-    let mut found = sessions.approvals_in_family(claim.tenant, claim.session, id).await?;
+    let mut found = sessions.approvals().in_family(claim.tenant, claim.session, id).await?;
     let approval = match (found.len(), id) {
         (0, None) => return Ok(Err(request::NO_APPROVAL_REPLY.to_owned())),
         (0, Some(name)) => return Ok(Err(request::unknown_approval_reply(name))),
@@ -135,7 +139,7 @@ async fn execute_decision(
         return Ok(Err(request::NOT_PERMITTED_REPLY.to_owned()));
     }
     let resolved =
-        sessions.resolve_approval(claim.tenant, approval.id, verdict, &person.name()).await;
+        sessions.approvals().resolve(claim.tenant, approval.id, verdict, &person.name()).await;
     match resolved {
         Ok(resolved) => {
             wake_session(turn, &resolved);

@@ -180,7 +180,7 @@ async fn find_agent_and_session(
         return Ok((agent, SessionFacts::default()));
     }
     let session = session(of, tenant, &request.session).await?;
-    let view = of.0.sessions.session(tenant, session).await?;
+    let view = of.0.sessions.views().session(tenant, session).await?;
     let agent = match named {
         Some(named) if named.id == view.agent => named,
         Some(named) => {
@@ -197,15 +197,15 @@ async fn find_agent_and_session(
             Err(error) => return Err(error.into()),
         },
     };
-    let history = of.0.sessions.history(tenant, session, MAX_ENTRIES, None).await?;
+    let history = of.0.sessions.views().history(tenant, session, MAX_ENTRIES, None).await?;
     let last = history.last().map(|entry| entry.run);
     let mut known = SessionFacts {
         kind: view.key.parse().ok().map(|key: SessionKey| key.kind()),
         target: view.last_target,
-        model: of.0.sessions.settings(tenant, session).await?.model,
+        model: of.0.sessions.settings().get(tenant, session).await?.model,
         ..SessionFacts::default()
     };
-    if let Some(subagent) = of.0.sessions.subagent(tenant, session).await? {
+    if let Some(subagent) = of.0.sessions.subagents().get(tenant, session).await? {
         known.is_bounded = subagent.given.fs_read.is_some() || subagent.given.fs_write.is_some();
         known.given_tools = subagent.given.tools;
     }
@@ -250,7 +250,7 @@ async fn session(of: &Policies, tenant: TenantId, named: &str) -> Result<Session
         what: "session",
         name: named.chars().take(80).collect(),
     };
-    Ok(of.0.sessions.find(tenant, &key).await?.ok_or_else(missing)?)
+    Ok(of.0.sessions.views().find(tenant, &key).await?.ok_or_else(missing)?)
 }
 
 /// Author with the given id; for an API key, the roles of its scopes are added.

@@ -88,6 +88,7 @@ impl Schedules {
                 let person = self.person(caller.tenant, &agent, &user, &session).await?;
                 let sessions = &self.state.sessions;
                 let own = sessions
+                    .settings()
                     .zone_of(caller.tenant, &session, agent.id, person.as_deref())
                     .await
                     .map_err(Error::from)?;
@@ -143,7 +144,7 @@ impl Schedules {
         let Ok(key) = session_key_of_user(&agent.name, user) else { return Ok(None) };
         // For a channel account, or a person with several identities, the session key does not tell
         // which id they write with.
-        let mut speakers = self.state.sessions.speakers(tenant, &key).await?;
+        let mut speakers = self.state.sessions.views().speakers(tenant, &key).await?;
         if speakers.is_empty() {
             speakers.push(Author { id: user.to_owned(), roles: Vec::new() });
         }

@@ -297,9 +297,9 @@ impl Things {
             place: None,
             trace: None,
         };
-        let (session, task) = world.sessions.spawn(world.anna.id, new).await?;
+        let (session, task) = world.sessions.subagents().spawn(world.anna.id, new).await?;
         world.follow(&world.anna, &task.message.to_string()).await?;
-        world.sessions.settle_subagent(world.anna.id, session).await?;
+        world.sessions.subagents().settle(world.anna.id, session).await?;
         self.subagent = session.to_string();
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, RunId, TenantId, Usage};
 use jiff::Timestamp;
 use sqlx::FromRow;
@@ -94,11 +94,24 @@ impl WriteCost {
     }
 }
 
+/// Cost of runs, and spending against budgets, from [`Sessions::usage`].
+#[derive(Debug, Clone, Copy)]
+pub struct UsageRecords<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
 impl Sessions {
+    #[must_use]
+    pub const fn usage(&self) -> UsageRecords<'_> {
+        UsageRecords { pools: &self.pools }
+    }
+}
+
+impl UsageRecords<'_> {
     /// Adds usage that arises after a run's end, for example for a summary, to the run's cost and
     /// to its budgets.
     pub async fn charge(
-        &self,
+        self,
         tenant: TenantId,
         run: RunId,
         usage: &Usage,
@@ -125,11 +138,7 @@ impl Sessions {
     }
 
     /// Returns the amounts used today by each agent; `None` is the whole tenant.
-    pub async fn spending(
-        &self,
-        tenant: TenantId,
-        of: &[Option<AgentId>],
-    ) -> Result<Spending, Error> {
+    pub async fn today(self, tenant: TenantId, of: &[Option<AgentId>]) -> Result<Spending, Error> {
         const SQL: &str = "
             with now as (select clock_timestamp() at time zone 'utc' as at)
             select u.scope, coalesce(s.tokens, 0) as tokens, coalesce(s.micros, 0) as micros,
@@ -161,7 +170,7 @@ impl Sessions {
     }
 
     /// Initialises a new budget with what was used earlier today, before the budget existed.
-    pub async fn open_budget(&self, tenant: TenantId, of: Option<AgentId>) -> Result<(), Error> {
+    pub async fn open_budget(self, tenant: TenantId, of: Option<AgentId>) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.spending as s (tenant_id, scope, day, tokens, micros)
             select $1, $2, (clock_timestamp() at time zone 'utc')::date,
@@ -180,8 +189,8 @@ impl Sessions {
     }
 
     /// Returns the usage of the last `days` days including today, newest first.
-    pub async fn usage(
-        &self,
+    pub async fn by_day(
+        self,
         tenant: TenantId,
         of: Option<AgentId>,
         days: u32,

@@ -1,0 +1,76 @@
+//! Deletion of sessions with their content.
+
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{SessionId, TenantId};
+
+use crate::{
+    Error, Sessions,
+    sessions::{lock, session_not_found},
+};
+
+impl Sessions {
+    /// Deletes a session and its content, and schedules the erasure of its memories.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session.
+    pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        const FORGET: &str = "select memory.forget_later('session', $1)";
+        let mut tx = self.pools.tenant(tenant).await?;
+        delete_rows(&mut tx, session).await?;
+        sqlx::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+/// Deletes a session that has no memories, such as a subagent's or an ephemeral one.
+pub(crate) async fn delete_without_memories(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+) -> Result<(), Error> {
+    let mut tx = pools.tenant(tenant).await?;
+    delete_rows(&mut tx, session).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Deletes a session and its content.
+async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
+    const SQL: &str = "
+        with place as (
+            update session.tenant_flight set in_flight = in_flight - 1
+            where tenant_id = $1 and shard = session.shard($2) and exists (
+                select from session.session_lease
+                where tenant_id = $1 and session_id = $2
+                  and (state = 'RUNNING' or (state = 'READY' and fair_key is not null)))),
+        marks as (
+            insert into session.tombstones
+                (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+            select tenant_id, source, idem_key, hash, session_id, seq, message_id,
+                   clock_timestamp() + interval '7 days'
+            from session.inbox where tenant_id = $1 and session_id = $2
+            on conflict do nothing),
+        inbox as (delete from session.inbox where tenant_id = $1 and session_id = $2),
+        entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
+        runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
+        deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
+        extractions as (delete from session.extractions where tenant_id = $1 and session_id = $2),
+        turn_index as (delete from session.turn_index where tenant_id = $1 and session_id = $2),
+        approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
+        told as (
+            delete from session.system_events e using session.sessions s
+            where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
+        surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
+        -- Who asked for it is told that nobody knows how it ended.
+        asked as (
+            update session.subagents
+            set outcome = 'unknown', finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and outcome is null),
+        children as (delete from session.subagents where tenant_id = $1 and parent_id = $2)
+        delete from session.sessions where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    // Under the lock: a running turn has either written before this, or is fenced after it.
+    lock(tx, session).await?.ok_or_else(|| session_not_found(session))?;
+    sqlx::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Queues of tenants: their shares of the runners, and their backlog.
+
+use std::time::Duration;
+
+use holdfast_pg::Pools;
+use holdfast_types::TenantId;
+
+use crate::{Error, Sessions, TenantCounts};
+
+/// Backlog of the whole installation, for metrics.
+#[derive(Debug, Clone, Default)]
+pub struct Gauges {
+    /// Number of sessions that are ready and not running.
+    pub waiting_sessions: i64,
+    /// Waiting time of the oldest of them.
+    pub oldest_wait: Duration,
+    /// Number of deliveries by state: pending, sending, unknown and dead.
+    pub deliveries: Vec<(String, i64)>,
+}
+
+/// Queues of tenants, from [`Sessions::queues`].
+#[derive(Debug, Clone, Copy)]
+pub struct Queues<'a> {
+    pub(crate) pools: &'a Pools,
+}
+
+impl Sessions {
+    #[must_use]
+    pub const fn queues(&self) -> Queues<'_> {
+        Queues { pools: &self.pools }
+    }
+}
+
+impl Queues<'_> {
+    /// Returns a tenant's weight, and its cap of sessions that are ready or running at once.
+    pub async fn share(self, tenant: TenantId) -> Result<(u32, u32), Error> {
+        const SQL: &str = "select weight, cap from session.tenant_queue where tenant_id = $1";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<(i32, i32)> =
+            sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
+        tx.commit().await?;
+        let (weight, cap) = row.unwrap_or((1, 64));
+        Ok((u32::try_from(weight).unwrap_or(1), u32::try_from(cap).unwrap_or(64)))
+    }
+
+    /// Changes a tenant's weight (1 to 100), its cap, or both.
+    pub async fn set_share(
+        self,
+        tenant: TenantId,
+        weight: Option<u32>,
+        cap: Option<u32>,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            insert into session.tenant_queue (tenant_id, weight, cap)
+            values ($1, coalesce($2, 1), coalesce($3, 64))
+            on conflict (tenant_id) do update
+                set weight = coalesce($2, tenant_queue.weight), cap = coalesce($3, tenant_queue.cap)";
+        let small = |value: Option<u32>| value.and_then(|value| i32::try_from(value).ok());
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(small(weight))
+            .bind(small(cap))
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Returns counts of a tenant's sessions, deliveries and messages.
+    pub async fn counts(self, tenant: TenantId) -> Result<TenantCounts, Error> {
+        const SESSIONS: &str = "
+            select case when l.paused is not null then 'PAUSE' else l.state end, count(*)
+            from session.sessions s join session.session_lease l using (tenant_id, session_id)
+            where s.tenant_id = $1 and s.kind <> '' group by 1 order by 1";
+        const DELIVERIES: &str = "
+            select state, count(*) from session.deliveries
+            where tenant_id = $1 and part >= 0 group by 1 order by 1";
+        // Starts from the sessions with unfinished messages, so that finished messages are not
+        // read.
+        const INBOX: &str = "
+            select count(i.seq),
+                   coalesce((extract(epoch from clock_timestamp() - min(i.accepted_at)) * 1000)::bigint, 0),
+                   (select count(*) from session.inbox where tenant_id = $1 and state = 'dead')
+            from session.sessions s
+            join session.session_lease l using (tenant_id, session_id)
+            join session.inbox i on i.tenant_id = l.tenant_id and i.session_id = l.session_id
+                 and i.state in ('new', 'seen')
+            where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let sessions = sqlx::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+        let deliveries =
+            sqlx::query_as(DELIVERIES).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+        let (waiting, oldest, dead): (i64, i64, i64) =
+            sqlx::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+        tx.commit().await?;
+        let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
+        Ok(TenantCounts { sessions, deliveries, waiting, oldest_wait, dead })
+    }
+
+    /// Returns the backlog of the whole installation.
+    pub async fn gauges(self) -> Result<Gauges, Error> {
+        const READY_SESSIONS: &str = "
+            select count(*), coalesce((extract(epoch from clock_timestamp() - min(ready_at)) * 1000)::bigint, 0)
+            from session.session_lease where state = 'READY' and paused is null";
+        const DELIVERIES: &str = "
+            select state, count(*) from session.deliveries
+            where state in ('pending', 'sending', 'unknown', 'dead') group by 1";
+        let mut once = self.pools.system_connection().await?;
+        let (waiting_sessions, oldest): (i64, i64) =
+            sqlx::query_as(READY_SESSIONS).fetch_one(once.conn()).await?;
+        let deliveries = sqlx::query_as(DELIVERIES).fetch_all(once.conn()).await?;
+        once.done();
+        let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
+        Ok(Gauges { waiting_sessions, oldest_wait, deliveries })
+    }
+}
