@@ -66,16 +66,11 @@ impl OpenAi {
             return Err(Error::Setup("`model` and `dimension` must be set"));
         }
         let setup = Error::Setup("no https client: are ca certificates installed?");
-        let Ok(tls) = holdfast_kit::tls::https() else { return Err(setup) };
+        let Ok(builder) = holdfast_egress::client_builder(CONNECT_TIMEOUT) else {
+            return Err(setup);
+        };
         let seconds = if config.timeout_seconds == 0 { 30 } else { config.timeout_seconds };
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(Duration::from_secs(seconds))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|_| setup)?;
+        let client = builder.timeout(Duration::from_secs(seconds)).build().map_err(|_| setup)?;
         // Shortened vectors cannot be compared with full ones, so they get a name of their own.
         let name = match config.shorten {
             true => format!("{}@{}", config.model, config.dimension),

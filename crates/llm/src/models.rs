@@ -168,15 +168,8 @@ impl fmt::Debug for Models {
 /// Builds the client that all providers share, so that connections are reused.
 fn client() -> Result<reqwest::Client, Error> {
     let setup = "no https client can be built: are ca certificates installed?";
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(holdfast_kit::tls::https().map_err(|_| Error::Setup(setup))?)
-        .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(30))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .map_err(|_| Error::Setup(setup))
+    let builder = holdfast_egress::client_builder(CONNECT_TIMEOUT);
+    builder.map_err(|_| Error::Setup(setup))?.build().map_err(|_| Error::Setup(setup))
 }
 
 #[cfg(test)]

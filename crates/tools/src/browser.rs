@@ -10,18 +10,13 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use holdfast_browser::{
     Browser as Windows, Config, ConnectPolicy, Error, Page, PointerAction, PolicyDecision, Tab,
 };
+use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{
-    Call, Output, Part, Registry, Tool, ToolError, untrusted,
-    web::{
-        Web,
-        guard::{Guard, Lookup, SystemResolver},
-    },
-};
+use crate::{Call, Output, Part, Registry, Tool, ToolError, untrusted, web::Web};
 
 /// Maximum length of the page text that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 30_000;
@@ -177,7 +172,7 @@ impl Browser {
     /// Checks an address. Its host name is checked when the connection is made.
     fn address(&self, said: &str) -> Result<String, Error> {
         let refused =
-            |refused: crate::web::guard::AddressRefusal| Error::Refused(refused.to_string());
+            |refused: holdfast_egress::AddressRefusal| Error::Refused(refused.to_string());
         let url = Guard::parse(said).map_err(refused)?;
         self.guard.client(&url).map_err(refused)?;
         Ok(url.to_string())

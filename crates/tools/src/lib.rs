@@ -117,6 +117,6 @@ pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    AddressRefusal, DuckDuckGo, Guard, KeyedProvider, Perplexity, Search, SearchProvider, Searxng,
-    Web, WebFetch, WebSearch,
+    DuckDuckGo, KeyedProvider, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch,
+    WebSearch,
 };

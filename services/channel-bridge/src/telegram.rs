@@ -76,13 +76,14 @@ impl Telegram {
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = TelegramSettings::read(settings, secrets)?;
         let (http, base) = match &settings.api_base {
-            None => (&clients.trusted, api_base),
+            None => (clients.trusted.clone(), api_base),
             Some(base) => {
-                clients.check(base).map_err(|error| Unusable::Address("api_base", error))?;
-                (&clients.guarded, base.as_str())
+                let called = clients.for_tenant(base);
+                let (http, _) = called.map_err(|error| Unusable::Address("api_base", error))?;
+                (http, base.as_str())
             }
         };
-        let bot = Bot::new(http.clone(), base, &secrets.token).map_err(|_| Unusable::Token)?;
+        let bot = Bot::new(http, base, &secrets.token).map_err(|_| Unusable::Token)?;
         Ok(Self {
             tenant,
             id,

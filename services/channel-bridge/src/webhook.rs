@@ -53,8 +53,8 @@ pub struct Webhook {
     name: String,
     settings: WebhookSettings,
     secrets: WebhookSecrets,
-    http: Client,
-    url: Option<Url>,
+    /// Address that replies are posted to, with its client.
+    called: Option<(Client, Url)>,
 }
 
 impl Webhook {
@@ -69,13 +69,13 @@ impl Webhook {
         clients: &Clients,
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = WebhookSettings::read(settings, secrets)?;
-        let url = settings.url.as_deref().map(|url| clients.check(url)).transpose();
-        let url = url.map_err(|error| Unusable::Address("url", error))?;
-        Ok(Self { tenant, id, name, settings, secrets, http: clients.guarded.clone(), url })
+        let called = settings.url.as_deref().map(|url| clients.for_tenant(url)).transpose();
+        let called = called.map_err(|error| Unusable::Address("url", error))?;
+        Ok(Self { tenant, id, name, settings, secrets, called })
     }
 
     async fn post(&self, part: &Delivery, file: Option<&[u8]>) -> Outcome {
-        let Some(url) = &self.url else {
+        let Some((http, url)) = &self.called else {
             return Outcome::refused("the account has no `url` to post replies to: set one");
         };
         let id = part.id.to_string();
@@ -101,8 +101,7 @@ impl Webhook {
         let timestamp = sign::now().to_string();
         let signed = SignedParts { timestamp: &timestamp, key: &id, body: body.as_bytes() };
         let signature = sign::sign(&self.secrets.secret, Version::V2, signed);
-        let mut request = self
-            .http
+        let mut request = http
             .post(url.clone())
             .timeout(POST_TIMEOUT)
             .header(CONTENT_TYPE, "application/json")

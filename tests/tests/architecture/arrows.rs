@@ -8,6 +8,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
+    &["holdfast-egress"],
     &[
         "holdfast-browser",
         "holdfast-bus",
@@ -27,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
-    // Skills are shown to agents, and fetched past the guard of the tools.
+    // Skills are shown to agents.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway", "memory", "scheduler"],
@@ -82,6 +83,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",
@@ -96,6 +98,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::syntax;
+
 /// A source file, and where it is from the root.
 pub struct Source {
     pub path: PathBuf,
@@ -66,6 +68,25 @@ fn nothing_listens_on_all_interfaces_unless_it_is_configured() {
     // What refuses to send to such addresses has to name them.
     open.retain(|found| !found.starts_with("crates/kit/src/address.rs:"));
     assert!(open.is_empty(), "{open:#?}");
+}
+
+#[test]
+fn http_clients_are_built_in_one_crate() {
+    let builds = |text: &str| {
+        ["reqwest::Client::new(", "Client::builder()", "ClientBuilder::new("]
+            .iter()
+            .any(|call| text.contains(call))
+    };
+    for parsed in syntax::production() {
+        let path = parsed.source.path.display().to_string();
+        // What follows the first `#[cfg(test)]` is no product code.
+        let product = parsed.source.text.split("#[cfg(test)]").next().unwrap_or_default();
+        assert!(
+            !builds(product) || path.contains("crates/egress/"),
+            "{path}: use `holdfast_egress::client_builder` or its `Guard`"
+        );
+    }
+    assert!(builds("let client = Client::builder().build()"));
 }
 
 #[test]

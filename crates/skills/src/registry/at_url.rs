@@ -4,7 +4,7 @@
 //! are allowed, and each redirect is checked again. There is no verdict on the skill.
 
 use futures::future::BoxFuture;
-use holdfast_tools::Guard;
+use holdfast_egress::Guard;
 use reqwest::Url;
 
 use super::{

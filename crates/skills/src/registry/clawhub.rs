@@ -12,7 +12,7 @@
 //! verdict.
 
 use futures::future::BoxFuture;
-use holdfast_tools::Guard;
+use holdfast_egress::Guard;
 use reqwest::{Client, RequestBuilder, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, de::DeserializeOwned};

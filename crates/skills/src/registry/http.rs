@@ -43,7 +43,7 @@ pub(super) async fn with_timeout<T>(
 
 pub(super) async fn send(registry: &str, request: RequestBuilder) -> Result<Response, Error> {
     let sent = request.send().await;
-    sent.map_err(|error| unavailable(registry, holdfast_tools::Guard::told(&error)))
+    sent.map_err(|error| unavailable(registry, holdfast_egress::Guard::told(&error)))
 }
 
 /// Converts an error status into an error.
@@ -93,7 +93,7 @@ pub(super) async fn read_body(
     loop {
         let chunk = response.chunk().await;
         let chunk =
-            chunk.map_err(|error| unavailable(registry, holdfast_tools::Guard::told(&error)))?;
+            chunk.map_err(|error| unavailable(registry, holdfast_egress::Guard::told(&error)))?;
         let Some(chunk) = chunk else { return Ok(bytes) };
         if bytes.len() + chunk.len() > most {
             return Err(Error::Archive(format!(

@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use axum::response::IntoResponse as _;
-use holdfast_tools::Guard;
+use holdfast_egress::Guard;
 use holdfast_types::{Fault as _, Kind};
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ use super::{
     http::{HttpResponse, RequestFailure, request, send, status_message},
     ics::Ics,
 };
-use crate::web::guard::Guard;
+use holdfast_egress::Guard;
 
 const DAV: &str = "DAV:";
 const CALDAV: &str = "urn:ietf:params:xml:ns:caldav";

@@ -1,11 +1,7 @@
 //! HTTP requests that carry a secret, and their results.
 
+use holdfast_egress::{AddressRefusal, Guard, describe_failure, refusal};
 use reqwest::{Method, RequestBuilder, StatusCode, Url, header::HeaderMap};
-
-use crate::web::{
-    describe_failure,
-    guard::{AddressRefusal, Guard, refusal},
-};
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;

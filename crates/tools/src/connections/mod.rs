@@ -23,6 +23,7 @@ mod notion;
 
 use std::{fmt, future::Future, sync::Arc};
 
+use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::{ConnectionKind, ConnectionSettings};
 use secrecy::SecretString;
 
@@ -30,13 +31,7 @@ pub use calendar::Calendar;
 pub use email::Email;
 pub use notion::Notion;
 
-use crate::{
-    Call, Registry, ToolError,
-    web::{
-        Web,
-        guard::{Guard, Lookup, SystemResolver},
-    },
-};
+use crate::{Call, Registry, ToolError, web::Web};
 
 /// Connection, opened for one call.
 #[derive(Debug)]

@@ -20,7 +20,9 @@ use super::{
     http::{RequestFailure, request, send, status_message},
     open_connection,
 };
-use crate::{Call, Output, Tool, ToolError, untrusted, web::guard::Guard};
+use holdfast_egress::Guard;
+
+use crate::{Call, Output, Tool, ToolError, untrusted};
 
 /// Maximum length of a page that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 40_000;

@@ -46,8 +46,10 @@ impl Body {
         }
         let mut bytes = Vec::new();
         let mut is_cut = false;
-        while let Some(chunk) =
-            response.chunk().await.map_err(|error| super::describe_failure(&error).to_owned())?
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| holdfast_egress::describe_failure(&error).to_owned())?
         {
             let left = MAX_BODY_BYTES - bytes.len();
             bytes.extend_from_slice(&chunk[..chunk.len().min(left)]);

@@ -12,7 +12,7 @@ use std::{
 
 use axum::Router;
 
-use super::guard::{Lookup, LookupFuture};
+use holdfast_egress::{Lookup, LookupFuture};
 
 /// Public address, to which nothing is ever sent.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 215, 14));

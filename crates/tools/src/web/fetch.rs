@@ -2,16 +2,14 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::Effect;
 use reqwest::{StatusCode, Url, header::LOCATION};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    body::{Body, MAX_BODY_BYTES, PageText},
-    guard::{Guard, Lookup, SystemResolver},
-};
+use super::body::{Body, MAX_BODY_BYTES, PageText};
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
 /// Timeout of a fetch, redirects included.

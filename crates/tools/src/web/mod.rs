@@ -5,14 +5,13 @@
 //! | `web_fetch` | reads | the text of a page |
 //! | `web_search` | reads | titles, addresses and snippets |
 //!
-//! Results come from outside and are marked by [`untrusted`](crate::untrusted). [`guard`] decides
-//! which addresses may be fetched.
+//! Results come from outside and are marked by [`untrusted`](crate::untrusted). [`Guard`](holdfast_egress::Guard)
+//! decides which addresses may be fetched.
 
 mod body;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fetch;
-pub(crate) mod guard;
 mod html;
 mod markdown;
 mod search;
@@ -20,7 +19,6 @@ mod search;
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
-pub use guard::{AddressRefusal, Guard};
 pub use search::{
     DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search, Searxng, WebSearch,
 };
@@ -59,17 +57,6 @@ impl Registry {
             self = self.with(search);
         }
         Ok(self)
-    }
-}
-
-/// Describes a failed request for the model; never the address, which may contain a key.
-pub(crate) fn describe_failure(error: &reqwest::Error) -> &'static str {
-    if error.is_timeout() {
-        "it took too long"
-    } else if error.is_connect() {
-        "no connection could be made"
-    } else {
-        "the connection broke"
     }
 }
 

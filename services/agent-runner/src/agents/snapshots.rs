@@ -161,13 +161,7 @@ impl Agents {
         built_in: Models,
         locks: Locks,
     ) -> anyhow::Result<Self> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
-            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(30))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
+        let client = holdfast_egress::client_builder(CONNECT_TIMEOUT)?
             .build()
             .context("no https client can be built: are ca certificates installed?")?;
         let paths = BootstrapName::ALL.iter().map(|name| name.path().parse());

@@ -35,8 +35,9 @@ use std::{
 use futures::future::join_all;
 use holdfast_bus::{McpProbeResult, McpProbeTool};
 use holdfast_directory::{Directory, OpenMcpServer};
+use holdfast_egress::Guard;
 use holdfast_mcp::Tool;
-use holdfast_tools::{DynamicTool, DynamicTools, Guard, UnavailableSource};
+use holdfast_tools::{DynamicTool, DynamicTools, UnavailableSource};
 use holdfast_types::{AgentId, Fault as _, TenantId};
 use tracing::debug;
 

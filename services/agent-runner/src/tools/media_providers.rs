@@ -47,12 +47,7 @@ pub(crate) struct MediaProviders {
 
 impl MediaProviders {
     pub(crate) fn new(directory: Directory, media: MediaConfig) -> anyhow::Result<Self> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
-            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(5))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
+        let client = holdfast_egress::client_builder(Duration::from_secs(5))?.build()?;
         Ok(Self { directory, client, media })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_directory::SkillVariable;
+use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Scope};
 use holdfast_proto::gateway::v1::{
     self as pb, FindSkillsRequest, FindSkillsResponse, GetSkillPolicyRequest,
@@ -17,7 +18,6 @@ use holdfast_skills::{
     DEFAULT_SEARCH_LIMIT, Download, Force, InstallOrder, MAX_SEARCH_LIMIT, Manifest, Policy,
     Registry, Skill, SkillEnvironment, SkillHit, SkillName, UnjudgedPolicy, UrlRegistry,
 };
-use holdfast_tools::Guard;
 use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::{ChangeAuthor, SkillChangeRecord, Workspaces};
 use tonic::{Request, Response, Status};

@@ -16,7 +16,7 @@ mod provider;
 use std::{fmt::Write as _, time::Duration};
 
 use holdfast_types::Effect;
-use reqwest::{Client, redirect::Policy};
+use reqwest::Client;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -82,12 +82,7 @@ impl WebSearch {
     pub fn new(settings: &Search) -> anyhow::Result<Option<Self>> {
         let Some(source) = Source::first(settings)? else { return Ok(None) };
         // Redirects are not followed: they could carry the key elsewhere.
-        let client = Client::builder()
-            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
-            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .connect_timeout(Duration::from_secs(5))
-            .build()?;
+        let client = holdfast_egress::client_builder(Duration::from_secs(5))?.build()?;
         Ok(Some(Self { source, client, cache: Cache::default() }))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_egress::describe_failure;
 use html5gum::Token;
 use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -10,10 +11,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{Hit, KeyedProvider, Provider, Search, SearchResults};
-use crate::web::{
-    describe_failure,
-    html::{attribute, tokens},
-};
+use crate::web::html::{attribute, tokens};
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;

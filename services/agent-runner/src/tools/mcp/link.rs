@@ -10,8 +10,9 @@ use std::{
 };
 
 use holdfast_directory::{McpTransport, OpenMcpServer};
+use holdfast_egress::Guard;
 use holdfast_mcp::{Client, Error, Tool, ToolResult};
-use holdfast_tools::{Guard, clean};
+use holdfast_tools::clean;
 use holdfast_types::TenantId;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -1,8 +1,8 @@
 //! Protection against requests to private addresses.
 //!
-//! A model fetches addresses from pages, messages and search results. Unchecked, their authors
-//! could reach everything that this process can reach and they cannot: the database's port, the
-//! metadata service of a cloud. So private, local and special addresses are refused.
+//! Tenants, models and the authors of pages choose addresses. Unchecked, they could reach
+//! everything that this process can reach and they cannot: the database's port, the metadata
+//! service of a cloud. So private, local and special addresses are refused.
 //!
 //! **What can go wrong.** A name may resolve to one address when checked and to another when used:
 //! names are resolved once per connection, and the connection goes to the checked address. An
@@ -24,21 +24,28 @@ use holdfast_kit::is_public;
 use reqwest::{
     Client, Url,
     dns::{Addrs, Name, Resolve, Resolving},
-    redirect::Policy,
 };
+
+use crate::{client_builder, describe_failure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Future of the addresses of a name.
-pub(crate) type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+/// Time that an idle connection is kept. Shorter than the timeouts of servers: if the other side
+/// closes a connection just as it is used, the outcome of the request is unknown.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-pub(crate) trait Lookup: Send + Sync + 'static {
+/// Future of the addresses of a name.
+pub type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Resolver of names.
+pub trait Lookup: Send + Sync + 'static {
     /// Returns the addresses of a name, in the order in which they are tried.
     fn lookup(&self, name: String) -> LookupFuture;
 }
 
 /// Resolver of the operating system.
-pub(crate) struct SystemResolver;
+#[derive(Debug, Clone, Copy)]
+pub struct SystemResolver;
 
 impl Lookup for SystemResolver {
     fn lookup(&self, name: String) -> LookupFuture {
@@ -95,20 +102,16 @@ impl Guard {
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub(crate) fn new(
+    pub fn new(
         allow: impl IntoIterator<Item = String>,
         lookup: Arc<dyn Lookup>,
     ) -> anyhow::Result<Self> {
-        let tls = holdfast_kit::tls::https()?;
-        let client = |is_guarded| {
-            Client::builder()
-                .tls_backend_preconfigured(tls.clone())
-                .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
-                .redirect(Policy::none())
-                .no_proxy()
-                .connect_timeout(CONNECT_TIMEOUT)
-                .dns_resolver(Arc::new(Resolver { lookup: Arc::clone(&lookup), is_guarded }))
-                .build()
+        let client = |is_guarded| -> anyhow::Result<Client> {
+            // A proxy would resolve names outside our check.
+            let resolver = Resolver { lookup: Arc::clone(&lookup), is_guarded };
+            let builder = client_builder(CONNECT_TIMEOUT)?.no_proxy();
+            let builder = builder.pool_idle_timeout(IDLE_TIMEOUT).dns_resolver(Arc::new(resolver));
+            Ok(builder.build()?)
         };
         let allow = allow.into_iter().map(|entry| entry.to_lowercase()).collect();
         let (guarded, open) = (client(true)?, client(false)?);
@@ -152,10 +155,13 @@ impl Guard {
     }
 }
 
-#[cfg(feature = "connections")]
 impl Guard {
     /// Returns the client for a request with a secret: without TLS only to listed addresses.
-    pub(crate) fn client_for_secret(&self, url: &Url) -> Result<&Client, AddressRefusal> {
+    ///
+    /// # Errors
+    ///
+    /// If the address may not be fetched, or not without TLS.
+    pub fn client_for_secret(&self, url: &Url) -> Result<&Client, AddressRefusal> {
         let client = self.client(url)?;
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
         if url.scheme() != "https" && !self.is_listed(host, port.unwrap_or_default()) {
@@ -165,10 +171,13 @@ impl Guard {
     }
 }
 
-#[cfg(any(feature = "connections", feature = "browser"))]
 impl Guard {
     /// Resolves and checks a host, for connections without an HTTP client.
-    pub(crate) async fn addresses(
+    ///
+    /// # Errors
+    ///
+    /// If the host has no address, or one that is not public.
+    pub async fn addresses(
         &self,
         host: &str,
         port: u16,
@@ -197,11 +206,12 @@ impl Guard {
     pub fn told(error: &reqwest::Error) -> String {
         refusal(error)
             .as_ref()
-            .map_or_else(|| super::describe_failure(error).to_owned(), AddressRefusal::to_string)
+            .map_or_else(|| describe_failure(error).to_owned(), AddressRefusal::to_string)
     }
 
     /// Whether the operator listed this host.
-    pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
+    #[must_use]
+    pub fn is_listed(&self, host: &str, port: u16) -> bool {
         self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}"))
     }
 }
@@ -213,7 +223,8 @@ impl fmt::Debug for Guard {
 }
 
 /// Returns the refusal that caused a client's error, if there is one.
-pub(crate) fn refusal(error: &reqwest::Error) -> Option<AddressRefusal> {
+#[must_use]
+pub fn refusal(error: &reqwest::Error) -> Option<AddressRefusal> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(refused) = error.downcast_ref::<AddressRefusal>() {
@@ -247,14 +258,28 @@ impl Resolve for Resolver {
     }
 }
 
+/// Visible part of a text that somebody else wrote, for a message.
 fn shown(text: &str) -> String {
-    crate::untrusted::one_line(text).chars().take(200).collect()
+    let is_visible = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' '..='~');
+    text.chars().filter(is_visible).take(200).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
-    use crate::web::fake::{Answers, PUBLIC};
+
+    /// Answers of a name server, used in order.
+    struct Answers(Mutex<Vec<Vec<IpAddr>>>);
+
+    impl Lookup for Answers {
+        fn lookup(&self, _: String) -> LookupFuture {
+            let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = answers.remove(0);
+            Box::pin(async { Ok(found) })
+        }
+    }
 
     fn guard(allow: &[&str]) -> Guard {
         Guard::new(allow.iter().map(|&entry| entry.to_owned()), Arc::new(SystemResolver)).unwrap()
@@ -325,12 +350,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_is_rebound_is_checked_for_each_connection() {
-        let private = "127.0.0.1".parse::<IpAddr>().unwrap();
-        let lookup =
-            Answers::of("rebind.test", [vec![PUBLIC], vec![private], vec![PUBLIC, private]]);
+        let private: IpAddr = "127.0.0.1".parse().unwrap();
+        let public: IpAddr = "93.184.215.14".parse().unwrap();
+        let lookup = Answers(Mutex::new(vec![vec![public], vec![private], vec![public, private]]));
         let resolver = Resolver { lookup: Arc::new(lookup), is_guarded: true };
 
-        assert_eq!(resolved(&resolver, "rebind.test").await, Ok(vec![PUBLIC]));
+        assert_eq!(resolved(&resolver, "rebind.test").await, Ok(vec![public]));
         for _ in 0..2 {
             let told = resolved(&resolver, "rebind.test").await.unwrap_err();
             assert_eq!(told, "`rebind.test` is not on the public internet, and is not fetched");
