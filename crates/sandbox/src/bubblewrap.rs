@@ -171,6 +171,7 @@ fn prepare(
         args.fd_at("--ro-bind-data", fd, Path::new(at));
     }
     args.own_file_systems(limits.tmp);
+    args.configured(system);
 
     let root = Root::open(&command.workspace.dir)?;
     check_workdir(&root, command)?;

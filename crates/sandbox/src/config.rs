@@ -115,7 +115,8 @@ impl Config {
             let hides = ["/", "/proc", "/dev", "/tmp", "/workspace"]
                 .iter()
                 .any(|own| dir == Path::new(own));
-            if !dir.is_absolute() || hides {
+            // `/var/tmp` is a link to the command's own `/tmp`.
+            if !dir.is_absolute() || hides || dir.starts_with("/var/tmp") {
                 return setting("readable", format!("must not hold `{}`", dir.display()));
             }
         }
@@ -164,6 +165,7 @@ mod tests {
             r#"{"processes_per_session": 0}"#,
             r#"{"readable": ["opt"]}"#,
             r#"{"readable": ["/proc"]}"#,
+            r#"{"readable": ["/var/tmp/packages"]}"#,
         ] {
             let error = parse(json).unwrap().check().unwrap_err();
             assert!(error.to_string().starts_with("`runner.sandbox."), "{error}");

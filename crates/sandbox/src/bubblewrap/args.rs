@@ -70,6 +70,8 @@ const BESIDE_USR: [&str; 6] = ["/bin", "/lib", "/lib32", "/lib64", "/libx32", "/
 pub(super) struct HostPaths {
     links: Vec<(PathBuf, PathBuf)>,
     readable: Vec<PathBuf>,
+    /// Folders that the operator configured, which may be below `/tmp`.
+    configured: Vec<PathBuf>,
     masked: Vec<PathBuf>,
 }
 
@@ -85,10 +87,9 @@ impl HostPaths {
                 Err(_) => {}
             }
         }
-        readable.extend(also.iter().cloned());
         let masked =
             MASKED_PROC_FILES.map(PathBuf::from).into_iter().filter(|path| path.exists()).collect();
-        Self { links, readable, masked }
+        Self { links, readable, configured: also.to_vec(), masked }
     }
 }
 
@@ -191,6 +192,14 @@ impl Args {
         self.add([&"--dir", &"/var"]);
         self.add([&"--symlink", &"/tmp", &"/var/tmp"]);
         self.add([&"--dir", &MOUNT]);
+    }
+
+    /// Adds the folders that the operator configured, read-only; call after the file systems that
+    /// would hide them.
+    pub(super) fn configured(&mut self, system: &HostPaths) {
+        for path in &system.configured {
+            self.add([&"--ro-bind", path, path]);
+        }
     }
 
     /// Makes the mount points' file systems read-only and sets the working directory; call after

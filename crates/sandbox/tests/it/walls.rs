@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use holdfast_sandbox::CommandEnd;
+use holdfast_sandbox::{BackendChoice, CommandEnd, Config};
 
-use crate::world::{SECRET, World};
+use crate::world::{SECRET, World, config};
 
 #[tokio::test]
 async fn a_command_sees_its_workspace_and_writes_there() -> anyhow::Result<()> {
@@ -49,5 +49,19 @@ async fn the_file_system_is_closed_everywhere_else() -> anyhow::Result<()> {
 
     assert_eq!(world.output(script).await?, "own\n");
     assert_eq!(world.run("touch hf").await?.ended, CommandEnd::Exited(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_configured_folder_is_read_even_below_tmp_and_cannot_be_written() -> anyhow::Result<()> {
+    let packages = tempfile::Builder::new().prefix("packages").tempdir_in("/tmp")?;
+    fs::write(packages.path().join("given"), "package")?;
+    let readable = vec![packages.path().to_owned()];
+    let world = World::with(Config { readable, ..config(BackendChoice::Bubblewrap) }).await?;
+
+    let there = packages.path().display();
+    let script = format!("cat {there}/given; touch {there}/x 2>/dev/null || echo no");
+
+    assert_eq!(world.output(&script).await?, "packageno\n");
     Ok(())
 }
