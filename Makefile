@@ -4,6 +4,8 @@ CARGO   ?= cargo
 PYTHON  ?= python3
 # dev is built quickly, release runs quickly: `make up PROFILE=release`.
 PROFILE ?= dev
+# What `make bench` and `make chaos` build: `make bench BENCH_PROFILE=release` measures what is shipped.
+BENCH_PROFILE ?= optimized
 # More for `holdfast up`: `make up ARGS="--split --runners 3"`.
 ARGS    ?=
 # CI says --locked.
@@ -65,25 +67,25 @@ test-down: ## stop the backends that tests use
 	@$(TEST_DOWN)
 
 chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
-	$(CARGO) build $(FLAGS) --release --workspace --bins
-	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --release -p holdfast-tests --test chaos -- --nocapture --test-threads 1 $(ARGS)
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
+	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --test-threads 1 $(ARGS)
 
 bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
-	$(CARGO) build $(FLAGS) --release -p holdfast
-	$(CARGO) build $(FLAGS) --release -p holdfast-tests --bin bench --bin fake_model
-	@$(TARGET)/release/bench $(ARGS)
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --bin bench --bin fake_model
+	@$(TARGET)/$(BENCH_PROFILE)/bench $(ARGS)
 
 bench-memory: embedder ## measure what the memory finds: DATA=<directory with LoCoMo-format JSON>, or ARGS="locomo DIR" (API alone), ARGS=scale
 	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
 ifeq ($(ARGS),)
-	$(CARGO) build $(FLAGS) --release -p holdfast -p holdfast-tests --bins
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast -p holdfast-tests --bins
 	@HOLDFAST_MEMORY__EMBEDDING__ENGINE=$${HOLDFAST_MEMORY__EMBEDDING__ENGINE:-local} \
 	  HOLDFAST_MEMORY__EMBEDDING__DIR=$${HOLDFAST_MEMORY__EMBEDDING__DIR:-$$PWD/.holdfast/embedder} \
-	  $(TARGET)/release/bench_memory "$(DATA)"
+	  $(TARGET)/$(BENCH_PROFILE)/bench_memory "$(DATA)"
 else
-	$(CARGO) build $(FLAGS) --release -p memory --features local --example bench
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p memory --features local --example bench
 	@HOLDFAST_MEMORY__EMBEDDING__ENGINE=$${HOLDFAST_MEMORY__EMBEDDING__ENGINE:-local} \
-	  $(TARGET)/release/examples/bench $(ARGS)
+	  $(TARGET)/$(BENCH_PROFILE)/examples/bench $(ARGS)
 endif
 
 lint: ## clippy, warnings are errors

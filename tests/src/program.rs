@@ -41,8 +41,9 @@ async fn build(profile: &Path) -> anyhow::Result<()> {
     if let Some(target) = profile.parent() {
         command.arg("--target-dir").arg(target);
     }
-    if profile.ends_with("release") {
-        command.arg("--release");
+    // The folder of the profile `dev` is `debug`.
+    if let Some(name) = profile.file_name().filter(|name| *name != "debug") {
+        command.arg("--profile").arg(name);
     }
     let output = command.output().await.context("cannot run cargo")?;
     ensure!(

@@ -1,4 +1,4 @@
-//! The mesh that is measured: real backends that keep every promise, each service as a release
+//! The mesh that is measured: real backends that keep every promise, each service as an optimized
 //! process of its own, and fake models beside them.
 
 use std::{
