@@ -21,7 +21,7 @@ TOOLS = "crates/tools/src/"
 AGENT = "crates/agent/src/"
 SANDBOX = "crates/sandbox/src/"
 GATEWAY = "services/gateway/src/"
-JOBS = "crates/jobs/src/"
+JOBS = "crates/schedule/src/store/"
 SCHEDULER = "services/scheduler/src/"
 SCHEDULE = "crates/schedule/src/"
 SKILLS = "crates/skills/src/"
@@ -934,7 +934,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "firing::slots_are_caught_up_with_once_and_a_due_one_does_not_fire_again"),
+            ("holdfast-schedule", "it", "firing::slots_are_caught_up_with_once_and_a_due_one_does_not_fire_again"),
         ],
     ),
     # Two schedulers decide a slot at once, and each fires it.
@@ -953,7 +953,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "claiming::three_replicas_fire_twenty_thousand_slots_once_each_though_some_die"),
+            ("holdfast-schedule", "it", "claiming::three_replicas_fire_twenty_thousand_slots_once_each_though_some_die"),
         ],
     ),
     # A firing that is delivered again is another message.
@@ -988,7 +988,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "lib", "slot::tests::a_key_names_the_job_and_the_slot_and_nothing_finer_than_the_database_keeps"),
+            ("holdfast-schedule", "lib", "store::slot::tests::a_key_names_the_job_and_the_slot_and_nothing_finer_than_the_database_keeps"),
             ("scheduler", "it", "arriving::one_that_arrives_late_is_well_and_the_next_slot_did_not_wait_for_it"),
         ],
     ),
@@ -1015,7 +1015,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "settling::errors_delay_the_next_slot_the_more_of_them_there_are"),
+            ("holdfast-schedule", "it", "settling::errors_delay_the_next_slot_the_more_of_them_there_are"),
         ],
     ),
     # A slot does not wait for the run before it.
@@ -1028,7 +1028,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "claiming::a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it"),
+            ("holdfast-schedule", "it", "claiming::a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it"),
         ],
     ),
     # A run is well though its channel refused the answer.
@@ -1072,7 +1072,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "settling::one_whose_answer_is_on_its_way_goes_on_and_holds_nobody_up"),
+            ("holdfast-schedule", "it", "settling::one_whose_answer_is_on_its_way_goes_on_and_holds_nobody_up"),
         ],
     ),
     # Nobody is told of a reminder that failed.
@@ -1085,7 +1085,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-jobs", "it", "settling::of_a_reminder_that_failed_it_is_told_each_time_and_of_nothing_else"),
+            ("holdfast-schedule", "it", "settling::of_a_reminder_that_failed_it_is_told_each_time_and_of_nothing_else"),
             ("scheduler", "it", "arriving::a_reminder_that_did_not_arrive_is_said_again_and_told_of"),
         ],
     ),

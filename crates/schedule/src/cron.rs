@@ -171,9 +171,6 @@ impl Expr {
 }
 
 #[cfg(test)]
-mod oracle;
-
-#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use self::{
-    id::{JobKind, check_id, job_id},
+    id::{JobKind, check_id},
     patch::JobPatch,
 };
 use crate::{
     error::{Error, bounds},
     missed_slots::Missed,
     payload::{Isolation, Payload, SessionTarget, WakeMode, text},
-    run::{Overlap, RunStatus},
     schedule::Schedule,
 };
 
@@ -51,6 +50,16 @@ pub struct NewJob {
     /// Handling of a slot that comes while the previous run goes on.
     #[serde(default)]
     pub overlap: Overlap,
+}
+
+/// Handling of a slot that comes while the previous run goes on. Two runs of a job never overlap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    #[default]
+    Skip,
+    /// The slot waits. If several wait, the newest runs and the others are skipped.
+    Wait,
 }
 
 const fn yes() -> bool {
@@ -99,6 +108,14 @@ fn read<T: DeserializeOwned>(json: Value) -> Result<T, Error> {
     serde_json::from_value(json).map_err(|error| Error::Unreadable(error.to_string()))
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    Ok,
+    Error,
+    Skipped,
+}
+
 /// Run state of a job (spec CRN-004).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -126,30 +143,6 @@ pub struct Job {
 }
 
 impl Job {
-    /// Creates a job that is added now.
-    ///
-    /// An interval without an anchor is counted from `now`, and the next run is computed
-    /// immediately (spec CRN-012).
-    pub fn add(
-        id: &str,
-        what: NewJob,
-        now: Timestamp,
-        allowed: ScheduleLimits,
-    ) -> Result<Self, Error> {
-        check_id(id)?;
-        what.check(now, allowed)?;
-        let at = now.as_millisecond();
-        let mut job = Self {
-            id: id.to_owned(),
-            created_at_ms: at,
-            updated_at_ms: at,
-            state: JobState::default(),
-            what,
-        };
-        job.reschedule(now, allowed);
-        Ok(job)
-    }
-
     /// Applies a patch. The result is validated as a whole, as if it were added.
     ///
     /// If the schedule or `enabled` changes, the next run is recomputed and the error count is

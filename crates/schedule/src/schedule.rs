@@ -3,6 +3,9 @@
 //! A slot is a moment in UTC, in whole milliseconds. Slots are strictly increasing and depend on
 //! the schedule only.
 
+#[cfg(test)]
+mod oracle;
+
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};

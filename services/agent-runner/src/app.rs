@@ -7,11 +7,11 @@ use holdfast_bus::{Bus, RunnerReport};
 use holdfast_directory::{Directory, Seal};
 use holdfast_doors as doors;
 use holdfast_grpc::Signer;
-use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_until_ready};
+use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{

@@ -28,7 +28,7 @@ pub struct Config {
     /// Keys that protect other keys.
     pub secrets: Secrets,
     /// Limits of jobs and reminders.
-    pub schedules: holdfast_jobs::Rules,
+    pub schedules: holdfast_schedule::store::Rules,
     /// Trust and addresses between the platform's own services.
     pub mesh: Mesh,
     pub skills: holdfast_skills::Config,

@@ -24,7 +24,7 @@ pub struct Config {
     /// Keys that encrypt stored secrets.
     pub secrets: Secrets,
     /// Limits of jobs and reminders.
-    pub schedules: holdfast_jobs::Rules,
+    pub schedules: holdfast_schedule::store::Rules,
     pub skills: holdfast_skills::Config,
 }
 

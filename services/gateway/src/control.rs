@@ -33,7 +33,6 @@ use std::collections::HashMap;
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
-use holdfast_jobs::Jobs;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
     chains_server::ChainsServer, channels_server::ChannelsServer,
@@ -46,6 +45,7 @@ use holdfast_proto::gateway::v1::{
     routing_server::RoutingServer, sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
+use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_skills::SkillLibrary;
 use holdfast_types::{AgentId, TenantId};

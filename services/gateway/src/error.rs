@@ -110,7 +110,7 @@ pub enum Error {
         is_full: bool,
     },
     #[error(transparent)]
-    Jobs(#[from] holdfast_jobs::Error),
+    Jobs(#[from] holdfast_schedule::store::Error),
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
     #[error(transparent)]

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{CLASS_ABANDONED, DeliveryReport, Error, Firing, JobKind, Outcome, Refused};
+use holdfast_schedule::store::{
+    CLASS_ABANDONED, DeliveryReport, Error, Firing, JobKind, Outcome, Refused,
+};
 use holdfast_types::Source;
 use tracing::warn;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_jobs::Firing;
+use holdfast_schedule::store::Firing;
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 

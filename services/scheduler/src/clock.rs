@@ -9,8 +9,8 @@
 use std::{future::pending, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
-use holdfast_jobs::{ClaimResult, Error, Firing, Jobs};
 use holdfast_kit::Backoff;
+use holdfast_schedule::store::{ClaimResult, Error, Firing, Jobs};
 use jiff::Timestamp;
 use tokio::{
     sync::mpsc::UnboundedSender,

@@ -67,7 +67,7 @@ impl Default for Scheduler {
             batch: 1_000,
             backlog: 20_000,
             deliver_slots: 8,
-            handover: holdfast_jobs::HANDOVER_TIMEOUT,
+            handover: holdfast_schedule::store::HANDOVER_TIMEOUT,
             heartbeat_floor: Duration::from_secs(60),
             heartbeats: 64,
             keep_done: Duration::from_secs(30 * 24 * 3600),

@@ -9,8 +9,8 @@ use std::{
 use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
-use holdfast_jobs::Jobs;
 use holdfast_lock::Locks;
+use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::Workspaces;

@@ -11,11 +11,11 @@ use futures::{
     stream::{self, FuturesUnordered},
 };
 use holdfast_bus::{Control, ControlKind};
-use holdfast_jobs::{
+use holdfast_kit::{Backoff, trace};
+use holdfast_schedule::store::{
     DeliveryReport, Error as JobsError, FinishedFiring, Firing, Job, Outcome, PostponedFiring,
     Refused,
 };
-use holdfast_kit::{Backoff, trace};
 use holdfast_session::{Acceptance, Error as SessionError, MessageWithSettings, NewMessage};
 use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
 use tokio::{

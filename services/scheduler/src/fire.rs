@@ -10,7 +10,7 @@
 //!
 //! These modules decide, and may read. `deliver` writes the messages of many firings together. A
 //! module that writes by itself must be idempotent, with the firing's key
-//! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
+//! ([`FiringRef::idem_key`](holdfast_schedule::store::FiringRef::idem_key)).
 
 mod answer_target;
 mod event;
@@ -21,8 +21,8 @@ mod turn;
 
 use std::time::Duration;
 
-use holdfast_jobs::{Firing, Job, JobKind, Outcome};
 use holdfast_schedule::Payload;
+use holdfast_schedule::store::{Firing, Job, JobKind, Outcome};
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
 
 use crate::context::Ctx;

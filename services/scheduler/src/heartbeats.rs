@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_bus::{Bus, Subject};
-use holdfast_jobs::{
-    Error as JobsError, FinishedFiring, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
-    RunningHeartbeat,
-};
 use holdfast_lock::RecentMessage;
 use holdfast_schedule::heartbeat::{
     AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Status,
     classify_answer, delivered_event, digest, is_empty,
+};
+use holdfast_schedule::store::{
+    Error as JobsError, FinishedFiring, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
+    RunningHeartbeat,
 };
 use holdfast_session::{DeliveryStatus, MessageStatus, NewMessage, TurnOutcome as Heard};
 use holdfast_types::{

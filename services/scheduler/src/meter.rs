@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{JobKind, Outcome};
+use holdfast_schedule::store::{JobKind, Outcome};
 
 /// Records that a firing was claimed, `lateness` after its slot by the database's clock.
 pub fn recorded(kind: JobKind, lateness: Duration) {

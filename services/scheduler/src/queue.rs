@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_jobs::Firing;
+use holdfast_schedule::store::Firing;
 use holdfast_types::TenantId;
 use tokio::time::Instant;
 
@@ -134,7 +134,7 @@ impl Queue {
 
 #[cfg(test)]
 pub mod tests {
-    use holdfast_jobs::{FiringRef, JobKind, Origin, Slot};
+    use holdfast_schedule::store::{FiringRef, JobKind, Origin, Slot};
     use holdfast_types::JobId;
     use jiff::Timestamp;
     use uuid::Uuid;

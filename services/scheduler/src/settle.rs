@@ -13,7 +13,7 @@ use std::{
 };
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_jobs::{
+use holdfast_schedule::store::{
     AnsweredFiring, CLASS_UNSENT, DeliveryReport, Error as JobsError, FinishedFiring, OpenFiring,
     Outcome,
 };

@@ -23,10 +23,9 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-pg",
         "holdfast-recall",
         "holdfast-sandbox",
-        // Pure: it needs nothing but types.
-        "holdfast-schedule",
     ],
-    &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
+    &["holdfast-schedule"],
+    &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // Skills are shown to agents.
     &["holdfast-skills"],
@@ -45,8 +44,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         "sqlx",
         &[
             "holdfast-directory",
-            "holdfast-jobs",
             "holdfast-pg",
+            "holdfast-schedule",
             "holdfast-session",
             "holdfast-testkit",
             "holdfast-tests",

@@ -23,7 +23,7 @@ pub const LONG_FUNCTIONS: &[(&str, &str)] = &[
 
 /// Types with more than 40 methods.
 pub const LARGE_TYPES: &[(&str, &str)] =
-    &[("crates/jobs: Jobs", "one facade; its methods are in one file per topic")];
+    &[("crates/schedule: Jobs", "one facade; its methods are in one file per topic")];
 
 /// Modules that use each other.
 pub const CYCLES: &[(&str, &str)] = &[(
@@ -78,7 +78,10 @@ pub const FOR_TESTS: &[(&str, &str)] = &[
     ("crates/directory/src/provider.rs: of_name", "only tests call it: wire it or delete it"),
     ("crates/grpc/src/deadline.rs: effective_timeout", "only tests call it: wire it or delete it"),
     ("crates/grpc/src/trace.rs: TraceLayer", "only tests call it: wire it or delete it"),
-    ("crates/jobs/src/read.rs: firing_of_run", "only tests call it: wire it or delete it"),
+    (
+        "crates/schedule/src/store/read.rs: firing_of_run",
+        "only tests call it: wire it or delete it",
+    ),
     ("crates/kit/src/telemetry.rs: init_with_exporter", "tests read the exported spans with it"),
     ("crates/llm/src/scripted_model.rs: ScriptedModel", "model for tests"),
     ("crates/llm/src/scripted_model.rs: with_delay", "model for tests"),

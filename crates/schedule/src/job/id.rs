@@ -42,12 +42,6 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// Returns the id of a new job: `cron_` and eight hex digits of the caller's random bits.
-#[must_use]
-pub fn job_id(bits: u32) -> String {
-    format!("cron_{bits:08x}")
-}
-
 /// Validates an id that comes from another system.
 ///
 /// # Errors

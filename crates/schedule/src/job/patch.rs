@@ -3,12 +3,12 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::Overlap;
 use super::read;
 use crate::{
     error::Error,
     missed_slots::Missed,
     payload::{Isolation, Payload, SessionTarget, WakeMode},
-    run::Overlap,
     schedule::Schedule,
 };
 

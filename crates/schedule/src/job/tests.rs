@@ -6,6 +6,17 @@ use super::*;
 
 const NOW: i64 = 1_767_225_600_000;
 
+/// A job that is added now.
+fn add(id: &str, what: NewJob, now: Timestamp, allowed: ScheduleLimits) -> Result<Job, Error> {
+    what.check(now, allowed)?;
+    let at = now.as_millisecond();
+    let id = id.to_owned();
+    let mut job =
+        Job { id, created_at_ms: at, updated_at_ms: at, state: JobState::default(), what };
+    job.reschedule(now, allowed);
+    Ok(job)
+}
+
 fn now() -> Timestamp {
     Timestamp::from_millisecond(NOW).unwrap()
 }
@@ -21,7 +32,7 @@ fn job() -> Job {
     let what = NewJob::from_json(json!({
         "name": "tea", "payload": {"kind": "systemEvent", "message": "tea is ready"}
     }));
-    Job::add(&job_id(0x1a2b), what.unwrap(), now(), allowed()).unwrap()
+    add("cron_00001a2b", what.unwrap(), now(), allowed()).unwrap()
 }
 
 fn patch(json: Value) -> Result<Job, Error> {

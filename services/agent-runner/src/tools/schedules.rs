@@ -10,7 +10,7 @@ mod reminders;
 
 use std::sync::Arc;
 
-use holdfast_jobs::{Jobs, Rules};
+use holdfast_schedule::store::{Jobs, Rules};
 use holdfast_schedule::{
     Zone,
     reminder::{Locale, Renewal},

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
-use holdfast_jobs::{HeartbeatLine, Job, JobState, RunMode, RunRequestOutcome, heartbeat_job};
 use holdfast_schedule::heartbeat::{
     ActiveHours, HeartbeatConfig, HeartbeatTarget, HoursZone, Status,
+};
+use holdfast_schedule::store::{
+    HeartbeatLine, Job, JobState, RunMode, RunRequestOutcome, heartbeat_job,
 };
 use holdfast_session::{NewMessage, SendResult};
 use holdfast_testkit::{Reply, model::Gate};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use holdfast_directory::Actor;
-use holdfast_jobs::{JobState, NewJob, Outcome, Reminder};
 use holdfast_schedule::ScheduleLimits;
+use holdfast_schedule::store::{JobState, NewJob, Outcome, Reminder};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{AgentId, JobId};
 use jiff::{SignedDuration, Timestamp};

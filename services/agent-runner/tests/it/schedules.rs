@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_directory::Actor;
-use holdfast_jobs::{Calendar, Job, JobFilter, JobKind, Jobs, Reminder};
 use holdfast_pg::Pools;
+use holdfast_schedule::store::{Calendar, Job, JobFilter, JobKind, Jobs, Reminder};
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{

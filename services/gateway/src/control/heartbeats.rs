@@ -3,12 +3,12 @@
 use holdfast_agent::{person::OWNER, policy};
 use holdfast_directory::{Agent, NewAgent};
 use holdfast_grpc::Scope;
-use holdfast_jobs::{HeartbeatLine, JobState, RunMode, RunRequestOutcome};
 use holdfast_proto::gateway::v1::{
     self as pb, GetHeartbeatRequest, GetHeartbeatResponse, ListHeartbeatEventsRequest,
     ListHeartbeatEventsResponse, RunHeartbeatRequest, RunHeartbeatResponse, SetHeartbeatRequest,
     SetHeartbeatResponse, heartbeats_server::Heartbeats as Service,
 };
+use holdfast_schedule::store::{HeartbeatLine, JobState, RunMode, RunRequestOutcome};
 use holdfast_schedule::{
     Zone,
     heartbeat::{

@@ -5,9 +5,6 @@ mod reminders;
 mod times;
 
 use holdfast_grpc::Scope;
-use holdfast_jobs::{
-    Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
-};
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
@@ -17,6 +14,9 @@ use holdfast_proto::gateway::v1::{
     ListRemindersResponse, PauseJobRequest, PauseJobResponse, ResumeJobRequest, ResumeJobResponse,
     RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse, WakeAgentRequest,
     WakeAgentResponse, schedules_server::Schedules as Service,
+};
+use holdfast_schedule::store::{
+    Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{self as schedule, JobPatch};
 use holdfast_session::NewSystemEvent;
@@ -159,8 +159,8 @@ impl Service for Schedules {
 
         let changes = Changes::of(&job, patch, Timestamp::now(), self.rules.allowed());
         let changes = changes.map_err(|error| match error {
-            holdfast_jobs::PatchError::Wrong(error) => invalid_schedule(error),
-            holdfast_jobs::PatchError::Stored(error) => error.into(),
+            holdfast_schedule::store::PatchError::Wrong(error) => invalid_schedule(error),
+            holdfast_schedule::store::PatchError::Stored(error) => error.into(),
         })?;
         // The changes were checked against the version read above.
         let version = seen.unwrap_or(job.version);
@@ -370,7 +370,9 @@ impl Schedules {
             return Err(Error::MissingField("job"));
         }
         match self.jobs.find(tenant, named, None).await {
-            Err(holdfast_jobs::Error::NotFound(named)) => Err(Error::NoJob(no_job_message(&named))),
+            Err(holdfast_schedule::store::Error::NotFound(named)) => {
+                Err(Error::NoJob(no_job_message(&named)))
+            }
             found => Ok(found?),
         }
     }

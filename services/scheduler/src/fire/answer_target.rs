@@ -7,8 +7,8 @@
 //! | a channel | | the place where the agent was last spoken to, if it is on this channel |
 
 use holdfast_agent::policy;
-use holdfast_jobs::Job;
 use holdfast_schedule::AgentTurn;
+use holdfast_schedule::store::Job;
 use holdfast_session::ChannelConversation as Spoken;
 use holdfast_types::{AgentId, SessionKind, Target, TenantId};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Firing, Job, Outcome};
 use holdfast_schedule::WakeMode;
+use holdfast_schedule::store::{Firing, Job, Outcome};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 use tracing::warn;

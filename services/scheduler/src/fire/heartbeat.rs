@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use holdfast_agent::person::OWNER;
-use holdfast_jobs::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
+use holdfast_schedule::store::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
 use holdfast_schedule::{
     Zone,
     heartbeat::{

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Firing, Job, Reminder};
 use holdfast_schedule::reminder::Locale;
+use holdfast_schedule::store::{Firing, Job, Reminder};
 use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 
 use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};

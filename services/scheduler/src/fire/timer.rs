@@ -1,7 +1,7 @@
 //! Timers (spec HBT-021): silent events that run no model by themselves. A session that waits for
 //! the event is woken; any other session reads it in its next turn.
 
-use holdfast_jobs::{Job, Timer};
+use holdfast_schedule::store::{Job, Timer};
 use holdfast_types::{Body, QueueMode, SessionKey, SessionSettings};
 
 use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};

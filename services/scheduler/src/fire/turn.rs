@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Firing, Job, Slot};
+use holdfast_schedule::store::{Firing, Job, Slot};
 use holdfast_schedule::{AgentTurn, PostMode};
 use holdfast_types::{
     Body, JobFiring, MainSessionPost, QueueMode, SessionKey, SessionSettings, Thinking,
@@ -65,7 +65,10 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> 
 }
 
 /// Returns the part of the answer that is copied to the agent's main conversation (CRN-009).
-fn post(job: &Job, deliver: bool) -> Result<Option<MainSessionPost>, holdfast_jobs::Error> {
+fn post(
+    job: &Job,
+    deliver: bool,
+) -> Result<Option<MainSessionPost>, holdfast_schedule::store::Error> {
     let isolation = job.isolation()?.filter(|_| deliver);
     Ok(isolation.map(|isolation| MainSessionPost {
         prefix: isolation.post_to_main_prefix,

@@ -1,7 +1,7 @@
 //! A run whose answer must be delivered ends when its delivery does (spec CRN-010).
 
-use holdfast_jobs::{CLASS_UNSENT, JobState, Outcome, Reminder};
 use holdfast_schedule::AgentTurn;
+use holdfast_schedule::store::{CLASS_UNSENT, JobState, Outcome, Reminder};
 use holdfast_session::SendResult;
 use holdfast_types::{JobId, SessionKey};
 
@@ -103,7 +103,8 @@ async fn a_reminder_that_did_not_arrive_is_said_again_and_told_of() -> anyhow::R
         renewals: 0,
     };
     let (id, user) = (JobId::generate(), "owner".to_owned());
-    let new = holdfast_jobs::NewJob::reminder(id, world.agent.id, user, soon(10)?, &what);
+    let new =
+        holdfast_schedule::store::NewJob::reminder(id, world.agent.id, user, soon(10)?, &what);
     let job = world.add(new).await?;
 
     let (claim, loaded) = world.claim().await?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{JobState, Outcome};
 use holdfast_schedule::AgentTurn;
+use holdfast_schedule::store::{JobState, Outcome};
 use holdfast_session::{NewMessage, TurnOutcome as Heard};
 use holdfast_types::{Body, QueueMode, SessionKey, Source};
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{JobKind, JobState, NewJob, Outcome, RunMode, RunRequestOutcome, Timer};
 use holdfast_schedule::AgentTurn;
+use holdfast_schedule::store::{
+    JobKind, JobState, NewJob, Outcome, RunMode, RunRequestOutcome, Timer,
+};
 use holdfast_session::{NewMessage, TurnOutcome as Heard};
 use holdfast_types::{Body, MessageFilter, QueueMode, SessionKey, Source, Thinking, Wait};
 use jiff::Timestamp;
@@ -175,7 +177,7 @@ async fn what_nobody_survived_to_say_has_come_if_its_message_is_there_and_only_t
     // The maximum number of replicas died, the last one after it wrote the message.
     let lapse = format!(
         "update schedule.firings set offer_at = clock_timestamp(), lost = {}",
-        holdfast_jobs::MAX_LOSSES
+        holdfast_schedule::store::MAX_LOSSES
     );
     world.admin(&lapse).await?;
 

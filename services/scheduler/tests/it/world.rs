@@ -6,11 +6,11 @@ use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Agent, Directory, Seal};
-use holdfast_jobs::{
-    Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
-};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
+use holdfast_schedule::store::{
+    Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
+};
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
 use holdfast_session::{
     Claim, Completion, LoadedSession, NewDelivery, SendResult, Sessions, TurnOutcome,

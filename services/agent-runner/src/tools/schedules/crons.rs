@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_agent::person::OWNER;
-use holdfast_jobs::{
+use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{
@@ -94,8 +94,10 @@ impl ScheduleTools {
     async fn find_own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
         match self.jobs.find(call.tenant, id, None).await {
             Ok(job) if job.agent == call.agent && is_cron(job.kind) => Ok(Ok(job)),
-            Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(Err(not_found(id))),
-            Err(error @ holdfast_jobs::Error::Ambiguous(_)) => Ok(Err(error.to_string())),
+            Ok(_) | Err(holdfast_schedule::store::Error::NotFound(_)) => Ok(Err(not_found(id))),
+            Err(error @ holdfast_schedule::store::Error::Ambiguous(_)) => {
+                Ok(Err(error.to_string()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -105,7 +107,9 @@ impl ScheduleTools {
         let job = match self.jobs.find(call.tenant, id, None).await {
             Ok(job) => job,
             // A repeated call after a crash has reached its aim.
-            Err(holdfast_jobs::Error::NotFound(_)) => return Ok(Ok(json!({ "removed": null }))),
+            Err(holdfast_schedule::store::Error::NotFound(_)) => {
+                return Ok(Ok(json!({ "removed": null })));
+            }
             Err(error) => return to_answer(error),
         };
         let is_theirs = match job.kind {
@@ -325,7 +329,7 @@ fn turn_prompt(saying: &ShortJob) -> String {
 }
 
 /// A job as the model reads it.
-fn job_json(job: &Job) -> Result<Value, holdfast_jobs::Error> {
+fn job_json(job: &Job) -> Result<Value, holdfast_schedule::store::Error> {
     let next = job.next_slot.map(|at| at.to_string());
     if !is_cron(job.kind) {
         return Ok(json!({ "id": job.external_id, "name": job.name, "next_run": next }));

@@ -1,7 +1,7 @@
 //! Tools `scheduler_…`: reminders of the user.
 
-use holdfast_jobs::NewReminder;
 use holdfast_schedule::reminder::{Locale, ReminderItem};
+use holdfast_schedule::store::NewReminder;
 use holdfast_tools::{Call, ReminderRequest, Reminders};
 use holdfast_types::{SessionKey, SessionKind, Target};
 

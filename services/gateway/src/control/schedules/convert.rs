@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Job, JobKind, RunLine};
 use holdfast_proto::gateway::v1 as pb;
+use holdfast_schedule::store::{Job, JobKind, RunLine};
 
 use super::super::{AgentNames, timestamp};
 

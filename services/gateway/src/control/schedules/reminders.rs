@@ -8,11 +8,11 @@ use holdfast_agent::{
 };
 use holdfast_directory::Agent;
 use holdfast_grpc::Scope;
-use holdfast_jobs::{NewReminder, PendingReminder};
 use holdfast_proto::gateway::v1::{
     self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
     CancelReminderResponse, ListRemindersRequest, ListRemindersResponse,
 };
+use holdfast_schedule::store::{NewReminder, PendingReminder};
 use holdfast_schedule::{
     Zone,
     reminder::{Locale, ReminderItem},

@@ -1,0 +1,256 @@
+//! Changes to jobs, including pause and resume.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{JobId, TenantId};
+use jiff::Timestamp;
+use serde_json::Value;
+use sqlx::types::Json;
+
+use crate::store::{
+    Error, Job, JobKind, JobState, Jobs, NextSlot, Overlap, ScheduledJob,
+    check::Fields,
+    firings::rows::release,
+    jobs::{lock, now},
+};
+
+/// Changes to a job; `None` keeps a field.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Changes {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub enabled: Option<bool>,
+    pub schedule: Option<NewSchedule>,
+    pub payload: Option<Value>,
+    /// `main` or `isolated`.
+    pub session_target: Option<String>,
+    /// `now` or `next-heartbeat`.
+    pub wake_mode: Option<String>,
+    /// How an isolated run reports its end to the main session; `Some(None)` clears it.
+    pub isolation: Option<Option<Value>>,
+    /// Whether the job is deleted after a successful run if no slot is left.
+    pub delete_after_run: Option<bool>,
+    pub overlap: Option<Overlap>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSchedule {
+    pub kind: Option<JobKind>,
+    /// Schedule as the kind defines it.
+    pub spec: Value,
+}
+
+impl Changes {
+    /// Parses changes from a JSON object that contains only [`MUTABLE_FIELDS`](crate::store::MUTABLE_FIELDS) fields.
+    ///
+    /// A `schedule` whose `kind` is `cron`, `every` or `at` changes the job's kind; one without
+    /// `kind` keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotMutable`] for any other field, [`Error::Field`] for a value of the wrong type.
+    pub fn from_json(patch: Value) -> Result<Self, Error> {
+        let Value::Object(fields) = patch else {
+            return Err(Error::field("changes", "must be a JSON object"));
+        };
+        let mut changes = Self::default();
+        for (name, value) in fields {
+            match name.as_str() {
+                "name" => changes.name = Some(string("name", value)?),
+                "description" => changes.description = Some(string("description", value)?),
+                "enabled" => changes.enabled = Some(boolean("enabled", &value)?),
+                "schedule" => changes.schedule = Some(NewSchedule::from_json(value)?),
+                "payload" => changes.payload = Some(value),
+                "session_target" => {
+                    changes.session_target = Some(string("session target", value)?);
+                }
+                "wake_mode" => changes.wake_mode = Some(string("wake mode", value)?),
+                "isolation" => changes.isolation = Some((!value.is_null()).then_some(value)),
+                "delete_after_run" => {
+                    changes.delete_after_run = Some(boolean("`delete_after_run`", &value)?);
+                }
+                other => {
+                    let field = other.chars().take(80).collect();
+                    return Err(Error::NotMutable { field });
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    fn apply(self, job: &mut Job) {
+        if let Some(schedule) = self.schedule {
+            job.kind = schedule.kind.unwrap_or(job.kind);
+            job.spec = schedule.spec;
+        }
+        job.name = self.name.unwrap_or_else(|| std::mem::take(&mut job.name));
+        job.description = self.description.unwrap_or_else(|| std::mem::take(&mut job.description));
+        job.payload = self.payload.unwrap_or_else(|| std::mem::take(&mut job.payload));
+        job.session_target = self.session_target.or_else(|| job.session_target.take());
+        job.wake_mode = self.wake_mode.or_else(|| job.wake_mode.take());
+        job.isolation = self.isolation.unwrap_or_else(|| job.isolation.take());
+        job.overlap = self.overlap.unwrap_or(job.overlap);
+        job.delete_after_run = self.delete_after_run.unwrap_or(job.delete_after_run);
+    }
+}
+
+impl NewSchedule {
+    fn from_json(spec: Value) -> Result<Self, Error> {
+        let kind = match spec.get("kind").map(|kind| kind.as_str().and_then(JobKind::parse)) {
+            None => None,
+            Some(Some(kind @ (JobKind::Cron | JobKind::Every | JobKind::At))) => Some(kind),
+            Some(_) => return Err(Error::field("schedule", "is of kind cron, every or at")),
+        };
+        Ok(Self { kind, spec })
+    }
+}
+
+fn string(field: &'static str, value: Value) -> Result<String, Error> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Error::field(field, "must be a string")),
+    }
+}
+
+fn boolean(field: &'static str, value: &Value) -> Result<bool, Error> {
+    value.as_bool().ok_or_else(|| Error::field(field, "must be true or false"))
+}
+
+impl Jobs {
+    /// Changes a job; with a `version`, only if the job still has that version.
+    ///
+    /// A new schedule counts from now: undecided slots before now are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], [`Error::Changed`], [`Error::Never`] if the job is active and the
+    /// schedule has no slot, [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is
+    /// invalid.
+    pub async fn update(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        version: Option<i64>,
+        changes: Changes,
+    ) -> Result<Job, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let mut job: Job = lock(&mut tx, job).await?.try_into()?;
+        if let Some(given) = version.filter(|given| *given != job.version) {
+            return Err(Error::Changed { have: job.version, given });
+        }
+        let (was, enabled) = (job.clone(), changes.enabled);
+        let is_rescheduled = changes.schedule.is_some();
+        changes.apply(&mut job);
+        fields(&job).check()?;
+        job.state = state(job.state, enabled, is_rescheduled);
+        if job.state != was.state || is_rescheduled {
+            let resumed = was.state == JobState::Paused && job.state == JobState::Active;
+            let waits = match resumed {
+                true => release(tx.conn(), tenant.as_uuid(), job.id.as_uuid()).await? > 0,
+                false => false,
+            };
+            let next = match self.next(&job, now(&mut tx).await?) {
+                // A failed firing still waits for its retry, so the job is not over.
+                Err(Error::Never) if waits => None,
+                next => next?,
+            };
+            (job.next_slot, job.next_due) = (next.map(|next| next.slot), next.map(|next| next.due));
+        }
+        if job == was {
+            tx.finish_reading();
+            return Ok(job);
+        }
+        let job = write(&mut tx, job).await?;
+        tx.commit().await?;
+        Ok(job)
+    }
+
+    /// Pauses a job: it has no next slot until it is resumed, and firings that are not handed out
+    /// yet wait until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`update`](Self::update).
+    pub async fn pause(&self, tenant: TenantId, job: JobId) -> Result<Job, Error> {
+        let changes = Changes { enabled: Some(false), ..Changes::default() };
+        self.update(tenant, job, None, changes).await
+    }
+
+    /// Resumes a job, from now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Never`] if no slot is left; otherwise as [`update`](Self::update).
+    pub async fn resume(&self, tenant: TenantId, job: JobId) -> Result<Job, Error> {
+        let changes = Changes { enabled: Some(true), ..Changes::default() };
+        self.update(tenant, job, None, changes).await
+    }
+
+    /// Returns the next slot of a job. The schedule is validated even if the job is not active.
+    fn next(&self, job: &Job, now: Timestamp) -> Result<Option<NextSlot>, Error> {
+        let scheduled =
+            ScheduledJob { tenant: job.tenant, job: job.id, kind: job.kind, spec: &job.spec };
+        let next = self.planner.first(scheduled, now)?;
+        match job.state {
+            JobState::Active => next.map(Some).ok_or(Error::Never),
+            JobState::Paused | JobState::Done | JobState::Broken => Ok(None),
+        }
+    }
+}
+
+/// Returns the new state. A job with a broken schedule becomes active with a new one; all other
+/// transitions need an explicit `enabled`.
+fn state(was: JobState, enabled: Option<bool>, is_rescheduled: bool) -> JobState {
+    match (enabled, was) {
+        (Some(true), _) => JobState::Active,
+        (Some(false), JobState::Done) => JobState::Done,
+        (Some(false), _) => JobState::Paused,
+        (None, JobState::Broken) if is_rescheduled => JobState::Active,
+        (None, was) => was,
+    }
+}
+
+fn fields(job: &Job) -> Fields<'_> {
+    Fields {
+        kind: job.kind,
+        external_id: &job.external_id,
+        owner: job.owner.as_deref(),
+        name: &job.name,
+        description: &job.description,
+        spec: &job.spec,
+        payload: &job.payload,
+        session_target: job.session_target.as_deref(),
+        wake_mode: job.wake_mode.as_deref(),
+        isolation: job.isolation.as_ref(),
+    }
+}
+
+async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
+    const SQL: &str = "
+        update schedule.jobs
+        set kind = $3, name = $4, description = $5, spec = $6, payload = $7, session_target = $8,
+            wake_mode = $9, isolation = $10, delete_after_run = $11, state = $12, slot_at = $13,
+            due_at = $14, overlap = $15, version = version + 1, updated_at = clock_timestamp()
+        where tenant_id = $1 and job_id = $2
+        returning version, updated_at";
+
+    let (version, updated_at): (i64, jiff_sqlx::Timestamp) = sqlx::query_as(SQL)
+        .bind(job.tenant.as_uuid())
+        .bind(job.id.as_uuid())
+        .bind(job.kind.as_str())
+        .bind(&job.name)
+        .bind(&job.description)
+        .bind(Json(&job.spec))
+        .bind(Json(&job.payload))
+        .bind(job.session_target.as_deref())
+        .bind(job.wake_mode.as_deref())
+        .bind(job.isolation.as_ref().map(Json))
+        .bind(job.delete_after_run)
+        .bind(job.state.as_str())
+        .bind(job.next_slot.map(jiff_sqlx::Timestamp::from))
+        .bind(job.next_due.map(jiff_sqlx::Timestamp::from))
+        .bind(job.overlap.as_str())
+        .fetch_one(tx.conn())
+        .await?;
+    (job.version, job.updated_at) = (version, updated_at.to_jiff());
+    Ok(job)
+}
