@@ -18,6 +18,7 @@ RUNNER = "services/agent-runner/src/"
 SESSION = "crates/session/src/"
 DIRECTORY = "crates/directory/src/"
 TOOLS = "crates/tools/src/"
+EGRESS = "crates/egress/src/"
 AGENT = "crates/agent/src/"
 SANDBOX = "crates/sandbox/src/"
 GATEWAY = "services/gateway/src/"
@@ -783,33 +784,33 @@ MUTANTS = {
     "web-dns": Mutant(
         [
             (
-                TOOLS + "web/guard.rs",
+                EGRESS + "guard.rs",
                 "if is_guarded && !found.iter().all(|address| is_public(*address)) {",
                 "if is_guarded && !found.iter().all(|address| is_public(*address)) && found.is_empty() {",
             ),
         ],
         [
-            ("holdfast-tools", "lib", "web::guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
+            ("holdfast-egress", "lib", "guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
         ],
     ),
     # One public address is enough.
     "web-dns-any": Mutant(
         [
             (
-                TOOLS + "web/guard.rs",
+                EGRESS + "guard.rs",
                 "if is_guarded && !found.iter().all(|address| is_public(*address)) {",
                 "if is_guarded && !found.iter().any(|address| is_public(*address)) {",
             ),
         ],
         [
-            ("holdfast-tools", "lib", "web::guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
+            ("holdfast-egress", "lib", "guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
         ],
     ),
     # A redirect is followed without a look.
     "web-redirect": Mutant(
         [
             (
-                TOOLS + "web/guard.rs",
+                EGRESS + "guard.rs",
                 ".redirect(Policy::none())",
                 ".redirect(Policy::limited(5))",
             ),
@@ -822,20 +823,20 @@ MUTANTS = {
     "web-address": Mutant(
         [
             (
-                TOOLS + "web/guard.rs",
+                EGRESS + "guard.rs",
                 "Ok(address) if !is_public(address) =>",
                 "Ok(address) if !is_public(address) && is_public(address) =>",
             ),
         ],
         [
-            ("holdfast-tools", "lib", "web::guard::tests::addresses_that_need_no_resolving_are_checked_however_they_are_written"),
+            ("holdfast-egress", "lib", "guard::tests::addresses_that_need_no_resolving_are_checked_however_they_are_written"),
         ],
     ),
     # A page reaches what a fetch may not.
     "browser-proxy": Mutant(
         [
             (
-                TOOLS + "web/guard.rs",
+                EGRESS + "guard.rs",
                 "if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) {",
                 "if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) && found.is_empty() {",
             ),
