@@ -34,7 +34,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh = protox::compile(MESH, ["."])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    fs::write(out.join("mesh.bin"), mesh.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
     tonic_prost_build::configure().compile_fds(mesh)?;
     Ok(())

@@ -240,7 +240,7 @@ mod tests {
             "channels list",
             "nodes create laptop --for telegram:42",
             "nodes status laptop",
-            "node run --token-file t --allow 'git*' --allow ls --walls none",
+            "node run --token-file t --allow 'git*' --allow ls --sandbox none",
             "sessions history ses_1",
             "runs show run_1",
             "dead requeue msg_1",

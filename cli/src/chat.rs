@@ -1,22 +1,24 @@
 //! `holdfast chat`: sends messages to an agent and streams the answers.
 //!
-//! A message has its own request id, so it can be sent again whenever the connection breaks: the
-//! gateway accepts it once and continues the stream of its run.
+//! When the connection breaks after the gateway has accepted the message, the accepted message is
+//! followed on a new connection. It is not sent again.
 
 mod answer;
 mod approval_texts;
 mod lines;
+#[cfg(test)]
+mod tests;
 
 use std::{future::pending, time::Duration};
 
 use clap::Args;
 use holdfast_kit::Backoff;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, Outcome, ResolveApprovalRequest, RunEvent, SendRequest,
+    CancelRequest, FollowRequest, Outcome, ResolveApprovalRequest, RunEvent, SendRequest,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Response, Status, Streaming};
 
 use self::{answer::Answer, lines::Lines};
 use crate::{client::Client, error::Error, screen::Screen, view};
@@ -128,7 +130,7 @@ impl Chat<'_> {
                 Err(StreamFailure::Stream(status)) => status,
             };
             let (since, tries) = lost.unwrap_or_else(|| (Instant::now(), 0));
-            let is_worth_it = answer.is_accepted() && is_connection_failure(&status);
+            let is_worth_it = answer.message_id().is_some() && is_connection_failure(&status);
             if !is_worth_it || since.elapsed() > RECONNECT_TIMEOUT {
                 if let Some(session) = answer.session() {
                     self.screen.note(&format!(
@@ -146,6 +148,23 @@ impl Chat<'_> {
         }
     }
 
+    /// Sends the message, or follows it if it is accepted already.
+    async fn events(
+        &self,
+        message: &SendRequest,
+        accepted: Option<&str>,
+    ) -> Result<Streaming<RunEvent>, Status> {
+        let mut messages = self.client.messages();
+        let events = match accepted {
+            Some(id) => {
+                let request = FollowRequest { message_id: id.to_owned() };
+                messages.follow(self.client.request(request)).await
+            }
+            None => messages.stream(self.client.request(message.clone())).await,
+        };
+        events.map(Response::into_inner)
+    }
+
     /// Streams until the run ends or the connection breaks.
     async fn follow(
         &self,
@@ -153,10 +172,8 @@ impl Chat<'_> {
         answer: &mut Answer,
         mut lines: Option<&mut Lines>,
     ) -> Result<(), StreamFailure> {
-        let request = self.client.request(message.clone());
-        let response =
-            self.client.messages().stream(request).await.map_err(StreamFailure::Stream)?;
-        let mut events: Streaming<RunEvent> = response.into_inner();
+        let mut events =
+            self.events(message, answer.message_id()).await.map_err(StreamFailure::Stream)?;
         answer.reconnected();
         loop {
             let line = async {
@@ -211,7 +228,7 @@ impl Chat<'_> {
         self.screen.one(
             &[],
             &json!({
-                "message_id": answer.message_id(),
+                "message_id": answer.message_id().unwrap_or_default(),
                 "session_id": answer.session(),
                 "run_id": answer.run_id(),
                 "outcome": view::outcome(done.outcome),

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::{backends, error::Error, screen::Screen, signal, state_dir::StateDir};
 
-/// Maximum time for `up` to end: services drain for 25 s, and backends stop after them.
-const STOP_TIMEOUT: Duration = Duration::from_secs(75);
+/// Maximum time for `up` to end: services drain for 50 s, and backends stop after them.
+const STOP_TIMEOUT: Duration = Duration::from_secs(95);
 
 /// Runs `holdfast down`.
 ///

@@ -55,7 +55,7 @@ pub struct RunArgs {
 
     /// Isolation of commands: `auto` is bubblewrap where it works, else none
     #[arg(long, value_enum, default_value_t = IsolationMode::Auto)]
-    pub walls: IsolationMode,
+    pub sandbox: IsolationMode,
 }
 
 /// Isolation of commands that a node runs
@@ -107,7 +107,7 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     };
     let wrong = |error| Error::Usage(format!("cannot use `{}`: {error}", folder.display()));
     let folder = folder.canonicalize().map_err(wrong)?;
-    let sandbox = holdfast_sandbox::open(&config(args.walls)).await;
+    let sandbox = holdfast_sandbox::open(&config(args.sandbox)).await;
     let sandbox = sandbox.context("commands cannot be run here")?;
     screen.note(&match sandbox.backend() {
         Backend::Bubblewrap => {
@@ -125,8 +125,8 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     Ok(Host::new(sandbox, folder, allow))
 }
 
-fn config(walls: IsolationMode) -> Config {
-    let backend = match walls {
+fn config(mode: IsolationMode) -> Config {
+    let backend = match mode {
         IsolationMode::Auto => BackendChoice::Auto,
         IsolationMode::Bubblewrap => BackendChoice::Bubblewrap,
         IsolationMode::None => BackendChoice::Plain,

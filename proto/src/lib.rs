@@ -34,6 +34,3 @@ pub mod memory {
 
 /// Every contract of the gateway, encoded as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
-
-/// The contracts between the mesh's own services, in the same way.
-pub const MESH_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mesh.bin"));

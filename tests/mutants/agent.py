@@ -810,7 +810,7 @@ MUTANTS = {
     "web-redirect": Mutant(
         [
             (
-                EGRESS + "guard.rs",
+                EGRESS + "lib.rs",
                 ".redirect(Policy::none())",
                 ".redirect(Policy::limited(5))",
             ),
@@ -1227,13 +1227,13 @@ MUTANTS = {
     "skill-precedence": Mutant(
         [
             (
-                SKILLS + "shelf.rs",
+                SKILLS + "skill_set.rs",
                 "files.sort_by(|a, b| (a.scope, &a.folder).cmp(&(b.scope, &b.folder)));",
                 "files.sort_by(|a, b| (b.scope, &a.folder).cmp(&(a.scope, &b.folder)));",
             ),
         ],
         [
-            ("holdfast-skills", "lib", "shelf::tests::the_nearer_one_wins_and_what_it_hides_is_reported"),
+            ("holdfast-skills", "lib", "skill_set::tests::the_nearer_one_wins_and_what_it_hides_is_reported"),
         ],
     ),
     # The rule of a package that was imported leads to its agent at once.

@@ -45,13 +45,9 @@ impl Answer {
         }
     }
 
-    /// Whether the gateway has accepted the message.
-    pub fn is_accepted(&self) -> bool {
-        !self.message.is_empty()
-    }
-
-    pub fn message_id(&self) -> &str {
-        &self.message
+    /// Returns the id of the message once the gateway has accepted it.
+    pub fn message_id(&self) -> Option<&str> {
+        Some(self.message.as_str()).filter(|message| !message.is_empty())
     }
 
     pub fn session(&self) -> Option<&str> {
@@ -204,7 +200,7 @@ mod tests {
 
         assert!(answer.apply_event(done("Hello")).unwrap());
 
-        assert!(answer.is_accepted());
+        assert!(answer.message_id().is_some());
         assert_eq!(answer.printed, "Hello");
         assert_eq!(answer.done().text, "Hello");
     }

@@ -14,8 +14,8 @@ use crate::{
     state_dir::{StateDir, write_private},
 };
 
-/// Maximum time for services to finish: their own 25 s, and a margin.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(40);
+/// Maximum time for services to finish: their own 50 s, and a margin.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(60);
 const LOG_VAR: &str = "HOLDFAST_TELEMETRY__LOG";
 
 #[derive(Debug, Clone, Copy)]

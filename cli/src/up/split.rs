@@ -34,8 +34,8 @@ const STABLE_RUN_TIME: Duration = Duration::from_secs(5);
 /// Number of consecutive failed starts, before everything was ready once, after which `up` gives
 /// up.
 const MAX_FAILED_STARTS: u32 = 5;
-/// Maximum time for a service to stop; it drains for up to 25 s.
-const STOP_TIMEOUT: Duration = Duration::from_secs(35);
+/// Maximum time for a service to stop; it drains for up to 50 s.
+const STOP_TIMEOUT: Duration = Duration::from_secs(55);
 /// Size above which the log of an earlier run is deleted, in bytes.
 const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 

@@ -9,6 +9,10 @@ use crate::{
     state_dir::{State, StateDir},
 };
 
+/// Services that run once, however many gateways and runners there are: the channel bridge, the
+/// scheduler and the memory service.
+const SINGLE_SERVICES: usize = 3;
+
 /// Prints the text, or the state as JSON with `--output json`.
 ///
 /// # Errors
@@ -26,7 +30,8 @@ fn text(home: &StateDir, state: &State, program: &str) -> String {
     let State { gateway, key, pid, .. } = state;
     let dir = shown(home);
     let processes = if state.split {
-        format!("{} processes under {pid}", state.gateways.len() + state.runners.len() + 2)
+        let services = state.gateways.len() + state.runners.len() + SINGLE_SERVICES;
+        format!("{services} processes under {pid}")
     } else {
         format!("one process, {pid}")
     };
@@ -86,11 +91,9 @@ mod tests {
     use super::*;
     use crate::state_dir::{Gateway, Http};
 
-    #[test]
-    fn it_says_where_everything_is_and_how_to_stop() {
-        let home = StateDir::new("elsewhere".into()).unwrap();
+    fn state() -> State {
         let gateway = Gateway { http: "http://h:1".to_owned(), grpc: "http://h:2".to_owned() };
-        let state = State {
+        State {
             pid: 7,
             split: false,
             gateways: vec![gateway.clone()],
@@ -101,7 +104,31 @@ mod tests {
             memory: Http { http: "http://h:6".to_owned() },
             key: "hf_1_2".to_owned(),
             model: None,
-        };
+        }
+    }
+
+    #[test]
+    fn every_process_is_counted() {
+        let home = StateDir::new("elsewhere".into()).unwrap();
+        let one = state();
+        let split = State { split: true, ..state() };
+        let runners = vec![Http { http: "http://h:3".to_owned() }; 3];
+        let more = State { split: true, runners, ..state() };
+
+        for (state, processes) in [
+            (one, "(one process, 7)"),
+            (split, "(5 processes under 7)"),
+            (more, "(7 processes under 7)"),
+        ] {
+            let text = text(&home, &state, "holdfast");
+            assert!(text.contains(processes), "{processes} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn it_says_where_everything_is_and_how_to_stop() {
+        let home = StateDir::new("elsewhere".into()).unwrap();
+        let state = state();
 
         let text = text(&home, &state, "target/debug/holdfast");
 

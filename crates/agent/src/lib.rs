@@ -55,4 +55,4 @@ pub use step::{
     CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
     is_allowed, limit_reached, new_calls, next,
 };
-pub use turns_to_index::{ASSISTANT, Indexed, turns_to_index};
+pub use turns_to_index::{ASSISTANT, IndexEntry, turns_to_index};

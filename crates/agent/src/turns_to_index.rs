@@ -12,7 +12,7 @@ pub const ASSISTANT: &str = "assistant";
 
 /// What is to be done for one journal entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Indexed {
+pub enum IndexEntry {
     /// A text that somebody said; `author` is empty for the one person of a conversation.
     Turn { author: String, text: String },
     /// `/reset`: all earlier turns of the session are removed from the index.
@@ -29,7 +29,7 @@ pub enum Indexed {
 #[must_use]
 pub fn turns_to_index<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
-) -> (Vec<(usize, Indexed)>, usize) {
+) -> (Vec<(usize, IndexEntry)>, usize) {
     let mut found = Vec::new();
     let mut count = 0;
     // Where the flush or the command began that has not ended.
@@ -69,7 +69,7 @@ pub fn turns_to_index<'a>(
             Entry::Noted { note: Note::Reset, .. } => {
                 if reset.take().is_some() {
                     found.clear();
-                    found.push((at, Indexed::Reset));
+                    found.push((at, IndexEntry::Reset));
                 }
             }
             Entry::Thought { .. }
@@ -84,11 +84,11 @@ pub fn turns_to_index<'a>(
     (found, covered)
 }
 
-fn push(found: &mut Vec<(usize, Indexed)>, at: usize, author: &str, text: &str) {
+fn push(found: &mut Vec<(usize, IndexEntry)>, at: usize, author: &str, text: &str) {
     let text = text.trim();
     if !text.is_empty() {
         let author = shortened(author, 100);
-        found.push((at, Indexed::Turn { author, text: shortened(text, MAX_TEXT_CHARS) }));
+        found.push((at, IndexEntry::Turn { author, text: shortened(text, MAX_TEXT_CHARS) }));
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
 
     fn texts(entries: &[Entry]) -> Vec<String> {
         let text = |(at, one)| match one {
-            Indexed::Turn { author, text } => format!("{at} {author}: {text}"),
-            Indexed::Reset => format!("{at} reset"),
+            IndexEntry::Turn { author, text } => format!("{at} {author}: {text}"),
+            IndexEntry::Reset => format!("{at} reset"),
         };
         turns_to_index(entries).0.into_iter().map(text).collect()
     }

@@ -120,10 +120,6 @@ impl Browser {
         }
     }
 
-    pub async fn windows(&self) -> usize {
-        self.0.state.lock().await.windows.len()
-    }
-
     /// Returns the connection and the proxy URL; starts or reconnects the browser if the connection
     /// ended.
     async fn connection(&self, state: &mut State) -> Result<(Arc<Cdp>, String), Error> {

@@ -41,7 +41,7 @@ pub type PolicyDecision = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, St
 /// Policy that decides what pages may connect to.
 pub trait ConnectPolicy: Send + Sync + 'static {
     /// Resolves a host and decides whether pages may connect to it on this port.
-    fn judge(&self, host: String, port: u16) -> PolicyDecision;
+    fn check(&self, host: String, port: u16) -> PolicyDecision;
 }
 
 /// Running proxy; it stops when dropped.
@@ -121,7 +121,7 @@ async fn serve(mut page: TcpStream, way: &dyn ConnectPolicy) -> std::io::Result<
             (host.clone(), *port)
         }
     };
-    let addresses = match way.judge(host, port).await {
+    let addresses = match way.check(host, port).await {
         Ok(addresses) => addresses,
         Err(why) => return refuse(&mut page, "403 Forbidden", &why).await,
     };

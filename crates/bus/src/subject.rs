@@ -23,19 +23,6 @@ impl Subject {
         Self(format!("evt.{}.heartbeat.{}", tenant.simple(), agent.simple()))
     }
 
-    /// `evt.<tenant>.>`: all events of a tenant.
-    #[must_use]
-    pub fn events_of(tenant: TenantId) -> Self {
-        Self(format!("evt.{}.>", tenant.as_uuid().simple()))
-    }
-
-    /// `evt.<tenant>.*.<session>`: all events of a session.
-    #[must_use]
-    pub fn events_in(tenant: TenantId, session: SessionId) -> Self {
-        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
-        Self(format!("evt.{}.*.{}", tenant.simple(), session.simple()))
-    }
-
     /// `dlt.<tenant>.<session>`: deltas of a session's replies.
     #[must_use]
     pub fn deltas(tenant: TenantId, session: SessionId) -> Self {

@@ -46,19 +46,6 @@ impl ProviderKind {
         }
     }
 
-    /// Guesses the protocol by the provider's name: its own one if there is one, else
-    /// [`ProviderKind::OpenAi`].
-    #[must_use]
-    pub fn of_name(name: &str) -> Self {
-        match name {
-            "google" => Self::Gemini,
-            "claude" => Self::Anthropic,
-            name => {
-                Self::ALL.into_iter().find(|kind| kind.as_str() == name).unwrap_or(Self::OpenAi)
-            }
-        }
-    }
-
     /// Parses a kind.
     ///
     /// # Errors
@@ -202,13 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_named_by_one_word_and_guessed_by_a_providers_name() {
+    fn a_kind_is_named_by_one_word() {
         for kind in ProviderKind::ALL {
             assert_eq!(ProviderKind::parse(kind.as_str()).unwrap(), kind);
-            assert_eq!(ProviderKind::of_name(kind.as_str()), kind);
         }
-        assert_eq!(ProviderKind::of_name("google"), ProviderKind::Gemini);
-        assert_eq!(ProviderKind::of_name("groq"), ProviderKind::OpenAi);
         assert_eq!(
             ProviderKind::parse("cohere").unwrap_err().to_string(),
             "`cohere` is not a kind of provider: use one of openai, openai-responses, anthropic, \

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use holdfast_types::{KeyId, TenantId};
 use tonic::{Request, Status};
 
-/// Verified caller; [`AuthLayer`](crate::AuthLayer) adds it to every request it accepts.
+/// Verified caller; [`MeshAuthLayer`](crate::MeshAuthLayer) adds it to every request it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// Tenant that the caller acts for.

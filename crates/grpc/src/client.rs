@@ -55,10 +55,11 @@ impl Mesh {
         Self { signer, service }
     }
 
-    /// Request for a tenant, with the signed context and the current trace.
+    /// Request for a tenant, with the signed context, the current trace and a timeout.
     #[must_use]
-    pub fn request<T>(&self, tenant: TenantId, message: T) -> Request<T> {
+    pub fn request<T>(&self, tenant: TenantId, message: T, timeout: Duration) -> Request<T> {
         let mut request = Request::new(message);
+        request.set_timeout(timeout);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if let Ok(context) = self.signer.sign(tenant, self.service, now).parse() {
             request.metadata_mut().insert(CONTEXT_HEADER, context);
@@ -77,8 +78,11 @@ mod tests {
         let (signer, tenant) =
             (Signer::new(&"0123456789abcdef".into()).unwrap(), TenantId::generate());
 
-        let request = Mesh::new(signer.clone(), "scheduler").request(tenant, ());
+        let mesh = Mesh::new(signer.clone(), "scheduler");
+        let request = mesh.request(tenant, (), Duration::from_secs(5));
 
+        let timeout = crate::deadline::caller_timeout(request.metadata());
+        assert_eq!(timeout, Some(Duration::from_secs(5)));
         let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert_eq!(signer.verify(context, now), Ok((tenant, "scheduler".to_owned())));

@@ -4,7 +4,7 @@
 //! | item | purpose |
 //! |---|---|
 //! | [`Caller`], [`caller`](fn@caller) | the verified caller of a request and its scopes |
-//! | [`AuthLayer`] | authenticates each request, or refuses it |
+//! | [`MeshAuthLayer`] | accepts calls of the mesh's services, and refuses others |
 //! | [`Signer`], [`Mesh`] | signed calls between services, for a tenant |
 //! | `memory` | the client of the memory service |
 //! | [`status`](fn@status), [`kind`] | conversion between errors and gRPC status |
@@ -22,7 +22,7 @@ mod memory;
 mod status;
 pub mod trace;
 
-pub use auth::{AuthError, AuthLayer, AuthService, Authenticate};
+pub use auth::{MeshAuthLayer, MeshAuthService};
 pub use caller::{Caller, InvalidScope, Scope, Scopes, caller};
 pub use client::{InvalidUrl, Mesh, channel};
 pub use context::{CONTEXT_HEADER, InvalidContext, Signer, WeakSecret};

@@ -87,8 +87,7 @@ impl MemoryClient {
         request: pb::SearchRequest,
         limit: Duration,
     ) -> Result<pb::SearchResponse, MemoryCallError> {
-        let mut request = self.mesh.request(tenant, request);
-        request.set_timeout(limit);
+        let request = self.mesh.request(tenant, request, limit);
         Ok(self.memory.clone().search(request).await?.into_inner())
     }
 }
@@ -107,7 +106,7 @@ macro_rules! calls {
                     tenant: TenantId,
                     request: pb::$request,
                 ) -> Result<pb::$answer, MemoryCallError> {
-                    let request = self.mesh.request(tenant, request);
+                    let request = self.mesh.request(tenant, request, CALL_TIMEOUT);
                     Ok(self.$client.clone().$call(request).await?.into_inner())
                 }
             )*

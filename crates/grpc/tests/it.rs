@@ -10,8 +10,8 @@ use std::{
 
 use axum::{Router, extract::Request, routing::post, serve::ListenerExt as _};
 use holdfast_grpc::{
-    AuthError, AuthLayer, Authenticate, CONTEXT_HEADER, Caller, Mesh, Signer, channel,
-    health_service, kind, status, trace::TraceLayer,
+    CONTEXT_HEADER, Caller, Mesh, MeshAuthLayer, Signer, channel, health_service, kind, status,
+    trace::TraceLayer,
 };
 use holdfast_kit::{Readiness, net, telemetry};
 use holdfast_types::{Fault, Kind, TenantId};
@@ -23,15 +23,6 @@ use tonic::{Code, service::Routes};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tracing::{Instrument as _, info_span};
 
-#[derive(Debug)]
-struct Nobody;
-
-impl Authenticate for Nobody {
-    async fn authenticate(&self, _: &str) -> Result<Caller, AuthError> {
-        Err(AuthError::Refused)
-    }
-}
-
 fn signer() -> Signer {
     Signer::new(&"0123456789abcdef".into()).unwrap()
 }
@@ -41,11 +32,12 @@ async fn whoami(request: Request) -> String {
 }
 
 async fn serve(readiness: &Readiness) -> SocketAddr {
-    let router: Router = Routes::new(health_service(readiness))
-        .into_axum_router()
+    let calls = Router::new()
         .route("/test.Who/Am", post(whoami))
-        .layer(AuthLayer::new(Nobody).with_mesh(signer()))
+        .layer(MeshAuthLayer::new(signer()))
         .layer(TraceLayer);
+    let health = Routes::new(health_service(readiness)).into_axum_router().reset_fallback();
+    let router = health.merge(calls);
     let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), "test.listen").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener.tap_io(net::nodelay), router).await.unwrap() });
@@ -96,7 +88,7 @@ async fn a_call_carries_its_tenant_and_its_trace_and_health_is_open() {
 
     let tenant = TenantId::generate();
     let call = async {
-        let request = Mesh::new(signer(), "scheduler").request(tenant, ());
+        let request = Mesh::new(signer(), "scheduler").request(tenant, (), Duration::from_secs(5));
         let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap().to_owned();
         let trace = request.metadata().get("traceparent").unwrap().to_str().unwrap().to_owned();
         (context, trace)

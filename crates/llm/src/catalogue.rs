@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use holdfast_types::{InvalidModelId, ModelId, Usage};
+use holdfast_types::{ModelId, Usage};
 use serde::{Deserialize, Serialize};
 
 const BUILT_IN: &str = include_str!("../catalogue.json");
@@ -133,7 +133,6 @@ pub struct Supplement {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalogue {
-    as_of: String,
     models: BTreeMap<ModelId, ModelCard>,
     aliases: BTreeMap<String, ModelId>,
     providers: BTreeMap<String, String>,
@@ -144,6 +143,8 @@ pub struct Catalogue {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Date of the prices, as `2026-11-22`; a test reads it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a note for the readers of the file"))]
     as_of: String,
     models: BTreeMap<ModelId, ModelCard>,
     aliases: BTreeMap<String, ModelId>,
@@ -160,8 +161,8 @@ impl Catalogue {
             let Ok(file) = serde_json::from_str::<File>(BUILT_IN) else {
                 return Catalogue::default();
             };
-            let File { as_of, models, aliases, providers } = file;
-            Catalogue { as_of, models, aliases, providers, unknown: ModelCard::default() }
+            let File { models, aliases, providers, .. } = file;
+            Catalogue { models, aliases, providers, unknown: ModelCard::default() }
         });
         &CATALOGUE
     }
@@ -173,12 +174,6 @@ impl Catalogue {
         extended.models.extend(supplement.models);
         extended.aliases.extend(supplement.aliases);
         extended
-    }
-
-    /// Date of the prices, as `2026-11-22`.
-    #[must_use]
-    pub fn as_of(&self) -> &str {
-        &self.as_of
     }
 
     pub fn models(&self) -> impl Iterator<Item = (&ModelId, &ModelCard)> {
@@ -208,29 +203,6 @@ impl Catalogue {
             .or_else(|| exactly(usual, undated))
             .or_else(|| anywhere(model.id()))
             .or_else(|| anywhere(undated))
-    }
-
-    /// Resolves an alias, `provider:id` with any name of the provider, or a known id. Other ids are
-    /// assumed to be OpenAI's.
-    ///
-    /// # Errors
-    ///
-    /// If the text cannot be a model's name.
-    pub fn resolve(&self, text: &str) -> Result<ModelId, InvalidModelId> {
-        let text = text.trim();
-        if let Some(model) = self.aliases.get(&text.to_ascii_lowercase()) {
-            return Ok(model.clone());
-        }
-        if let Some((provider, id)) = text.split_once(':') {
-            let provider = provider.to_ascii_lowercase();
-            return format!("{}:{id}", self.provider(&provider)).parse();
-        }
-        match self.models.keys().find(|known| known.id() == text) {
-            Some(known) => Ok(known.clone()),
-            // The error quotes the text as it was given.
-            None if text.is_empty() => text.parse(),
-            None => format!("openai:{text}").parse(),
-        }
     }
 
     #[must_use]

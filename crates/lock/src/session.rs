@@ -38,11 +38,8 @@ if redis.call('get', KEYS[1]) == ARGV[1] then
 end
 return 0";
 
-const OWNER_LUA: &str = "return redis.call('get', KEYS[1])";
-
 static TAKE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TAKE_LUA));
 static RELEASE_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(RELEASE_LUA));
-static OWNER_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(OWNER_LUA));
 
 /// A session, as a runner claimed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,25 +67,6 @@ impl Locks {
     #[must_use]
     pub fn sessions(&self, runner: RunnerId) -> SessionLocks {
         SessionLocks { locks: self.clone(), runner }
-    }
-
-    /// Returns the runner of a session and its epoch. May be outdated; used for routing.
-    ///
-    /// # Errors
-    ///
-    /// If Redis is unavailable.
-    pub async fn session_owner(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<Option<(i64, RunnerId)>, Error> {
-        let mut script = OWNER_SCRIPT.prepare_invoke();
-        script.key(key(self, tenant, session));
-        let held: Option<String> = self.run(&script).await?;
-        Ok(held.and_then(|held| {
-            let (epoch, runner) = held.split_once(':')?;
-            Some((epoch.parse().ok()?, runner.parse().ok()?))
-        }))
     }
 }
 

@@ -15,16 +15,16 @@
 //! untrusted before a model sees it. Requests from a server are refused: sampling, elicitation and
 //! roots.
 
-mod answer;
 mod client;
 mod error;
 mod server;
 mod tool;
+mod tool_result;
 
-pub use answer::{Content, ToolResult};
 pub use client::Client;
 pub use error::Error;
 pub use server::{
     CallContext, HttpSettings, OfferedTool, ServerDescription, Service, ToolProvider, http_service,
 };
 pub use tool::{Tool, assign_tool_names};
+pub use tool_result::{Content, ToolResult};

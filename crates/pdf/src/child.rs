@@ -20,7 +20,7 @@ pub(crate) const MAX_CPU_SECONDS: u64 = 10;
 /// Reads a PDF from stdin and answers on stdout, if the program was started as the child; otherwise
 /// returns `None`. Call it first in `main`, before threads or other work begin.
 #[must_use]
-pub fn as_child() -> Option<ExitCode> {
+pub fn read_pdf() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let is_asked = arguments.next().as_deref() == Some(OsStr::new(CHILD_ARGUMENT));
     if !is_asked || arguments.next().is_some() {

@@ -2,7 +2,7 @@
 //!
 //! PDFs come from untrusted sources. The parsing library panics on unexpected input and bounds
 //! neither time nor memory. So each PDF is read by a child process: this same program, started
-//! with one argument ([`as_child`]) and an empty environment. The child lowers its own limits,
+//! with one argument ([`read_pdf`]) and an empty environment. The child lowers its own limits,
 //! reads from stdin, answers in JSON and exits. The reader starts the child and kills it when it
 //! takes too long. However the child fails, the caller gets an [`Error`].
 //!
@@ -16,7 +16,7 @@ mod child;
 mod pages;
 mod reader;
 
-pub use child::as_child;
+pub use child::read_pdf;
 pub use pages::{Document, Page};
 pub use reader::PdfReader;
 

@@ -31,7 +31,7 @@ pub struct PdfReader {
 }
 
 impl PdfReader {
-    /// `program` must call [`as_child`](crate::as_child) first in its `main`.
+    /// `program` must call [`read_pdf`](crate::read_pdf) first in its `main`.
     pub fn new(program: PathBuf) -> Self {
         Self { program, permits: Arc::new(Semaphore::new(MAX_CHILDREN)) }
     }

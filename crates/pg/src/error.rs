@@ -39,11 +39,6 @@ pub fn on_constraint(name: &str, error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.constraint() == Some(name))
 }
 
-#[must_use]
-pub fn is_unique_violation(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.is_unique_violation())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ mod system_tx;
 mod tenant_tx;
 
 pub use config::Config;
-pub use error::{is_unique_violation, kind, on_constraint};
+pub use error::{kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::Pools;
 pub use readiness::wait_until_ready;

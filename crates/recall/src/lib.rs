@@ -31,4 +31,4 @@ pub use chunk::{Chunk, ChunkLimits, split, tokens};
 pub use fuse::{RankCandidate, RankedUnit, ScoreShares, Weights, decay, rank};
 pub use mmr::spread;
 pub use question::Question;
-pub use words::{term_counts, terms};
+pub use words::terms;

@@ -4,8 +4,6 @@
 //! are dropped. Han, Kana and Hangul are written without spaces or inflect at the end, so each run
 //! of them gives its overlapping pairs of characters, and a run of one character gives itself.
 
-use std::collections::BTreeMap;
-
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -36,16 +34,6 @@ pub fn terms(text: &str) -> Vec<String> {
         }
     }
     found
-}
-
-/// Returns the terms of a text with their counts.
-#[must_use]
-pub fn term_counts(text: &str) -> BTreeMap<String, u32> {
-    let mut counts = BTreeMap::new();
-    for term in terms(text) {
-        *counts.entry(term).or_insert(0) += 1;
-    }
-    counts
 }
 
 /// Returns a word in lower case, without the possessive.
@@ -103,7 +91,7 @@ fn pairs(run: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{STOP_WORDS, term_counts, terms};
+    use super::{STOP_WORDS, terms};
 
     #[test]
     fn the_common_words_are_sorted_or_the_search_would_miss_some() {
@@ -144,11 +132,5 @@ mod tests {
             found.iter().map(|t| t.chars().count()).collect::<Vec<_>>(),
             [super::MAX_TERM_CHARS]
         );
-    }
-
-    #[test]
-    fn terms_are_counted() {
-        let counts = term_counts("tea, Tea and more tea");
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [("more".into(), 1), ("tea".into(), 3)]);
     }
 }

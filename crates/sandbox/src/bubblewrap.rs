@@ -33,9 +33,10 @@ use tokio::{
 
 use self::args::{Args, HostPaths};
 use crate::{
-    Access, Backend, Command, Config, Error, Limits, Root,
+    Access, Backend, Command, Config, Error, Limits,
     error::from_bwrap,
     local::{Launcher, check_workdir},
+    root::Root,
     seccomp,
     spawner::{self, SHELL},
     supervise::{Containment, Gate, RootProcess, SignalTarget, StartedCommand, open_pidfd},

@@ -132,19 +132,9 @@ pub enum PathError {
     NotAPath,
     #[error("there is no such file or directory")]
     NotFound,
-    /// The path is a directory, a pipe, a socket or a device.
-    #[error("this is not a regular file")]
-    NotAFile,
     /// The path, or a part of it, is not a directory.
     #[error("this is not a directory")]
     NotADirectory,
-    /// Only empty directories can be removed.
-    #[error("the directory is not empty")]
-    NotEmpty,
-    #[error("the workspace itself cannot be removed or replaced")]
-    Top,
-    #[error("the file has `{bytes}` bytes, the most is `{most}`")]
-    TooLarge { bytes: u64, most: u64 },
     #[error("the file system refused")]
     Failed(#[source] io::Error),
 }
@@ -154,12 +144,7 @@ impl Fault for PathError {
         match self {
             Self::Outside | Self::SymlinkOutside => Kind::Forbidden,
             Self::NotFound => Kind::NotFound,
-            Self::NotAPath
-            | Self::NotAFile
-            | Self::NotADirectory
-            | Self::NotEmpty
-            | Self::Top
-            | Self::TooLarge { .. } => Kind::Invalid,
+            Self::NotAPath | Self::NotADirectory => Kind::Invalid,
             Self::Failed(_) => Kind::Unavailable,
         }
     }
@@ -175,8 +160,6 @@ impl From<io::Error> for PathError {
             }
             io::ErrorKind::NotFound => Self::NotFound,
             io::ErrorKind::NotADirectory => Self::NotADirectory,
-            io::ErrorKind::IsADirectory => Self::NotAFile,
-            io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
             _ => Self::Failed(error),
         }
     }

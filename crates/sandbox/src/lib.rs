@@ -9,7 +9,6 @@
 //! | [`Backend::Bubblewrap`] | namespaces, a system call filter, resource limits and a watcher |
 //! | [`Backend::Plain`] | no isolation: for trusted development, refused where tenants are hosted |
 //! | [`Processes`] | background processes, which outlive a session's turns and die with the session |
-//! | [`Root`] | files of a workspace, for code outside the sandbox |
 //! | [`ScriptGuard`] | first filter on scripts, before they run |
 //!
 //! Scripts come from models, and files from scripts: nothing in either is trusted.
@@ -50,6 +49,5 @@ pub use outcome::{CommandEnd, Limit, Outcome};
 pub use output::{CapturedOutput, OutputChunk};
 pub use process::{PipedProcess, Process, Signal, State, Stream};
 pub use processes::{Owner, ProcessEntry, ProcessId, Processes, UnreadOutput};
-pub use root::{Entry, EntryKind, Root};
 pub use sandbox::{Backend, Sandbox};
 pub use work_path::{MOUNT, WorkPath};

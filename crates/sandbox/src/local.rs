@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Access, Backend, CapturedOutput, Command, CommandEnd, Config, Error, Limits, Network,
-    NetworkPolicy, Outcome, PipedProcess, Process, Root, Sandbox, WorkPath,
+    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, WorkPath,
     background::Background,
     disk::GrowthLimit,
     error,
     pipes::{Shared, drain, finish_readers, lock, pipes},
+    root::Root,
     supervise::{StartedCommand, SupervisionLimits, supervise},
 };
 
@@ -38,8 +39,8 @@ pub(crate) struct Local<L> {
 }
 
 impl<L: Launcher> Local<L> {
-    pub(crate) const fn new(walls: L, config: Config) -> Self {
-        Self { launcher: walls, config }
+    pub(crate) const fn new(launcher: L, config: Config) -> Self {
+        Self { launcher, config }
     }
 
     /// Starts the command; its script waits for the supervisor.

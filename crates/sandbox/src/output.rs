@@ -24,12 +24,6 @@ impl CapturedOutput {
         Self { half: most / 2, ..Self::default() }
     }
 
-    /// Number of bytes written, kept or not.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.total
-    }
-
     /// Number of bytes missing between the beginning and the end.
     #[must_use]
     pub fn omitted(&self) -> u64 {
@@ -145,7 +139,7 @@ mod tests {
         let captured = captured(10, &["abc", "def", "ghij"]);
 
         assert_eq!(captured.to_text(), "abcdefghij");
-        assert_eq!((captured.total(), captured.omitted()), (10, 0));
+        assert_eq!((captured.total, captured.omitted()), (10, 0));
     }
 
     #[test]
@@ -153,7 +147,7 @@ mod tests {
         let captured = captured(10, &["0123456", "789", "0123456789", "X"]);
 
         assert_eq!(captured.to_text(), "01234\n[… 11 bytes left out …]\n6789X");
-        assert_eq!((captured.total(), captured.omitted()), (21, 11));
+        assert_eq!((captured.total, captured.omitted()), (21, 11));
     }
 
     #[test]
@@ -163,7 +157,7 @@ mod tests {
             captured.push(&[b'x'; 5000]);
         }
 
-        assert_eq!(captured.total(), 5_000_000);
+        assert_eq!(captured.total, 5_000_000);
         assert!(captured.head.len() + captured.tail.len() <= 1000);
         assert!(captured.tail.capacity() <= 4000, "{}", captured.tail.capacity());
     }

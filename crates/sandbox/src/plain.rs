@@ -10,8 +10,9 @@ use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
 
 use crate::{
-    Access, Backend, Command, Error, Limits, Root,
+    Access, Backend, Command, Error, Limits,
     local::{Launcher, check_workdir},
+    root::Root,
     spawner::{self, SHELL},
     supervise::{self, Containment, RootProcess, SignalTarget, StartedCommand},
 };

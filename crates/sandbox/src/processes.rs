@@ -269,13 +269,4 @@ impl Processes {
             known.process.signal(Signal::Kill);
         }
     }
-
-    /// Kills and forgets all processes of a session that ended or leaves this runner.
-    pub fn end_all(&self, owner: Owner) {
-        let ended = self.sessions().remove(&owner);
-        for known in ended.into_iter().flat_map(|session| session.processes) {
-            // A waiting call may still hold the process, so dropping it is not enough.
-            known.process.signal(Signal::Kill);
-        }
-    }
 }

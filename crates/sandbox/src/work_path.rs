@@ -12,8 +12,7 @@ const MAX_PATH_LEN: usize = 4096;
 
 /// Path within a workspace: relative, without `..`, `.` or NUL.
 ///
-/// The path may still lead through symlinks: open it beneath the workspace only, as [`crate::Root`]
-/// does.
+/// The path may still lead through symlinks: it is opened beneath the workspace only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct WorkPath(PathBuf);
 

@@ -5,11 +5,11 @@
 //! limited during parsing. Duplicate keys are an error, because parsers disagree on which one
 //! counts.
 
-mod bounded;
+mod limited_value;
 
 use serde_json::Value;
 
-use self::bounded::LimitedValue;
+use self::limited_value::LimitedValue;
 use crate::Flaw;
 
 /// Maximum size of a document, in bytes.

@@ -5,7 +5,7 @@
 //! when it needs it.
 //!
 //! ```text
-//! files ──▶ Manifest ──▶ Shelf: workspace > tenant > platform ──▶ the prompt's list, /skill-name
+//! files ──▶ Manifest ──▶ SkillSet: workspace > tenant > platform ──▶ the prompt's list, /skill-name
 //!
 //! registries ──▶ Finder: search
 //!        └─────▶ install: policy, verdict, archive ──▶ the files and edits of one commit
@@ -16,8 +16,8 @@
 //! | `document` | YAML and JSON5 parsers with limits |
 //! | `fields` | typed access to a document's fields, with errors that say what to write |
 //! | `manifest` | parser of `SKILL.md` |
-//! | `needs` | requirements of a skill that are not met |
-//! | `shelf` | skills of an agent |
+//! | `requirements` | requirements of a skill that are not met |
+//! | `skill_set` | skills of an agent |
 //! | `builtin` | skills shipped with the platform |
 //! | `registry` | sources of further skills |
 //! | `find` | search in the registries |
@@ -36,7 +36,7 @@
 //! to memory and checked entry by entry (`archive`). Requests to registries pass the tools' guard
 //! against private addresses, and a registry is trusted only for its statements about a version
 //! (`registry`). A skill without a verdict is not installed unless an administrator allows that
-//! (`install`). A bad skill is skipped with its reason and does not affect others (`shelf`).
+//! (`install`). A bad skill is skipped with its reason and does not affect others (`skill_set`).
 
 mod agent_package;
 mod archive;
@@ -49,10 +49,10 @@ mod install;
 mod library;
 mod manifest;
 mod name;
-mod needs;
 mod origin;
 mod registry;
-mod shelf;
+mod requirements;
+mod skill_set;
 mod tools;
 
 pub use agent_package::{AgentPackage, PackagedAgent, PackagedRoute};
@@ -64,13 +64,13 @@ pub use install::{Force, InstallRequest, Installation, Policy, UnjudgedPolicy, p
 pub use library::{InstallOrder, SkillFileEntry, SkillLibrary};
 pub use manifest::{InstallStep, Manifest, Requirements, ToolDispatch};
 pub use name::{InvalidName, SKILLS_FOLDER, SkillName};
-pub use needs::{SkillEnvironment, UnmetRequirement};
 pub use origin::Origin;
 pub use registry::{
     ClawHub, Config, DirectoryRegistry, Registries, Registry, RegistryConfig, SkillHit,
     SkillVersionMeta, UrlRegistry, Verdict,
 };
-pub use shelf::{
+pub use requirements::{SkillEnvironment, UnmetRequirement};
+pub use skill_set::{
     Invocation, Scope, Skill, SkillFile, SkillSet, UnusableSkill, UnusedFile, UnusedReason,
 };
 pub use tools::{FindSkills, InstallSkill, SkillTarget, WithSkillTools, tool_error};

@@ -2,7 +2,7 @@
 //! SKL-007, SKL-012).
 //!
 //! ```text
-//! heads (path, hash) ──▶ shelf ──▶ a skill ──▶ its files
+//! heads (path, hash) ──▶ skill set ──▶ a skill ──▶ its files
 //! install · put · remove ──▶ one commit of a tree, with a row for the audit
 //! ```
 //!

@@ -18,8 +18,6 @@ const MAX_VERSION_CHARS: usize = 64;
 const MAX_MANIFEST_BYTES: usize = 1 << 20;
 /// Names below `metadata` that may hold the fields; the first that exists is used.
 const METADATA_KEYS: [&str; 4] = ["holdfast", "openclaw", "clawdbot", "clawdis"];
-/// Placeholder for the skill's folder in its text.
-const BASE_DIR_PLACEHOLDER: &str = "{baseDir}";
 
 /// Parsed front matter of a `SKILL.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +45,6 @@ pub struct Manifest {
     pub requires: Requirements,
     /// Ways to install its requirements, for people: Holdfast does not run them.
     pub install: Vec<InstallStep>,
-    /// Byte offset of the text after the front matter.
-    body_at: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,14 +83,6 @@ impl Manifest {
     pub fn read(file: &str, text: &[u8]) -> Result<Self, Error> {
         read(text).map_err(|flaw| Error::document(file, flaw))
     }
-
-    /// Text after the front matter, with `{baseDir}` replaced by `folder`. `text` must be the file
-    /// that this manifest was read from.
-    #[must_use]
-    pub fn body(&self, text: &str, folder: &str) -> String {
-        let body = text.get(self.body_at..).unwrap_or_default();
-        body.trim_start_matches(['\r', '\n']).replace(BASE_DIR_PLACEHOLDER, folder)
-    }
 }
 
 fn read(text: &[u8]) -> Result<Manifest, Flaw> {
@@ -105,7 +93,7 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
         )));
     }
     let text = std::str::from_utf8(text).map_err(|_| Flaw::of("is not UTF-8: save it as UTF-8"))?;
-    let (head, body_at) = split_front_matter(text)?;
+    let head = front_matter(text)?;
     let document =
         if head.trim_start().starts_with('{') { parse_json5(head) } else { parse_yaml(head) }?;
     let fields = Fields::of(&document)?;
@@ -131,14 +119,13 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
         always: false,
         requires: Requirements::default(),
         install: Vec::new(),
-        body_at,
     };
     read_metadata(&mut manifest, &fields)?;
     Ok(manifest)
 }
 
-/// Front matter, and the byte offset of the text after it.
-fn split_front_matter(text: &str) -> Result<(&str, usize), Flaw> {
+/// Returns the front matter of a file.
+fn front_matter(text: &str) -> Result<&str, Flaw> {
     let missing = || {
         Flaw::of(
             "has no head: begin it with a line `---`, then `name: …` and `description: …`, then \
@@ -154,7 +141,7 @@ fn split_front_matter(text: &str) -> Result<(&str, usize), Flaw> {
         match head_at {
             None if is_fence => head_at = Some(at),
             None => return Err(missing()),
-            Some(head_at) if is_fence => return Ok((&text[head_at..at - line.len()], at)),
+            Some(head_at) if is_fence => return Ok(&text[head_at..at - line.len()]),
             Some(_) => {}
         }
     }

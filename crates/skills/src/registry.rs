@@ -3,15 +3,15 @@
 //! | registry | source | who judged its skills |
 //! |---|---|---|
 //! | [`ClawHub`] | an HTTP server that speaks ClawHub's protocol | its scanners |
-//! | [`Directory`] | a folder of the operator's | the operator, by putting them there |
-//! | [`AtUrl`] | one archive at a URL | nobody |
+//! | [`DirectoryRegistry`] | a folder of the operator's | the operator, by putting them there |
+//! | [`UrlRegistry`] | one archive at a URL | nobody |
 //!
 //! A registry is trusted for its statements about a version, but not for the contents of archives.
 
-mod at_url;
 mod clawhub;
 mod directory;
 mod http;
+mod url;
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use at_url::UrlRegistry;
+pub use self::url::UrlRegistry;
 pub use clawhub::ClawHub;
 pub use directory::DirectoryRegistry;
 

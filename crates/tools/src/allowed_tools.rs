@@ -10,11 +10,6 @@ use std::{fmt, sync::Arc};
 pub struct AllowedTools(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl AllowedTools {
-    #[must_use]
-    pub fn all() -> Self {
-        Self::matching(|_| true)
-    }
-
     /// Allows the tools that the rule accepts.
     #[must_use]
     pub fn matching(rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {

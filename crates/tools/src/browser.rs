@@ -104,7 +104,7 @@ pub struct Browser {
 struct ProxyGuard(Guard);
 
 impl ConnectPolicy for ProxyGuard {
-    fn judge(&self, host: String, port: u16) -> PolicyDecision {
+    fn check(&self, host: String, port: u16) -> PolicyDecision {
         let guard = self.0.clone();
         Box::pin(async move {
             guard.addresses(&host, port).await.map_err(|refused| refused.to_string())

@@ -130,7 +130,7 @@ mod tests {
         let (call, _, tools) = world();
         let tools = tools.with_direct_tools(["message"]);
 
-        let offered = tools.offered(&AllowedTools::all(), &[]);
+        let offered = tools.offered(&AllowedTools::matching(|_| true), &[]);
         let found = tools.call(call.clone(), SEARCH_TOOL, r#"{"query":"list agents"}"#).await;
         let shown = tools.call(call.clone(), DESCRIBE_TOOL, r#"{"name":"agents_list"}"#).await;
         let called = tools.call(call, "agents_list", "{}").await;
@@ -187,8 +187,9 @@ mod tests {
         let (_, _, tools) = world();
         let tools = tools.with_direct_tools(["message"]);
 
-        let before = tools.offered(&AllowedTools::all(), &[]);
-        let after = tools.offered(&AllowedTools::all(), &["list_session", "no_such_tool"]);
+        let before = tools.offered(&AllowedTools::matching(|_| true), &[]);
+        let after =
+            tools.offered(&AllowedTools::matching(|_| true), &["list_session", "no_such_tool"]);
 
         assert_eq!(names(&before.tools), ["message", DESCRIBE_TOOL, SEARCH_TOOL]);
         assert!(before.searchable.contains(&"sessions_list".to_owned()), "{:?}", before.searchable);
@@ -200,10 +201,12 @@ mod tests {
     fn without_a_choice_every_tool_is_offered_and_the_two_are_not() {
         let (_, _, tools) = world();
 
-        assert_eq!(tools.offered(&AllowedTools::all(), &[]).tools, tools.specs());
+        assert_eq!(tools.offered(&AllowedTools::matching(|_| true), &[]).tools, tools.specs());
         assert!(!names(&tools.specs()).contains(&SEARCH_TOOL));
         assert_eq!(
-            Registry::default().with_direct_tools([]).offered(&AllowedTools::all(), &[]),
+            Registry::default()
+                .with_direct_tools([])
+                .offered(&AllowedTools::matching(|_| true), &[]),
             Offer::default()
         );
     }

@@ -292,7 +292,7 @@ pub(crate) mod tests {
             session: SessionId::generate(),
             run: RunId::generate(),
             key: "session:1:1:a".into(),
-            allowed: AllowedTools::all(),
+            allowed: AllowedTools::matching(|_| true),
             cancelled: CancellationToken::new(),
             host: HostContext::default(),
         }

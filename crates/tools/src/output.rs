@@ -13,10 +13,8 @@ pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 pub struct Output {
     /// Text that the model reads.
     pub for_llm: String,
-    /// Text that is shown to the user at once, if any.
+    /// Text that is sent to the user at once, if any.
     pub for_user: Option<String>,
-    /// Whether nothing of the call is shown to the user, `for_user` included.
-    pub silent: bool,
     /// Content other than text, in order.
     pub parts: Vec<Part>,
     /// Details that are stored with the record of the call, and shown to no model.
@@ -25,8 +23,6 @@ pub struct Output {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    Text(String),
-    Json(Value),
     Image {
         /// Media type, as in `image/png`.
         media_type: String,
@@ -52,19 +48,6 @@ pub enum Part {
 }
 
 impl Output {
-    /// Output of which the user sees nothing.
-    #[must_use]
-    pub fn silent(for_llm: impl Into<String>) -> Self {
-        Self { for_llm: for_llm.into(), silent: true, ..Self::default() }
-    }
-
-    /// Sets the text for the user.
-    #[must_use]
-    pub fn tell_user(mut self, text: impl Into<String>) -> Self {
-        self.for_user = Some(text.into());
-        self
-    }
-
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
@@ -75,12 +58,6 @@ impl Output {
     pub fn record(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
-    }
-
-    /// Text to show to the user now; `None` if the output is silent.
-    #[must_use]
-    pub fn shown(&self) -> Option<&str> {
-        self.for_user.as_deref().filter(|_| !self.silent)
     }
 }
 
@@ -93,28 +70,5 @@ impl From<String> for Output {
 impl From<&str> for Output {
     fn from(for_llm: &str) -> Self {
         for_llm.to_owned().into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_for_the_model_alone() {
-        let output = Output::from("seen".to_owned());
-
-        assert_eq!(output.for_llm, "seen");
-        assert_eq!(output.shown(), None);
-    }
-
-    #[test]
-    fn a_silent_output_shows_the_person_nothing() {
-        let loud = Output::from("done").tell_user("Done!");
-        let silent = Output { silent: true, ..loud.clone() };
-
-        assert_eq!(loud.shown(), Some("Done!"));
-        assert_eq!(silent.shown(), None);
-        assert_eq!(Output::silent("x"), Output { silent: true, ..Output::from("x") });
     }
 }

@@ -270,7 +270,7 @@ impl Workspaces {
     /// rows of branches that are gone for a week, of all tenants. Returns how many branches, at
     /// most 100 per call.
     pub async fn sweep_branches(&self) -> Result<usize, Error> {
-        const EXPIRED: &str = "
+        const SQL: &str = "
             select tenant_id, agent_id, coalesce(closed = 'gone', false) from workspace.trees
             where branch_of is not null and case
                 when closed is null then created_at < clock_timestamp() - interval '8 days'
@@ -278,7 +278,7 @@ impl Workspaces {
                 else closed_at < clock_timestamp() - interval '1 hour' end
             limit 100";
         let mut once = self.pools.system_connection().await?;
-        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(EXPIRED).fetch_all(once.conn()).await?;
+        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
         once.done();
         for (tenant, branch, is_gone) in &old {
             let keeps = if *is_gone { ClearMode::DeleteAll } else { ClearMode::KeepRow };

@@ -16,7 +16,7 @@ const MAX_FILES_PER_REVISION: i64 = 50;
 
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
-    /// Only revisions that changed this file.
+    /// Only revisions that changed this file, or a file in this folder.
     pub path: Option<TreePath>,
     /// Only revisions before this one.
     pub before: Option<Revision>,
@@ -34,7 +34,7 @@ pub struct LogEntry {
     pub reason: String,
     pub at: Timestamp,
     pub changed: u32,
-    /// The first 50 changed files, ordered by path; only the filter's file if it names one.
+    /// The first 50 changed files, ordered by path; only those of the filter's path if it names one.
     pub files: Vec<FileChange>,
 }
 
@@ -86,17 +86,19 @@ async fn load_revisions(
         from workspace.revisions
         where tenant_id = $1 and agent_id = $2 and revision < $3
         order by revision desc limit $4";
-    const OF_FILE: &str = "
+    // `0` is the character after `/`.
+    const OF_PATH: &str = "
         select r.revision, r.author, r.run_id, r.reason, r.created_at, r.changed
-        from (select revision from workspace.changes
-              where tenant_id = $1 and agent_id = $2 and revision < $3 and path = $5
+        from (select distinct revision from workspace.changes
+              where tenant_id = $1 and agent_id = $2 and revision < $3
+                and (path = $5 or (path >= $5 || '/' and path < $5 || '0'))
               order by revision desc limit $4) h
         cross join lateral (
             select * from workspace.revisions
             where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r
         order by r.revision desc";
     let tenant = tx.tenant();
-    let query = sqlx::query_as(if filter.path.is_some() { OF_FILE } else { ALL })
+    let query = sqlx::query_as(if filter.path.is_some() { OF_PATH } else { ALL })
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(filter.before.map_or(i64::MAX, Revision::number))
@@ -122,7 +124,8 @@ async fn load_changes(
         cross join lateral (
             select * from workspace.changes c
             where c.tenant_id = $1 and c.agent_id = $2 and c.revision = n.revision
-              and ($4::text is null or c.path = $4)
+              and ($4::text is null or c.path = $4
+                   or (c.path >= $4 || '/' and c.path < $4 || '0'))
             order by c.path limit $5) h";
     let tenant = tx.tenant();
     let rows: Vec<ChangeRow> = sqlx::query_as(SQL)

@@ -23,8 +23,8 @@ pub const MAX_MEDIA_BYTES: u64 = 10 << 20;
 /// Maximum size of all media files of a tree together, in bytes.
 const MAX_MEDIA_FOLDER_BYTES: u64 = 32 << 20;
 
-/// Retries after concurrent changes of the folder.
-const MAX_CLASH_RETRIES: u32 = 5;
+/// Retries after another call has deleted the same old files.
+const MAX_EVICTION_RETRIES: u32 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMedia {
@@ -67,7 +67,7 @@ impl Workspaces {
             }
             match roomy.commit(tenant, agent, by, edits).await {
                 // Another call has deleted a file that this one was to delete.
-                Err(Error::Clash { .. }) if tries < MAX_CLASH_RETRIES => tries += 1,
+                Err(Error::NotFound { .. }) if tries < MAX_EVICTION_RETRIES => tries += 1,
                 Err(error) => return Err(error),
                 Ok(_) => return Ok(stored),
             }

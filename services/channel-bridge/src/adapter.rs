@@ -6,7 +6,7 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 use holdfast_session::Delivery;
-use holdfast_types::{DeliveryClass, Sender};
+use holdfast_types::Sender;
 
 use crate::{Outcome, split::split};
 
@@ -14,9 +14,6 @@ use crate::{Outcome, split::split};
 pub trait ChannelAdapter: fmt::Debug + Send + Sync {
     /// Returns the kind of channel.
     fn channel(&self) -> &'static str;
-
-    /// Returns the platform's guarantee for a message that is sent twice.
-    fn class(&self) -> DeliveryClass;
 
     /// Whether this sender may write to the account.
     fn is_allowed(&self, sender: &Sender) -> bool;

@@ -63,7 +63,8 @@ pub struct Bridge {
     /// Time for sends in progress to finish after SIGTERM.
     ///
     /// Keep it above the duration of a send (normally below 20 s; 45 s at most, for files), and
-    /// below the pod's `terminationGracePeriodSeconds`. A send that is cut off becomes `unknown`.
+    /// 10 s below the pod's `terminationGracePeriodSeconds`. A send that is cut off becomes
+    /// `unknown`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 }
@@ -101,7 +102,7 @@ impl Default for Bridge {
             deliver_slots: 32,
             give_up_after: Duration::from_secs(3600),
             refresh: Duration::from_secs(2),
-            shutdown_grace: Duration::from_secs(25),
+            shutdown_grace: Duration::from_secs(50),
         }
     }
 }
@@ -159,12 +160,14 @@ fn check_url(setting: &str, url: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deliver::SEND_TIMEOUT;
 
     #[test]
     fn the_defaults_are_usable_on_loopback_and_closed_to_private_addresses() {
         let config = Config::default();
 
         config.check().unwrap();
+        assert!(config.bridge.shutdown_grace > SEND_TIMEOUT, "no send is cut off");
         assert!(config.bridge.listen.ip().is_loopback());
         assert!(!config.bridge.webhook.allow_private);
     }

@@ -32,7 +32,7 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum duration of one send: below the lease of a delivery, with time left to settle it.
-const SEND_TIMEOUT: Duration = Duration::from_secs(45);
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Delays while the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));

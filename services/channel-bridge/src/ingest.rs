@@ -99,7 +99,7 @@ impl Ingest {
         tenant: TenantId,
         request: AcceptRequest,
     ) -> Result<AcceptResponse, AcceptError> {
-        let request = self.mesh.request(tenant, request);
+        let request = self.mesh.request(tenant, request, CALL_TIMEOUT);
         let answer = self.client.clone().accept(request).await?;
         Ok(answer.into_inner())
     }

@@ -27,7 +27,7 @@ mod wire;
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, ReplyFormat, TelegramSettings, UpdateMode};
 use holdfast_session::Delivery;
-use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
+use holdfast_types::{AccountId, Sender, TenantId};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -179,10 +179,6 @@ fn outcome(sent: Result<wire::MessageId, CallError>) -> Outcome {
 impl ChannelAdapter for Telegram {
     fn channel(&self) -> &'static str {
         CHANNEL
-    }
-
-    fn class(&self) -> DeliveryClass {
-        DeliveryClass::Plain
     }
 
     fn is_allowed(&self, sender: &Sender) -> bool {

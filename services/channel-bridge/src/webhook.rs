@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, WebhookSecrets, WebhookSettings};
 use holdfast_kit::trace;
 use holdfast_session::Delivery;
-use holdfast_types::{AccountId, ChannelAction, DeliveryClass, Sender, TenantId};
+use holdfast_types::{AccountId, ChannelAction, Sender, TenantId};
 use reqwest::{
     Client, StatusCode, Url,
     header::{CONTENT_TYPE, RETRY_AFTER},
@@ -163,10 +163,6 @@ fn error_outcome(error: &reqwest::Error) -> Outcome {
 impl ChannelAdapter for Webhook {
     fn channel(&self) -> &'static str {
         CHANNEL
-    }
-
-    fn class(&self) -> DeliveryClass {
-        DeliveryClass::Keyed
     }
 
     fn is_allowed(&self, sender: &Sender) -> bool {

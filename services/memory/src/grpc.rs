@@ -6,8 +6,12 @@ mod knowledge;
 mod memory;
 mod search;
 
+use std::time::Duration;
+
 use axum::Router;
-use holdfast_grpc::{AuthError, AuthLayer, Authenticate, Caller, Scope, Signer, caller};
+use holdfast_grpc::{
+    MeshAuthLayer, Scope, Signer, caller, deadline::DeadlineLayer, trace::TraceLayer,
+};
 use holdfast_kit::Readiness;
 use holdfast_proto::memory::v1::{knowledge_server::KnowledgeServer, memory_server::MemoryServer};
 use holdfast_types::TenantId;
@@ -18,6 +22,8 @@ use crate::{embedders::Embedders, find::Searcher, operations::MemoryService, spa
 
 /// Maximum message size in bytes: a document of 4 MiB and its metadata.
 const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum duration of a call. Callers send a shorter one.
+const MAX_CALL_TIME: Duration = Duration::from_secs(60);
 
 /// State of the gRPC services.
 #[derive(Debug, Clone)]
@@ -30,15 +36,6 @@ pub struct GrpcServices {
     pub half_life_days: f64,
 }
 
-/// Refuses API keys: external callers go to the gateway.
-struct NoKeys;
-
-impl Authenticate for NoKeys {
-    async fn authenticate(&self, _: &str) -> Result<Caller, AuthError> {
-        Err(AuthError::Refused)
-    }
-}
-
 /// Returns the routes: gRPC for services of the mesh, health and metrics.
 pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Router {
     let calls =
@@ -49,7 +46,9 @@ pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Rout
             .layer(CatchPanicLayer::custom(|_| {
                 Status::internal("internal error").into_http::<axum::body::Body>()
             }))
-            .layer(AuthLayer::new(NoKeys).with_mesh(signer));
+            .layer(DeadlineLayer::new(MAX_CALL_TIME))
+            .layer(MeshAuthLayer::new(signer))
+            .layer(TraceLayer);
     let health =
         Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();
     holdfast_doors::health(readiness.clone()).merge(health).merge(calls)

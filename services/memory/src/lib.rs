@@ -45,4 +45,4 @@ pub use app::App;
 pub use config::{Config, Embedding, Engine, Memory};
 pub use error::Error;
 /// Reads a PDF and exits, if the program was started for that. Must come first in `main`.
-pub use holdfast_pdf::as_child as read_pdf;
+pub use holdfast_pdf::read_pdf;

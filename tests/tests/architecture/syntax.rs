@@ -1,6 +1,6 @@
 //! Production sources as syntax trees: which crate and module each belongs to, without test code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use syn::{Attribute, Item};
 
@@ -15,6 +15,8 @@ pub struct Parsed {
     pub module: String,
     /// Its items without those under `#[cfg(test)]`.
     pub items: Vec<Item>,
+    /// Its modules in other files that are only built for tests, as paths without `.rs`.
+    test_modules: Vec<PathBuf>,
 }
 
 /// All production files: no tests, benches or examples, and no crate that only tests use.
@@ -23,10 +25,23 @@ pub fn production() -> Vec<Parsed> {
         let (krate, module) = place_of(&source.path)?;
         let file = syn::parse_file(&source.text)
             .unwrap_or_else(|error| panic!("{}: {error}", source.path.display()));
-        let items = file.items.into_iter().filter(|item| !is_test(attributes(item))).collect();
-        Some(Parsed { source, krate, module, items })
+        let (of_tests, items) =
+            file.items.into_iter().partition::<Vec<Item>, _>(|item| is_test(attributes(item)));
+        let folder = module_folder(&source.path);
+        let test_modules = of_tests.iter().filter_map(|item| match item {
+            Item::Mod(item) if item.content.is_none() => Some(folder.join(item.ident.to_string())),
+            _ => None,
+        });
+        let test_modules = test_modules.collect();
+        Some(Parsed { source, krate, module, items, test_modules })
     };
-    let parsed: Vec<Parsed> = sources::all().into_iter().filter_map(parse).collect();
+    let mut parsed: Vec<Parsed> = sources::all().into_iter().filter_map(parse).collect();
+    let only_tested: Vec<PathBuf> =
+        parsed.iter().flat_map(|file| file.test_modules.clone()).collect();
+    parsed.retain(|file| {
+        let module = file.source.path.with_extension("");
+        !only_tested.iter().any(|folder| module.starts_with(folder))
+    });
     assert!(parsed.len() > 500, "only {} files of production code found", parsed.len());
     parsed
 }
@@ -43,6 +58,12 @@ fn place_of(path: &Path) -> Option<(String, String)> {
     let module = parts[at + 1].trim_end_matches(".rs");
     let module = if ["lib", "main"].contains(&module) { "" } else { module };
     Some((parts[..at].join("/"), module.to_owned()))
+}
+
+/// The folder of the files of a file's modules.
+fn module_folder(path: &Path) -> PathBuf {
+    let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| path.ends_with(name));
+    if is_root { path.parent().unwrap_or(path).to_owned() } else { path.with_extension("") }
 }
 
 /// Whether an item is only built for tests.

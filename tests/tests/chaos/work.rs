@@ -165,7 +165,7 @@ async fn start(person: &Person, runner: &Arc<Node>, failpoints: &str) -> anyhow:
 
 /// What must be so after the work, whoever died: the file is mended once, with its diff and its
 /// turn; every deed was done at most once; what was said is there; it cost something.
-async fn judge(
+async fn check_result(
     mesh: &Mesh,
     person: &Person,
     name: &str,
@@ -257,7 +257,7 @@ async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
 
     ensure!(approved? == 1, "it did not ask before it went out");
     ensure!(work.done().contains("summary"), "nothing was summarised on the way");
-    judge(&mesh, &person, "work", &session, given).await
+    check_result(&mesh, &person, "work", &session, given).await
 }
 
 /// Places where a runner can die in the work, each by how manieth time somebody comes by there the
@@ -352,7 +352,7 @@ async fn with_deaths(
             done = &mut done => { done?; }
         }
     }
-    judge(mesh, person, name, &session, given)
+    check_result(mesh, person, name, &session, given)
         .await
         .with_context(|| format!("{name}: {places:?}"))?;
     for runner in &mesh.runners {

@@ -24,7 +24,7 @@ async fn a_newer_claim_takes_the_lock_and_the_older_learns_of_it() {
     assert_eq!(olds.renew_many(&[first, other]).await.unwrap(), [(first, 4)]);
     assert_eq!(olds.take(first).await.unwrap(), TakeOutcome::Newer(4));
     assert_eq!(news.renew_many(&[second]).await.unwrap(), []);
-    let owner = world.locks.session_owner(first.tenant, first.session).await.unwrap();
+    let owner = world.session_owner(first).await;
     assert_eq!(owner, Some((4, new)));
 }
 
@@ -49,7 +49,7 @@ async fn another_tenant_has_a_lock_of_its_own_even_for_the_same_id() {
     let taken = world.locks.sessions(RunnerId::generate()).take(theirs).await.unwrap();
 
     assert_eq!(taken, TakeOutcome::Held);
-    let owner = world.locks.session_owner(ours.tenant, ours.session).await.unwrap();
+    let owner = world.session_owner(ours).await;
     assert_eq!(owner, Some((7, runner)));
 }
 
@@ -63,11 +63,11 @@ async fn only_its_holder_gives_a_lock_back() {
     world.locks.sessions(new).take(second).await.unwrap();
 
     world.locks.sessions(old).release(first).await.unwrap();
-    let owner = world.locks.session_owner(first.tenant, first.session).await.unwrap();
+    let owner = world.session_owner(first).await;
     assert_eq!(owner, Some((2, new)));
 
     world.locks.sessions(new).release(second).await.unwrap();
-    let owner = world.locks.session_owner(first.tenant, first.session).await.unwrap();
+    let owner = world.session_owner(first).await;
     assert_eq!(owner, None);
 }
 
@@ -80,6 +80,6 @@ async fn a_thousand_locks_are_renewed_in_one_call() {
     assert_eq!(sessions.renew_many(&claims).await.unwrap(), []);
 
     let last = claims[999];
-    let owner = world.locks.session_owner(last.tenant, last.session).await.unwrap();
+    let owner = world.session_owner(last).await;
     assert_eq!(owner.map(|(epoch, _)| epoch), Some(999));
 }

@@ -1,7 +1,8 @@
 //! An isolated Redis for each test.
 
-use holdfast_lock::{Config, Locks};
+use holdfast_lock::{Config, Locks, SessionLock};
 use holdfast_testkit::redis::Namespace;
+use holdfast_types::RunnerId;
 
 /// Locks with their own prefix in the shared Redis. The keys are deleted with them.
 pub struct World {
@@ -19,6 +20,22 @@ impl World {
     pub fn elsewhere(&self) -> Locks {
         locks(self.namespace.url(), self.namespace.prefix())
     }
+
+    pub async fn session_owner(&self, lock: SessionLock) -> Option<(i64, RunnerId)> {
+        session_owner(self.namespace.url(), self.namespace.prefix(), lock).await
+    }
+}
+
+/// Returns the epoch and the runner that a session's lock names.
+pub async fn session_owner(url: &str, prefix: &str, lock: SessionLock) -> Option<(i64, RunnerId)> {
+    let client = redis::Client::open(url).unwrap();
+    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let (tenant, session) = (lock.tenant.as_uuid(), lock.session.as_uuid());
+    let key = format!("{prefix}lock:{}:session:{}", tenant.simple(), session.simple());
+    let stored: Option<String> = redis::cmd("GET").arg(key).query_async(&mut redis).await.unwrap();
+    let stored = stored?;
+    let (epoch, runner) = stored.split_once(':').unwrap();
+    Some((epoch.parse().unwrap(), runner.parse().unwrap()))
 }
 
 pub fn locks(url: &str, prefix: &str) -> Locks {

@@ -130,7 +130,7 @@ async fn another_session_and_another_tenant_see_nothing() -> anyhow::Result<()> 
         let signalled = processes.signal(other, id, Signal::Kill);
         assert!(matches!(signalled, Err(Error::NoSuchProcess)));
         assert!(matches!(processes.write(other, id, vec![]).await, Err(Error::NoSuchProcess)));
-        processes.end_all(other);
+        processes.forget(other, id);
     }
     assert_eq!(processes.wait(owner, id, Duration::ZERO).await?, State::Running);
     Ok(())
@@ -156,16 +156,16 @@ async fn a_session_has_so_many_and_no_more() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn processes_end_with_their_session_and_with_the_runner() -> anyhow::Result<()> {
+async fn processes_end_when_they_are_forgotten_and_with_the_runner() -> anyhow::Result<()> {
     for (world, whole) in [(World::walled().await?, 35), (World::plain().await?, 36)] {
         let word = &seconds(whole);
         let (processes, owner) = (processes(&world), owner());
-        for leaves in [true, false] {
+        for is_forgotten in [true, false] {
             let script = format!("trap '' TERM; sleep {word} & sleep {word}");
-            processes.spawn(owner, world.command(&script)).await?;
+            let id = processes.spawn(owner, world.command(&script)).await?;
             soon(|| is_running(word)).await?;
-            if leaves {
-                processes.end_all(owner);
+            if is_forgotten {
+                processes.forget(owner, id);
                 assert!(processes.list(owner).is_empty());
                 soon(|| !is_running(word)).await?;
             }

@@ -34,7 +34,7 @@ async fn without_bubblewrap_it_is_told_what_to_install() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn walls_that_cannot_be_built_are_found_at_once() {
+async fn isolation_that_cannot_be_built_is_found_at_once() {
     // A file that is not `bwrap`.
     let broken =
         Config { bwrap: Some("/usr/bin/false".into()), ..config(BackendChoice::Bubblewrap) };
@@ -45,7 +45,7 @@ async fn walls_that_cannot_be_built_are_found_at_once() {
 }
 
 #[tokio::test]
-async fn no_walls_are_refused_where_tenants_are_hosted() {
+async fn no_isolation_is_refused_where_tenants_are_hosted() {
     let error = open(&Config { hosted: true, ..config(BackendChoice::Plain) }).await.unwrap_err();
 
     assert!(matches!(error, Error::PlainWhileHosted), "{error}");

@@ -53,7 +53,7 @@ async fn calls_that_administer_or_look_into_others_are_refused() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn without_walls_the_same_calls_get_through() -> anyhow::Result<()> {
+async fn without_isolation_the_same_calls_get_through() -> anyhow::Result<()> {
     // Shows that the test above can fail.
     let through = World::plain().await?.output(&script()).await?;
 

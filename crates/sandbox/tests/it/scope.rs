@@ -101,7 +101,7 @@ async fn a_command_starts_in_its_directory_if_that_is_within() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn without_walls_a_scope_is_refused() -> anyhow::Result<()> {
+async fn without_isolation_a_scope_is_refused() -> anyhow::Result<()> {
     let world = World::plain().await?;
     let command = scoped(&world, "true", &[], &[])?;
 

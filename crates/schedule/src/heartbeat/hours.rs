@@ -144,7 +144,7 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    fn hold(hours: &ActiveHours, now: &str) -> bool {
+    fn are_active(hours: &ActiveHours, now: &str) -> bool {
         let zones = Zones {
             user: Some("Asia/Tokyo".parse().unwrap()),
             local: "Europe/Oslo".parse().unwrap(),
@@ -160,10 +160,10 @@ mod tests {
         for (time, is_in) in
             [("07:59:59", false), ("08:00:00", true), ("21:59:59", true), ("22:00:00", false)]
         {
-            assert_eq!(hold(&day, &format!("2026-01-01T{time}Z")), is_in, "{time}");
-            assert!(hold(&whole, &format!("2026-01-01T{time}Z")));
+            assert_eq!(are_active(&day, &format!("2026-01-01T{time}Z")), is_in, "{time}");
+            assert!(are_active(&whole, &format!("2026-01-01T{time}Z")));
         }
-        assert!(hold(&whole, "2026-01-01T23:59:59.999Z"));
+        assert!(are_active(&whole, "2026-01-01T23:59:59.999Z"));
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
             ("05:59", true),
             ("06:00", false),
         ] {
-            assert_eq!(hold(&night, &format!("2026-01-01T{time}:00Z")), is_in, "{time}");
+            assert_eq!(are_active(&night, &format!("2026-01-01T{time}:00Z")), is_in, "{time}");
         }
     }
 
@@ -187,9 +187,9 @@ mod tests {
         // Nine in Tokyo, one in Oslo, midnight in UTC.
         let now = "2026-01-01T00:00:00Z";
 
-        assert!(hold(&hours("09:00", "10:00", "user"), now));
-        assert!(hold(&hours("01:00", "02:00", "local"), now));
-        assert!(hold(&hours("19:00", "20:00", "America/New_York"), now));
+        assert!(are_active(&hours("09:00", "10:00", "user"), now));
+        assert!(are_active(&hours("01:00", "02:00", "local"), now));
+        assert!(are_active(&hours("19:00", "20:00", "America/New_York"), now));
         let unknown = Zones { user: None, local: "Europe/Oslo".parse().unwrap() };
         assert!(hours("01:00", "02:00", "user").is_active(now.parse().unwrap(), &unknown).unwrap());
         assert!(serde_json::from_str::<HoursZone>("\"Moon\"").is_err());
@@ -199,11 +199,11 @@ mod tests {
     fn an_hour_that_clocks_skip_is_not_there_and_one_that_they_repeat_is_there_twice() {
         let two = hours("02:00", "03:00", "Europe/Oslo");
 
-        assert!(!hold(&two, "2026-03-29T00:59:59Z"));
-        assert!(!hold(&two, "2026-03-29T01:00:00Z"));
-        assert!(hold(&two, "2026-10-25T00:30:00Z"));
-        assert!(hold(&two, "2026-10-25T01:30:00Z"));
-        assert!(!hold(&two, "2026-10-25T02:00:00Z"));
+        assert!(!are_active(&two, "2026-03-29T00:59:59Z"));
+        assert!(!are_active(&two, "2026-03-29T01:00:00Z"));
+        assert!(are_active(&two, "2026-10-25T00:30:00Z"));
+        assert!(are_active(&two, "2026-10-25T01:30:00Z"));
+        assert!(!are_active(&two, "2026-10-25T02:00:00Z"));
     }
 
     #[test]

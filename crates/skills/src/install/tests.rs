@@ -62,7 +62,7 @@ async fn a_clean_skill_becomes_one_commit_with_its_origin() {
         installed_version: "1.2.3".to_owned(),
         installed_at: 1_730_000_000_000,
     };
-    assert_eq!(Origin::read("f", &done.files[2].1).unwrap(), origin);
+    assert_eq!(serde_json::from_slice::<Origin>(&done.files[2].1).unwrap(), origin);
     assert_eq!((done.origin, done.warning, done.removed), (origin, None, vec![]));
     assert_eq!(done.sha256.len(), 64);
 }

@@ -76,7 +76,6 @@ fn all_of_a_head_is_read() {
         bins: vec!["todo".to_owned()],
     };
     assert_eq!(read.install, [step]);
-    assert_eq!(read.body(FULL, "skills/todo-list"), "# How\n\nSee skills/todo-list/list.md.\n");
 }
 
 #[test]
@@ -85,7 +84,6 @@ fn little_is_needed_and_the_rest_is_as_usual() {
 
     assert!(read.user_invocable && read.model_invocable && !read.always);
     assert_eq!(read.requires, Requirements::default());
-    assert_eq!(read.body("---\nname: a\ndescription: b\n---\n", "x"), "");
 }
 
 #[test]
@@ -110,7 +108,7 @@ fn a_head_may_be_json_and_lines_may_end_as_elsewhere() {
 
     let text = "\u{feff}---\r\nname: a\r\ndescription: b\r\n---\r\n\r\nx\r\n";
     let read = manifest(text);
-    assert_eq!((read.description.as_str(), read.body(text, "").as_str()), ("b", "x\r\n"));
+    assert_eq!((read.name.as_str(), read.description.as_str()), ("a", "b"));
 }
 
 #[test]
@@ -195,8 +193,6 @@ proptest! {
     fn whatever_is_in_a_file_it_is_read_or_refused(text in "(?s)(---\n|name: a\n|description: b\n|metadata: |[{\\[\\]}:,'\"&*!|>-]|\\PC|\n){0,40}") {
         if let Ok(read) = Manifest::read("f", text.as_bytes()) {
             prop_assert!(!read.description.is_empty());
-            let body = read.body(&text, BASE_DIR_PLACEHOLDER);
-            prop_assert!(text.ends_with(&body));
         }
     }
 }

@@ -36,9 +36,6 @@ pub struct ClawHub {
 }
 
 impl ClawHub {
-    /// Address of the public registry.
-    pub const PUBLIC_URL: &str = "https://clawhub.ai";
-
     /// The operator chose the address, so it may be private.
     ///
     /// # Errors

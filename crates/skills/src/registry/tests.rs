@@ -227,21 +227,21 @@ async fn a_folder_offers_the_skills_in_it() {
         fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
         fs::write(folder.path().join(name).join("more/x.md"), "x").unwrap();
     }
-    let shelf = DirectoryRegistry::new("house", folder.path());
+    let registry = DirectoryRegistry::new("house", folder.path());
 
-    let hits = shelf.search("PDF", 5).await.unwrap();
+    let hits = registry.search("PDF", 5).await.unwrap();
     assert_eq!(
         hits.iter().map(|hit| (hit.slug.as_str(), hit.score)).collect::<Vec<_>>(),
         [("pdf", 1.0), ("paper", 0.5)]
     );
-    assert_eq!(shelf.search("office work", 1).await.unwrap().len(), 1);
-    assert_eq!(shelf.search("nothing", 5).await.unwrap(), []);
+    assert_eq!(registry.search("office work", 1).await.unwrap().len(), 1);
+    assert_eq!(registry.search("nothing", 5).await.unwrap(), []);
 
-    let meta = shelf.meta(&slug("pdf"), None).await.unwrap();
+    let meta = registry.meta(&slug("pdf"), None).await.unwrap();
     assert_eq!(meta, SkillVersionMeta { version: Some("2".to_owned()), verdict: Verdict::Clean });
-    assert!(matches!(shelf.meta(&slug("pdf"), Some("1")).await, Err(Error::NotFound { .. })));
-    assert!(matches!(shelf.meta(&slug("none"), None).await, Err(Error::NotFound { .. })));
-    let Download::Files(mut files) = shelf.download(&slug("pdf"), None).await.unwrap() else {
+    assert!(matches!(registry.meta(&slug("pdf"), Some("1")).await, Err(Error::NotFound { .. })));
+    assert!(matches!(registry.meta(&slug("none"), None).await, Err(Error::NotFound { .. })));
+    let Download::Files(mut files) = registry.download(&slug("pdf"), None).await.unwrap() else {
         panic!("no files");
     };
     files.sort();
@@ -256,9 +256,9 @@ async fn a_link_in_a_folder_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("x")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("x/passwd")).unwrap();
-    let shelf = DirectoryRegistry::new("house", folder.path());
+    let registry = DirectoryRegistry::new("house", folder.path());
 
-    let error = shelf.download(&slug("x"), None).await.unwrap_err();
+    let error = registry.download(&slug("x"), None).await.unwrap_err();
 
     assert!(error.to_string().contains("`passwd` is a link"), "{error}");
 }

@@ -62,7 +62,7 @@ fn call(key: &str) -> Call {
         session: SessionId::generate(),
         run: RunId::generate(),
         key: key.to_owned(),
-        allowed: AllowedTools::all(),
+        allowed: AllowedTools::matching(|_| true),
         cancelled: CancellationToken::new(),
         host: HostContext::default(),
     }

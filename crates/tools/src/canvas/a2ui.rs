@@ -181,7 +181,10 @@ fn check(contents: &[Value], depth: usize) -> Result<(), String> {
             ["valueNumber"] => entry["valueNumber"].is_number(),
             ["valueBoolean"] => entry["valueBoolean"].is_boolean(),
             ["valueMap"] => match entry["valueMap"].as_array() {
-                Some(map) => return check(map, depth + 1),
+                Some(map) => {
+                    check(map, depth + 1)?;
+                    true
+                }
                 None => false,
             },
             _ => false,
@@ -287,6 +290,11 @@ mod tests {
             (at("", json!([{"key": "a"}])), "the entry `a` has one of"),
             (at("", json!([{"key": "a", "valueNumber": "7"}])), "the entry `a` has one of"),
             (at("", json!([{"key": "a", "valueMap": [{"key": "b"}]}])), "the entry `b`"),
+            (at("", json!([{"key": "a", "valueMap": []}, {"key": "b"}])), "the entry `b`"),
+            (
+                at("", json!([{"key": "a", "valueMap": []}, {"key": "b", "valueMap": [7]}])),
+                "has a `key`",
+            ),
         ] {
             let refused = fold(std::slice::from_ref(&message)).unwrap_err();
             assert!(refused.contains(told), "{refused}");

@@ -77,8 +77,8 @@ enum Action {
 pub struct Calendar<C>(ConnectionContext<C>);
 
 impl<C> Calendar<C> {
-    pub(super) const fn new(desk: ConnectionContext<C>) -> Self {
-        Self(desk)
+    pub(super) const fn new(context: ConnectionContext<C>) -> Self {
+        Self(context)
     }
 }
 

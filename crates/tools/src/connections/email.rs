@@ -75,8 +75,8 @@ enum Action {
 pub struct Email<C>(ConnectionContext<C>);
 
 impl<C> Email<C> {
-    pub(super) const fn new(desk: ConnectionContext<C>) -> Self {
-        Self(desk)
+    pub(super) const fn new(context: ConnectionContext<C>) -> Self {
+        Self(context)
     }
 }
 

@@ -59,17 +59,18 @@ impl Connections for Vault {
 pub(crate) fn tools(vault: Vault, allow: &[&str]) -> Registry {
     let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
     let web = Web { allow, ..Web::default() };
-    let desk = ConnectionContext::new(Arc::new(vault), &web, Arc::new(Answers::default())).unwrap();
-    Registry::default().with_connection_context(desk).unwrap()
+    let context =
+        ConnectionContext::new(Arc::new(vault), &web, Arc::new(Answers::default())).unwrap();
+    Registry::default().with_connection_context(context).unwrap()
 }
 
 /// CalDAV server: `PUT`, `GET`, `DELETE` with entity tags, and `REPORT` (RFC 4791, sections 5.3 and
 /// 7.8).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Dav(Arc<Mutex<Shelf>>);
+pub(crate) struct Dav(Arc<Mutex<DavState>>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct DavState {
     /// Events by the last segment of their URL, each with its version.
     pub(crate) events: BTreeMap<String, (u32, String)>,
     pub(crate) versions: u32,
@@ -79,15 +80,15 @@ pub(crate) struct Shelf {
 }
 
 impl Dav {
-    pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, DavState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn put(&self, id: &str, ics: &str) {
-        let mut shelf = self.shelf();
-        shelf.versions += 1;
-        let version = shelf.versions;
-        shelf.events.insert(id.to_owned(), (version, ics.to_owned()));
+        let mut state = self.state();
+        state.versions += 1;
+        let version = state.versions;
+        state.events.insert(id.to_owned(), (version, ics.to_owned()));
     }
 
     pub(crate) async fn start(&self) -> anyhow::Result<crate::web::fake::Server> {
@@ -99,10 +100,10 @@ impl Dav {
     }
 
     fn note(&self, method: &Method, path: &str, headers: &HeaderMap, body: &str) {
-        let mut shelf = self.shelf();
-        shelf.asked.push((method.to_string(), path.to_owned(), body.to_owned()));
+        let mut state = self.state();
+        state.asked.push((method.to_string(), path.to_owned(), body.to_owned()));
         let given = headers.get("authorization").and_then(|given| given.to_str().ok());
-        given.unwrap_or_default().clone_into(&mut shelf.authorization);
+        given.unwrap_or_default().clone_into(&mut state.authorization);
     }
 
     async fn collection(
@@ -116,7 +117,7 @@ impl Dav {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
         }
         let mut xml = r#"<?xml version="1.0"?><d:multistatus xmlns:d="DAV:" xmlns:cal="urn:ietf:params:xml:ns:caldav">"#.to_owned();
-        for (id, (version, ics)) in &dav.shelf().events {
+        for (id, (version, ics)) in &dav.state().events {
             let ics = ics.replace('&', "&amp;").replace('<', "&lt;").replace('\r', "&#13;");
             xml.push_str(&format!(
                 "<d:response><d:href>/cal/{id}</d:href><d:propstat><d:prop><d:getetag>\
@@ -137,7 +138,7 @@ impl Dav {
         let body = String::from_utf8_lossy(&body).into_owned();
         dav.note(&method, &id, &headers, &body);
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let now = dav.shelf().events.get(&id).cloned();
+        let now = dav.state().events.get(&id).cloned();
         let tag = now.as_ref().map(|(version, _)| format!("\"{version}\""));
         let is_stale = (header("if-none-match") == Some("*") && now.is_some())
             || header("if-match").is_some_and(|wanted| tag.as_deref() != Some(wanted));
@@ -152,7 +153,7 @@ impl Dav {
                 StatusCode::CREATED.into_response()
             }
             ("DELETE", _, false) => {
-                dav.shelf().events.remove(&id);
+                dav.state().events.remove(&id);
                 StatusCode::NO_CONTENT.into_response()
             }
             _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),

@@ -135,11 +135,11 @@ impl Registry {
 
     fn with_connection_context<C: Connections>(
         self,
-        desk: ConnectionContext<C>,
+        context: ConnectionContext<C>,
     ) -> anyhow::Result<Self> {
         Ok(self
-            .with(Calendar::new(desk.clone()))
-            .with(Email::new(desk.clone()))
-            .with(Notion::new(desk)))
+            .with(Calendar::new(context.clone()))
+            .with(Email::new(context.clone()))
+            .with(Notion::new(context)))
     }
 }

@@ -75,8 +75,8 @@ enum Action {
 pub struct Notion<C>(ConnectionContext<C>);
 
 impl<C> Notion<C> {
-    pub(super) const fn new(desk: ConnectionContext<C>) -> Self {
-        Self(desk)
+    pub(super) const fn new(context: ConnectionContext<C>) -> Self {
+        Self(context)
     }
 }
 

@@ -55,12 +55,6 @@ impl ContentCache {
         Ok(cache)
     }
 
-    /// Approximate number of bytes in the cache.
-    #[must_use]
-    pub fn used(&self) -> u64 {
-        *self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a content if it is cached and undamaged.
     pub(super) fn get(&self, tenant: TenantId, hash: ContentHash) -> Option<Vec<u8>> {
         let path = self.path(tenant, hash);

@@ -66,6 +66,32 @@ async fn the_log_can_be_of_one_file_and_is_read_in_pages() -> anyhow::Result<()>
 }
 
 #[tokio::test]
+async fn the_log_of_a_folder_has_the_changes_of_its_files_alone() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.commit(vec![put("notes/a", "1")?, put("notes/b/c", "1")?, put("plan", "1")?]).await?;
+    world.commit(vec![put("notes-old", "1")?, put("notes0", "1")?]).await?;
+    world.commit(vec![delete("notes/b/c")?]).await?;
+    let of = async |name: &str| {
+        let filter = LogFilter { path: Some(path(name)?), limit: 10, ..LogFilter::default() };
+        let entries = log(&world, filter).await?;
+        let told = entries.iter().map(|entry| {
+            let files = entry.files.iter().map(|file| file.path.to_string()).collect();
+            (entry.revision.number(), files)
+        });
+        anyhow::Ok(told.collect::<Vec<(i64, Vec<String>)>>())
+    };
+    let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+
+    let notes = of("notes").await?;
+
+    assert_eq!(notes, [(3, files(&["notes/b/c"])), (1, files(&["notes/a", "notes/b/c"]))]);
+    assert_eq!(of("notes/b").await?.len(), 2);
+    assert_eq!(of("notes-old").await?, [(2, files(&["notes-old"]))]);
+    assert_eq!(of("note").await?, []);
+    Ok(())
+}
+
+#[tokio::test]
 async fn one_revision_names_its_first_files_and_counts_all() -> anyhow::Result<()> {
     let world = World::start().await?;
     let edits = (0..60).map(|n| put(&format!("{n:02}"), "x")).collect::<Result<_, _>>()?;

@@ -1,7 +1,10 @@
 //! A tree holds so much and no more, and whoever meets the limit is told which and by how much.
 
+use std::time::{Duration, Instant};
+
 use holdfast_types::{Fault as _, Kind};
-use holdfast_workspace::{Error, Limits};
+use holdfast_workspace::{Error, Limits, NewMedia};
+use sqlx::{Connection as _, PgConnection};
 
 use crate::world::{World, by, delete, put};
 
@@ -86,5 +89,44 @@ async fn changes_at_once_do_not_pass_the_limit_together() -> anyhow::Result<()> 
 
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
     assert_eq!(world.paths().await?.len(), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn media_stored_at_once_make_room_by_deleting_the_same_file() -> anyhow::Result<()> {
+    const CALLS: usize = 4;
+    const WAITING: &str = "select count(*) from pg_stat_activity \
+                           where datname = current_database() and wait_event_type = 'Lock'";
+    let world = World::start().await?;
+    let store = async |contents: Vec<Vec<u8>>| {
+        let new = |content| NewMedia { name: String::new(), content };
+        let new = contents.into_iter().map(new).collect();
+        world.trees.store_media(world.tenant, world.agent, &by("ada"), new).await
+    };
+    // All that the folder may hold.
+    store((0..4).map(|n| vec![n; 8 << 20]).collect()).await?;
+    world.connect(CALLS).await?;
+    let mut admin = PgConnection::connect(&world.database.admin_url()).await?;
+    let mut held = admin.begin().await?;
+    sqlx::query("select from workspace.trees for update").execute(&mut *held).await?;
+
+    let calls = (0..CALLS).map(|n| store(vec![format!("new {n}").into_bytes()]));
+    let release = async {
+        // Every call has listed the folder, and waits to change it.
+        let until = Instant::now() + Duration::from_secs(20);
+        while world.number(WAITING).await? < CALLS.try_into()? {
+            anyhow::ensure!(Instant::now() < until, "the calls do not wait for each other");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        held.commit().await.map_err(anyhow::Error::from)
+    };
+    let (stored, released) = tokio::join!(futures::future::join_all(calls), release);
+
+    released?;
+    for stored in stored {
+        stored?;
+    }
+    let kept = world.paths().await?.into_iter().filter(|path| path.starts_with("media/"));
+    assert_eq!(kept.count(), 3 + CALLS);
     Ok(())
 }

@@ -11,7 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{Indexed, policy, turns_to_index};
+use holdfast_agent::{IndexEntry, policy, turns_to_index};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::UnindexedEntries;
 use holdfast_types::{Fault as _, Kind, SessionId, SessionKey, TenantId};
@@ -177,13 +177,13 @@ async fn index_entries(
     for (at, one) in said {
         let entry = &claimed.entries[at];
         match one {
-            Indexed::Reset => {
+            IndexEntry::Reset => {
                 let what = Some(pb::forget_request::What::Turns(name.clone()));
                 let request = pb::ForgetRequest { who: who.clone(), what };
                 memory.client.forget(tenant, request).await?;
             }
-            Indexed::Turn { .. } if erased_until.is_some_and(|until| entry.at <= until) => {}
-            Indexed::Turn { author, text } => turns.push(pb::Turn {
+            IndexEntry::Turn { .. } if erased_until.is_some_and(|until| entry.at <= until) => {}
+            IndexEntry::Turn { author, text } => turns.push(pb::Turn {
                 r#ref: entry.seq.to_string(),
                 author,
                 text,

@@ -9,13 +9,13 @@ use std::time::Duration;
 use agent_runner::Config;
 use holdfast_bus::McpProbe;
 use holdfast_directory::{Actor, McpTransport, NewMcpServer};
-use holdfast_session::Acceptance;
+use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::ToolCall};
 use holdfast_types::Entry;
 use tokio::time::Instant;
 
 use self::server::Server;
-use crate::world::{LONG, World};
+use crate::world::{LONG, World, place};
 
 /// A server of the agent's tenant, for all its agents.
 fn at(url: &str) -> NewMcpServer {
@@ -133,6 +133,29 @@ async fn a_server_s_tool_is_found_described_and_called_and_its_answer_is_marked(
     let shown = requests.iter().map(|request| request.tool_names().contains(&"mcp_x_echo"));
     assert_eq!(shown.collect::<Vec<_>>(), [false, false, true, true]);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_s_text_for_the_user_is_sent_and_its_file_is_kept() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+    world.model.queue([Reply::call("a", "mcp_x_report", "{}"), Reply::text("done")]);
+
+    let message = NewMessage { target: Some(place("7")), ..world.message("s", "a report, please") };
+    let sent = world.send(message).await?;
+    world.text(&sent).await?;
+
+    let told = world.texts("select body from session.deliveries order by out_seq").await?;
+    assert_eq!(told, ["[MCP server x] The report is ready.", "done"]);
+    let returned = returned(&world, &sent).await?.remove(0);
+    assert!(!returned.contains("is ready"), "{returned}");
+    let (_, path) = returned.split_once("[kept as `").expect("a path");
+    let (path, _) = path.split_once('`').expect("a path");
+    assert!(path.ends_with(".odt"), "{path}");
+    let kept = world.workspaces.read(world.tenant, world.agent.id, &path.parse()?, None).await?;
+    assert_eq!(kept.map(|file| file.content).as_deref(), Some(&b"all is well"[..]));
     Ok(())
 }
 
@@ -410,7 +433,7 @@ async fn a_server_that_is_a_process_runs_in_the_sandbox_once_and_goes_when_nobod
 }
 
 #[tokio::test]
-async fn where_tenants_are_hosted_no_process_runs_without_walls() -> anyhow::Result<()> {
+async fn where_tenants_are_hosted_no_process_runs_without_a_sandbox() -> anyhow::Result<()> {
     let world = World::start().await?;
     put(&world, run("python3", &["-c", SMALL])).await?;
     let mut config = config(&world);

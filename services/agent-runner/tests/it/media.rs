@@ -25,20 +25,8 @@ impl Tool<Output> for Camera {
 
     async fn call(&self, _: Call, _: Nothing) -> Result<Output, ToolError> {
         let image = Part::Image { media_type: "image/png".into(), data: PNG.to_vec() };
-        Ok(Output::from("taken").tell_user("Smile!").with(image))
-    }
-}
-
-/// A tool that sends the user a text which must not be seen.
-struct Hushed;
-
-impl Tool<Output> for Hushed {
-    const NAME: &'static str = "hushed";
-    const EFFECT: Effect = Effect::Writes;
-    type Input = Nothing;
-
-    async fn call(&self, _: Call, _: Nothing) -> Result<Output, ToolError> {
-        Ok(Output::silent("done").tell_user("psst"))
+        let output = Output { for_user: Some("Smile!".to_owned()), ..Output::from("taken") };
+        Ok(output.with(image))
     }
 }
 
@@ -131,13 +119,9 @@ async fn a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> anyhow:
 #[tokio::test]
 async fn the_person_is_told_at_once_and_before_the_answer() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let tools = |app: agent_runner::App| app.with_tool(Camera).with_tool(Hushed);
-    let _runner = world.runner_with(world.config(), tools).await?;
+    let _runner = world.runner_with(world.config(), |app| app.with_tool(Camera)).await?;
     let looked = Gate::default();
-    world.model.queue([
-        Reply::calls([("a", "camera", "{}"), ("b", "hushed", "{}")]),
-        Reply::text("done").behind(&looked),
-    ]);
+    world.model.queue([Reply::call("a", "camera", "{}"), Reply::text("done").behind(&looked)]);
 
     let sent = say_at(&world, place("7")).await?;
     world

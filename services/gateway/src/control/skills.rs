@@ -67,8 +67,8 @@ impl Skills {
     ) -> Result<(Skill, SkillEnvironment), Error> {
         let name: SkillName = name.parse().map_err(holdfast_skills::Error::from)?;
         let here = self.environment(tenant).await?;
-        let shelf = self.0.library.load_current_skills(tenant, agent, &here).await?;
-        let found = shelf.find(name.as_str()).cloned();
+        let skill_set = self.0.library.load_current_skills(tenant, agent, &here).await?;
+        let found = skill_set.find(name.as_str()).cloned();
         Ok((found.ok_or(holdfast_skills::Error::NoSkill { name })?, here))
     }
 }
@@ -84,16 +84,16 @@ impl Service for Skills {
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let here = self.environment(caller.tenant).await?;
-        let shelf = self.0.library.load_current_skills(caller.tenant, agent, &here).await;
+        let skill_set = self.0.library.load_current_skills(caller.tenant, agent, &here).await;
 
-        let shelf = shelf.map_err(Error::from)?;
-        let skipped = shelf.unused_files().iter().map(|skipped| pb::SkippedSkill {
+        let skill_set = skill_set.map_err(Error::from)?;
+        let skipped = skill_set.unused_files().iter().map(|skipped| pb::SkippedSkill {
             scope: skipped.scope.to_string(),
             file: skipped.file.clone(),
             why: skipped.to_string(),
         });
         let skipped = skipped.collect();
-        let skills = shelf.skills().map(|skill| skill_of(skill, &here)).collect();
+        let skills = skill_set.skills().map(|skill| skill_of(skill, &here)).collect();
         Ok(Response::new(ListSkillsResponse { skills, skipped }))
     }
 
@@ -189,7 +189,7 @@ impl Service for Skills {
         require(&caller, Scope::Admin)?;
         let tree = self.workspace_id(caller.tenant, &request.agent).await?;
         let library = &self.0.library;
-        let at_url: Arc<dyn Registry>;
+        let url_registry: Arc<dyn Registry>;
         let registry = match request.url.as_str() {
             "" => library.finder().registries().get(&request.registry).map_err(Error::from)?,
             url => {
@@ -197,8 +197,8 @@ impl Service for Skills {
                 let slug: SkillName = slug.map_err(Error::from)?;
                 let guard = Guard::with_system_resolver([]).map_err(holdfast_skills::Error::Broken);
                 let guard = guard.map_err(Error::from)?;
-                at_url = Arc::new(UrlRegistry::new(slug, url, guard).map_err(Error::from)?);
-                &at_url
+                url_registry = Arc::new(UrlRegistry::new(slug, url, guard).map_err(Error::from)?);
+                &url_registry
             }
         };
         let by = change_author(&caller, "a skill was installed", request.request_id);

@@ -34,6 +34,8 @@ async fn what_is_written_can_be_read_compared_and_taken_back() {
     let then = files.read_file(world.anna.request(read)).await.unwrap().into_inner();
     let log = pb::GetFileLogRequest { path: "notes/trip.md".into(), ..Default::default() };
     let log = files.get_file_log(world.anna.request(log)).await.unwrap().into_inner().revisions;
+    let of_folder = pb::GetFileLogRequest { path: "notes".into(), ..Default::default() };
+    let of_folder = files.get_file_log(world.anna.request(of_folder)).await.unwrap();
 
     let listed = listed.unwrap().into_inner().files;
     assert!(listed.iter().any(|file| file.path == "SOUL.md"), "{listed:?}");
@@ -42,6 +44,7 @@ async fn what_is_written_can_be_read_compared_and_taken_back() {
     assert_eq!((now.content, then.content), (b"Bergen\n".to_vec(), b"Oslo\n".to_vec()));
     assert!(diff.contains("-Oslo") && diff.contains("+Bergen"), "{diff}");
     assert_eq!(log.len(), 3);
+    assert_eq!(of_folder.into_inner().revisions, log);
     assert!(log.iter().all(|one| one.author.starts_with("key_")), "{log:?}");
     assert_eq!(log.last().unwrap().reason, "a trip");
 }

@@ -11,4 +11,5 @@ mod keeping;
 mod knowledge;
 mod pdf;
 mod proposals;
+mod tracing;
 mod world;

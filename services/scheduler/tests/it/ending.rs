@@ -47,11 +47,11 @@ async fn what_its_user_ended_is_no_error_and_is_not_tried_again() -> anyhow::Res
 async fn a_run_that_takes_too_long_is_cancelled_and_one_that_waits_for_a_runner_goes_on_waiting()
 -> anyhow::Result<()> {
     let world = World::start().await?;
-    let brief = AgentTurn { timeout_seconds: 1, ..AgentTurn::new("x") };
+    let short_turn = AgentTurn { timeout_seconds: 1, ..AgentTurn::new("x") };
     let _scheduler = world.scheduler().await?;
-    let runs = world.add(world.new_job(soon(10)?, world::json(brief.clone()))).await?;
+    let runs = world.add(world.new_job(soon(10)?, world::json(short_turn.clone()))).await?;
     let (claim, _) = world.claim().await?;
-    let waits = world.add(world.new_job(soon(10)?, world::json(brief))).await?;
+    let waits = world.add(world.new_job(soon(10)?, world::json(short_turn))).await?;
 
     let line = world.line(&runs).await?;
     world.until("select count(*) from schedule.firings where until > clock_timestamp() + interval '100 s'", 1).await?;

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn within_walls_only_the_network_is_asked_about() {
+    fn in_the_sandbox_only_the_network_is_asked_about() {
         let command_policy = command_policy(&policy::Settings::default());
         let network = CommandLine { network: true, ..line("curl example.com") };
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_given_beforehand_holds_within_walls_and_lifts_nothing_that_is_denied() {
+    fn an_approval_given_beforehand_holds_in_the_sandbox_and_lifts_nothing_that_is_denied() {
         let network = CommandLine { network: true, ..line("ls") };
         let with = |tenant: &policy::Settings, elevated, backend| {
             required_approval(&command_policy(tenant).with_elevated(elevated), backend, &network)

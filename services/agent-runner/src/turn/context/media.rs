@@ -130,7 +130,7 @@ pub(crate) fn user_message(
     key: &str,
     output: &Output,
 ) -> Option<NewDelivery> {
-    let text = output.shown().filter(|text| !text.trim().is_empty())?;
+    let text = output.for_user.as_deref().filter(|text| !text.trim().is_empty())?;
     let place = turn.conversation_target()?;
     let text = text[..text.floor_char_boundary(MAX_USER_TEXT_BYTES)].to_owned();
     let target = Target { reply_to: None, ..place };
@@ -162,8 +162,6 @@ pub(crate) async fn store_files(
                 new.push(NewMedia { name, content: data });
             }
             Part::Document { name, data, .. } => new.push(NewMedia { name, content: data }),
-            // The tool's text already contains what matters of these.
-            Part::Text(_) | Part::Json(_) => {}
         }
     }
     let goes = !media.attached.is_empty() || !enclosed.is_empty();

@@ -16,7 +16,7 @@ use axum::{
     routing::any_service,
 };
 use holdfast_mcp::{
-    CallContext, HttpSettings, OfferedTool, ServerDescription, ToolProvider, ToolResult,
+    CallContext, Content, HttpSettings, OfferedTool, ServerDescription, ToolProvider, ToolResult,
     http_service,
 };
 use holdfast_types::ToolSpec;
@@ -71,6 +71,7 @@ impl ToolProvider for Tools {
             tool("echo", "Repeat loudly.", true),
             tool("buy", "Buy the cheapest thing.", false),
             tool("hang", "Take very long.", false),
+            tool("report", "Make a report.", true),
         ];
         let offered = lock(&self.0.offered);
         tools.extend(offered.iter().map(|name| tool(name, "Something more.", true)));
@@ -90,6 +91,17 @@ impl ToolProvider for Tools {
                 ToolResult::text(format!("{text}! (key {key})"))
             }
             "buy" => ToolResult::text("bought"),
+            "report" => ToolResult {
+                content: vec![
+                    Content::UserText("The report is ready.".to_owned()),
+                    Content::File {
+                        name: "report.odt".to_owned(),
+                        media_type: "application/vnd.oasis.opendocument.text".to_owned(),
+                        data: b"all is well".to_vec(),
+                    },
+                ],
+                failed: false,
+            },
             _ => {
                 let _seen = HungUp(Arc::clone(&self.0));
                 context.cancelled.cancelled().await;

@@ -17,12 +17,12 @@ const FILE_BYTES: usize = 1_000;
 const CACHE_BYTES: u64 = 64 << 20;
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
-    let mut lines = walls(pace).await?;
+    let mut lines = isolation(pace).await?;
     lines.extend(files(mesh, pace).await?);
     Ok(lines)
 }
 
-async fn walls(pace: Pace) -> anyhow::Result<Vec<Line>> {
+async fn isolation(pace: Pace) -> anyhow::Result<Vec<Line>> {
     let dir = tempfile::tempdir()?;
     let config = Config { backend: BackendChoice::Bubblewrap, ..Config::default() };
     let sandbox = match holdfast_sandbox::open(&config).await {
@@ -56,7 +56,7 @@ async fn walls(pace: Pace) -> anyhow::Result<Vec<Line>> {
         Line::millis("`true` started plainly, p50", plain.median()),
         Line::millis("`true` in the sandbox, p50", walled.median())
             .note(format!("p99 {:.1} ms", walled.permille(990).as_secs_f64() * 1000.0)),
-        Line::millis("what the walls cost, p50", over).at_most(15.0),
+        Line::millis("cost of the sandbox, p50", over).at_most(15.0),
     ])
 }
 

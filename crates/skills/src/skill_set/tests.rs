@@ -11,20 +11,20 @@ fn skill(scope: Scope, name: &str, more: &str) -> SkillFile {
     file(scope, name, &text)
 }
 
-fn shelf(files: Vec<SkillFile>) -> SkillSet {
+fn skills(files: Vec<SkillFile>) -> SkillSet {
     SkillSet::from_files(
         files,
         &SkillEnvironment { os: "linux".to_owned(), ..SkillEnvironment::default() },
     )
 }
 
-fn names(shelf: &SkillSet) -> Vec<(&str, Scope)> {
-    shelf.skills().map(|skill| (skill.name(), skill.scope)).collect()
+fn names(skills: &SkillSet) -> Vec<(&str, Scope)> {
+    skills.skills().map(|skill| (skill.name(), skill.scope)).collect()
 }
 
 #[test]
 fn the_nearer_one_wins_and_what_it_hides_is_reported() {
-    let shelf = shelf(vec![
+    let skills = skills(vec![
         skill(Scope::Platform, "plan", ""),
         skill(Scope::Tenant, "plan", ""),
         skill(Scope::Platform, "tidy", ""),
@@ -34,10 +34,10 @@ fn the_nearer_one_wins_and_what_it_hides_is_reported() {
     ]);
 
     assert_eq!(
-        names(&shelf),
+        names(&skills),
         [("Plan", Scope::Workspace), ("read", Scope::Platform), ("tidy", Scope::Tenant)]
     );
-    let skipped: Vec<String> = shelf.unused_files().iter().map(UnusedFile::to_string).collect();
+    let skipped: Vec<String> = skills.unused_files().iter().map(UnusedFile::to_string).collect();
     assert_eq!(
         skipped,
         [
@@ -50,11 +50,11 @@ fn the_nearer_one_wins_and_what_it_hides_is_reported() {
 
 #[test]
 fn two_of_one_place_that_differ_by_case_are_not_both_there() {
-    let shelf = shelf(vec![skill(Scope::Tenant, "plan", ""), skill(Scope::Tenant, "Plan", "")]);
+    let skills = skills(vec![skill(Scope::Tenant, "plan", ""), skill(Scope::Tenant, "Plan", "")]);
 
-    assert_eq!(names(&shelf), [("Plan", Scope::Tenant)]);
+    assert_eq!(names(&skills), [("Plan", Scope::Tenant)]);
     assert_eq!(
-        shelf.unused_files()[0].to_string(),
+        skills.unused_files()[0].to_string(),
         "tenant: skills/plan/SKILL.md: has the name of another one there, but for upper and lower \
          case: rename it"
     );
@@ -62,7 +62,7 @@ fn two_of_one_place_that_differ_by_case_are_not_both_there() {
 
 #[test]
 fn a_bad_one_is_left_out_with_its_reason_and_takes_no_other_with_it() {
-    let shelf = shelf(vec![
+    let skills = skills(vec![
         skill(Scope::Workspace, "good", ""),
         file(Scope::Workspace, "bad", "no head"),
         file(Scope::Workspace, "other", "---\nname: another\ndescription: x\n---\n"),
@@ -70,8 +70,8 @@ fn a_bad_one_is_left_out_with_its_reason_and_takes_no_other_with_it() {
         skill(Scope::Platform, "bad", ""),
     ]);
 
-    assert_eq!(names(&shelf), [("bad", Scope::Platform), ("good", Scope::Workspace)]);
-    let skipped: Vec<String> = shelf.unused_files().iter().map(UnusedFile::to_string).collect();
+    assert_eq!(names(&skills), [("bad", Scope::Platform), ("good", Scope::Workspace)]);
+    let skipped: Vec<String> = skills.unused_files().iter().map(UnusedFile::to_string).collect();
     assert!(skipped[0].contains("`..` is not a skill's name"), "{skipped:?}");
     assert!(skipped[1].starts_with("workspace: skills/bad/SKILL.md: has no head"), "{skipped:?}");
     assert!(skipped[2].contains("`name` is `another`, and its folder `other`"), "{skipped:?}");
@@ -80,16 +80,16 @@ fn a_bad_one_is_left_out_with_its_reason_and_takes_no_other_with_it() {
 
 #[test]
 fn a_model_is_told_of_those_that_it_may_and_can_use() {
-    let shelf = shelf(vec![
+    let skills = skills(vec![
         skill(Scope::Workspace, "one", ""),
         skill(Scope::Tenant, "two", ""),
         skill(Scope::Tenant, "hidden", "disable-model-invocation: true"),
         skill(Scope::Tenant, "lacking", "metadata: { openclaw: { requires: { bins: [x] } } }"),
     ]);
 
-    let all: Vec<&str> = shelf.for_prompt(&[]).iter().map(|skill| skill.name).collect();
+    let all: Vec<&str> = skills.for_prompt(&[]).iter().map(|skill| skill.name).collect();
     assert_eq!(all, ["one", "two"]);
-    let some = shelf.for_prompt(&["TWO", "hidden", "none"]);
+    let some = skills.for_prompt(&["TWO", "hidden", "none"]);
     assert_eq!(
         some,
         [prompt::Skill {
@@ -98,31 +98,17 @@ fn a_model_is_told_of_those_that_it_may_and_can_use() {
             location: "skills/two/SKILL.md",
         }]
     );
-    assert_eq!(shelf.for_prompt(&["none"]), []);
-}
-
-#[test]
-fn a_summary_is_escaped_so_that_no_skill_can_end_it() {
-    let shelf = shelf(vec![skill(Scope::Tenant, "two", "")]);
-
-    assert_eq!(
-        shelf.summary(&[]),
-        "<skills>\n  <skill>\n    <name>two</name>\n    \
-         <description>of the tenant &lt;&amp;&gt;</description>\n    \
-         <location>skills/two/SKILL.md</location>\n    <source>tenant</source>\n  \
-         </skill>\n</skills>\n"
-    );
-    assert_eq!(shelf.summary(&["none"]), "");
+    assert_eq!(skills.for_prompt(&["none"]), []);
 }
 
 #[test]
 fn people_call_a_skill_by_its_name_and_say_more() {
-    let shelf = shelf(vec![
+    let skills = skills(vec![
         skill(Scope::Workspace, "plan-a-trip", "disable-model-invocation: true"),
         skill(Scope::Workspace, "quiet", "user-invocable: false"),
     ]);
     let invoked = |message| {
-        let invoked = shelf.parse_invocation(message).unwrap();
+        let invoked = skills.parse_invocation(message).unwrap();
         invoked.map(|found| (found.skill.name(), found.arguments.to_owned()))
     };
 
@@ -131,7 +117,7 @@ fn people_call_a_skill_by_its_name_and_say_more() {
     {
         assert_eq!(invoked(message), Some(("plan-a-trip", "to  Rome".to_owned())), "{message}");
     }
-    let found = shelf.parse_invocation("/plan-a-trip to Rome").unwrap().unwrap();
+    let found = skills.parse_invocation("/plan-a-trip to Rome").unwrap().unwrap();
     assert_eq!(
         found.request(),
         "Use the skill `plan-a-trip` (skills/plan-a-trip/SKILL.md): read it first.\n\nto Rome"
@@ -146,14 +132,14 @@ fn people_call_a_skill_by_its_name_and_say_more() {
 
 #[test]
 fn who_calls_one_that_lacks_something_is_told_what() {
-    let shelf = shelf(vec![skill(
+    let skills = skills(vec![skill(
         Scope::Workspace,
         "film",
         "metadata: { openclaw: { requires: { bins: [ffmpeg], env: [KEY] } } }",
     )]);
 
     assert_eq!(
-        shelf.parse_invocation("/film x").unwrap_err().to_string(),
+        skills.parse_invocation("/film x").unwrap_err().to_string(),
         "the skill `film` cannot be used: the command `ffmpeg` is not there: choose an image that \
          has it; the secret `KEY` is not set: an administrator sets it, as by `holdfast skills env \
          set film KEY`"

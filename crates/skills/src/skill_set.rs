@@ -172,11 +172,11 @@ impl SkillSet {
     pub fn from_files(files: impl IntoIterator<Item = SkillFile>, here: &SkillEnvironment) -> Self {
         let mut files: Vec<SkillFile> = files.into_iter().collect();
         files.sort_by(|a, b| (a.scope, &a.folder).cmp(&(b.scope, &b.folder)));
-        let mut shelf = Self::default();
+        let mut skills = Self::default();
         for file in files {
-            shelf.add(&file, here);
+            skills.add(&file, here);
         }
-        shelf
+        skills
     }
 
     fn add(&mut self, file: &SkillFile, here: &SkillEnvironment) {
@@ -245,26 +245,6 @@ impl SkillSet {
         shown.collect()
     }
 
-    /// Like [`shown`](Self::visible_skills), as escaped XML `<skills><skill><name>…` (spec SKL-003); empty
-    /// if there are no skills.
-    #[must_use]
-    pub fn summary(&self, names: &[&str]) -> String {
-        let mut summary = String::new();
-        for skill in self.visible_skills(names) {
-            summary.push_str("  <skill>\n");
-            for (tag, text) in [
-                ("name", skill.name()),
-                ("description", &skill.manifest.description),
-                ("location", &skill.location),
-                ("source", skill.scope.as_str()),
-            ] {
-                summary.push_str(&format!("    <{tag}>{}</{tag}>\n", escaped(text)));
-            }
-            summary.push_str("  </skill>\n");
-        }
-        if summary.is_empty() { summary } else { format!("<skills>\n{summary}</skills>\n") }
-    }
-
     /// Parses a slash command such as `/plan-a-trip to Rome` or `/skill plan-a-trip to Rome`.
     /// `None` if it names no skill that people may invoke.
     ///
@@ -309,10 +289,6 @@ fn parse_named(path: &str, file: &SkillFile) -> Result<Manifest, Error> {
 fn first_word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

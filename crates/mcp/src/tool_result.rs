@@ -1,12 +1,12 @@
 //! Result of a tool call.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role, TextContent};
 
 use crate::error::shorten;
 
-/// Maximum size of an image, in bytes of base64.
-const MAX_IMAGE_BASE64_BYTES: usize = 8 << 20;
+/// Maximum size of an image or a file, in bytes of base64.
+const MAX_BASE64_BYTES: usize = 8 << 20;
 
 /// Result of a tool call. Results of other servers are untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,10 +19,20 @@ pub struct ToolResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     Text(String),
+    /// Text for the user and not for the model (`audience` is `["user"]`).
+    UserText(String),
     Image {
         /// Media type, such as `image/png`.
         media_type: String,
         /// Decoded bytes of the image.
+        data: Vec<u8>,
+    },
+    File {
+        /// Last part of the resource's URI.
+        name: String,
+        /// Media type, such as `application/pdf`.
+        media_type: String,
+        /// Decoded bytes of the file.
         data: Vec<u8>,
     },
 }
@@ -37,16 +47,6 @@ impl ToolResult {
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { failed: true, ..Self::text(text) }
-    }
-
-    /// All texts, joined by newlines.
-    #[must_use]
-    pub fn texts(&self) -> String {
-        let texts = self.content.iter().filter_map(|part| match part {
-            Content::Text(text) => Some(text.as_str()),
-            Content::Image { .. } => None,
-        });
-        texts.collect::<Vec<_>>().join("\n")
     }
 
     pub(crate) fn read(result: CallToolResult) -> Self {
@@ -65,6 +65,16 @@ impl ToolResult {
             Content::Image { media_type, data } => {
                 ContentBlock::image(STANDARD.encode(data), media_type)
             }
+            Content::UserText(text) => {
+                let for_user = Annotations::default().with_audience(vec![Role::User]);
+                let mut text = TextContent::new(text);
+                text.annotations = Some(for_user);
+                ContentBlock::Text(text)
+            }
+            Content::File { name, media_type, data } => ContentBlock::resource(
+                ResourceContents::blob(STANDARD.encode(data), format!("file:///{name}"))
+                    .with_mime_type(media_type),
+            ),
         });
         match self.failed {
             true => CallToolResult::error(content.collect()),
@@ -76,12 +86,17 @@ impl ToolResult {
 impl Content {
     fn read(block: ContentBlock) -> Self {
         match block {
-            ContentBlock::Text(text) => Self::Text(text.text),
+            ContentBlock::Text(text) => {
+                let audience = text.annotations.and_then(|annotations| annotations.audience);
+                match audience.is_some_and(|audience| audience == [Role::User]) {
+                    true => Self::UserText(text.text),
+                    false => Self::Text(text.text),
+                }
+            }
             ContentBlock::Image(image) => {
                 let (size, media_type) = (image.data.len(), image.mime_type);
-                let data = (size <= MAX_IMAGE_BASE64_BYTES)
-                    .then(|| STANDARD.decode(&image.data).ok())
-                    .flatten();
+                let data =
+                    (size <= MAX_BASE64_BYTES).then(|| STANDARD.decode(&image.data).ok()).flatten();
                 match data.filter(|_| media_type.starts_with("image/") && media_type.len() < 64) {
                     Some(data) => Self::Image { media_type, data },
                     None => Self::Text(format!("[a picture of {size} bytes that cannot be shown]")),
@@ -96,17 +111,25 @@ impl Content {
                 ResourceContents::TextResourceContents { text, uri, .. } => {
                     Self::Text(format!("[{}]\n{text}", shorten(&uri)))
                 }
-                ResourceContents::BlobResourceContents { uri, blob, .. } => Self::Text(format!(
-                    "[{}: {} bytes of base64, which are not shown]",
-                    shorten(&uri),
-                    blob.len()
-                )),
+                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                    Self::file(&uri, mime_type, &blob)
+                }
                 _ => Self::Text("[a resource of an unknown kind]".to_owned()),
             },
             ContentBlock::ResourceLink(link) => {
                 Self::Text(format!("[{}: {}]", shorten(&link.name), shorten(&link.uri)))
             }
             _ => Self::Text("[a part of an unknown kind]".to_owned()),
+        }
+    }
+
+    fn file(uri: &str, media_type: Option<String>, blob: &str) -> Self {
+        let (name, size) = (shorten(uri.rsplit('/').next().unwrap_or_default()), blob.len());
+        let media_type = media_type.map_or_else(String::new, |media_type| shorten(&media_type));
+        let data = (size <= MAX_BASE64_BYTES).then(|| STANDARD.decode(blob).ok()).flatten();
+        match data {
+            Some(data) => Self::File { name, media_type, data },
+            None => Self::Text(format!("[{}: {size} bytes, which cannot be read]", shorten(uri))),
         }
     }
 }
@@ -129,17 +152,34 @@ mod tests {
             { "type": "image", "data": "%", "mimeType": "image/png" },
             { "type": "audio", "data": "AAEC", "mimeType": "audio/wav" },
             { "type": "resource", "resource": { "uri": "a://b", "text": "two" } },
-            { "type": "resource", "resource": { "uri": "a://c", "blob": "AAEC" } },
+            { "type": "resource", "resource": {
+                "uri": "a://b/c.pdf", "mimeType": "application/pdf", "blob": "AAEC",
+            } },
+            { "type": "resource", "resource": { "uri": "a://c", "blob": "%" } },
+            { "type": "text", "text": "see", "annotations": { "audience": ["user"] } },
+            { "type": "text", "text": "all", "annotations": { "audience": ["user", "assistant"] } },
             { "type": "resource_link", "uri": "a://d", "name": "three" },
         ] }));
 
-        let image = Content::Image { media_type: "image/png".to_owned(), data: vec![0, 1, 2] };
-        assert_eq!(answer.content[1], image);
+        let text = |text: &str| Content::Text(text.to_owned());
         assert_eq!(
-            answer.texts(),
-            "one\n[a picture of 1 bytes that cannot be shown]\n\
-             [a sound, audio/wav, 4 bytes of base64, which is not played]\n[a://b]\ntwo\n\
-             [a://c: 4 bytes of base64, which are not shown]\n[three: a://d]"
+            answer.content,
+            [
+                text("one"),
+                Content::Image { media_type: "image/png".to_owned(), data: vec![0, 1, 2] },
+                text("[a picture of 1 bytes that cannot be shown]"),
+                text("[a sound, audio/wav, 4 bytes of base64, which is not played]"),
+                text("[a://b]\ntwo"),
+                Content::File {
+                    name: "c.pdf".to_owned(),
+                    media_type: "application/pdf".to_owned(),
+                    data: vec![0, 1, 2],
+                },
+                text("[a://c: 1 bytes, which cannot be read]"),
+                Content::UserText("see".to_owned()),
+                text("all"),
+                text("[three: a://d]"),
+            ]
         );
         assert!(!answer.failed);
     }
@@ -156,8 +196,14 @@ mod tests {
     #[test]
     fn an_answer_reads_back() {
         let image = Content::Image { media_type: "image/png".to_owned(), data: vec![1] };
-        let answer =
-            ToolResult { content: vec![Content::Text("a".to_owned()), image], failed: true };
+        let file = Content::File {
+            name: "a.pdf".to_owned(),
+            media_type: "application/pdf".to_owned(),
+            data: vec![2],
+        };
+        let content =
+            vec![Content::Text("a".to_owned()), image, Content::UserText("b".to_owned()), file];
+        let answer = ToolResult { content, failed: true };
 
         assert_eq!(ToolResult::read(answer.clone().write()), answer);
     }
