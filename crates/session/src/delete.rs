@@ -54,8 +54,7 @@ async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error>
         entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
         runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
         deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
-        extractions as (delete from session.extractions where tenant_id = $1 and session_id = $2),
-        turn_index as (delete from session.turn_index where tenant_id = $1 and session_id = $2),
+        readers as (delete from session.journal_readers where tenant_id = $1 and session_id = $2),
         approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
         told as (
             delete from session.system_events e using session.sessions s

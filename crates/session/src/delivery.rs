@@ -41,6 +41,7 @@ type ContentRow = (
     bool,
     Option<String>,
     i32,
+    i32,
     Option<Uuid>,
 );
 
@@ -153,7 +154,8 @@ impl Deliveries<'_> {
                 lease_until = clock_timestamp() + $5 * interval '1 second'
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
               and state in ('pending', 'sending') and lease_until > clock_timestamp()
-            returning session_id, run_id, target, body, act, split, trace, attempt, approval_id";
+            returning session_id, run_id, target, body, act, split, trace, attempt,
+                      attempt - attempts_before, approval_id";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -167,7 +169,8 @@ impl Deliveries<'_> {
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or the session was deleted.
-            let Some((session, run, target, text, act, split, trace, attempt, approval)) = row
+            let Some((session, run, target, text, act, split, trace, attempt, tries, approval)) =
+                row
             else {
                 continue;
             };
@@ -184,6 +187,7 @@ impl Deliveries<'_> {
                 out_seq: *out_seq,
                 part: *part,
                 attempt,
+                tries,
                 ambiguous: *ambiguous,
                 trace,
             });

@@ -19,8 +19,7 @@
 //! | deliveries | channel-bridge, gateway | `delivery.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
-//! | memory extraction | agent-runner | `extraction.rs` |
-//! | index of conversation turns | agent-runner | `turn_index.rs` |
+//! | memory extraction, index of conversation turns | agent-runner | `journal_readers.rs` |
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs`, `queues.rs`, `delete.rs` |
@@ -37,9 +36,9 @@ mod dead_letters;
 mod delete;
 mod delivery;
 mod error;
-mod extraction;
 mod heartbeats;
 mod journal_cache;
+mod journal_readers;
 mod message_outcomes;
 mod model;
 mod protocol;
@@ -51,7 +50,6 @@ mod settings;
 mod subagents;
 mod summary;
 mod system_events;
-mod turn_index;
 mod usage;
 mod view;
 
@@ -65,8 +63,8 @@ pub use delivery::operations::DeliveryStatus;
 pub use delivery::progress::DeliveryProgress;
 pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE};
 pub use error::Error;
-pub use extraction::{EntryMark, Extraction, JournalRange, MAX_EXTRACTION_TRIES};
 pub use heartbeats::ChannelConversation;
+pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION_TRIES};
 pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
@@ -90,6 +88,5 @@ pub use subagents::{
 };
 pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
-pub use turn_index::{TurnIndex, UnindexedEntries, UnindexedEntry};
 pub use usage::{Charge, Spending, UsageLine, UsageRecords, WriteCost};
 pub use view::{SessionFilter, Views};

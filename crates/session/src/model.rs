@@ -364,8 +364,10 @@ pub struct Delivery {
     pub out_seq: i64,
     /// Position of this part in its reply, from 0.
     pub part: i32,
-    /// Number of attempts, including this one.
+    /// Number of all attempts, including this one.
     pub attempt: i32,
+    /// Number of attempts since the delivery was created or sent again by hand, including this one.
+    pub tries: i32,
     /// An earlier attempt may have reached the platform: its lease expired while it was sending.
     pub ambiguous: bool,
     /// W3C traceparent of the message that started the turn.

@@ -64,7 +64,7 @@ pub struct PruneCounts {
     pub sessions: u64,
 }
 
-/// Maximum number of job sessions that one query returns.
+/// Maximum number of sessions that one query returns.
 const MAX_SESSIONS_PER_QUERY: i64 = 1_000;
 
 /// Label of sessions that an API client opened without naming a user.
@@ -85,19 +85,15 @@ impl Sessions {
         let tenants: Vec<Uuid> = sqlx::query_scalar(TENANTS).fetch_all(once.conn()).await?;
         once.done();
         for tenant in tenants {
-            let one = prune_tenant(&self.pools, tenant_of(tenant), keep).await?;
-            pruned.rows += one.rows;
-            pruned.sessions += one.sessions;
+            let tenant = tenant_of(tenant);
+            pruned.rows += prune_rows(&self.pools, tenant, keep).await?;
+            pruned.sessions += prune_sessions(&self.pools, tenant, keep).await?;
         }
         Ok(pruned)
     }
 }
 
-async fn prune_tenant(
-    pools: &Pools,
-    tenant: TenantId,
-    keep: &Retention,
-) -> Result<PruneCounts, Error> {
+async fn prune_rows(pools: &Pools, tenant: TenantId, keep: &Retention) -> Result<u64, Error> {
     const INBOX: &str = "
         with gone as (
             delete from session.inbox
@@ -140,20 +136,6 @@ async fn prune_tenant(
         where s.tenant_id = $1 and s.kind <> '' and s.kind = 'heartbeat'
           and e.tenant_id = s.tenant_id and e.session_id = s.session_id
           and e.created_at < clock_timestamp() - $2 * interval '1 second'";
-    const SESSIONS: &str = "
-        select s.session_id from session.sessions s
-        join session.session_lease l using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
-          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-        limit 1000";
-    // Each run of a job has its own session, which no other run uses.
-    const JOB_SESSIONS: &str = "
-        select s.session_id from session.sessions s
-        join session.session_lease l using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
-          and s.created_at < clock_timestamp() - $2 * interval '1 second'
-          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-        order by s.created_at limit $3";
 
     let mut tx = pools.tenant(tenant).await?;
     let mut rows = 0;
@@ -182,30 +164,50 @@ async fn prune_tenant(
             .await?
             .rows_affected();
     }
-    let mut old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
-        .bind(tenant.as_uuid())
-        .bind(keep.ephemeral.as_secs_f64())
-        .bind(EPHEMERAL_LABEL)
-        .fetch_all(tx.conn())
-        .await?;
     tx.commit().await?;
-    let mut sessions = 0;
-    loop {
-        for session in &old {
-            delete_without_memories(pools, tenant, SessionId::from(*session)).await?;
-        }
-        sessions += old.len() as u64;
+    Ok(rows)
+}
+
+async fn prune_sessions(pools: &Pools, tenant: TenantId, keep: &Retention) -> Result<u64, Error> {
+    const EPHEMERAL: &str = "
+        select s.session_id from session.sessions s
+        join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = 'ephemeral'
+          and l.state = 'WAIT' and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+        limit $3";
+    // Each run of a job has its own session, which no other run uses.
+    const JOB_SESSIONS: &str = "
+        select s.session_id from session.sessions s
+        join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
+          and s.created_at < clock_timestamp() - $2 * interval '1 second'
+          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+        order by s.created_at limit $3";
+
+    let mut deleted = 0;
+    for (sql, age) in [(EPHEMERAL, keep.ephemeral), (JOB_SESSIONS, keep.runs)] {
         // There may be many: a job that runs each minute creates over a thousand in a day.
-        let mut tx = pools.tenant(tenant).await?;
-        old = sqlx::query_scalar(JOB_SESSIONS)
-            .bind(tenant.as_uuid())
-            .bind(keep.runs.as_secs_f64())
-            .bind(MAX_SESSIONS_PER_QUERY)
-            .fetch_all(tx.conn())
-            .await?;
-        tx.finish_reading();
-        if old.is_empty() {
-            return Ok(PruneCounts { rows, sessions });
+        loop {
+            let mut tx = pools.tenant(tenant).await?;
+            let old: Vec<Uuid> = sqlx::query_scalar(sql)
+                .bind(tenant.as_uuid())
+                .bind(age.as_secs_f64())
+                .bind(MAX_SESSIONS_PER_QUERY)
+                .fetch_all(tx.conn())
+                .await?;
+            tx.finish_reading();
+            if old.is_empty() {
+                break;
+            }
+            for session in old {
+                match delete_without_memories(pools, tenant, SessionId::from(session)).await {
+                    Ok(()) => deleted += 1,
+                    // All runners prune: another one has deleted it.
+                    Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
     }
+    Ok(deleted)
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | its first message was answered | ok |
 //! | that message failed, was cancelled or became a dead letter | error |
-//! | its deadline passed | timeout; a turn that still runs is cancelled |
+//! | its deadline passed 5 s ago | timeout; a turn that still runs is cancelled |
 //! | its session was deleted | unknown |
 
 pub mod chains;
@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::{
     Acceptance, Error, NewMessage, SessionOwner, Sessions,
     delete::delete_without_memories,
-    sessions::{session_not_found, tenant_of},
+    sessions::{lock, session_not_found, tenant_of},
 };
 
 pub const SUBAGENT_EVENT: &str = "subagent";
@@ -35,6 +35,10 @@ pub const SUBAGENT_EVENT: &str = "subagent";
 /// How long a tool call that waits for a subagent may be interrupted before the requester gets an
 /// announcement instead. Longer than another runner needs to repeat the call.
 const AWAIT_GRACE: Duration = Duration::from_secs(90);
+
+/// Time after a subagent's deadline until it is announced as timed out (spec C-44). A turn that
+/// ends by itself at its limit is announced with its result instead.
+const ANNOUNCEMENT_GRACE: Duration = Duration::from_secs(5);
 
 /// Treatment of a subagent's session after the announcement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -288,6 +292,8 @@ impl Subagents<'_> {
         let known = self.sessions.views().find(tenant, &new.key).await?.is_some();
         if !known {
             let mut tx = self.sessions.pools.tenant(tenant).await?;
+            // Serialises the spawns of one parent: each counts those before it.
+            lock(&mut tx, new.parent).await?;
             let running: i64 = sqlx::query_scalar(COUNT_RUNNING)
                 .bind(tenant.as_uuid())
                 .bind(new.parent.as_uuid())
@@ -367,8 +373,7 @@ impl Subagents<'_> {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    /// Returns subagents that have ended or are past their deadline, and whose end is not announced
-    /// yet.
+    /// Returns subagents that have ended or timed out, and whose end is not announced yet.
     pub async fn ended(self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
@@ -376,13 +381,18 @@ impl Subagents<'_> {
                 case when a.heard_at is not null
                     then a.heard_at < clock_timestamp() - interval '2 minutes'
                     else coalesce(a.awaited_until < clock_timestamp(), true) end)
-              and (a.outcome is not null or a.deadline_at < clock_timestamp()
+              and (a.outcome is not null
+                or a.deadline_at < clock_timestamp() - $2 * interval '1 second'
                 or exists (select from session.inbox i
                            where i.session_id = a.session_id and i.tenant_id = a.tenant_id
                              and i.seq = 1 and i.state in ('done', 'dead')))
             limit $1";
         let mut once = self.sessions.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).bind(most).fetch_all(once.conn()).await?;
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
+            .bind(most)
+            .bind(ANNOUNCEMENT_GRACE.as_secs_f64())
+            .fetch_all(once.conn())
+            .await?;
         once.done();
         Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
     }
@@ -413,7 +423,8 @@ impl Subagents<'_> {
             announced.accepted = Some(self.sessions.ingest(tenant, message).await?);
         }
         self.mark_announced(tenant, session).await?;
-        if delete && announced.running.is_none() {
+        // A turn that still runs is fenced by the deletion.
+        if delete {
             match delete_without_memories(&self.sessions.pools, tenant, session).await {
                 // `NotFound`: another process has deleted the session.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
@@ -581,11 +592,17 @@ impl Subagents<'_> {
                 tokens = coalesce((select tokens from ended), 0),
                 finished_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2 and outcome is null
-              and (deadline_at < clock_timestamp() or not exists (select from ended)
+              and (deadline_at < clock_timestamp() - $3 * interval '1 second'
+                   or not exists (select from ended)
                    or (select state in ('done', 'dead') from ended))";
 
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(ANNOUNCEMENT_GRACE.as_secs_f64())
+            .execute(tx.conn())
+            .await?;
         tx.commit().await?;
         self.row(tenant, session).await
     }

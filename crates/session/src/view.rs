@@ -70,17 +70,14 @@ impl Sessions {
 }
 
 impl Views<'_> {
-    /// Returns the session with this key or alias.
+    /// Returns the session with this key.
     pub async fn find(
         self,
         tenant: TenantId,
         key: &SessionKey,
     ) -> Result<Option<SessionId>, Error> {
         const SQL: &str = "
-            select session_id from session.sessions where tenant_id = $1 and key = $2
-            union all
-            select session_id from session.session_alias where tenant_id = $1 and alias = $2
-            limit 1";
+            select session_id from session.sessions where tenant_id = $1 and key = $2";
         let mut tx = self.pools.tenant(tenant).await?;
         let found: Option<Uuid> = sqlx::query_scalar(SQL)
             .bind(tenant.as_uuid())

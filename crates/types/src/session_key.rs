@@ -257,11 +257,23 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Parses every form in the specification's sources; the result is canonical.
+/// Parses every form in the specification's sources; the result is canonical. A form that names no
+/// agent is read as one of the agent `main`.
 impl FromStr for SessionKey {
     type Err = InvalidSessionKey;
 
     fn from_str(given: &str) -> Result<Self, InvalidSessionKey> {
+        Self::parse_with_default(given, &AgentName::default())
+    }
+}
+
+impl SessionKey {
+    /// Parses a key as [`FromStr`] does; a form that names no agent is read as one of `default`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a session key.
+    pub fn parse_with_default(given: &str, default: &AgentName) -> Result<Self, InvalidSessionKey> {
         if given.len() > MAX_KEY_BYTES {
             return Err(InvalidSessionKey::TooLong(given.len()));
         }
@@ -271,26 +283,23 @@ impl FromStr for SessionKey {
         }
         let decoded: Vec<String> = given.split(':').map(unescape).collect();
         let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
-        let main = AgentName::default();
         match parts.as_slice() {
             ["agent", agent, rest @ ..] if !agent.is_empty() => {
                 Self::parse_agent_key(&AgentName::new(agent), rest).unwrap_or_else(|| Err(wrong()))
             }
             // Personal Agent Hub's keys name no agent: use the default one.
             [channel, "group", group, "user", user] => {
-                Self::group(&main, channel, group, Some(user))
+                Self::group(default, channel, group, Some(user))
             }
-            [channel, "group", group] => Self::group(&main, channel, group, None),
+            [channel, "group", group] => Self::group(default, channel, group, None),
             [channel, "dm", user] => {
-                Self::direct(&main, DmScope::PerChannelPeer, channel, "", user)
+                Self::direct(default, DmScope::PerChannelPeer, channel, "", user)
             }
-            ["subagent", id] => Self::subagent(&main, id),
+            ["subagent", id] => Self::subagent(default, id),
             _ => Err(wrong()),
         }
     }
-}
 
-impl SessionKey {
     /// Parses the forms that begin with `agent:{agent}:`; `None` for unknown forms.
     fn parse_agent_key(
         agent: &AgentName,

@@ -138,8 +138,8 @@ impl DeliveryWorker {
         }
         async {
             let Some(outcome) = self.attempt(&mut delivery).await else { return };
-            let attempt = u32::try_from(delivery.attempt).unwrap_or(u32::MAX);
-            let sent = self.retry.settle(self.class, attempt, outcome);
+            let tries = u32::try_from(delivery.tries).unwrap_or(u32::MAX);
+            let sent = self.retry.settle(self.class, tries, outcome);
             self.log_outcome(&delivery, &sent);
             self.settle(&delivery, sent, more).await;
         }

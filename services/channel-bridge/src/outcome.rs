@@ -86,7 +86,8 @@ impl RetryPolicy {
         Self { backoff, tries }
     }
 
-    /// Returns the record for attempt number `attempt`, the first being 1.
+    /// Returns the record for attempt number `attempt`, the first being 1. The attempts before the
+    /// delivery was sent again by hand do not count.
     #[must_use]
     pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> SendResult {
         let is_last = attempt >= self.tries;

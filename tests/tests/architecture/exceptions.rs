@@ -12,7 +12,6 @@ pub const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("cli/src/commands/schedules/cron.rs: run", "one arm per subcommand"),
     ("cli/src/commands/skills.rs: run", "one arm per subcommand"),
     ("crates/session/src/protocol/batch.rs: store", "mostly one SQL statement"),
-    ("crates/session/src/prune.rs: prune_tenant", "mostly SQL statements"),
     ("services/agent-runner/src/app.rs: connect", "composition root, read from top to bottom"),
     ("services/agent-runner/src/app.rs: run", "composition root, read from top to bottom"),
     (

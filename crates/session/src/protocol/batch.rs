@@ -195,13 +195,11 @@ async fn lock(
         with turn as materialized (
             select pg_advisory_xact_lock(hashtextextended('session.batch ' || $1::uuid::text, 0))),
         named as materialized (
-            select k.place, n.session_id
+            select k.place, s.session_id
             from unnest($2::text[]) with ordinality as k (key, place)
             cross join lateral (
-                select session_id from session.sessions where tenant_id = $1 and key = k.key
-                union all
-                select session_id from session.session_alias where tenant_id = $1 and alias = k.key
-                limit 1) n)
+                select session_id from session.sessions
+                where tenant_id = $1 and key = k.key limit 1) s)
         select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1), n.place
         from turn left join named n on true left join lateral (
             select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,

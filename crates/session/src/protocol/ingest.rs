@@ -174,10 +174,7 @@ async fn lock_or_create_session(
     // message would read all sessions of its tenant.
     const LOCK: &str = "
         with named as materialized (
-            select session_id from session.sessions where tenant_id = $1 and key = $2
-            union all
-            select session_id from session.session_alias where tenant_id = $1 and alias = $2
-            limit 1)
+            select session_id from session.sessions where tenant_id = $1 and key = $2)
         select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1)
         from named cross join lateral (
             select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,

@@ -197,9 +197,15 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
         .await?;
     assert_eq!(world.sessions.deliveries().resend(tenant, due[0].id).await?, "webhook");
 
-    let due =
+    let again =
         world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
-    assert_eq!(due.len(), 1);
+    assert_eq!(again.len(), 1);
+    // A late result of the first send does not settle the second one.
+    let late = SendResult::Rejected { reason: "the chat is gone".into() };
+    world.sessions.deliveries().record_result(&due[0], bridge, late).await?;
+    let list = world.sessions.deliveries().list(tenant, None, 10).await?;
+    assert_eq!(list[0].state, "sending");
+    assert_eq!((again[0].attempt, again[0].tries), (2, 1));
     Ok(())
 }
 

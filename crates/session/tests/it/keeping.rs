@@ -183,3 +183,44 @@ async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_othe
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_session_that_another_runner_deleted_does_not_end_the_pruning() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world
+        .admin(&format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
+            ada.id.as_uuid()
+        ))
+        .await?;
+    for session in ["a", "b"] {
+        ada.say(session, session, "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    world
+        .admin(
+            "update session.sessions
+             set kind = 'cron', created_at = now() - interval '91 days',
+                 updated_at = now() - interval '91 days'",
+        )
+        .await?;
+
+    // The other runner deletes the first session while this one waits for its row.
+    let mut other = world.hold_sessions().await?;
+    let deletion = async {
+        sqlx::query("delete from session.sessions where key like 'agent:a:%'")
+            .execute(&mut other)
+            .await?;
+        sqlx::query("commit").execute(&mut other).await?;
+        Ok(())
+    };
+    let keep = Retention::default();
+    let (pruned, deleted) =
+        tokio::join!(world.sessions.prune(&keep), world.after_waiting(1, deletion));
+    deleted?;
+
+    assert_eq!(pruned?.sessions, 1);
+    assert_eq!(world.number("select count(*) from session.sessions").await?, 0);
+    Ok(())
+}

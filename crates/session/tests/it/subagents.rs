@@ -95,7 +95,11 @@ async fn one_that_takes_too_long_is_said_to_and_ends() -> anyhow::Result<()> {
     let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     let claim = world.claim_one().await?;
     world.admin("update session.subagents set deadline_at = clock_timestamp()").await?;
+    assert!(world.sessions.subagents().announce(ada.id, child, told).await?.is_none());
+    assert!(world.sessions.subagents().ended(9).await?.is_empty(), "announced at its limit");
+    world.admin("update session.subagents set deadline_at = now() - interval '5 seconds'").await?;
 
+    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, child)]);
     let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
 
     assert!(announced.running.is_some());
@@ -194,6 +198,48 @@ async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Re
     assert_eq!(world.sessions.subagents().get(foreign, child).await?, None);
     assert!(world.sessions.subagents().children(foreign, parent).await?.is_empty());
     assert!(world.sessions.subagents().announce(foreign, child, told).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn spawns_at_the_same_time_count_each_other() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let spawn = async |id: &str| {
+        let new = NewSubagent { most: 1, ..wanted(&ada, parent, id)? };
+        anyhow::Ok(world.sessions.subagents().spawn(ada.id, new).await)
+    };
+
+    let mut holder = world.hold_sessions().await?;
+    let (first, second, let_go) =
+        tokio::join!(spawn("a"), spawn("b"), world.let_go_after(2, &mut holder));
+    let_go?;
+
+    let results = [first?, second?];
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    assert!(results.iter().any(|result| matches!(result, Err(Error::Conflict(_)))), "{results:?}");
+    assert_eq!(world.sessions.subagents().children(ada.id, parent).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_was_for_once_goes_although_it_runs_at_its_timeout() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let new = NewSubagent { cleanup: Cleanup::Delete, ..wanted(&ada, parent, "a")? };
+    let (child, _) = world.sessions.subagents().spawn(ada.id, new).await?;
+    let claim = world.claim_one().await?;
+    world.admin("update session.subagents set deadline_at = now() - interval '5 seconds'").await?;
+
+    let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
+
+    assert!(announced.running.is_some());
+    let view = world.sessions.views().session(ada.id, child).await;
+    assert!(matches!(view, Err(Error::NotFound { .. })), "{view:?}");
+    assert!(world.answer(&claim, "too late").await.unwrap_err().is_fenced());
+    assert_eq!(world.claim_one().await?.session, parent);
     Ok(())
 }
 

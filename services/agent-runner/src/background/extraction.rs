@@ -2,7 +2,7 @@
 //!
 //! When a conversation was idle for `runner.memory.extract_after`, was reset or compacted, the
 //! agent's model is asked once what to remember of its new entries. No turn waits for that. The
-//! range of entries is claimed in the database (`session.extractions`) and stays the same until it
+//! range of entries is claimed in the database (`session.journal_readers`) and stays the same until it
 //! is done, on any runner: if one crashes, the memories that the next one stores are the same
 //! request and are stored once. A conversation without new entries causes no request and no write.
 //!
@@ -22,7 +22,7 @@ use holdfast_agent::{
 };
 use holdfast_llm::{Delta, Request};
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::{Charge, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
+use holdfast_session::{Charge, EntryMark, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
 use holdfast_types::{Fault, Kind, Reply, SessionId, SessionKey, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -152,18 +152,19 @@ async fn extract_next_range(
     session: SessionId,
 ) -> anyhow::Result<Option<(&'static str, bool)>> {
     let which = (tenant, session);
-    let Some(mut stretch) =
+    let Some(mut range) =
         worker.sessions.extraction().claim(tenant, session, CLAIM_DURATION).await?
     else {
         return Ok(None);
     };
-    let (tries, at) = (stretch.tries, stretch.at);
-    let is_too_old = Timestamp::now().duration_since(at) > MAX_RANGE_AGE;
+    let tries = range.tries;
+    let is_too_old =
+        range.last().is_none_or(|mark| Timestamp::now().duration_since(mark.at) > MAX_RANGE_AGE);
     let looked = match tries > MAX_EXTRACTION_TRIES {
         true => Ok(ExtractionOutcome::TooManyTries),
-        false => extract_range(worker, memory, which, &mut stretch).await,
+        false => extract_range(worker, memory, which, &mut range).await,
     };
-    let upto = stretch.upto;
+    let upto = range.upto;
     let later = async |pause, charged| {
         worker.sessions.extraction().postpone(tenant, session, upto, pause, charged).await
     };
@@ -193,7 +194,7 @@ async fn extract_next_range(
         }
     };
     failpoints::point("runner.before_extracted").await;
-    let more = worker.sessions.extraction().complete(tenant, session, upto).await?;
+    let more = worker.sessions.extraction().complete(tenant, session, upto, upto).await?;
     Ok(Some((how, more)))
 }
 
@@ -242,17 +243,17 @@ async fn extract_range(
     worker: &Worker,
     memory: &Memory,
     (tenant, session): TenantSession,
-    stretch: &mut JournalRange,
+    range: &mut JournalRange,
 ) -> anyhow::Result<ExtractionOutcome> {
     let nothing = Ok(ExtractionOutcome::Stored(0));
-    let Ok(key) = stretch.key.parse::<SessionKey>() else { return nothing };
-    let snapshot = match worker.agents.find(tenant, stretch.agent, None).await? {
+    let Ok(key) = range.key.parse::<SessionKey>() else { return nothing };
+    let snapshot = match worker.agents.find(tenant, range.agent, None).await? {
         AgentLookup::Ready(snapshot) => snapshot,
         AgentLookup::NoAgent => return nothing,
         AgentLookup::NoModel => return Ok(ExtractionOutcome::Blocked("the agent has no model")),
     };
-    let policy = worker.policies.find(&worker.tools, tenant, stretch.agent).await?;
-    let who = policy.turn_authors(authors(&stretch.entries));
+    let policy = worker.policies.find(&worker.tools, tenant, range.agent).await?;
+    let who = policy.turn_authors(authors(&range.entries));
     let audience = policy::audience(key.kind(), snapshot.dm_scope, &who, &who);
     let person = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
     let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return nothing };
@@ -261,20 +262,17 @@ async fn extract_range(
     }
     // Checks that the memory service answers before paying for a model request.
     let forgotten = last_erasure(memory, tenant, [user, &session.to_string()]).await?;
-    stretch.forget(forgotten);
+    range.forget(forgotten);
     let window = usize::try_from(snapshot.card.context).unwrap_or(usize::MAX);
     let window = window.min(worker.config.context_tokens);
-    let (said, read) = transcript(&stretch.entries, window / 2 * MIN_CHARS_PER_TOKEN);
-    if read < stretch.entries.len()
-        && !worker.sessions.extraction().cut(tenant, session, stretch, read).await?
+    let (said, read) = transcript(&range.entries, window / 2 * MIN_CHARS_PER_TOKEN);
+    if read < range.entries.len()
+        && !worker.sessions.extraction().cut(tenant, session, range, read).await?
     {
         return Ok(ExtractionOutcome::Blocked("somebody else is at it"));
     }
-    if said.is_empty() {
-        return nothing;
-    }
-    let Some(answer) = ask_model(worker, (tenant, session), &snapshot, stretch, &said).await?
-    else {
+    let Some(end) = range.last().filter(|_| !said.is_empty()) else { return nothing };
+    let Some(answer) = ask_model(worker, (tenant, session), &snapshot, end, &said).await? else {
         return Ok(ExtractionOutcome::Blocked("a budget is spent"));
     };
     let found = parse_memories(&answer);
@@ -285,21 +283,19 @@ async fn extract_range(
     let provenance = pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
         name: snapshot.name.to_string(),
-        locator: format!("{session}, entries {} to {}", stretch.after + 1, stretch.upto),
+        locator: format!("{session}, entries {} to {}", range.after + 1, range.upto),
         retrieved_at: None,
     };
-    let at = prost_types::Timestamp {
-        seconds: stretch.at.as_second(),
-        nanos: stretch.at.subsec_nanosecond(),
-    };
+    let at =
+        prost_types::Timestamp { seconds: end.at.as_second(), nanos: end.at.subsec_nanosecond() };
     let items =
         found.into_iter().map(|one| to_new_item(one, session, &provenance, at)).collect::<Vec<_>>();
     let count = items.len();
     let request = pb::PutItemsRequest {
-        who: Some(person.to_proto(stretch.agent)),
+        who: Some(person.to_proto(range.agent)),
         items,
         unless_like: MIN_DUPLICATE_SIMILARITY,
-        request_id: format!("extract:{session}:{}", stretch.upto),
+        request_id: format!("extract:{session}:{}", range.upto),
     };
     match memory.client.put_items(tenant, request).await {
         Ok(_) => {}
@@ -310,7 +306,7 @@ async fn extract_range(
         }
         Err(refused) => return Err(StoreFailed(refused).into()),
     }
-    memory.on_memory_added(tenant, stretch.agent, user);
+    memory.on_memory_added(tenant, range.agent, user);
     Ok(ExtractionOutcome::Stored(count))
 }
 
@@ -358,15 +354,15 @@ fn to_new_item(
     }
 }
 
-/// Asks the model; `None` if a budget is spent.
+/// Asks the model about a range that ends with `end`; `None` if a budget is spent.
 async fn ask_model(
     worker: &Worker,
     (tenant, session): TenantSession,
     snapshot: &AgentSnapshot,
-    stretch: &JournalRange,
+    end: EntryMark,
     said: &str,
 ) -> anyhow::Result<Option<String>> {
-    let today = stretch.at.to_zoned(snapshot.zone.clone()).strftime("%A, %Y-%m-%d").to_string();
+    let today = end.at.to_zoned(snapshot.zone.clone()).strftime("%A, %Y-%m-%d").to_string();
     let mut request = Request {
         max_output: Some(EXTRACTION_OUTPUT_TOKENS),
         card: Some(Arc::clone(&snapshot.card)),
@@ -379,7 +375,7 @@ async fn ask_model(
     let AgentSnapshot { card, ledger, .. } = snapshot;
     let mut reserved = None;
     if !ledger.budgets.is_empty() {
-        let id = format!("{session}:extraction:{}", stretch.upto);
+        let id = format!("{session}:extraction:{}", end.seq);
         let asking = ReservationRequest { tenant, id, expires_after: MODEL_TIMEOUT, card, ledger };
         match worker.budgets().reserve(asking, &mut request).await? {
             Ok(kept) => reserved = Some(kept),
@@ -390,7 +386,7 @@ async fn ask_model(
     let mut pass_over = |_: Delta| {};
     let replied = snapshot.model.reply(&request, &mut pass_over, &cancelled).await;
     if let Ok(reply) = &replied {
-        charge_reply(worker, tenant, snapshot, stretch, reply).await;
+        charge_reply(worker, tenant, snapshot, end, reply).await;
     }
     if let Some(reserved) = reserved {
         // Only after the usage is stored.
@@ -404,7 +400,7 @@ async fn charge_reply(
     worker: &Worker,
     tenant: TenantId,
     snapshot: &AgentSnapshot,
-    stretch: &JournalRange,
+    end: EntryMark,
     reply: &Reply,
 ) {
     let ledger = &snapshot.ledger;
@@ -415,7 +411,7 @@ async fn charge_reply(
         charge: Charge { tokens, micros },
         budgets: ledger.owners(),
     };
-    let charged = worker.sessions.usage().charge(tenant, stretch.run, &reply.usage, &spent).await;
+    let charged = worker.sessions.usage().charge(tenant, end.run, &reply.usage, &spent).await;
     if let Err(error) = charged {
         warn!(error = &error as &dyn std::error::Error, "an extraction is not charged");
     }

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{IndexEntry, policy, turns_to_index};
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::UnindexedEntries;
+use holdfast_session::JournalRange;
 use holdfast_types::{Fault as _, Kind, SessionId, SessionKey, TenantId};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
@@ -71,7 +71,7 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     while stop.run_until_cancelled(sleep(jittered(pause))).await.is_some() {
         pause = POLL_INTERVAL.min(worker.config.relay);
         let now = Timestamp::now();
-        let due = match worker.sessions.turn_index().due(since, BATCH).await {
+        let due = match worker.sessions.turn_index().due(since, Duration::ZERO, BATCH).await {
             Ok(due) => due,
             Err(error) => {
                 failures.on_failure(&error);
@@ -121,19 +121,19 @@ async fn index(worker: &Worker, memory: &Memory, which: SessionRef) -> anyhow::R
     loop {
         let claimed = worker.sessions.turn_index().claim(tenant, session, CLAIM_DURATION).await?;
         let Some(claimed) = claimed else { return Ok(()) };
-        let upto = match index_entries(worker, memory, which, &claimed).await {
-            Ok(Some(upto)) => upto,
-            Ok(None) => {
-                let later = worker.sessions.turn_index().postpone(tenant, session, NO_MODEL_DELAY);
-                return Ok(later.await?);
-            }
+        let later = async |pause| {
+            worker.sessions.turn_index().postpone(tenant, session, claimed.upto, pause, false).await
+        };
+        let read = match index_entries(worker, memory, which, &claimed).await {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(later(NO_MODEL_DELAY).await?),
             Err(error) => {
-                worker.sessions.turn_index().postpone(tenant, session, RETRY_DELAY).await?;
+                later(RETRY_DELAY).await?;
                 return Err(error);
             }
         };
         failpoints::point("runner.before_turns_indexed").await;
-        if !worker.sessions.turn_index().complete(tenant, session, upto).await? {
+        if !worker.sessions.turn_index().complete(tenant, session, claimed.upto, read).await? {
             return Ok(());
         }
     }
@@ -145,10 +145,10 @@ async fn index_entries(
     worker: &Worker,
     memory: &Memory,
     (tenant, session): SessionRef,
-    claimed: &UnindexedEntries,
+    claimed: &JournalRange,
 ) -> anyhow::Result<Option<i64>> {
-    let (said, covered) = turns_to_index(claimed.entries.iter().map(|one| &one.entry));
-    let upto = match claimed.entries.get(covered) {
+    let (said, covered) = turns_to_index(claimed.entries.iter());
+    let upto = match claimed.marks.get(covered) {
         Some(next) => next.seq - 1,
         None => claimed.upto,
     };
@@ -162,8 +162,7 @@ async fn index_entries(
         AgentLookup::NoModel => return Ok(None),
     };
     let policy = worker.policies.find(&worker.tools, tenant, claimed.agent).await?;
-    let entries = claimed.entries.iter().map(|one| &one.entry);
-    let who = policy.turn_authors(authors(entries));
+    let who = policy.turn_authors(authors(&claimed.entries));
     let audience = policy::audience(key.kind(), snapshot.dm_scope, &who, &who);
     let subject = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
     let Some(user) = subject.user.as_deref() else { return Ok(Some(upto)) };
@@ -175,21 +174,21 @@ async fn index_entries(
     let erased_until = last_erasure(memory, tenant, [user, &name]).await?;
     let mut turns = Vec::new();
     for (at, one) in said {
-        let entry = &claimed.entries[at];
+        let mark = &claimed.marks[at];
         match one {
             IndexEntry::Reset => {
                 let what = Some(pb::forget_request::What::Turns(name.clone()));
                 let request = pb::ForgetRequest { who: who.clone(), what };
                 memory.client.forget(tenant, request).await?;
             }
-            IndexEntry::Turn { .. } if erased_until.is_some_and(|until| entry.at <= until) => {}
+            IndexEntry::Turn { .. } if erased_until.is_some_and(|until| mark.at <= until) => {}
             IndexEntry::Turn { author, text } => turns.push(pb::Turn {
-                r#ref: entry.seq.to_string(),
+                r#ref: mark.seq.to_string(),
                 author,
                 text,
                 at: Some(prost_types::Timestamp {
-                    seconds: entry.at.as_second(),
-                    nanos: entry.at.subsec_nanosecond(),
+                    seconds: mark.at.as_second(),
+                    nanos: mark.at.subsec_nanosecond(),
                 }),
             }),
         }

@@ -476,7 +476,8 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     let first = runner().await?;
     let client = client(&memory)?;
     let done = async |number: i64| {
-        let sql = "select count(*) from session.extractions where pending is null";
+        let sql = "select count(*) from session.journal_readers
+                   where reader = 'extraction' and pending is null";
         let is = async || world.number(sql).await.is_ok_and(|done| done == number);
         world.until("conversations were looked through", is).await
     };
@@ -490,9 +491,9 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
 
     // As if it had died after it kept what it found, and before it could say so.
     first.stop().await?;
-    let back = "update session.extractions
+    let back = "update session.journal_readers
                 set pending = upto, upto = 0, lease_until = now() - interval '1 second'
-                where session_id in
+                where reader = 'extraction' and session_id in
                     (select session_id from session.sessions where key like '%anna/one')";
     assert_eq!(world.admin(back).await?, 1);
     let second = runner().await?;
@@ -505,7 +506,7 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     second.stop().await?;
     // Other with each version of each row; what is counted as written is told late.
     let written = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
-                   from session.extractions";
+                   from session.journal_readers";
     let rows = world.number(written).await?;
     let _third = runner().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -517,8 +518,8 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
 /// Stretches of conversations that were given back, for so many minutes at least.
 async fn put_off(world: &World, minutes: u32) -> anyhow::Result<()> {
     let sql = format!(
-        "select count(*) from session.extractions
-         where pending is not null and lease_until > now() + interval '{minutes} minutes'"
+        "select count(*) from session.journal_readers
+         where reader = 'extraction' and pending is not null and lease_until > now() + interval '{minutes} minutes'"
     );
     let is = async || world.number(&sql).await.is_ok_and(|found| found == 1);
     world.until("a conversation is put off", is).await
@@ -526,7 +527,8 @@ async fn put_off(world: &World, minutes: u32) -> anyhow::Result<()> {
 
 /// As if the time had come for what was put off.
 async fn again(world: &World) -> anyhow::Result<()> {
-    let sql = "update session.extractions set lease_until = now() - interval '1 second'";
+    let sql = "update session.journal_readers set lease_until = now() - interval '1 second'
+               where reader = 'extraction'";
     assert_eq!(world.admin(sql).await?, 1);
     Ok(())
 }
@@ -637,9 +639,9 @@ async fn what_is_more_than_the_model_reads_at_once_is_looked_through_in_parts() 
     config.runner.memory.extract_after = Duration::from_millis(300);
     let _second = world.runner_with(config, |app| app.with_demo(model)).await?;
 
-    let all = "select count(*) from session.extractions x
+    let all = "select count(*) from session.journal_readers x
                join session.session_lease l using (tenant_id, session_id)
-               where x.pending is null and x.upto = l.next_entry - 1";
+               where x.reader = 'extraction' and x.pending is null and x.upto = l.next_entry - 1";
     world.until("all was read", async || world.number(all).await.is_ok_and(|n| n == 2)).await?;
     let kept = remembered(&client(&memory)?, world.tenant).await?;
     let of = |name: &str| kept.iter().filter(|one| one.starts_with(name)).count();
@@ -673,7 +675,8 @@ async fn what_was_said_before_a_person_was_erased_is_not_remembered_afterwards()
     config.runner.memory.extract_after = Duration::from_millis(300);
     let _second = world.runner_with(config, |app| app.with_demo(model)).await?;
 
-    let all = "select count(*) from session.extractions where pending is null";
+    let all = "select count(*) from session.journal_readers
+                   where reader = 'extraction' and pending is null";
     world.until("all was read", async || world.number(all).await.is_ok_and(|n| n == 2)).await?;
     let kept = remembered(&client, world.tenant).await?;
     assert!(kept.len() == 2 && kept.iter().all(|one| one.starts_with("api:ben")), "{kept:?}");

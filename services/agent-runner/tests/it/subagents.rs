@@ -112,6 +112,10 @@ async fn a_task_that_outlives_its_time_is_ended_and_said_to_have_timed_out() -> 
 
     let outcome = ended(&world, sent.session).await?;
     assert!(matches!(outcome, SubagentOutcome::Timeout | SubagentOutcome::Error), "{outcome:?}");
+    let after = "select (extract(epoch from announced_at - deadline_at) * 1000)::bigint
+                 from session.subagents";
+    let after = world.number(after).await?;
+    assert!((0..9_000).contains(&after), "announced {after} ms after its limit");
     last_answer(&world, sent.session, "it did not work out").await?;
     let running = "select count(*) from session.session_lease where state = 'RUNNING'";
     world
@@ -119,6 +123,35 @@ async fn a_task_that_outlives_its_time_is_ended_and_said_to_have_timed_out() -> 
             world.number(running).await.is_ok_and(|running| running == 0)
         })
         .await
+}
+
+#[tokio::test]
+async fn a_subagent_that_was_for_once_is_named_after_its_task_and_leaves_no_session()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let spawn = r#"{"task":"count the stars that are seen from the north pole in one night",
+                    "cleanup":"delete"}"#;
+    world.model.answer(script(spawn));
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+    last_answer(&world, sent.session, "about seven").await?;
+
+    let label = "count the stars that are seen from the north pole ...";
+    assert_eq!(world.texts("select label from session.subagents").await?, [label]);
+    let told = "select body->>'text' from session.inbox where body->>'event' = 'subagent'";
+    let told = world.texts(told).await?;
+    assert!(told[0].contains(label), "{told:?}");
+    assert!(told[0].contains("[Stats: duration="), "{told:?}");
+    let limit = "select round(extract(epoch from deadline_at - started_at))::bigint
+                 from session.subagents";
+    assert_eq!(world.number(limit).await?, 3600);
+    let gone = async || {
+        let left = "select count(*) from session.sessions where kind = 'subagent'";
+        world.number(left).await.is_ok_and(|left| left == 0)
+    };
+    world.until("its session is deleted", gone).await
 }
 
 #[tokio::test]

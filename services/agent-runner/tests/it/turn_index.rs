@@ -67,7 +67,8 @@ impl Told {
 
     async fn indexed(&self) -> anyhow::Result<()> {
         let open = "select count(*) from session.session_lease l
-                    left join session.turn_index x using (tenant_id, session_id)
+                    left join session.journal_readers x
+                      on x.session_id = l.session_id and x.reader = 'turn_index'
                     where l.next_entry - 1 > coalesce(x.upto, 0) or x.lease_until is not null";
         let is = async || self.world.number(open).await.is_ok_and(|open| open == 0);
         self.world.until("the conversations are indexed", is).await
@@ -155,14 +156,15 @@ async fn a_conversation_is_indexed_once_although_a_runner_dies_and_an_idle_one_c
     assert_eq!(before.len(), 2, "{before:?}");
 
     // As if the runner had died after it stored the turns, and before it recorded that.
-    let back = "update session.turn_index
-                set upto = 0, lease_until = now() - interval '1 second'";
+    let back = "update session.journal_readers
+                set upto = 0, pending = upto, lease_until = now() - interval '1 second'
+                where reader = 'turn_index'";
     assert_eq!(world.admin(back).await?, 1);
     told.indexed().await?;
 
     assert_eq!(told.turns().await?, before);
     let versions = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
-                    from session.turn_index";
+                    from session.journal_readers";
     let rows = world.number(versions).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.number(versions).await?, rows, "an idle conversation is written to");
@@ -193,14 +195,16 @@ async fn words_are_gone_after_a_reset_a_deletion_and_an_erasure() -> anyhow::Res
     world.admin("delete from memory.units where user_id <> 'api:ben'").await?;
     world.sessions.delete(world.tenant, sent.session).await?;
     gone("the words are gone with their session").await?;
-    let kept = "select count(*) from session.turn_index x
+    let kept = "select count(*) from session.journal_readers x
                 where not exists (select from session.sessions s where s.session_id = x.session_id)";
     assert_eq!(world.number(kept).await?, 0);
 
     told.tell(world.message("dora/one", WORDS)).await?;
     told.forget(world.tenant, pb::forget_request::What::User("api:dora".into())).await?;
     // What was said before the erasure is not indexed again.
-    world.admin("update session.turn_index set upto = 0, lease_until = now()").await?;
+    let again = "update session.journal_readers set upto = 0, pending = upto, lease_until = now()
+                 where reader = 'turn_index' and upto > 0";
+    world.admin(again).await?;
     told.indexed().await?;
     let hers = "select count(*) from memory.units where user_id = 'api:dora'";
     assert_eq!(world.number(hers).await?, 0);

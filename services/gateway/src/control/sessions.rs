@@ -227,13 +227,12 @@ impl Handler {
         if session.starts_with("ses_") {
             return Ok(session.parse()?);
         }
-        let key = match session.parse::<SessionKey>() {
+        let routing = self.0.directory.routing().get(tenant).await?;
+        let default = &routing.default_agent().name;
+        let key = match SessionKey::parse_with_default(session, default) {
             Ok(key) => key,
             Err(error) if session.starts_with("agent:") => return Err(error.into()),
-            Err(_) => {
-                let routing = self.0.directory.routing().get(tenant).await?;
-                SessionKey::api(&routing.default_agent().name, session)?
-            }
+            Err(_) => SessionKey::api(default, session)?,
         };
         let found = self.0.sessions.views().find(tenant, &key).await?;
         let missing = || holdfast_session::Error::NotFound {

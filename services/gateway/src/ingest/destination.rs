@@ -8,7 +8,7 @@
 //! | anything else | a session of the agent that the caller has given this name |
 
 use holdfast_directory::{RoutedAgent, Routing};
-use holdfast_types::{MessageId, SessionId, SessionKey, TenantId};
+use holdfast_types::{AgentName, MessageId, SessionId, SessionKey, TenantId};
 
 use super::{Ingest, named_session_key};
 use crate::Error;
@@ -49,7 +49,7 @@ impl Ingest {
             return self.destination_of_session(tenant, agent, session.parse()?).await;
         }
         let routing = self.directory.routing().get(tenant).await?;
-        let key = match parse_session_name(session)? {
+        let key = match parse_session_name(session, &routing.default_agent().name)? {
             SessionName::Main => {
                 let agent = find_agent(&routing, agent)?.clone();
                 let key = SessionKey::main(&agent.name);
@@ -131,11 +131,11 @@ enum SessionName {
     CallerName,
 }
 
-fn parse_session_name(session: &str) -> Result<SessionName, Error> {
+fn parse_session_name(session: &str, default: &AgentName) -> Result<SessionName, Error> {
     if session.is_empty() {
         return Ok(SessionName::Main);
     }
-    match session.parse::<SessionKey>() {
+    match SessionKey::parse_with_default(session, default) {
         Ok(key) => Ok(SessionName::Key(key)),
         // A name that begins with `agent:` is meant as a key, so its error is reported.
         Err(error) if session.starts_with("agent:") => Err(error.into()),
@@ -165,22 +165,17 @@ mod tests {
 
     #[test]
     fn a_session_is_meant_by_nothing_a_key_or_a_name_of_ones_own() {
-        assert_eq!(parse_session_name("").unwrap(), SessionName::Main);
+        let name = |session| parse_session_name(session, &AgentName::default());
+        assert_eq!(name("").unwrap(), SessionName::Main);
+        assert_eq!(name("global").unwrap(), SessionName::Key("global".parse().unwrap()));
         assert_eq!(
-            parse_session_name("global").unwrap(),
-            SessionName::Key("global".parse().unwrap())
-        );
-        assert_eq!(
-            parse_session_name("agent:coach:main").unwrap(),
+            name("agent:coach:main").unwrap(),
             SessionName::Key("agent:coach:main".parse().unwrap())
         );
-        assert_eq!(
-            parse_session_name("slack:dm:U1").unwrap(),
-            SessionName::Key("slack:dm:U1".parse().unwrap())
-        );
+        assert_eq!(name("slack:dm:U1").unwrap(), SessionName::Key("slack:dm:U1".parse().unwrap()));
         for own in ["anna", "a:b", "日本", "agent"] {
-            assert_eq!(parse_session_name(own).unwrap(), SessionName::CallerName, "{own}");
+            assert_eq!(name(own).unwrap(), SessionName::CallerName, "{own}");
         }
-        assert!(matches!(parse_session_name("agent:coach"), Err(Error::Key(_))));
+        assert!(matches!(name("agent:coach"), Err(Error::Key(_))));
     }
 }

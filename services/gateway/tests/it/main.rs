@@ -27,6 +27,7 @@ mod retries;
 mod runner;
 mod schedules;
 mod sent;
+mod session_keys;
 mod skills;
 mod stopping;
 mod subagents;

@@ -3,22 +3,23 @@
 
 use std::time::Duration;
 
-use holdfast_proto::gateway::v1::SendRequest;
+use holdfast_proto::gateway::v1::{
+    GetSessionRequest, PauseSessionRequest, ResumeSessionRequest, SendRequest,
+    sessions_client::SessionsClient,
+};
 use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
-use holdfast_types::{AgentName, SessionKey};
+use holdfast_types::{AgentName, SessionId, SessionKey};
 use serde_json::json;
 use tonic::Code;
 
 use crate::world::{World, message};
 
-#[tokio::test]
-async fn no_door_takes_a_message_for_a_subagent() {
-    let world = World::start().await.unwrap();
-    let parent = world.stream(&world.anna, message("hi")).await.unwrap();
+/// Creates a subagent of a session of the tenant's default agent.
+async fn spawn(world: &World, parent: SessionId, id: &str) -> (SessionId, SessionKey) {
     let agent = world.directory.agents().default_agent(world.anna.id).await.unwrap();
-    let key = SessionKey::subagent(&AgentName::new("main"), "digger").unwrap();
+    let key = SessionKey::subagent(&AgentName::new("main"), id).unwrap();
     let new = NewSubagent {
-        parent: parent[0].session_id.parse().unwrap(),
+        parent,
         key: key.clone(),
         agent: agent.id,
         label: "dig".into(),
@@ -35,6 +36,14 @@ async fn no_door_takes_a_message_for_a_subagent() {
         trace: None,
     };
     let (session, _) = world.sessions.subagents().spawn(world.anna.id, new).await.unwrap();
+    (session, key)
+}
+
+#[tokio::test]
+async fn no_door_takes_a_message_for_a_subagent() {
+    let world = World::start().await.unwrap();
+    let parent = world.stream(&world.anna, message("hi")).await.unwrap();
+    let (session, key) = spawn(&world, parent[0].session_id.parse().unwrap(), "digger").await;
     let made_up = "agent:main:subagent:nobody";
 
     for named in [session.to_string(), key.to_string(), made_up.to_owned()] {
@@ -56,4 +65,32 @@ async fn no_door_takes_a_message_for_a_subagent() {
     assert!(view.waiting <= 1, "{}", view.waiting);
     let made = world.sessions.views().find(world.anna.id, &made_up.parse().unwrap()).await.unwrap();
     assert_eq!(made, None);
+}
+
+#[tokio::test]
+async fn pausing_a_parent_pauses_its_subagents_and_resuming_it_only_those_it_paused() {
+    let world = World::start().await.unwrap();
+    let parent = world.stream(&world.anna, message("hi")).await.unwrap()[0].session_id.clone();
+    let (with_parent, _) = spawn(&world, parent.parse().unwrap(), "one").await;
+    let (by_hand, _) = spawn(&world, parent.parse().unwrap(), "two").await;
+    let mut client = SessionsClient::new(world.channel().await.unwrap());
+    let states = async || {
+        let mut states = Vec::new();
+        for session in [parent.clone(), with_parent.to_string(), by_hand.to_string()] {
+            let mut client = SessionsClient::new(world.channel().await.unwrap());
+            let get = world.anna.request(GetSessionRequest { session });
+            let found = client.get_session(get).await.unwrap().into_inner().session.unwrap();
+            states.push(found.state == "PAUSE");
+        }
+        states
+    };
+
+    let pause = |session| world.anna.request(PauseSessionRequest { session });
+    client.pause_session(pause(by_hand.to_string())).await.unwrap();
+    let paused = client.pause_session(pause(parent.clone())).await.unwrap().into_inner().paused;
+    assert_eq!((paused, states().await), (2, vec![true, true, true]));
+    let resume = world.anna.request(ResumeSessionRequest { session: parent.clone() });
+    let resumed = client.resume_session(resume).await.unwrap().into_inner().resumed;
+
+    assert_eq!((resumed, states().await), (2, vec![false, false, true]));
 }

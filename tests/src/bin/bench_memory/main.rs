@@ -129,7 +129,8 @@ async fn tell(
     told.buffer_unordered(PARALLEL_SESSIONS).try_collect::<()>().await?;
     progress("all messages are answered")?;
     let open = "select count(*) from session.session_lease l
-                left join session.turn_index x using (tenant_id, session_id)
+                left join session.journal_readers x
+                  on x.session_id = l.session_id and x.reader = 'turn_index'
                 where l.next_entry - 1 > coalesce(x.upto, 0) or x.lease_until is not null";
     while mesh.number(open).await? > 0 {
         ensure!(begun.elapsed() < Duration::from_mins(30), "the turns are not indexed");
