@@ -243,6 +243,8 @@ mod tests {
             "node run --token-file t --allow 'git*' --allow ls --sandbox none",
             "sessions history ses_1",
             "runs show run_1",
+            "runs calls run_1",
+            "runs calls --session agent:main:main",
             "dead requeue msg_1",
             "deliveries list --state unknown",
             "routing explain --channel telegram",

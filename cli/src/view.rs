@@ -1,6 +1,6 @@
 //! JSON forms of values that several commands show.
 
-use holdfast_proto::gateway::v1::{Entry, Outcome, Run, Usage};
+use holdfast_proto::gateway::v1::{Entry, Outcome, Run, ToolCall, Usage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -40,6 +40,23 @@ pub fn entry(entry: &Entry) -> Value {
         "text": entry.text,
         "detail": detail,
         "created_at": time(entry.created_at.as_ref()),
+    })
+}
+
+/// Converts a tool call. Its details are JSON inside a string.
+pub fn tool_call(call: &ToolCall) -> Value {
+    json!({
+        "id": call.id,
+        "run_id": call.run_id,
+        "tool": call.tool,
+        "state": call.state,
+        "requested_at": time(call.requested_at.as_ref()),
+        "started_at": time(call.started_at.as_ref()),
+        "ended_at": time(call.ended_at.as_ref()),
+        "duration_ms": call.duration_ms,
+        "cost_micros": call.cost_micros,
+        "error": call.error,
+        "details": serde_json::from_str::<Value>(&call.details).unwrap_or(Value::Null),
     })
 }
 

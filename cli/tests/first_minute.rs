@@ -161,6 +161,12 @@ async fn a_newcomer_gets_a_first_answer_and_a_look_around() -> anyhow::Result<()
     assert_eq!(runs[0]["outcome"], "completed");
     let run = place.json(&["runs", "show", runs[0]["id"].as_str().unwrap()]);
     assert!(run["entries"].as_array().is_some_and(|entries| !entries.is_empty()), "{run}");
+    let calls = place.json(&["runs", "calls", runs[0]["id"].as_str().unwrap()]);
+    assert_eq!(calls, place.json(&["runs", "calls", "--session", id]));
+    assert_eq!(
+        (&calls[0]["tool"], &calls[0]["state"]),
+        (&"session_status".into(), &"completed".into())
+    );
     assert_eq!(place.json(&["status"])["tenant"], "dev");
     assert_eq!(place.json(&["agents", "list"])[0]["name"], "main");
     Ok(())

@@ -349,8 +349,8 @@ MUTANTS = {
         [
             (
                 AGENT + "policy/view.rs",
-                "if depth >= compiled.spawn_depth {",
-                "if depth >= compiled.spawn_depth && depth == 255 {",
+                "if subject.kind == SessionKind::Subagent {",
+                "if subject.kind == SessionKind::Subagent && subject.is_group() {",
             ),
         ],
         [

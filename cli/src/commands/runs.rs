@@ -1,17 +1,20 @@
 //! `holdfast runs`.
 
 use clap::Subcommand;
-use holdfast_proto::gateway::v1::{GetRunRequest, ListRunsRequest};
+use holdfast_proto::gateway::v1::{GetRunRequest, ListRunsRequest, ListToolCallsRequest};
 use serde_json::{Value, json};
 
 use crate::{
     client::Client,
     error::Error,
     screen::Screen,
-    view::{ENTRY_COLUMNS, entry, run},
+    view::{ENTRY_COLUMNS, entry, run, tool_call},
 };
 
 const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "status", "steps", "model", "started_at"];
+
+const CALL_COLUMNS: [&str; 7] =
+    ["id", "tool", "state", "started_at", "duration_ms", "cost_micros", "error"];
 
 #[derive(Debug, Subcommand)]
 pub enum Runs {
@@ -28,6 +31,18 @@ pub enum Runs {
     Show {
         /// Id of the turn's run
         run: String,
+    },
+    /// List the tool calls of a turn or a session: state, times, cost, failure and details
+    Calls {
+        /// Id of the turn's run, which may not have ended
+        #[arg(required_unless_present = "session")]
+        run: Option<String>,
+        /// Show the newest calls of this session
+        #[arg(long)]
+        session: Option<String>,
+        /// Maximum number of calls to list
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
     },
 }
 
@@ -50,6 +65,12 @@ impl Runs {
                 screen.one(&COLUMNS, &shown)?;
                 screen.print("\n")?;
                 screen.list(&ENTRY_COLUMNS, entries)
+            }
+            Self::Calls { run, session, limit } => {
+                let (run_id, session) = (run.unwrap_or_default(), session.unwrap_or_default());
+                let request = client.request(ListToolCallsRequest { session, run_id, limit });
+                let calls = client.answer(client.sessions().list_tool_calls(request).await)?.calls;
+                screen.list(&CALL_COLUMNS, calls.iter().map(tool_call).collect())
             }
         }
     }

@@ -10,11 +10,12 @@
 //! | `group`, `profile` | words that stand for many tools |
 //! | `glob`, `entry`, `set`, `catalog` | the tools that an entry covers |
 //! | `settings`, `defaults` | a tenant's settings, and the defaults |
-//! | `layer`, `sieve`, `compiled` | the policy compiled from the settings |
+//! | `layer`, `bound_policy`, `compiled_policy` | the policy compiled from the settings |
 //! | `people` | roles of the author, and ownership |
 //! | `subject`, `view`, `visibility` | the tools left for one turn |
+//! | `sandbox_mode` | whether its commands need a sandbox |
 //! | `decision`, `explain` | decisions and their explanation |
-//! | `approval`, `exec`, `shell`, `fingerprint` | calls that need an approval |
+//! | `approval`, `exec`, `shell` | calls that need an approval |
 //! | `action`, `path` | permissions to read, write, run and use the network |
 //!
 //! A policy is asked twice: when tools are added to a request, and again for each call, since a
@@ -31,7 +32,6 @@ mod entry;
 mod error;
 mod exec;
 mod explain;
-mod fingerprint;
 mod glob;
 mod group;
 mod layer;
@@ -39,6 +39,7 @@ mod name;
 mod path;
 mod people;
 mod profile;
+mod sandbox_mode;
 mod set;
 mod settings;
 mod shell;
@@ -48,7 +49,7 @@ mod tests;
 mod view;
 mod visibility;
 
-pub use action::{Access, ActionRequest, Actions, FsScope, Permission};
+pub use action::{Access, Actions, FsScope, Permission};
 pub use approval::{ApprovalMode, Approvals};
 pub use catalog::{Catalog, Origin, Tool};
 pub use compiled_policy::CompiledPolicy;
@@ -57,13 +58,13 @@ pub use defaults::{Defaults, GROUP_DENY, ProviderDenial, SANDBOX_DENY, SUBAGENT_
 pub use error::{Error, Warning};
 pub use exec::{Ask, ExecReason, ExecRule, ExecSettings, ExecVerdict, Security, exec_approval};
 pub use explain::Explanation;
-pub use fingerprint::Fingerprint;
 pub use group::{GROUPS, Group};
-pub use layer::{FIXED_RULES, Layer};
-pub use name::{ALIASES, Alias, COMPANIONS, Family, NATIVE, canonical, name_for_family};
+pub use layer::Layer;
+pub use name::{COMPANIONS, NATIVE, canonical};
 pub use people::{TurnAuthors, are_owners, audience};
 pub use profile::Profile;
+pub use sandbox_mode::SandboxMode;
 pub use settings::{ChatRule, Policy, Settings};
-pub use subject::{Hosting, LocalTime, SandboxMode, Subject, Weekday};
+pub use subject::{LocalTime, Subject, Weekday};
 pub use view::View;
 pub use visibility::{Hours, VisibilityFilter};

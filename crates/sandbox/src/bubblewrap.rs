@@ -5,8 +5,8 @@
 //! Arguments, and with them the environment, go through a file in memory: a command line can be
 //! read by everyone on the machine.
 //!
-//! **What can go wrong.** Directories of the workspace are bound by descriptor, never by name: a
-//! script could put a symlink there between our check and `bwrap`'s use (CVE-2024-42472).
+//! **What can go wrong.** The workspace is bound by descriptor, never by name: a script could put a
+//! symlink there between our check and `bwrap`'s use (CVE-2024-42472).
 
 mod args;
 
@@ -33,9 +33,9 @@ use tokio::{
 
 use self::args::{Args, HostPaths};
 use crate::{
-    Access, Backend, Command, Config, Error, Limits,
+    Access, Backend, Command, Config, Error, Limits, MOUNT, WorkPath,
     error::from_bwrap,
-    local::{Launcher, check_workdir},
+    local::Launcher,
     root::Root,
     seccomp,
     spawner::{self, SHELL},
@@ -175,37 +175,20 @@ fn prepare(
     args.configured(system);
 
     let root = Root::open(&command.workspace.dir)?;
-    check_workdir(&root, command)?;
-    for (flag, at) in mounts(&command.workspace.access) {
-        let dir: OwnedFd = root.open_dir(&at)?.into_std_file().into();
-        args.fd_at(flag, fds.add(dir), &at.path_in_sandbox());
-    }
+    // The directory that the command starts in must exist within the workspace.
+    root.open_dir(&command.workdir)?;
+    let bind = match command.workspace.access {
+        Access::Read => "--ro-bind-fd",
+        Access::Write => "--bind-fd",
+    };
+    let dir: OwnedFd = root.open_dir(&WorkPath::top())?.into_std_file().into();
+    args.fd_at(bind, fds.add(dir), Path::new(MOUNT));
     args.seal(&command.workdir);
 
     for filter in filters {
         args.fd("--add-seccomp-fd", fds.add(memory_file(filter).map_err(failed())?));
     }
     Ok(BwrapInvocation { args, fds })
-}
-
-/// Mounts of the workspace, with their options: outer directories first, since inner ones go on
-/// top.
-fn mounts(access: &Access) -> Vec<(&'static str, crate::WorkPath)> {
-    const READ: &str = "--ro-bind-fd";
-    const WRITE: &str = "--bind-fd";
-    let scope = match access {
-        Access::Read => return vec![(READ, crate::WorkPath::top())],
-        Access::Write => return vec![(WRITE, crate::WorkPath::top())],
-        Access::Scoped(scope) => scope,
-    };
-    // A directory that may be written is readable too: a read-only mount on top would remove that.
-    let is_written = |dir: &&crate::WorkPath| !scope.write.iter().any(|write| dir.is_within(write));
-    let read = scope.read.iter().filter(is_written).map(|dir| (READ, dir.clone()));
-    let mut mounts: Vec<_> =
-        read.chain(scope.write.iter().map(|dir| (WRITE, dir.clone()))).collect();
-    mounts.sort_by(|(_, a), (_, b)| a.cmp(b));
-    mounts.dedup();
-    mounts
 }
 
 /// Creates a file in memory that holds these bytes, positioned at its beginning.

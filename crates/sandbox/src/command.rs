@@ -40,21 +40,12 @@ pub struct Workspace {
 }
 
 /// Access of a command to its workspace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// The whole workspace, read-only.
     Read,
     /// The whole workspace, for reading and writing.
     Write,
-    /// Only some directories; the others do not exist for the command.
-    Scoped(Scope),
-}
-
-/// Directories of a workspace that a command sees. Write access includes read access.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Scope {
-    pub read: Vec<WorkPath>,
-    pub write: Vec<WorkPath>,
 }
 
 /// Access of a command to the network.

@@ -16,7 +16,7 @@ pub struct Config {
     pub backend: BackendChoice,
 
     /// Whether the installation hosts tenants that do not trust each other. Forbids a backend
-    /// without isolation.
+    /// without isolation, the host's network, and paths that lead out of the workspace.
     pub hosted: bool,
 
     /// Path of `bwrap`, if it is in none of `/usr/bin`, `/bin` and `/usr/local/bin`.
@@ -100,6 +100,9 @@ impl Config {
         if self.hosted && self.network == NetworkPolicy::Host {
             return Err(Error::NetworkWhileHosted);
         }
+        if self.hosted && !self.guard.restrict_to_workspace {
+            return Err(Error::UnrestrictedWhileHosted);
+        }
         let setting = |name, wrong: String| Err(Error::Setting { name, wrong });
         if self.timeout > self.longest {
             let wrong = format!("is `{:?}`, beyond `longest`, `{:?}`", self.timeout, self.longest);
@@ -149,12 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn what_isolates_nothing_is_refused_where_tenants_are_hosted() {
+    fn what_weakens_isolation_is_refused_where_tenants_are_hosted() {
         let plain = parse(r#"{"backend": "plain", "hosted": true}"#).unwrap();
         assert!(matches!(plain.check(), Err(Error::PlainWhileHosted)));
 
         let network = parse(r#"{"network": "host", "hosted": true}"#).unwrap();
         assert!(matches!(network.check(), Err(Error::NetworkWhileHosted)));
+
+        let paths =
+            parse(r#"{"guard": {"restrict_to_workspace": false}, "hosted": true}"#).unwrap();
+        assert!(matches!(paths.check(), Err(Error::UnrestrictedWhileHosted)));
     }
 
     #[test]

@@ -31,6 +31,12 @@ pub enum Error {
          `bubblewrap`, or host nobody"
     )]
     PlainWhileHosted,
+    /// The guard's check of paths is off although tenants are hosted.
+    #[error(
+        "`runner.sandbox.guard.restrict_to_workspace` is `false` and `runner.sandbox.hosted` is set: \
+         paths out of the workspace are always refused where tenants are hosted"
+    )]
+    UnrestrictedWhileHosted,
     /// The host's network was offered where tenants are hosted.
     #[error(
         "`runner.sandbox.network` is `host`, which reaches this machine's own services, and \
@@ -63,9 +69,6 @@ pub enum Error {
     WorkspaceNotAbsolute,
     #[error("commands may not use the network: `runner.sandbox.network` is `off`")]
     NoNetwork,
-    /// A backend without isolation cannot enforce a scope.
-    #[error("the plain backend cannot confine a command to some directories: use `bubblewrap`")]
-    NoScope,
     /// A directory that the command names is not in its workspace.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -102,6 +105,7 @@ impl Fault for Error {
             Self::CommandsDisabled
             | Self::PlainWhileHosted
             | Self::NetworkWhileHosted
+            | Self::UnrestrictedWhileHosted
             | Self::Setting { .. }
             | Self::LimitTooLow { .. }
             | Self::TimeoutTooLong { .. }
@@ -110,7 +114,6 @@ impl Fault for Error {
             | Self::VariableName
             | Self::Nul { .. }
             | Self::WorkspaceNotAbsolute
-            | Self::NoScope
             | Self::InputClosed => Kind::Invalid,
             Self::NoNetwork => Kind::Forbidden,
             Self::Path(error) => error.kind(),

@@ -39,7 +39,7 @@ mod supervise;
 mod tree;
 mod work_path;
 
-pub use command::{Access, Command, Network, Scope, Workspace};
+pub use command::{Access, Command, Network, Workspace};
 pub use config::{BackendChoice, Config, NetworkPolicy};
 pub use error::{Error, PathError};
 pub use guard::{DangerClass, GuardConfig, ScriptGuard, ScriptRefusal};

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Access, Backend, CapturedOutput, Command, CommandEnd, Config, Error, Limits, Network,
-    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, WorkPath,
+    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, WorkPath, Workspace,
     background::Background,
     disk::GrowthLimit,
     error,
@@ -57,16 +57,11 @@ impl<L: Launcher> Local<L> {
         let limits = command.limits.clone().map_or_else(|| most.clone(), |own| own.within(most));
         limits.check()?;
 
-        let writes = match &command.workspace.access {
-            Access::Read => false,
-            Access::Write => true,
-            Access::Scoped(scope) => !scope.write.is_empty(),
-        };
-        let dir = command.workspace.dir.clone();
+        let Workspace { dir, access } = command.workspace.clone();
         let growth = async {
-            match writes {
-                true => GrowthLimit::from_now(&dir, limits.disk).await.map(Some),
-                false => Ok(None),
+            match access {
+                Access::Write => GrowthLimit::from_now(&dir, limits.disk).await.map(Some),
+                Access::Read => Ok(None),
             }
         };
         // The sandbox is built while the workspace is measured.
@@ -147,19 +142,6 @@ impl<L: Launcher> Sandbox for Local<L> {
     fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<PipedProcess, Error>> {
         Box::pin(self.start_with_pipes(command))
     }
-}
-
-/// Checks that the directory that a command starts in exists and is visible to it.
-pub(crate) fn check_workdir(root: &Root, command: &Command) -> Result<(), Error> {
-    root.open_dir(&command.workdir)?;
-    if let Access::Scoped(scope) = &command.workspace.access {
-        let sees = |dir: &WorkPath| command.workdir.is_within(dir);
-        let is_seen = command.workdir.is_top() || scope.read.iter().chain(&scope.write).any(sees);
-        if !is_seen {
-            return Err(Error::Path(crate::PathError::NotFound));
-        }
-    }
-    Ok(())
 }
 
 /// Writes the input and closes it. A command may ignore its input.

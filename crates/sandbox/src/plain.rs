@@ -10,8 +10,8 @@ use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
 
 use crate::{
-    Access, Backend, Command, Error, Limits,
-    local::{Launcher, check_workdir},
+    Backend, Command, Error, Limits,
+    local::Launcher,
     root::Root,
     spawner::{self, SHELL},
     supervise::{self, Containment, RootProcess, SignalTarget, StartedCommand},
@@ -32,11 +32,8 @@ impl Launcher for Plain {
     }
 
     async fn launch(&self, command: Command, limits: Limits) -> Result<StartedCommand, Error> {
-        if matches!(command.workspace.access, Access::Scoped(_)) {
-            return Err(Error::NoScope);
-        }
-        let root = Root::open(&command.workspace.dir)?;
-        check_workdir(&root, &command)?;
+        // The directory that the command starts in must exist within the workspace.
+        Root::open(&command.workspace.dir)?.open_dir(&command.workdir)?;
         let dir = command.workspace.dir.join(command.workdir.as_relative());
 
         let mut shell = spawner::command(SHELL, &(0..3));

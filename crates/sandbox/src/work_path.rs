@@ -57,12 +57,6 @@ impl WorkPath {
         self.0.as_os_str().is_empty()
     }
 
-    /// Whether the path is `other`, or lies within it.
-    #[must_use]
-    pub fn is_within(&self, other: &Self) -> bool {
-        self.0.starts_with(&other.0)
-    }
-
     /// Returns the path relative to the workspace; `.` for the workspace itself.
     #[must_use]
     pub fn as_relative(&self) -> &Path {
@@ -106,14 +100,5 @@ mod tests {
         }
         assert!(matches!(WorkPath::parse("a\0b"), Err(PathError::NotAPath)));
         assert!(matches!(WorkPath::parse(&"a".repeat(5000)), Err(PathError::NotAPath)));
-    }
-
-    #[test]
-    fn within_is_by_whole_names() {
-        let path = |text| WorkPath::parse(text).unwrap();
-        assert!(path("a/b").is_within(&path("a")));
-        assert!(path("a").is_within(&path("a")));
-        assert!(path("a").is_within(&WorkPath::top()));
-        assert!(!path("ab").is_within(&path("a")));
     }
 }

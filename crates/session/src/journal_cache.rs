@@ -104,7 +104,7 @@ fn estimate_bytes(entry: &Entry) -> usize {
                 text.len() + model.len() + calls
             }
             Entry::Called { call, .. } => call.len(),
-            Entry::Returned { output, .. } => output.len() + 32,
+            Entry::Returned { output, .. } => output.len() + 256,
             Entry::Noted { text, .. } => text.len(),
         }
 }

@@ -18,7 +18,7 @@
 //! | pause, resume, cancel | gateway | `protocol/pause.rs` |
 //! | deliveries | channel-bridge, gateway | `delivery.rs` |
 //! | events | agent-runner | `relay.rs` |
-//! | views | gateway, tools | `view.rs` |
+//! | views, ledger of tool calls | gateway, tools | `view.rs`, `tool_calls.rs` |
 //! | memory extraction, index of conversation turns | agent-runner | `journal_readers.rs` |
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
@@ -50,6 +50,7 @@ mod settings;
 mod subagents;
 mod summary;
 mod system_events;
+mod tool_calls;
 mod usage;
 mod view;
 
@@ -88,5 +89,6 @@ pub use subagents::{
 };
 pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
+pub use tool_calls::{ToolCallState, ToolCallView};
 pub use usage::{Charge, Spending, UsageLine, UsageRecords, WriteCost};
 pub use view::{SessionFilter, Views};

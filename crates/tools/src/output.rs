@@ -17,7 +17,8 @@ pub struct Output {
     pub for_user: Option<String>,
     /// Content other than text, in order.
     pub parts: Vec<Part>,
-    /// Details that are stored with the record of the call, and shown to no model.
+    /// Details that are stored in the ledger of calls and shown to no model. No texts of messages,
+    /// pages or files; dropped if they are longer than 16 KiB as JSON.
     pub details: Option<Value>,
 }
 

@@ -24,6 +24,21 @@ pub struct ToolCall {
     pub input: String,
 }
 
+/// Facts about a call that was made, for the ledger of tool calls. No model sees them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallRecord {
+    /// In milliseconds since the Unix epoch; 0 if the call was not made.
+    pub started_at_ms: i64,
+    pub took_ms: u64,
+    /// Usage of models and providers by the tool, in millionths of a US dollar.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cost_micros: u64,
+    /// Details from the tool, such as the exit code of a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
+}
+
 /// Token counts as the provider reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -115,6 +130,8 @@ pub enum Entry {
         /// Files that the call produced.
         #[serde(default, skip_serializing_if = "Media::is_empty")]
         media: Media,
+        #[serde(default, skip_serializing_if = "is_default")]
+        record: CallRecord,
     },
     /// An entry for the record, not for the model.
     Noted {
@@ -129,16 +146,21 @@ pub enum Entry {
     },
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 impl Entry {
-    /// Returns a `Returned` entry without files.
+    /// Returns a `Returned` entry without files and of a call that was not made.
     #[must_use]
     pub fn returned(call: impl Into<String>, output: impl Into<String>, failed: bool) -> Self {
-        Self::Returned { call: call.into(), output: output.into(), failed, media: Media::default() }
+        let (media, record) = (Media::default(), CallRecord::default());
+        Self::Returned { call: call.into(), output: output.into(), failed, media, record }
     }
 
     #[must_use]

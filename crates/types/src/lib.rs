@@ -43,7 +43,7 @@ pub use delivery::{DeliveryClass, DeliveryState};
 pub use directive::{Directive, Directives, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
 pub use entry::{
-    AgentChoice, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent, ToolCall, Usage,
+    AgentChoice, CallRecord, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent, ToolCall, Usage,
 };
 pub use fault::{Fault, Kind};
 pub use id::{

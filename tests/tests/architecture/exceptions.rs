@@ -42,24 +42,6 @@ pub const FOR_TESTS: &[(&str, &str)] = &[
     ("crates/agent/src/context/order.rs: with_current", "only tests call it: wire it or delete it"),
     ("crates/agent/src/outcome.rs: reply_of", "only tests call it: wire it or delete it"),
     (
-        "crates/agent/src/policy/approval.rs: decide_action",
-        "only tests call it: wire it or delete it",
-    ),
-    (
-        "crates/agent/src/policy/fingerprint.rs: Fingerprint",
-        "only tests call it: wire it or delete it",
-    ),
-    (
-        "crates/agent/src/policy/fingerprint.rs: bound_to",
-        "only tests call it: wire it or delete it",
-    ),
-    ("crates/agent/src/policy/layer.rs: FIXED_RULES", "only tests call it: wire it or delete it"),
-    (
-        "crates/agent/src/policy/name.rs: name_for_family",
-        "only tests call it: wire it or delete it",
-    ),
-    ("crates/agent/src/policy/settings.rs: admin_only", "only tests call it: wire it or delete it"),
-    (
         "crates/agent/src/recommend/select.rs: SELECTION_TEMPERATURE",
         "nothing calls it: wire it or delete it",
     ),

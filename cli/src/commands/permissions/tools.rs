@@ -119,6 +119,7 @@ fn context_line(explained: &ExplainToolsResponse) -> String {
         ("model", explained.model.clone()),
         ("user", explained.user.clone()),
         ("roles", explained.roles.join(" ")),
+        ("sandbox mode", explained.sandbox_mode.clone()),
     ];
     let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
     known.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
@@ -133,6 +134,7 @@ fn view(explained: &ExplainToolsResponse, decisions: &[&ToolDecision]) -> Value 
         "model": explained.model,
         "user": explained.user,
         "roles": explained.roles,
+        "sandbox_mode": explained.sandbox_mode,
         "away": explained.away,
         "tools": decisions.iter().map(|one| decision(one)).collect::<Vec<_>>(),
     })

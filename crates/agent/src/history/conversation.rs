@@ -226,7 +226,7 @@ impl<'j> Reader<'j> {
                     asked.begun.insert(call);
                 }
             }
-            Entry::Returned { call, output, failed, media } => {
+            Entry::Returned { call, output, failed, media, record: _ } => {
                 if let Some(asked) = &mut self.open_calls {
                     asked.take(call, (output, *failed), media);
                 }

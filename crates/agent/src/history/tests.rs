@@ -1,7 +1,8 @@
 //! Conversations read from journals of all kinds.
 
 use holdfast_types::{
-    Attachment, Body, Effect, Image, ImageData, Media, Note, ReplyTo, Sender, StoredFile,
+    Attachment, Body, CallRecord, Effect, Image, ImageData, Media, Note, ReplyTo, Sender,
+    StoredFile,
 };
 use proptest::prelude::*;
 
@@ -402,6 +403,7 @@ fn pictures_that_were_loaded_are_shown_where_they_came_and_others_are_named() {
         output: "taken".into(),
         failed: false,
         media: Media { shown: vec![stored("two"), stored("three")], attached: vec![] },
+        record: CallRecord::default(),
     };
     let journal = [
         Entry::Heard { seq: 1, body },

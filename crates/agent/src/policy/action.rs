@@ -39,12 +39,6 @@ pub struct FsScope {
 }
 
 impl FsScope {
-    /// Scope to read everything and write nothing: for behaviours that plan and judge.
-    #[must_use]
-    pub const fn read_only() -> Self {
-        Self { read: None, write: Some(Vec::new()) }
-    }
-
     /// Whether a path may be read or written. Paths outside the workspace never may.
     #[must_use]
     pub fn allows(&self, access: Access, path: &str) -> bool {
@@ -76,7 +70,7 @@ pub struct Actions {
     /// Commands; allowed if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<Permission>,
-    /// Network access; denied if absent.
+    /// Commands that use the network; each needs an approval if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Permission>,
     pub root: FsScope,
@@ -85,14 +79,6 @@ pub struct Actions {
     /// Permissions of the agent's tenant, which apply too.
     #[serde(skip)]
     pub(crate) above: Option<Box<Self>>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ActionRequest<'a> {
-    /// Whether the action uses the network.
-    pub network: bool,
-    pub reads: Vec<&'a str>,
-    pub writes: Vec<&'a str>,
 }
 
 impl Actions {
@@ -109,12 +95,8 @@ impl Actions {
         self.strictest(|actions| actions.exec).unwrap_or(Permission::Allow)
     }
 
-    pub(crate) fn network(&self) -> Permission {
-        self.said_of_network().unwrap_or(Permission::Deny)
-    }
-
     /// Returns the network permission; `None` if neither set one.
-    pub(crate) fn said_of_network(&self) -> Option<Permission> {
+    pub(crate) fn network(&self) -> Option<Permission> {
         self.strictest(|actions| actions.network)
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    action::{Access, ActionRequest, Permission, permit, stricter},
+    action::{Access, Permission, permit, stricter},
     bound_policy::Binder,
     decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
@@ -36,13 +36,6 @@ pub struct Approvals {
     pub tools: BTreeMap<String, ApprovalMode>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
-}
-
-impl Approvals {
-    /// Whether a mode is weaker than [`ApprovalMode::Always`].
-    pub(crate) fn loosens(&self) -> bool {
-        self.tools.values().any(|mode| *mode < ApprovalMode::Always)
-    }
 }
 
 /// Files that define an agent. Changes to them need an approval.
@@ -137,36 +130,16 @@ fn strictest<T: AsRef<str>>(
 }
 
 impl View<'_> {
-    /// Decides an action of a behaviour.
-    #[must_use]
-    pub fn decide_action(&self, request: &ActionRequest<'_>) -> Decision {
-        let actions = &self.compiled.actions;
-        let mut decision = match self.decide("exec") {
-            Decision::Allow => permit(actions.exec(), Rule::NoExec, Reason::Exec),
-            decided @ (Decision::Deny { .. } | Decision::NeedApproval { .. }) => decided,
-        };
-        if request.network {
-            let network = permit(actions.network(), Rule::NoNetwork, Reason::Network);
-            decision = stricter(decision, network);
-        }
-        for (access, paths) in [(Access::Read, &request.reads), (Access::Write, &request.writes)] {
-            for path in paths {
-                decision = stricter(decision, self.in_scope(access, path));
-            }
-        }
-        decision
-    }
-
     /// Network permission of commands; `None` if neither the tenant nor the agent set one.
     #[must_use]
     pub fn network(&self) -> Option<Permission> {
-        self.compiled.actions.said_of_network()
+        self.compiled.actions.network()
     }
 
     /// Whether this session may read or write a path.
     #[must_use]
     pub fn in_scope(&self, access: Access, path: &str) -> Decision {
-        let mut scopes = self.compiled.actions.scopes(self.is_subagent).chain(&self.scopes);
+        let mut scopes = self.compiled.actions.scopes(self.is_subagent);
         // Without scopes the path must still be inside the workspace.
         if normalised(path).is_some() && scopes.all(|scope| scope.allows(access, path)) {
             return Decision::Allow;
@@ -202,7 +175,7 @@ impl View<'_> {
     fn command(&self, input: &Value) -> Decision {
         let compiled = self.compiled;
         let permitted = permit(compiled.actions.exec(), Rule::NoExec, Reason::Exec);
-        let (security, ask) = compiled.exec.for_sandbox(self.sandbox);
+        let (security, ask) = compiled.exec.effective();
         let command = input.get("command").and_then(Value::as_str).unwrap_or_default();
         let mut verdict = exec_approval(command, &compiled.exec.allowlist, security, ask);
         let variables = input.get("env").is_some_and(|env| match env {

@@ -76,7 +76,7 @@ impl Binder<'_> {
                 let of_core = self.names_core(&entries);
                 entries.extend(also);
                 let mut covers = self.allowing(entries, at.clone());
-                // A list of plugin tools restricts only plugins; the product's own tools stay
+                // A list of servers' tools restricts only those; the product's own tools stay
                 // allowed (spec POL-007).
                 if !of_core && !matches!(layer, Layer::Sandbox | Layer::Subagent) {
                     covers.set.add(self.catalog.core());

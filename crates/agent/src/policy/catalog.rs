@@ -1,6 +1,6 @@
 //! Catalogue of all tools.
 //!
-//! Tools of plugins and MCP servers are included, so that all layers apply to them (spec POL-008).
+//! Tools of MCP servers are included, so that all layers apply to them (spec POL-008).
 
 use std::collections::HashMap;
 
@@ -15,7 +15,6 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Native,
-    Plugin(String),
     /// Name of the MCP server.
     Mcp(String),
 }
@@ -51,7 +50,7 @@ struct CatalogEntry {
 impl Catalog {
     /// Builds a catalogue and returns warnings about tools that were left out.
     ///
-    /// A name belongs to one tool, in all spellings and aliases: a plugin cannot add a second
+    /// A name belongs to one tool, in all spellings and aliases: a server cannot add a second
     /// `exec` by calling it `Bash`.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> (Self, Vec<Warning>) {
@@ -128,9 +127,8 @@ impl Catalog {
     pub(crate) fn covered(&self, entry: &Entry, mode: Mode) -> ToolSet {
         let mut set = ToolSet::empty(self.tools.len());
         if let (Entry::Name(name), Mode::Allow) = (entry, mode) {
-            match self.places.get(name) {
-                Some(at) => set.insert(*at),
-                None => self.add_plugin(name, &mut set),
+            if let Some(at) = self.places.get(name) {
+                set.insert(*at);
             }
             return set;
         }
@@ -143,23 +141,7 @@ impl Catalog {
                 set.insert(at);
             }
         }
-        if let (Entry::Name(name), true) = (entry, set.is_empty()) {
-            self.add_plugin(name, &mut set);
-        }
         set
-    }
-
-    /// Adds a plugin's tools for its bare id, where no tool has that name.
-    fn add_plugin(&self, id: &str, set: &mut ToolSet) {
-        if is_known(id) {
-            return;
-        }
-        for (at, listed) in self.tools.iter().enumerate() {
-            if matches!(&listed.tool.origin, Origin::Plugin(plugin) if plugin.to_lowercase() == id)
-            {
-                set.insert(at);
-            }
-        }
     }
 }
 
@@ -177,17 +159,12 @@ impl Entry {
             }
             Self::Group { members, .. } => match (members, origin) {
                 (Members::Fixed(tools), Origin::Native) => tools.contains(&tool),
-                (Members::Native, Origin::Native)
-                | (Members::Plugins, Origin::Plugin(_))
-                | (Members::Mcp, Origin::Mcp(_)) => true,
-                (Members::Plugin(id), Origin::Plugin(plugin))
-                | (Members::Server(id), Origin::Mcp(plugin)) => *id == plugin.to_lowercase(),
+                (Members::Native, Origin::Native) | (Members::Mcp, Origin::Mcp(_)) => true,
+                (Members::Server(id), Origin::Mcp(server)) => *id == server.to_lowercase(),
                 (
                     Members::Fixed(_)
                     | Members::Native
-                    | Members::Plugins
                     | Members::Mcp
-                    | Members::Plugin(_)
                     | Members::Server(_)
                     | Members::Unknown,
                     _,

@@ -16,6 +16,7 @@ use super::{
     glob,
     layer::Layer,
     people::NamedPeople,
+    sandbox_mode::SandboxMode,
     settings::{ChatRule, Policy, Settings},
     subject::Subject,
     view::View,
@@ -46,7 +47,6 @@ pub struct CompiledPolicy {
     pub(crate) agent: Scope,
     pub(crate) defaults: BoundDefaults,
     pub(crate) always: ToolList,
-    pub(crate) spawn_depth: u8,
     /// Visibility filters of the tenant and of the agent; both must show a tool.
     pub(crate) filters: [Vec<(BoundFilter, ToolList)>; 2],
     pub(crate) gates: BoundApprovals,
@@ -62,9 +62,20 @@ pub(crate) struct Scope {
     pub(crate) own: BoundPolicy,
     pub(crate) only: Option<ToolList>,
     pub(crate) providers: Vec<(ModelKey, BoundPolicy)>,
-    pub(crate) chats: Vec<(ChatRule, BoundPolicy)>,
+    chats: Vec<(ChatRule, BoundPolicy)>,
+    pub(crate) sandbox_mode: Option<SandboxMode>,
     pub(crate) sandbox: BoundPolicy,
     pub(crate) subagents: BoundPolicy,
+}
+
+impl Scope {
+    /// Returns the chat rules that apply to a conversation.
+    pub(crate) fn chat_rules<'s>(
+        &'s self,
+        subject: &Subject,
+    ) -> impl Iterator<Item = &'s (ChatRule, BoundPolicy)> {
+        self.chats.iter().filter(|(rule, _)| is_here(rule, subject))
+    }
 }
 
 #[derive(Debug)]
@@ -150,14 +161,12 @@ impl CompiledPolicy {
         };
         let mut warnings = binder.warnings;
         warnings.retain(is_theirs);
-        let depths = [tenant.spawn_depth, agent.spawn_depth];
         Ok(Self {
             profile,
             tenant: tenant_scope,
             agent: agent_scope,
             defaults: bound,
             always,
-            spawn_depth: depths.into_iter().flatten().min().unwrap_or(1),
             filters,
             gates,
             exec: tenant.exec.with(&agent.exec)?,
@@ -179,6 +188,15 @@ impl CompiledPolicy {
     pub fn view<'c>(&'c self, subject: &Subject) -> View<'c> {
         View::new(self, subject)
     }
+}
+
+/// Whether a rule applies to the conversation.
+fn is_here(rule: &ChatRule, subject: &Subject) -> bool {
+    let channel = rule.channel.as_ref().is_none_or(|wanted| {
+        subject.channel.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(wanted))
+    });
+    let chat = rule.chat.as_ref().is_none_or(|wanted| subject.chat.as_ref() == Some(wanted));
+    channel && chat && rule.kind.is_none_or(|kind| kind == subject.kind)
 }
 
 /// Layer 1: the agent's profile, else the tenant's, with the tools that either allows besides.
@@ -260,6 +278,7 @@ fn scope(
         only,
         providers,
         chats,
+        sandbox_mode: settings.sandbox_mode,
         sandbox: binder.bind(&settings.sandbox, &sandbox, Layer::Sandbox)?,
         subagents: binder.bind(&settings.subagents, &subagents, Layer::Subagent)?,
     })
@@ -282,7 +301,7 @@ impl BoundDefaults {
         Ok(Self {
             providers,
             groups: binder.bind_deny(defaults.groups, "the default list for groups")?,
-            sandbox: binder.bind_deny(defaults.sandbox, "the default list without isolation")?,
+            sandbox: binder.bind_deny(defaults.sandbox, "the default list for restricted mode")?,
             subagents: binder.bind_deny(defaults.subagents, "the default list for subagents")?,
         })
     }

@@ -81,12 +81,8 @@ pub enum Rule {
     },
     /// An allow-list of the turn does not contain the tool.
     NotListed(TurnList),
-    /// A subagent at this depth may not spawn others.
-    TooDeep {
-        depth: u8,
-        /// Maximum depth of a session that spawns.
-        limit: u8,
-    },
+    /// A subagent spawns no others.
+    SubagentSpawns,
     /// No visibility filter shows the tool to this user, here and now.
     Hidden,
     /// The tool does not exist.
@@ -96,7 +92,6 @@ pub enum Rule {
         access: &'static str,
     },
     NoExec,
-    NoNetwork,
     Command(super::exec::ExecReason),
 }
 
@@ -106,14 +101,11 @@ impl fmt::Display for Rule {
             Self::Denied { entry, list } => write!(f, "denied by `{entry}` in {list}"),
             Self::NotAllowed { list } => write!(f, "not in {list}"),
             Self::NotListed(list) => write!(f, "not in {}", list.as_str()),
-            Self::TooDeep { depth, limit } => {
-                write!(f, "a session {depth} spawns deep spawns none: {limit} is the limit")
-            }
+            Self::SubagentSpawns => f.write_str("a subagent spawns none"),
             Self::Hidden => f.write_str("shown by no filter here, now, to this person"),
             Self::Unknown => f.write_str("there is no such tool"),
             Self::OutOfScope { access } => write!(f, "a path is outside the {access} scope"),
             Self::NoExec => f.write_str("commands may not be run"),
-            Self::NoNetwork => f.write_str("the network may not be reached"),
             Self::Command(reason) => write!(f, "{reason}"),
         }
     }
@@ -125,8 +117,6 @@ pub enum Reason {
     Always,
     /// The call writes to a protected path, or names no path.
     Protected,
-    /// The action uses the network.
-    Network,
     Exec,
     Command(super::exec::ExecReason),
 }
@@ -136,7 +126,6 @@ impl fmt::Display for Reason {
         match self {
             Self::Always => f.write_str("each call needs approval"),
             Self::Protected => f.write_str("writing to a protected path needs approval"),
-            Self::Network => f.write_str("reaching the network needs approval"),
             Self::Exec => f.write_str("running commands needs approval"),
             Self::Command(reason) => write!(f, "the command needs approval: {reason}"),
         }

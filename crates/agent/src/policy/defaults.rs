@@ -10,7 +10,7 @@
 /// Tools denied in groups (spec POL-011) and topics (C-42).
 pub const GROUP_DENY: &[&str] = &["exec", "write", "edit", "apply_patch", "sessions_spawn", "cron"];
 
-/// Tools denied without isolation (spec POL-010).
+/// Tools denied in restricted mode (spec POL-010).
 pub const SANDBOX_DENY: &[&str] = &["exec", "write", "edit", "apply_patch"];
 
 /// Tools denied to subagents (spec POL-009, with `message` by C-08).
@@ -64,12 +64,6 @@ impl Defaults {
             sandbox: SANDBOX_DENY,
             subagents: SUBAGENT_DENY,
         }
-    }
-
-    /// Returns the rules of the bare engine (S2): it restricts subagents only.
-    #[must_use]
-    pub const fn bare() -> Self {
-        Self { providers: &[], groups: &[], sandbox: &[], subagents: SUBAGENT_DENY }
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     All,
-    /// Canonical name of a tool, or id of a plugin.
+    /// Canonical name of a tool.
     Name(String),
     Glob(String),
     Group {
@@ -71,17 +71,14 @@ impl Entry {
         }
     }
 
-    /// Whether covering no tool is not a mistake: a plugin's tools come and go.
+    /// Whether covering no tool is not a mistake: a server's tools come and go.
     pub(crate) fn may_be_empty(&self) -> bool {
         match self {
             Self::All => true,
             Self::Name(name) => is_known(name),
             Self::Glob(_) => false,
             Self::Group { members, .. } => {
-                matches!(
-                    members,
-                    Members::Fixed(_) | Members::Native | Members::Plugins | Members::Mcp
-                )
+                matches!(members, Members::Fixed(_) | Members::Native | Members::Mcp)
             }
         }
     }

@@ -61,8 +61,8 @@ impl fmt::Display for Warning {
             Self::Unknown { at, entry } => write!(f, "`{entry}` in `{at}` covers no tool"),
             Self::CoreKept { at } => write!(
                 f,
-                "`{at}` names only tools of plugins or none at all: the tools that are no plugin's \
-                 are kept; deny them if they are to go"
+                "`{at}` names only tools of MCP servers or none at all: the product's own tools are \
+                 kept; deny them if they are to go"
             ),
             Self::Unnameable { tool } => {
                 write!(f, "the tool `{tool}` is left out: no policy could name it")

@@ -8,7 +8,6 @@ use super::{
     error::{Error, short},
     glob,
     shell::{Line, read},
-    subject::SandboxMode,
 };
 
 /// Maximum number of rules in a command allow-list.
@@ -54,10 +53,10 @@ pub struct ExecRule {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecSettings {
-    /// If absent: all in a sandbox, none outside one.
+    /// All if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<Security>,
-    /// If absent: never in a sandbox, on a miss outside one.
+    /// Never if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<Ask>,
     /// Commands that may run; empty allows none (C-51).
@@ -87,20 +86,10 @@ impl ExecSettings {
         Ok(Self { security, ask, allowlist })
     }
 
-    /// Returns the effective settings of a session. The defaults are more permissive in a sandbox
-    /// (spec SBX-009).
-    pub(crate) fn for_sandbox(&self, mode: SandboxMode) -> (Security, Ask) {
-        let (security, ask) = match mode {
-            SandboxMode::Isolated => (Security::Full, Ask::Off),
-            SandboxMode::Off | SandboxMode::Restricted => (Security::Deny, Ask::OnMiss),
-        };
-        (self.security.unwrap_or(security), self.ask.unwrap_or(ask))
-    }
-
-    /// Whether the settings permit more than the defaults.
-    pub(crate) fn loosens(&self) -> bool {
-        self.security.is_some_and(|security| security > Security::Deny)
-            || !self.allowlist.is_empty()
+    /// Returns the settings with their defaults, which ask about nothing: the sandbox isolates
+    /// commands, and without one each needs an approval anyway (spec SBX-009).
+    pub(crate) fn effective(&self) -> (Security, Ask) {
+        (self.security.unwrap_or(Security::Full), self.ask.unwrap_or(Ask::Off))
     }
 }
 
@@ -401,10 +390,8 @@ mod tests {
             .with(&settings(Some(Security::Full), Some(Ask::Off)))
             .unwrap();
 
-        assert_eq!(both.for_sandbox(SandboxMode::Isolated), (Security::Allowlist, Ask::OnMiss));
-        let unset = ExecSettings::default();
-        assert_eq!(unset.for_sandbox(SandboxMode::Isolated), (Security::Full, Ask::Off));
-        assert_eq!(unset.for_sandbox(SandboxMode::Off), (Security::Deny, Ask::OnMiss));
+        assert_eq!(both.effective(), (Security::Allowlist, Ask::OnMiss));
+        assert_eq!(ExecSettings::default().effective(), (Security::Full, Ask::Off));
     }
 
     #[test]

@@ -40,9 +40,8 @@ pub(crate) enum Members {
     Fixed(&'static [&'static str]),
     /// All of the product's own tools.
     Native,
-    Plugins,
+    /// Tools of all MCP servers.
     Mcp,
-    Plugin(String),
     /// Tools of one MCP server.
     Server(String),
     /// No members: there is no such group.
@@ -54,10 +53,8 @@ pub(crate) fn members(word: &str) -> Members {
     match word {
         // Names that the replicated products use.
         "native" | "lurkbot" | "openclaw" | "holdfast" => Members::Native,
-        "plugins" => Members::Plugins,
         "mcp" => Members::Mcp,
         word => match (word.split_once(':'), GROUPS.iter().find(|group| group.name == word)) {
-            (Some(("plugin", id)), _) if !id.is_empty() => Members::Plugin(id.to_owned()),
             (Some(("mcp", server)), _) if !server.is_empty() => Members::Server(server.to_owned()),
             (_, Some(group)) => Members::Fixed(group.tools),
             (_, None) => Members::Unknown,
@@ -103,14 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_plugins_and_servers_are_read_by_their_ids() {
-        assert_eq!(members("plugin:jira"), Members::Plugin("jira".into()));
+    fn the_groups_of_servers_are_read_by_their_names() {
         assert_eq!(members("mcp:github"), Members::Server("github".into()));
         assert_eq!(members("mcp"), Members::Mcp);
         for alias in ["native", "lurkbot", "openclaw"] {
             assert_eq!(members(alias), Members::Native, "{alias}");
         }
-        for unknown in ["", "plugin:", "nothing", "fs:x", "文件"] {
+        for unknown in ["", "mcp:", "nothing", "fs:x", "文件"] {
             assert_eq!(members(unknown), Members::Unknown, "{unknown}");
         }
     }

@@ -15,26 +15,13 @@ pub enum Layer {
     AgentProvider,
     /// Place of the conversation: a group, a channel.
     Chat,
-    /// Tools that may run without isolation.
+    /// Restrictions of sessions whose commands must be isolated.
     Sandbox,
     /// Restrictions of subagents and job runs.
     Subagent,
 }
 
 impl Layer {
-    /// In the order of evaluation.
-    pub const ALL: [Self; 9] = [
-        Self::Profile,
-        Self::ProviderProfile,
-        Self::Global,
-        Self::GlobalProvider,
-        Self::Agent,
-        Self::AgentProvider,
-        Self::Chat,
-        Self::Sandbox,
-        Self::Subagent,
-    ];
-
     /// From 1 to 9.
     #[must_use]
     pub const fn number(self) -> u8 {
@@ -67,19 +54,3 @@ impl Layer {
         }
     }
 }
-
-/// Older table of nine fixed rules (spec POL-004), with the layer that replaced each (C-04).
-///
-/// The ninth, plugins, is no layer: their tools are in the catalogue, so all layers apply to them.
-pub const FIXED_RULES: [(&str, Option<Layer>); 9] = [
-    ("profile", Some(Layer::Profile)),
-    ("provider", Some(Layer::GlobalProvider)),
-    ("model", Some(Layer::GlobalProvider)),
-    ("global", Some(Layer::Global)),
-    // Has no rules: the types `embedded`, `cli` and `web` deny nothing.
-    ("agent type", Some(Layer::Agent)),
-    ("group", Some(Layer::Chat)),
-    ("sandbox", Some(Layer::Sandbox)),
-    ("subagent", Some(Layer::Subagent)),
-    ("plugins", None),
-];

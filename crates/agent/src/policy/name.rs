@@ -62,57 +62,25 @@ pub const COMPANIONS: &[(&str, &str)] = &[
     ("sessions_merge", "write"),
 ];
 
-/// Product that an alias comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// OpenClaw and its replicas (S0, S2).
-    Claw,
-    /// The personal agent hub (S1).
-    Hub,
-    /// PicoClaw (S3).
-    Pico,
-    /// OpenDAN (S4).
-    Dan,
-}
-
-/// Alternative name of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Alias {
-    pub name: &'static str,
-    pub canonical: &'static str,
-    pub family: Family,
-    /// Difference of a call by this name; empty if there is none.
-    pub note: &'static str,
-}
-
-const fn alias(
-    family: Family,
-    name: &'static str,
-    canonical: &'static str,
-    note: &'static str,
-) -> Alias {
-    Alias { name, canonical, family, note }
-}
-
-/// Every alias (spec TOL-013, TOL-027, TOL-028, TOL-030, TOL-033).
-pub const ALIASES: &[Alias] = &[
-    alias(Family::Claw, "bash", "exec", ""),
-    alias(Family::Claw, "apply-patch", "apply_patch", ""),
-    alias(Family::Claw, "automations", "cron", ""),
-    alias(Family::Hub, "run_command", "exec", "timeout 30 s, output 2000 characters, no sudo"),
-    alias(Family::Hub, "create_file", "write", "makes the folders above it"),
-    alias(Family::Hub, "read_file", "read", ""),
-    alias(Family::Hub, "fetch_url", "web_fetch", "timeout 10 s, 5000 characters, adds https://"),
-    alias(Family::Pico, "write_file", "write", ""),
-    alias(Family::Pico, "edit_file", "edit", "fails if the old text is missing or not unique"),
-    alias(Family::Pico, "list_dir", "list_files", "lines of `DIR:  x` and `FILE: x`"),
-    alias(Family::Pico, "spawn", "sessions_spawn", "does not wait for the result"),
-    alias(Family::Pico, "subagent", "sessions_spawn", "waits for the result"),
-    alias(Family::Dan, "send_msg", "message", "action send"),
-    alias(Family::Dan, "get_session", "session_status", ""),
-    alias(Family::Dan, "list_session", "sessions_list", ""),
-    alias(Family::Dan, "load_memory", "memory_search", ""),
-    alias(Family::Dan, "create_sub_agent", "sessions_spawn", "takes a capability bundle"),
+/// Every alias, as (alias, canonical name) (spec TOL-027, TOL-028, TOL-030, TOL-033).
+const ALIASES: &[(&str, &str)] = &[
+    ("bash", "exec"),
+    ("apply-patch", "apply_patch"),
+    ("automations", "cron"),
+    ("run_command", "exec"),
+    ("create_file", "write"),
+    ("read_file", "read"),
+    ("fetch_url", "web_fetch"),
+    ("write_file", "write"),
+    ("edit_file", "edit"),
+    ("list_dir", "list_files"),
+    ("spawn", "sessions_spawn"),
+    ("subagent", "sessions_spawn"),
+    ("send_msg", "message"),
+    ("get_session", "session_status"),
+    ("list_session", "sessions_list"),
+    ("load_memory", "memory_search"),
+    ("create_sub_agent", "sessions_spawn"),
 ];
 
 /// Returns a tool's canonical name: trimmed, lower case, aliases resolved.
@@ -143,8 +111,8 @@ fn resolve(word: &str) -> Option<&'static str> {
     if let Ok(at) = NATIVE.binary_search(&word) {
         return NATIVE.get(at).copied();
     }
-    if let Some(alias) = ALIASES.iter().find(|alias| alias.name == word) {
-        return Some(alias.canonical);
+    if let Some((_, canonical)) = ALIASES.iter().find(|(alias, _)| *alias == word) {
+        return Some(canonical);
     }
     COMPANIONS.iter().map(|(tool, _)| *tool).find(|tool| *tool == word)
 }
@@ -157,21 +125,12 @@ pub(crate) fn is_known(canonical: &str) -> bool {
 
 /// Returns the aliases of a tool.
 pub(crate) fn aliases_of(canonical: &str) -> impl Iterator<Item = &'static str> + '_ {
-    ALIASES.iter().filter(move |alias| alias.canonical == canonical).map(|alias| alias.name)
+    ALIASES.iter().filter(move |(_, tool)| *tool == canonical).map(|(alias, _)| *alias)
 }
 
 /// Returns the tool that a companion belongs to.
 pub(crate) fn principal_of(canonical: &str) -> Option<&'static str> {
     COMPANIONS.iter().find(|(tool, _)| *tool == canonical).map(|(_, principal)| *principal)
-}
-
-/// Returns the name of a tool for models that expect the names of this family.
-#[must_use]
-pub fn name_for_family(canonical: &str, family: Family) -> &str {
-    ALIASES
-        .iter()
-        .find(|alias| alias.family == family && alias.canonical == canonical)
-        .map_or(canonical, |alias| alias.name)
 }
 
 #[cfg(test)]
@@ -217,22 +176,14 @@ mod tests {
 
     #[test]
     fn an_alias_is_never_the_name_of_another_tool() {
-        for alias in ALIASES {
-            assert!(!is_known(alias.name), "{}", alias.name);
-            assert!(is_known(alias.canonical), "{}", alias.canonical);
+        for (alias, canonical) in ALIASES {
+            assert!(!is_known(alias), "{alias}");
+            assert!(is_known(canonical), "{canonical}");
         }
         for (tool, principal) in COMPANIONS {
             assert!(NATIVE.binary_search(tool).is_err(), "{tool}");
             assert!(NATIVE.binary_search(principal).is_ok(), "{principal}");
         }
-    }
-
-    #[test]
-    fn a_model_is_shown_one_form_of_a_name() {
-        assert_eq!(name_for_family("exec", Family::Hub), "run_command");
-        assert_eq!(name_for_family("exec", Family::Claw), "bash");
-        assert_eq!(name_for_family("sessions_spawn", Family::Pico), "spawn");
-        assert_eq!(name_for_family("cron", Family::Hub), "cron");
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use super::{
     error::{Error, short},
     exec::ExecSettings,
     profile::Profile,
+    sandbox_mode::SandboxMode,
     visibility::VisibilityFilter,
 };
 
@@ -46,6 +47,9 @@ pub struct ChatRule {
     /// Kind of session; absent is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SessionKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox_mode: Option<SandboxMode>,
+    #[serde(skip_serializing_if = "is_default")]
     pub policy: Policy,
 }
 
@@ -72,15 +76,16 @@ pub struct Settings {
     pub by_provider: BTreeMap<String, Policy>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chats: Vec<ChatRule>,
+    /// Isolation that commands need. Of a tenant's modes for a session the strictest applies, else
+    /// the default of its kind; an agent's can only be stricter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox_mode: Option<SandboxMode>,
     /// Policy for sessions in restricted or isolated mode.
     #[serde(skip_serializing_if = "is_default")]
     pub sandbox: Policy,
     /// Policy for subagents and job runs.
     #[serde(skip_serializing_if = "is_default")]
     pub subagents: Policy,
-    /// Maximum depth of sessions that spawn subagents; 1 if absent: a subagent spawns none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spawn_depth: Option<u8>,
     /// Users, places and times for which tools are shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visibility: Vec<VisibilityFilter>,
@@ -110,21 +115,6 @@ impl Settings {
     /// If the text is not JSON or has an unknown field.
     pub fn parse(json: &str) -> Result<Self, Error> {
         serde_json::from_str(json).map_err(|error| Error::Form(short(&error.to_string())))
-    }
-
-    /// Returns the fields that weaken the defaults, which only an admin may write (C-08).
-    #[must_use]
-    pub fn admin_only(&self) -> Vec<&'static str> {
-        let lifts = |policy: &Policy| !policy.also_allow.is_empty();
-        let fields = [
-            ("by_provider", self.by_provider.values().any(lifts)),
-            ("chats", self.chats.iter().any(|rule| lifts(&rule.policy))),
-            ("subagents", lifts(&self.subagents)),
-            ("spawn_depth", self.spawn_depth.is_some_and(|depth| depth > 1)),
-            ("approvals", self.approvals.loosens()),
-            ("exec", self.exec.loosens()),
-        ];
-        fields.into_iter().filter(|(_, does)| *does).map(|(field, _)| field).collect()
     }
 
     /// Returns the lists that apply everywhere as one policy.

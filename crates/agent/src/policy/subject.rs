@@ -3,8 +3,6 @@
 use holdfast_types::{ModelId, SessionKind};
 use serde::{Deserialize, Serialize};
 
-use super::action::FsScope;
-
 /// Facts of a turn that a policy may depend on.
 ///
 /// They come from the mesh (membership, the session's row, the claim), never from a model or a
@@ -21,9 +19,6 @@ pub struct Subject {
     /// Chat id on the platform.
     pub chat: Option<String>,
     pub model: Option<ModelId>,
-    pub sandbox: SandboxMode,
-    /// Number of spawns since a person's session, which has 0.
-    pub depth: u8,
     /// The agent's own list of tools; absent is all, empty none.
     pub tools: Option<Vec<String>>,
     /// Tools that the session was spawned with, of bundle and list; absent is all.
@@ -32,8 +27,6 @@ pub struct Subject {
     pub toolbox: Option<Vec<String>>,
     /// Lists of the route and of this turn's messages; each restricts further.
     pub messages: Vec<Vec<String>>,
-    /// File scopes of a behaviour or the spawning session; each restricts further.
-    pub scopes: Vec<FsScope>,
     /// Local time of the tenant.
     pub now: Option<LocalTime>,
 }
@@ -50,20 +43,17 @@ impl Subject {
             channel: None,
             chat: None,
             model: None,
-            sandbox: SandboxMode::Isolated,
-            depth: 0,
             tools: None,
             bundle: None,
             toolbox: None,
             messages: Vec::new(),
-            scopes: Vec::new(),
             now: None,
         }
     }
 
     /// Whether the rules for subagents apply. They apply to job runs too (C-15).
     pub(crate) const fn is_subagent(&self) -> bool {
-        matches!(self.kind, SessionKind::Subagent | SessionKind::Cron) || self.depth > 0
+        matches!(self.kind, SessionKind::Subagent | SessionKind::Cron)
     }
 
     /// Whether the rules for groups apply (C-42).
@@ -74,47 +64,6 @@ impl Subject {
     pub(crate) fn has_role(&self, role: &str) -> bool {
         (self.is_owner && role.eq_ignore_ascii_case("owner"))
             || self.roles.iter().any(|own| own.eq_ignore_ascii_case(role))
-    }
-}
-
-/// Isolation of commands and files (C-41).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxMode {
-    /// Commands run on the runner's host.
-    Off,
-    /// Tools that need isolation are removed.
-    Restricted,
-    /// Commands run in a sandbox.
-    #[default]
-    Isolated,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hosting {
-    /// A provider, for many tenants.
-    Hosted,
-    Own,
-}
-
-impl SandboxMode {
-    /// Returns the mode of a session, given the tenant's setting (C-39, C-40, C-41).
-    ///
-    /// In an installation with many tenants nothing runs outside a sandbox. In a tenant's own
-    /// installation the owner's main session is trusted unless the tenant says otherwise.
-    #[must_use]
-    pub const fn of(hosting: Hosting, subject: &Subject, asked: Option<Self>) -> Self {
-        match (hosting, asked) {
-            (Hosting::Hosted, Some(Self::Off) | None) => Self::Isolated,
-            (Hosting::Hosted | Hosting::Own, Some(asked)) => asked,
-            (Hosting::Own, None) => {
-                if matches!(subject.kind, SessionKind::Main) && subject.is_owner {
-                    Self::Off
-                } else {
-                    Self::Isolated
-                }
-            }
-        }
     }
 }
 

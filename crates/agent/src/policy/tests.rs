@@ -15,19 +15,19 @@ mod properties;
 mod variants;
 mod visibility;
 
-/// The 24, some companions, a plugin's and two servers' tools.
+/// The 24, some companions, and the tools of some servers.
 fn catalog() -> Arc<Catalog> {
     let beside = ["append_file", "delete_file", "list_files", "git", "email", "todo"];
     let mut tools: Vec<Tool> = NATIVE.iter().copied().chain(beside).map(Tool::native).collect();
     for (name, origin) in [
-        ("jira_search", Origin::Plugin("jira".into())),
-        ("jira_create", Origin::Plugin("jira".into())),
-        ("telegram_poll", Origin::Plugin("telegram".into())),
-        ("telegram_sticker", Origin::Plugin("telegram".into())),
-        ("slack_huddle", Origin::Plugin("slack".into())),
-        ("slack_workflow", Origin::Plugin("slack".into())),
-        ("wecom_approval", Origin::Plugin("wecom".into())),
-        ("wecom_meeting", Origin::Plugin("wecom".into())),
+        ("jira_search", Origin::Mcp("jira".into())),
+        ("jira_create", Origin::Mcp("jira".into())),
+        ("telegram_poll", Origin::Mcp("telegram".into())),
+        ("telegram_sticker", Origin::Mcp("telegram".into())),
+        ("slack_huddle", Origin::Mcp("slack".into())),
+        ("slack_workflow", Origin::Mcp("slack".into())),
+        ("wecom_approval", Origin::Mcp("wecom".into())),
+        ("wecom_meeting", Origin::Mcp("wecom".into())),
         ("mcp_github_issues", Origin::Mcp("github".into())),
         ("mcp_weather_今天", Origin::Mcp("weather".into())),
     ] {
@@ -52,6 +52,11 @@ fn policy(tenant: Value) -> CompiledPolicy {
 
 fn main() -> Subject {
     Subject { is_owner: true, ..Subject::new(SessionKind::Main) }
+}
+
+/// A direct message, whose commands are isolated.
+fn dm() -> Subject {
+    Subject::new(SessionKind::Dm)
 }
 
 fn is_allowed(view: &View<'_>, tool: &str) -> bool {

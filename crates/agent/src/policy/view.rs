@@ -1,9 +1,9 @@
 //! The tools that the nine layers leave for one turn.
 
+use holdfast_types::SessionKind;
 use serde_json::Value;
 
 use super::{
-    action::FsScope,
     bound_policy::{BoundPolicy, ToolList},
     catalog::Catalog,
     compiled_policy::{CompiledPolicy, Model, ModelKey},
@@ -12,9 +12,9 @@ use super::{
     explain::Explanation,
     layer::Layer,
     name::canonical,
+    sandbox_mode::SandboxMode,
     set::ToolSet,
-    settings::ChatRule,
-    subject::{SandboxMode, Subject},
+    subject::Subject,
 };
 
 /// Allowed tools of one turn, and the reasons for the removal of the others.
@@ -22,8 +22,7 @@ use super::{
 pub struct View<'c> {
     pub(crate) compiled: &'c CompiledPolicy,
     pub(crate) is_subagent: bool,
-    pub(crate) sandbox: SandboxMode,
-    pub(crate) scopes: Vec<FsScope>,
+    sandbox: SandboxMode,
     allowed: ToolSet,
     removals: Vec<Removal<'c>>,
 }
@@ -41,7 +40,7 @@ enum RemovalCause<'c> {
     Deny(&'c ToolList),
     Allow(&'c ToolList),
     List(TurnList),
-    Depth(u8),
+    Subagent,
     Filters,
 }
 
@@ -51,8 +50,7 @@ impl<'c> View<'c> {
         let mut view = Self {
             compiled,
             is_subagent: subject.is_subagent(),
-            sandbox: subject.sandbox,
-            scopes: subject.scopes.clone(),
+            sandbox: SandboxMode::of(compiled, subject),
             allowed,
             removals: Vec::new(),
         };
@@ -134,8 +132,9 @@ impl<'c> View<'c> {
     fn chat(&mut self, subject: &Subject) {
         let compiled = self.compiled;
         let rules = || {
-            let all = compiled.tenant.chats.iter().chain(&compiled.agent.chats);
-            all.filter(|(rule, _)| is_here(rule, subject)).map(|(_, sieve)| sieve)
+            let (tenants, agents) = (&compiled.tenant, &compiled.agent);
+            let all = tenants.chat_rules(subject).chain(agents.chat_rules(subject));
+            all.map(|(_, policy)| policy)
         };
         if subject.is_group() {
             let lifts = self.lifted(rules());
@@ -177,16 +176,12 @@ impl<'c> View<'c> {
                 named_tools(&compiled.catalog, list),
             );
         }
-        let depth = match subject.is_subagent() {
-            true => subject.depth.max(1),
-            false => 0,
-        };
-        if depth >= compiled.spawn_depth {
+        if subject.kind == SessionKind::Subagent {
             let mut spawn = ToolSet::empty(compiled.catalog.len());
             if let Some(at) = compiled.catalog.position("sessions_spawn") {
                 spawn.insert(at);
             }
-            self.remove(DecisionSource::Layer(Layer::Subagent), RemovalCause::Depth(depth), &spawn);
+            self.remove(DecisionSource::Layer(Layer::Subagent), RemovalCause::Subagent, &spawn);
         }
     }
 
@@ -250,6 +245,12 @@ impl<'c> View<'c> {
         }
     }
 
+    /// Isolation that the turn's commands need.
+    #[must_use]
+    pub const fn sandbox_mode(&self) -> SandboxMode {
+        self.sandbox
+    }
+
     /// Returns the allowed tools by their registered names, sorted by canonical name.
     #[must_use]
     pub fn offered(&self) -> Vec<&'c str> {
@@ -302,19 +303,10 @@ impl<'c> View<'c> {
             },
             RemovalCause::Allow(covers) => Rule::NotAllowed { list: covers.at.clone() },
             RemovalCause::List(list) => Rule::NotListed(list),
-            RemovalCause::Depth(depth) => Rule::TooDeep { depth, limit: self.compiled.spawn_depth },
+            RemovalCause::Subagent => Rule::SubagentSpawns,
             RemovalCause::Filters => Rule::Hidden,
         }
     }
-}
-
-/// Whether a rule applies to the conversation.
-fn is_here(rule: &ChatRule, subject: &Subject) -> bool {
-    let channel = rule.channel.as_ref().is_none_or(|wanted| {
-        subject.channel.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(wanted))
-    });
-    let chat = rule.chat.as_ref().is_none_or(|wanted| subject.chat.as_ref() == Some(wanted));
-    channel && chat && rule.kind.is_none_or(|kind| kind == subject.kind)
 }
 
 /// Returns the tools that a list covers. Unknown entries cover nothing.

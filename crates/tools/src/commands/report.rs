@@ -38,7 +38,7 @@ pub(super) fn command_output(ran: &CommandResult, most: Option<u32>) -> Output {
         CommandState::Exited(code) => Some(code),
         CommandState::Running(_) | CommandState::Ended(_) => None,
     };
-    let changes = ran.kept.iter().flat_map(|kept| &kept.changes);
+    let changes = ran.kept.iter().flat_map(|kept| &kept.changes).take(MAX_LISTED_FILES);
     Output::from(text).record(json!({
         "status": status,
         "exit_code": code,

@@ -16,7 +16,8 @@ use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_session::CompletionResult;
 use holdfast_tools::{AllowedTools, Call, HostContext, Output, ToolError};
-use holdfast_types::{ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
+use holdfast_types::{CallRecord, ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
+use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
@@ -43,6 +44,9 @@ use crate::{
 /// Read-only calls that took this long are stored before the model is asked. After a crash, quicker
 /// ones are simply repeated (decision 0004).
 const MIN_STORED_READ_TIME: Duration = Duration::from_millis(500);
+
+/// Maximum size of a tool's details in the ledger of calls, as JSON.
+const MAX_DETAILS_BYTES: usize = 16 * 1024;
 
 /// Makes these calls in parallel and stores their results.
 pub(crate) async fn run_calls(
@@ -78,7 +82,10 @@ pub(crate) async fn run_calls(
     turn.timing.tools += began.elapsed();
     failpoints::point("runner.after_call").await;
     let mut returned = Vec::with_capacity(results.len());
-    for (entry, effects) in results {
+    for (mut entry, effects) in results {
+        if let Ok(Entry::Returned { record, .. }) = &mut entry {
+            record.cost_micros = turn.journal.cost_micros(&effects.usage);
+        }
         apply(turn, effects);
         returned.push(entry);
     }
@@ -141,7 +148,7 @@ async fn run_call(
         let (call, tool) = (call.id.clone(), call.tool.clone());
         turn.stream.send(DeltaBody::ToolStarted { call, tool });
     }
-    let began = Instant::now();
+    let (began, started_at) = (Instant::now(), Timestamp::now());
     let (made, mut effects) = dispatch(turn, snapshot, call).instrument(span.clone()).await;
     let made = redact_secrets(&snapshot.skills.secrets, made);
     let made = match made {
@@ -151,13 +158,14 @@ async fn run_call(
         }
         Err(error) => Err(error),
     };
-    let (output, failed, media) = match made {
-        Ok((output, media)) => {
+    let (output, failed, media, details) = match made {
+        Ok((mut output, media)) => {
             invocation::record_skill_read(turn, snapshot, call).await;
             effects.deliveries.extend(media::user_message(turn, &call_key(turn, call), &output));
-            (output.for_llm, false, media)
+            let details = output.details.take();
+            (output.for_llm, false, media, details)
         }
-        Err(ToolError::Tell(text)) => (text, true, Media::default()),
+        Err(ToolError::Tell(text)) => (text, true, Media::default(), None),
         Err(ToolError::Broken(source)) => {
             return (Err(Error::Tool { name: tool.to_owned(), source }), effects);
         }
@@ -177,7 +185,14 @@ async fn run_call(
         }
         turn.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
     }
-    (Ok(Entry::Returned { call: call.id.clone(), output, failed, media }), effects)
+    let record = CallRecord {
+        started_at_ms: started_at.as_millisecond(),
+        took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        // Known once the turn charges it.
+        cost_micros: 0,
+        details,
+    };
+    (Ok(Entry::Returned { call: call.id.clone(), output, failed, media, record }), effects)
 }
 
 async fn dispatch(
@@ -272,13 +287,18 @@ fn usable_connections(
     )
 }
 
-/// Removes the secrets of the agent's commands from a result.
+/// Removes the secrets of the agent's commands from a result, and details that are too long.
 fn redact_secrets(secrets: &Secrets, made: Result<Output, ToolError>) -> Result<Output, ToolError> {
     let without = |text| secrets.redact(text);
     match made {
         Ok(output) => Ok(Output {
             for_llm: without(output.for_llm),
             for_user: output.for_user.map(without),
+            details: output.details.and_then(|details| {
+                let text = without(details.to_string());
+                let is_stored = text.len() <= MAX_DETAILS_BYTES;
+                is_stored.then(|| serde_json::from_str(&text).ok()).flatten()
+            }),
             ..output
         }),
         Err(ToolError::Tell(text)) => Err(ToolError::Tell(without(text))),

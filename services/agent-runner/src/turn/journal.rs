@@ -112,6 +112,12 @@ impl Journal {
         self.charge(Charge { tokens, micros: used.cost_micros(ledger) });
     }
 
+    /// Cost of a call's usage, in millionths of a US dollar.
+    pub(crate) fn cost_micros(&self, used: &[ToolUsage]) -> u64 {
+        let cost = |ledger: &Arc<Ledger>| used.iter().map(|used| used.cost_micros(ledger)).sum();
+        self.ledger.as_ref().map_or(0, cost)
+    }
+
     /// Cost of the turn so far, and the charges that the next write stores.
     fn take_spent(&self) -> WriteCost {
         let Some(ledger) = &self.ledger else { return WriteCost::default() };

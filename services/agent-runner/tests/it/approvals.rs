@@ -9,7 +9,9 @@ use std::{
 };
 
 use holdfast_directory::{Actor, NewAccount};
-use holdfast_session::{Acceptance, Approval as Record, ApprovalFilter, NewMessage, TurnOutcome};
+use holdfast_session::{
+    Acceptance, Approval as Record, ApprovalFilter, NewMessage, ToolCallState, TurnOutcome,
+};
 use holdfast_testkit::Reply;
 use holdfast_tools::{Approval, Call, Tool, ToolError};
 use holdfast_types::{
@@ -586,6 +588,8 @@ async fn a_protected_file_is_written_only_once_somebody_said_so() -> anyhow::Res
     let changed = "select count(*) from session.approvals where tool = 'write'";
     assert_eq!(world.number(changed).await?, 1);
     assert!(asked[0].summary.starts_with("write role.md (writing to a protected path"));
+    let calls = world.sessions.views().tool_calls(world.tenant, sent.session, None, 10).await?;
+    assert_eq!(calls[0].state, ToolCallState::WaitingApproval);
 
     say_of(&world, &asked[0], ApprovalDecision::Once).await?;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_directory::{Actor, Directory};
+use holdfast_sandbox::BackendChoice;
 use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Tool, ToolError};
@@ -99,6 +100,36 @@ async fn a_denied_tool_is_not_offered_and_a_call_of_it_is_refused_counted_and_re
             && line.contains(r#"tool="sessions_list""#)
     });
     assert!(counted, "{metrics}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn in_restricted_mode_commands_and_writing_are_removed_and_their_calls_refused()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
+    let _runner = world.runner_with(config, |app| app).await?;
+    name_all(&world).await?;
+    put(&world, json!({ "chats": [{ "kind": "dm", "sandbox_mode": "restricted" }] })).await?;
+    let stranger = |text: &str| from(&world, "telegram:9", &["member"], "9", text);
+    let removed = ["exec", "write", "edit", "apply_patch", "append_file"];
+
+    let write = may(&world, stranger("write"), "write").await?;
+    let in_direct_message = offered(&world);
+    let exec = may(&world, stranger("run"), "exec").await?;
+    let main =
+        NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", "look") };
+    world.model.queue([Reply::text("done")]);
+    world.text(&world.send(main).await?).await?;
+    let in_main_session = offered(&world);
+
+    assert_eq!((write, exec), ((false, false), (false, false)));
+    for tool in removed.map(str::to_owned) {
+        assert!(!in_direct_message.contains(&tool), "{tool}: {in_direct_message:?}");
+        assert!(in_main_session.contains(&tool), "{tool}: {in_main_session:?}");
+    }
+    assert!(in_direct_message.contains(&"read".to_owned()), "{in_direct_message:?}");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_directory::{Actor, NewAgent};
 use holdfast_pg::Pools;
 use holdfast_sandbox::BackendChoice;
-use holdfast_session::{Acceptance, NewMessage};
+use holdfast_session::{Acceptance, NewMessage, ToolCallState};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentId, AgentName, Entry, SessionKey};
 use holdfast_workspace::{ChangeAuthor, Edit, LogFilter, Workspaces};
@@ -236,6 +236,89 @@ async fn what_the_guard_refuses_does_not_run() -> anyhow::Result<()> {
 
     assert_eq!(read(&world, world.agent.id, "x").await?, None);
     assert!(!is_below(world.scratch.path(), "lock"), "no folder was needed");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_sandbox_only_conversations_in_mode_off_run_commands() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.sandbox.backend = BackendChoice::Plain;
+    let _runner = world.runner_with(config, |app| app).await?;
+    world.model.answer(|request| match request.body.to_string().contains("not run") {
+        true => Reply::text("done"),
+        false => exec("touch x"),
+    });
+
+    let refused = world.say("s", "go").await?;
+    world.text(&refused).await?;
+    let asked = world.send(owner(&world, "go")).await?;
+
+    let told = returned(&world, &refused).await?;
+    let reason = "not run: commands of this conversation need a sandbox";
+    assert!(told[0].starts_with(reason), "{told:?}");
+    world
+        .until("the owner is asked", async || {
+            world.kinds(asked.session).await.is_ok_and(|kinds| kinds.contains(&"noted"))
+        })
+        .await?;
+    assert_eq!(read(&world, world.agent.id, "x").await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_call_is_in_the_ledger_with_its_state_times_failure_and_details() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    let wait = "touch begun; while [ -e begun ]; do sleep 0.05; done";
+    world.model.queue([
+        exec("echo x > x; exit 3"),
+        Reply::call("a", "read", r#"{"path":"nowhere.md"}"#),
+        exec(wait),
+        Reply::text("done"),
+    ]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+    let run = sent.message.into();
+    let during =
+        world.sessions.views().tool_calls(world.tenant, sent.session, Some(run), 10).await?;
+    take_away(&world, "begun").await?;
+    world.text(&sent).await?;
+    let after = world.sessions.views().tool_calls(world.tenant, sent.session, None, 1).await?;
+    let of_run = world.sessions.views().session_of_run(world.tenant, run).await?;
+    world.sessions.delete(world.tenant, sent.session).await?;
+    let deleted = world.sessions.views().tool_calls(world.tenant, sent.session, None, 10).await;
+
+    let [failing, missing, running] = during.as_slice() else { panic!("{during:?}") };
+    assert_eq!((failing.tool.as_str(), failing.state), ("exec", ToolCallState::Completed));
+    let details = failing.details.as_ref().unwrap();
+    assert_eq!((&details["exit_code"], &details["files_changed"]), (&json!(3), &json!(["x"])));
+    assert!(failing.requested_at <= failing.started_at.unwrap(), "{failing:?}");
+    assert!(failing.started_at <= failing.ended_at, "{failing:?}");
+    assert_eq!((missing.id.as_str(), missing.state), ("a", ToolCallState::Failed));
+    assert!(missing.error.as_ref().is_some_and(|error| !error.is_empty()), "{missing:?}");
+    assert_eq!((running.state, running.ended_at), (ToolCallState::Running, None));
+    assert_eq!((after.len(), after[0].state), (1, ToolCallState::Completed));
+    assert!(after[0].ended_at.is_some(), "{after:?}");
+    assert_eq!(of_run, sent.session);
+    assert!(deleted.is_err(), "{deleted:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_tenants_are_hosted_the_check_of_paths_cannot_be_switched_off() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.sandbox.hosted = true;
+    config.runner.sandbox.guard.restrict_to_workspace = false;
+
+    let refused = world.runner_with(config, |app| app).await.err();
+
+    let message = refused.map(|error| format!("{error:#}")).unwrap_or_default();
+    assert!(message.contains("`runner.sandbox.guard.restrict_to_workspace`"), "{message}");
     Ok(())
 }
 

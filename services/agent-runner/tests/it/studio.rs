@@ -184,6 +184,9 @@ async fn what_is_drawn_and_spoken_is_charged_with_the_run_and_to_its_budget() ->
     let micros = 80_000 + 15 * 16;
     assert_eq!(world.number("select cost_micros from session.runs").await?, micros);
     assert_eq!(world.number("select micros from session.spending").await?, micros);
+    let of_calls = "select coalesce(body->'record'->>'cost_micros', '0') from session.entries
+                    where kind = 'returned' order by seq";
+    assert_eq!(world.texts(of_calls).await?, ["80000", "0", "120"]);
     Ok(())
 }
 

@@ -8,11 +8,12 @@ use holdfast_proto::gateway::v1::{
     DeleteSessionRequest, DeleteSessionResponse, GetCanvasRequest, GetCanvasResponse,
     GetHistoryRequest, GetHistoryResponse, GetRunRequest, GetRunResponse, GetSessionRequest,
     GetSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
-    ListSessionsResponse, PauseSessionRequest, PauseSessionResponse, ResumeSessionRequest,
-    ResumeSessionResponse, sessions_server::Sessions as Service,
+    ListSessionsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseSessionRequest,
+    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    sessions_server::Sessions as Service,
 };
 use holdfast_session::SessionFilter;
-use holdfast_types::{SessionId, SessionKey, TenantId};
+use holdfast_types::{RunId, SessionId, SessionKey, TenantId};
 use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -215,6 +216,27 @@ impl Service for Handler {
         let run = Some(run);
         let entries = entries.into_iter().map(convert::entry).collect();
         Ok(Response::new(GetRunResponse { run, entries }))
+    }
+
+    async fn list_tool_calls(
+        &self,
+        request: Request<ListToolCallsRequest>,
+    ) -> Result<Response<ListToolCallsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
+        let views = self.0.sessions.views();
+        let run: Option<RunId> =
+            non_empty(request.run_id).map(|run| run.parse()).transpose().map_err(Error::from)?;
+
+        let session = match run.filter(|_| request.session.is_empty()) {
+            Some(run) => views.session_of_run(caller.tenant, run).await.map_err(Error::from)?,
+            None => self.find(caller.tenant, &request.session).await?,
+        };
+        let calls = views.tool_calls(caller.tenant, session, run, most).await;
+
+        let calls = calls.map_err(Error::from)?.into_iter().map(convert::tool_call).collect();
+        Ok(Response::new(ListToolCallsResponse { calls }))
     }
 }
 

@@ -142,6 +142,72 @@ async fn every_tool_is_explained_for_whoever_is_asked_about() {
 }
 
 #[tokio::test]
+async fn the_sandbox_mode_of_a_conversation_is_explained_with_what_it_removes() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "write", "exec"]).await;
+    let document = r#"{"chats":[{"kind":"dm","sandbox_mode":"restricted"}],
+        "sandbox":{"deny":["read"]}}"#;
+    put(&world, &world.anna, "", document, None).await.unwrap();
+    let of = |kind: &str| pb::ExplainToolsRequest { kind: kind.into(), ..Default::default() };
+
+    let main = explain(&world, &world.anna, of("main")).await;
+    let api = explain(&world, &world.anna, of("api")).await;
+    let dm = explain(&world, &world.anna, of("dm")).await;
+
+    let modes = [&main, &api, &dm].map(|explained| explained.sandbox_mode.as_str());
+    assert_eq!(modes, ["off", "isolated", "restricted"]);
+    assert_eq!(line(&main, "read"), "read: allow: no layer removes it");
+    assert_eq!(
+        line(&api, "read"),
+        "read: deny by layer 8 (sandbox): denied by `read` in tools.sandbox.deny"
+    );
+    assert_eq!(line(&api, "exec"), "exec: allow: no layer removes it");
+    for tool in ["exec", "write"] {
+        let expected = format!(
+            "{tool}: deny by layer 8 (sandbox): denied by `{tool}` in the default list for \
+             restricted mode"
+        );
+        assert_eq!(line(&dm, tool), expected);
+    }
+}
+
+#[tokio::test]
+async fn profiles_and_the_default_lists_of_models_and_subagents_are_explained() {
+    let world = World::start().await.unwrap();
+    let tools = ["read", "exec", "image", "browser", "cron", "memory_search", "session_status"];
+    announce(&world, &tools).await;
+    let of = |kind: &str, model: &str| pb::ExplainToolsRequest {
+        kind: kind.into(),
+        model: model.into(),
+        ..Default::default()
+    };
+
+    let ollama = explain(&world, &world.anna, of("main", "ollama:qwen3")).await;
+    let older = explain(&world, &world.anna, of("main", "openai:gpt-3.5-turbo")).await;
+    let subagent = explain(&world, &world.anna, of("subagent", "")).await;
+    put(&world, &world.anna, "", r#"{"profile":"coding"}"#, None).await.unwrap();
+    let coding = explain(&world, &world.anna, of("main", "")).await;
+
+    for (explained, tool, expected) in [
+        (&ollama, "image", "deny by layer 4 (global_provider)"),
+        (&ollama, "browser", "allow"),
+        (&older, "browser", "deny by layer 4 (global_provider)"),
+        (&older, "image", "allow"),
+        (&subagent, "cron", "deny by layer 9 (subagent)"),
+        (&subagent, "memory_search", "deny by layer 9 (subagent)"),
+        (&subagent, "session_status", "deny by layer 9 (subagent)"),
+        (&subagent, "read", "allow"),
+        (&coding, "exec", "allow"),
+        (&coding, "memory_search", "allow"),
+        (&coding, "cron", "deny by layer 1 (profile)"),
+        (&coding, "browser", "deny by layer 1 (profile)"),
+    ] {
+        let told = line(explained, tool);
+        assert!(told.starts_with(&format!("{tool}: {expected}: ")), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn what_mcp_servers_bring_is_explained_for_an_admin_who_asks_for_it() {
     let world = World::start().await.unwrap();
     announce(&world, &["read"]).await;

@@ -1,9 +1,9 @@
 //! Each layer alone: the tools that it removes, and its explanation.
 
 use holdfast_types::{ModelId, SessionKind};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{catalog, compiled, is_allowed, main, policy, settings, told};
+use super::{catalog, compiled, dm, is_allowed, main, policy, settings, told};
 use crate::policy::{
     Catalog, CompiledPolicy, Defaults, Error, Explanation, Origin, SandboxMode, Settings, Subject,
     Tool, Warning,
@@ -99,7 +99,6 @@ fn each_layer_names_itself_and_the_entry_that_decided() {
     let subject = Subject {
         channel: Some("telegram".into()),
         model: model("openai:gpt-5-mini"),
-        depth: 1,
         ..Subject::new(SessionKind::Subagent)
     };
     let view = compiled.view(&subject);
@@ -180,7 +179,7 @@ fn route_behaviour_and_bundle_narrow_and_never_add() {
     assert!(offered(&Subject { messages: vec![Vec::new()], ..main() }).is_empty());
     assert!(offered(&Subject { toolbox: Some(Vec::new()), ..main() }).is_empty());
 
-    let bundled = Subject { bundle: Some(names(&["web_*", "cron"])), depth: 1, ..main() };
+    let bundled = Subject { bundle: Some(names(&["web_*", "cron"])), ..main() };
     assert_eq!(offered(&bundled), ["web_fetch", "web_search"]);
 }
 
@@ -207,8 +206,8 @@ fn whoever_may_run_commands_may_patch_unless_it_is_denied() {
 }
 
 #[test]
-fn an_allow_list_of_plugins_keeps_the_product_s_own_tools_and_says_so() {
-    for allow in [json!(["jira_search"]), json!(["group:plugin:jira"]), json!(["jira"])] {
+fn an_allow_list_of_servers_tools_keeps_the_product_s_own_and_says_so() {
+    for allow in [json!(["jira_search"]), json!(["group:mcp:jira"])] {
         let compiled = policy(json!({"allow": allow}));
         let view = compiled.view(&main());
 
@@ -224,19 +223,20 @@ fn an_allow_list_of_plugins_keeps_the_product_s_own_tools_and_says_so() {
 }
 
 #[test]
-fn in_the_sandbox_and_for_subagents_an_allow_list_of_plugins_is_meant() {
+fn in_the_sandbox_and_for_subagents_an_allow_list_of_servers_tools_is_meant() {
     let compiled = policy(json!({
         "sandbox": {"allow": ["jira_search"]},
         "subagents": {"allow": ["jira_search"]},
     }));
 
-    assert_eq!(compiled.view(&main()).offered(), ["jira_search"]);
-    let unboxed = Subject { sandbox: SandboxMode::Off, ..Subject::new(SessionKind::Subagent) };
-    assert_eq!(compiled.view(&unboxed).offered(), ["jira_search"]);
+    assert_eq!(compiled.view(&dm()).offered(), ["jira_search"]);
+    let subagents = policy(json!({"subagents": {"allow": ["jira_search"]}}));
+    let subagent = Subject::new(SessionKind::Subagent);
+    assert_eq!(subagents.view(&subagent).offered(), ["jira_search"]);
 }
 
 #[test]
-fn a_tool_that_is_known_and_not_there_makes_no_allow_list_one_of_plugins() {
+fn a_tool_that_is_known_and_not_there_makes_no_allow_list_one_of_servers() {
     let tools = ["read", "write"].map(Tool::native);
     let tenant = settings(json!({"allow": ["browser"]}));
     let catalog = std::sync::Arc::new(Catalog::new(tools).0);
@@ -278,27 +278,22 @@ fn a_denial_takes_along_what_does_part_of_the_same() {
 #[test]
 fn nobody_else_s_tool_can_take_a_name_of_ours() {
     let tools = [
-        Tool { name: "Bash".into(), origin: Origin::Plugin("evil".into()) },
+        Tool { name: "Bash".into(), origin: Origin::Mcp("evil".into()) },
         Tool { name: "append_file".into(), origin: Origin::Mcp("evil".into()) },
-        Tool { name: "notes".into(), origin: Origin::Plugin("a".into()) },
-        Tool { name: "Notes".into(), origin: Origin::Plugin("b".into()) },
-        Tool { name: "group:fs".into(), origin: Origin::Plugin("c".into()) },
-        Tool { name: "web_*".into(), origin: Origin::Plugin("c".into()) },
-        Tool { name: "two words".into(), origin: Origin::Plugin("c".into()) },
-        Tool { name: "x".into(), origin: Origin::Plugin("browser".into()) },
+        Tool { name: "notes".into(), origin: Origin::Mcp("a".into()) },
+        Tool { name: "Notes".into(), origin: Origin::Mcp("b".into()) },
+        Tool { name: "group:fs".into(), origin: Origin::Mcp("c".into()) },
+        Tool { name: "web_*".into(), origin: Origin::Mcp("c".into()) },
+        Tool { name: "two words".into(), origin: Origin::Mcp("c".into()) },
+        Tool { name: "x".into(), origin: Origin::Mcp("browser".into()) },
         Tool::native("exec"),
     ];
     let (catalog, warnings) = Catalog::new(tools);
 
     assert_eq!(catalog.len(), 3);
     assert_eq!(catalog.find("bash").unwrap().origin, Origin::Native);
-    assert_eq!(catalog.find("NOTES").unwrap().origin, Origin::Plugin("a".into()));
+    assert_eq!(catalog.find("NOTES").unwrap().origin, Origin::Mcp("a".into()));
     assert_eq!(warnings.len(), 6, "{warnings:?}");
-    let tenant = settings(json!({"sandbox": {"allow": ["browser"]}}));
-    let catalog = std::sync::Arc::new(catalog);
-    let compiled =
-        CompiledPolicy::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
-    assert!(compiled.view(&main()).offered().is_empty(), "a plugin is no `browser` by its id");
 }
 
 #[test]
@@ -327,42 +322,55 @@ fn also_allow_lifts_a_default_and_never_what_is_written() {
 
 #[test]
 fn a_subagent_spawns_none_even_where_the_list_is_lifted() {
-    let lifted = json!({"subagents": {"also_allow": ["sessions_spawn", "memory_search"]}});
-    let subagent = |depth| Subject { depth, ..Subject::new(SessionKind::Subagent) };
+    let lifted = policy(json!({"subagents": {"also_allow": ["sessions_spawn", "memory_search"]}}));
+    let subagent = lifted.view(&Subject::new(SessionKind::Subagent));
 
-    let once = policy(lifted.clone());
-    assert!(is_allowed(&once.view(&subagent(1)), "memory_search"));
-    assert_eq!(
-        told(&once.view(&subagent(1)), "sessions_spawn"),
-        "9: a session 1 spawns deep spawns none: 1 is the limit"
-    );
-    let mut deeper = lifted;
-    deeper["spawn_depth"] = json!(2);
-    let twice = policy(deeper);
-    assert!(is_allowed(&twice.view(&subagent(1)), "spawn"));
-    assert!(!is_allowed(&twice.view(&subagent(2)), "spawn"));
-    assert!(is_allowed(&once.view(&main()), "spawn"));
-    let lifted = json!({"subagents": {"also_allow": ["sessions_spawn"]}, "spawn_depth": 2});
-    let stricter = compiled(lifted, json!({"spawn_depth": 1}));
-    assert!(!is_allowed(&stricter.view(&subagent(1)), "spawn"));
+    assert!(is_allowed(&subagent, "memory_search"));
+    assert_eq!(told(&subagent, "sessions_spawn"), "9: a subagent spawns none");
+    assert!(is_allowed(&lifted.view(&Subject::new(SessionKind::Cron)), "spawn"));
+    assert!(is_allowed(&lifted.view(&main()), "spawn"));
 }
 
 #[test]
-fn what_lifts_a_default_is_for_admins_to_write() {
-    let fields = |json: Value| settings(json).admin_only();
-
-    assert!(fields(json!({"deny": ["exec"], "also_allow": ["image"]})).is_empty());
-    assert_eq!(
-        fields(json!({
-            "subagents": {"also_allow": ["cron"]},
-            "chats": [{"policy": {"also_allow": ["exec"]}}],
-            "by_provider": {"ollama": {"also_allow": ["image"]}},
-            "spawn_depth": 2,
-            "exec": {"security": "full"},
-            "approvals": {"tools": {"email": "never"}},
-        })),
-        ["by_provider", "chats", "subagents", "spawn_depth", "approvals", "exec"]
-    );
+fn the_strictest_mode_of_the_tenant_applies_and_an_agent_can_only_be_stricter() {
+    use SandboxMode::{Isolated, Off, Restricted};
+    use SessionKind::{Cron, Group, Heartbeat, Main, Subagent, Topic};
+    let chat = |kind: &str, mode: &str| json!([{"kind": kind, "sandbox_mode": mode}]);
+    let stranger = Subject::new(Main);
+    for (tenant, agent, subject, mode) in [
+        (json!({}), json!({}), main(), Off),
+        (json!({}), json!({}), stranger, Isolated),
+        (json!({}), json!({}), dm(), Isolated),
+        (json!({}), json!({}), Subject::new(Heartbeat), Isolated),
+        (json!({"sandbox_mode": "isolated"}), json!({}), main(), Isolated),
+        (json!({"sandbox_mode": "off"}), json!({}), dm(), Off),
+        (json!({"sandbox_mode": "off"}), json!({}), Subject::new(Group), Isolated),
+        (json!({"sandbox_mode": "off"}), json!({}), Subject::new(Topic), Isolated),
+        (json!({"sandbox_mode": "off"}), json!({}), Subject::new(Subagent), Isolated),
+        (json!({"sandbox_mode": "off"}), json!({}), Subject::new(Cron), Isolated),
+        (json!({"sandbox_mode": "restricted"}), json!({}), Subject::new(Subagent), Restricted),
+        (json!({"sandbox_mode": "off"}), json!({"sandbox_mode": "restricted"}), main(), Restricted),
+        (json!({"sandbox_mode": "isolated"}), json!({"sandbox_mode": "off"}), main(), Isolated),
+        (json!({}), json!({"sandbox_mode": "off"}), dm(), Isolated),
+        (json!({}), json!({"chats": chat("dm", "restricted")}), dm(), Restricted),
+        (json!({"chats": chat("dm", "off")}), json!({}), dm(), Off),
+        (
+            json!({"chats": chat("dm", "off"), "sandbox_mode": "restricted"}),
+            json!({}),
+            dm(),
+            Restricted,
+        ),
+        (json!({"chats": chat("dm", "off")}), json!({}), Subject::new(Main), Isolated),
+        (
+            json!({"chats": chat("dm", "off")}),
+            json!({"chats": chat("dm", "restricted")}),
+            dm(),
+            Restricted,
+        ),
+    ] {
+        let shown = format!("{tenant} {agent} {:?}", subject.kind);
+        assert_eq!(compiled(tenant, agent).view(&subject).sandbox_mode(), mode, "{shown}");
+    }
 }
 
 #[test]
@@ -393,7 +401,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
         assert!(matches!(&error, Error::Entry { at: found, .. } if found == at), "{error}");
     }
     let many = settings(json!({"deny": vec!["exec"; 513]}));
-    let error = CompiledPolicy::new(catalog(), &Defaults::bare(), &many, &Settings::default());
+    let error = CompiledPolicy::new(catalog(), &Defaults::shipped(), &many, &Settings::default());
     assert_eq!(error.unwrap_err().to_string(), "`tools.deny` has 513 entries, and 512 is the most");
 }
 
@@ -428,7 +436,7 @@ fn what_the_documentation_shows_is_read() {
         }
         read += 1;
     }
-    assert_eq!(read, 4);
+    assert_eq!(read, 5);
 }
 
 #[test]
@@ -436,7 +444,9 @@ fn settings_read_back_as_they_were_written() {
     let json = json!({
         "profile": "coding", "allow": ["read"], "also_allow": ["tts"], "deny": ["exec"],
         "tools": [], "by_provider": {"ollama/*": {"deny": ["image"]}},
-        "chats": [{"channel": "slack", "kind": "group", "policy": {"deny": ["cron"]}}],
+        "chats": [{"channel": "slack", "kind": "group", "policy": {"deny": ["cron"]}},
+                  {"kind": "dm", "sandbox_mode": "off"}],
+        "sandbox_mode": "restricted",
         "visibility": [{"tools": ["gateway"], "roles": ["admin"]}],
         "approvals": {"tools": {"write": "always"}, "protected": ["plans"]},
         "exec": {"security": "allowlist", "ask": "on-miss",

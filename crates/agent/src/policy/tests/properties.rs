@@ -25,9 +25,9 @@ const ENTRIES: [&str; 26] = [
     "group:runtime",
     "group:sessions",
     "group:native",
-    "group:plugins",
+    "group:mcp:github",
     "group:mcp",
-    "group:plugin:jira",
+    "group:mcp:jira",
     "group:nothing",
     "jira_search",
     "mcp_*",
@@ -63,6 +63,11 @@ fn policy() -> impl Strategy<Value = Policy> {
         .prop_map(|(profile, allow, also_allow, deny)| Policy { profile, allow, also_allow, deny })
 }
 
+fn mode() -> impl Strategy<Value = SandboxMode> {
+    use SandboxMode::{Isolated, Off, Restricted};
+    proptest::sample::select(vec![Off, Isolated, Restricted])
+}
+
 fn settings() -> impl Strategy<Value = Settings> {
     let by_model = proptest::sample::select(vec!["openai", "openai/gpt*", "*", "ollama"]);
     (
@@ -73,29 +78,33 @@ fn settings() -> impl Strategy<Value = Settings> {
         policy(),
         policy(),
         proptest::collection::vec((list(), proptest::option::of(Just("admin"))), 0..2),
+        proptest::option::of(mode()),
     )
-        .prop_map(|(own, tools, by_provider, chats, sandbox, subagents, filters)| Settings {
-            profile: own.profile,
-            allow: own.allow,
-            also_allow: own.also_allow,
-            deny: own.deny,
-            tools,
-            by_provider,
-            chats: chats
-                .into_iter()
-                .map(|policy| ChatRule { policy, ..ChatRule::default() })
-                .collect(),
-            sandbox,
-            subagents,
-            visibility: filters
-                .into_iter()
-                .map(|(tools, role)| VisibilityFilter {
-                    tools,
-                    roles: role.map(|role| vec![role.to_owned()]),
-                    ..VisibilityFilter::default()
-                })
-                .collect(),
-            ..Settings::default()
+        .prop_map(|(own, tools, by_provider, chats, sandbox, subagents, filters, mode)| {
+            Settings {
+                profile: own.profile,
+                allow: own.allow,
+                also_allow: own.also_allow,
+                deny: own.deny,
+                tools,
+                by_provider,
+                chats: chats
+                    .into_iter()
+                    .map(|policy| ChatRule { policy, ..ChatRule::default() })
+                    .collect(),
+                sandbox_mode: mode,
+                sandbox,
+                subagents,
+                visibility: filters
+                    .into_iter()
+                    .map(|(tools, role)| VisibilityFilter {
+                        tools,
+                        roles: role.map(|role| vec![role.to_owned()]),
+                        ..VisibilityFilter::default()
+                    })
+                    .collect(),
+                ..Settings::default()
+            }
         })
 }
 
@@ -104,21 +113,13 @@ fn subject() -> impl Strategy<Value = Subject> {
     (
         proptest::sample::select(vec![Main, Dm, Group, Topic, Cron, Subagent]),
         proptest::sample::select(vec!["", "openai:gpt-5", "ollama:x", "google:gpt-3.5"]),
-        proptest::sample::select(vec![
-            SandboxMode::Off,
-            SandboxMode::Restricted,
-            SandboxMode::Isolated,
-        ]),
         proptest::collection::vec(list(), 0..2),
         proptest::option::of(list()),
-        0_u8..3,
     )
-        .prop_map(|(kind, model, sandbox, messages, toolbox, depth)| Subject {
+        .prop_map(|(kind, model, messages, toolbox)| Subject {
             model: model.parse().ok(),
-            sandbox,
             messages,
             toolbox,
-            depth,
             ..Subject::new(kind)
         })
 }
@@ -285,5 +286,5 @@ proptest! {
 
 /// Subject without restrictions by default lists.
 fn open() -> Subject {
-    Subject { sandbox: SandboxMode::Off, ..Subject::new(SessionKind::Main) }
+    Subject { is_owner: true, ..Subject::new(SessionKind::Main) }
 }

@@ -7,9 +7,13 @@ use serde_json::{Value, json};
 
 use super::settings;
 use crate::policy::{
-    Catalog, CompiledPolicy, Decision, DecisionSource, Defaults, FIXED_RULES, GROUP_DENY, Layer,
-    NATIVE, SANDBOX_DENY, SUBAGENT_DENY, SandboxMode, Settings, Subject, Tool, canonical,
+    Catalog, CompiledPolicy, Decision, DecisionSource, Defaults, GROUP_DENY, NATIVE, SANDBOX_DENY,
+    SUBAGENT_DENY, Subject, Tool, canonical,
 };
+
+/// Rules of the engine without the older table: it restricts subagents only.
+const BARE: Defaults =
+    Defaults { providers: &[], groups: &[], sandbox: &[], subagents: SUBAGENT_DENY };
 
 fn compiled(defaults: &Defaults, tenant: Value, agent: Value) -> CompiledPolicy {
     let catalog = Arc::new(Catalog::new(NATIVE.map(Tool::native)).0);
@@ -40,51 +44,48 @@ fn of(layer: u8, tools: &str) -> Vec<(u8, String)> {
     list
 }
 
-fn subject(kind: SessionKind, model: &str, sandbox: SandboxMode) -> Subject {
-    Subject { model: model.parse().ok(), sandbox, is_owner: true, ..Subject::new(kind) }
+fn subject(kind: SessionKind, model: &str) -> Subject {
+    Subject { model: model.parse().ok(), is_owner: true, ..Subject::new(kind) }
 }
 
 #[test]
 fn the_fixed_rules_hold_as_their_table_says() {
-    use SandboxMode::{Isolated, Off, Restricted};
     use SessionKind::{Api, Cron, Dm, Global, Group, Heartbeat, Main, Subagent, Topic, Work};
     const GROUP: &str = "bash exec write edit apply_patch sessions_spawn cron";
     const SANDBOX: &str = "bash exec write edit apply_patch";
     const SUBAGENT: &str = "sessions_list sessions_history sessions_send sessions_spawn gateway \
         agents_list session_status cron memory_search memory_get message";
 
-    let compiled = compiled(&Defaults::shipped(), json!({}), json!({}));
-    for (kind, model, sandbox, layer, tools) in [
-        (Main, "", Off, 0, ""),
-        (Main, "", Isolated, 0, ""),
-        (Dm, "openai:gpt-5", Isolated, 0, ""),
-        (Api, "anthropic:claude", Isolated, 0, ""),
-        (Heartbeat, "", Isolated, 0, ""),
-        (Work, "", Isolated, 0, ""),
-        (Global, "", Isolated, 0, ""),
-        (Main, "ollama:qwen3:4b", Off, 4, "image canvas"),
-        (Main, "google:gemini-3", Off, 0, ""),
-        (Main, "openai:gpt-3.5-turbo", Off, 4, "browser canvas"),
-        (Main, "azure:my-GPT-3.5", Off, 4, "browser canvas"),
-        (Group, "", Isolated, 7, GROUP),
-        (Topic, "", Isolated, 7, GROUP),
-        (Main, "", Restricted, 8, SANDBOX),
-        (Subagent, "", Isolated, 9, SUBAGENT),
-        (Cron, "", Isolated, 9, SUBAGENT),
+    for (kind, model, mode, layer, tools) in [
+        (Main, "", "off", 0, ""),
+        (Main, "", "isolated", 0, ""),
+        (Dm, "openai:gpt-5", "isolated", 0, ""),
+        (Api, "anthropic:claude", "isolated", 0, ""),
+        (Heartbeat, "", "isolated", 0, ""),
+        (Work, "", "isolated", 0, ""),
+        (Global, "", "isolated", 0, ""),
+        (Main, "ollama:qwen3:4b", "off", 4, "image canvas"),
+        (Main, "google:gemini-3", "off", 0, ""),
+        (Main, "openai:gpt-3.5-turbo", "off", 4, "browser canvas"),
+        (Main, "azure:my-GPT-3.5", "off", 4, "browser canvas"),
+        (Group, "", "isolated", 7, GROUP),
+        (Topic, "", "isolated", 7, GROUP),
+        (Main, "", "restricted", 8, SANDBOX),
+        (Subagent, "", "isolated", 9, SUBAGENT),
+        (Cron, "", "isolated", 9, SUBAGENT),
     ] {
-        assert_eq!(
-            removed(&compiled, &subject(kind, model, sandbox)),
-            of(layer, tools),
-            "{kind:?} {model} {sandbox:?}"
-        );
+        let tenant = json!({ "sandbox_mode": mode });
+        let compiled = compiled(&Defaults::shipped(), tenant, json!({}));
+        let removed = removed(&compiled, &subject(kind, model));
+        assert_eq!(removed, of(layer, tools), "{kind:?} {model} {mode}");
     }
 }
 
 #[test]
 fn the_fixed_rules_add_up() {
-    let compiled =
-        compiled(&Defaults::shipped(), json!({"deny": ["tts"]}), json!({"deny": ["nodes"]}));
-    let group = subject(SessionKind::Group, "ollama:gpt-3.5", SandboxMode::Restricted);
+    let tenant = json!({"deny": ["tts"], "sandbox_mode": "restricted"});
+    let compiled = compiled(&Defaults::shipped(), tenant, json!({"deny": ["nodes"]}));
+    let group = subject(SessionKind::Group, "ollama:gpt-3.5");
 
     let mut expected = of(3, "tts");
     expected.extend(of(4, "browser canvas image"));
@@ -94,44 +95,19 @@ fn the_fixed_rules_add_up() {
 }
 
 #[test]
-fn each_fixed_rule_has_its_layer() {
-    let numbers = FIXED_RULES.map(|(rule, layer)| (rule, layer.map(Layer::number)));
-
-    assert_eq!(
-        numbers,
-        [
-            ("profile", Some(1)),
-            ("provider", Some(4)),
-            ("model", Some(4)),
-            ("global", Some(3)),
-            ("agent type", Some(5)),
-            ("group", Some(7)),
-            ("sandbox", Some(8)),
-            ("subagent", Some(9)),
-            ("plugins", None),
-        ]
-    );
-    let all: Vec<u8> = Layer::ALL.iter().map(|layer| layer.number()).collect();
-    assert_eq!(all, (1..=9).collect::<Vec<u8>>());
-}
-
-#[test]
 fn the_bare_engine_removes_what_is_written_and_holds_back_subagents_alone() {
-    let bare = |tenant, agent| compiled(&Defaults::bare(), tenant, agent);
-    let plain = |kind| subject(kind, "ollama:qwen3", SandboxMode::Restricted);
+    let bare = compiled(&BARE, json!({"sandbox_mode": "restricted"}), json!({}));
+    let plain = |kind| subject(kind, "ollama:qwen3");
 
-    assert!(removed(&bare(json!({}), json!({})), &plain(SessionKind::Group)).is_empty());
-    assert_eq!(
-        removed(&bare(json!({}), json!({})), &plain(SessionKind::Subagent)),
-        of(9, &SUBAGENT_DENY.join(" "))
-    );
+    assert!(removed(&bare, &plain(SessionKind::Group)).is_empty());
+    assert_eq!(removed(&bare, &plain(SessionKind::Subagent)), of(9, &SUBAGENT_DENY.join(" ")));
 }
 
 #[test]
 fn each_of_the_ten_fields_of_the_engine_has_its_layer() {
     let ui = json!({"deny": ["group:ui"]});
-    let main = subject(SessionKind::Main, "openai:gpt-5", SandboxMode::Isolated);
-    let subagent = subject(SessionKind::Subagent, "openai:gpt-5", SandboxMode::Isolated);
+    let main = subject(SessionKind::Main, "openai:gpt-5");
+    let subagent = subject(SessionKind::Subagent, "openai:gpt-5");
     let all_but = |kept: &str| -> String {
         let kept: Vec<&str> = kept.split_whitespace().collect();
         NATIVE.iter().copied().filter(|tool| !kept.contains(tool)).collect::<Vec<_>>().join(" ")
@@ -158,16 +134,12 @@ fn each_of_the_ten_fields_of_the_engine_has_its_layer() {
         (json!({}), json!({"by_provider": {"openai": ui}}), 6, "browser canvas".into()),
         (json!({"chats": [{"policy": ui}]}), json!({}), 7, "browser canvas".into()),
         (json!({}), json!({"chats": [{"kind": "main", "policy": ui}]}), 7, "browser canvas".into()),
-        (json!({"sandbox": ui}), json!({}), 8, "browser canvas".into()),
+        (json!({"sandbox": ui, "sandbox_mode": "isolated"}), json!({}), 8, "browser canvas".into()),
     ] {
         let shown = format!("{tenant} {agent}");
-        assert_eq!(
-            removed(&compiled(&Defaults::bare(), tenant, agent), &main),
-            of(layer, &tools),
-            "{shown}"
-        );
+        assert_eq!(removed(&compiled(&BARE, tenant, agent), &main), of(layer, &tools), "{shown}");
     }
-    let own = compiled(&Defaults::bare(), json!({"subagents": ui}), json!({}));
+    let own = compiled(&BARE, json!({"subagents": ui}), json!({}));
     let mut expected = of(9, &SUBAGENT_DENY.join(" "));
     expected.extend(of(9, "browser canvas"));
     expected.sort();
@@ -194,14 +166,14 @@ fn the_default_lists_are_those_of_the_table() {
     ] {
         assert_eq!(named(&list.join(" ")), named(table));
     }
-    assert_eq!(Settings::default().spawn_depth, None);
 }
 
 #[test]
 fn the_older_order_of_asking_gives_the_same_tools() {
-    let tenant = json!({"profile": "coding", "deny": ["process"], "allow": ["group:fs", "exec"]});
+    let tenant = json!({"profile": "coding", "deny": ["process"], "allow": ["group:fs", "exec"],
+        "sandbox_mode": "restricted"});
     let compiled = compiled(&Defaults::shipped(), tenant, json!({}));
-    let group = subject(SessionKind::Group, "ollama:x", SandboxMode::Restricted);
+    let group = subject(SessionKind::Group, "ollama:x");
 
     // The older table, read as sets: profile, provider, model, global deny then allow, group,
     // sandbox.

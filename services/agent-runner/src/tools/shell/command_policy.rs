@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use holdfast_agent::policy::{CompiledPolicy, Decision, Permission, Subject};
+use holdfast_agent::policy::{CompiledPolicy, Decision, Permission, SandboxMode, Subject};
 use holdfast_sandbox::Backend;
 use holdfast_tools::{Approval, CommandLine};
 use holdfast_types::Elevated;
@@ -44,7 +44,7 @@ impl CommandPolicy {
 /// | denied by the policy | denied | denied |
 /// | needs an approval by the policy | asked | asked |
 /// | wants the network | runs if tenant and agent allow it, asked if neither says | the same |
-/// | any other | runs | asked |
+/// | any other | runs | asked, denied if the conversation's commands must be isolated |
 ///
 /// With `/elevated off`, commands to be asked about are denied. With `/elevated full` they run, but
 /// not without a sandbox (decision 0022).
@@ -59,6 +59,13 @@ pub(super) fn required_approval(
         Decision::Allow => {}
         Decision::NeedApproval { .. } => is_asked = true,
         Decision::Deny { rule, .. } => return Approval::Deny(format!("not run: {rule}")),
+    }
+    if backend == Backend::Plain && view.sandbox_mode() != SandboxMode::Off {
+        return Approval::Deny(
+            "not run: commands of this conversation need a sandbox, and this runner has none \
+             (sandbox_mode)"
+                .to_owned(),
+        );
     }
     if line.network {
         match view.network() {
@@ -213,7 +220,8 @@ mod tests {
         let (catalog, _) = Catalog::new([policy::Tool::native("exec")]);
         let agent = policy::Settings::default();
         let compiled = CompiledPolicy::new(Arc::new(catalog), &Defaults::default(), tenant, &agent);
-        CommandPolicy::new(Arc::new(compiled.unwrap()), Subject::new(SessionKind::Main))
+        let owner = Subject { is_owner: true, ..Subject::new(SessionKind::Main) };
+        CommandPolicy::new(Arc::new(compiled.unwrap()), owner)
     }
 
     fn is_asked(approval: &Approval) -> bool {
@@ -231,6 +239,20 @@ mod tests {
         );
         assert!(is_asked(&required_approval(&command_policy, Backend::Bubblewrap, &network)));
         assert!(is_asked(&required_approval(&command_policy, Backend::Plain, &line("ls"))));
+    }
+
+    #[test]
+    fn a_command_that_must_be_isolated_does_not_run_without_a_sandbox() {
+        let isolated = policy::Settings {
+            sandbox_mode: Some(SandboxMode::Isolated),
+            ..policy::Settings::default()
+        };
+        let command_policy = command_policy(&isolated);
+
+        let isolated = required_approval(&command_policy, Backend::Bubblewrap, &line("ls"));
+        assert_eq!(isolated, Approval::Never);
+        let refused = required_approval(&command_policy, Backend::Plain, &line("ls"));
+        assert!(matches!(refused, Approval::Deny(_)), "{refused:?}");
     }
 
     #[test]

@@ -112,7 +112,8 @@ pub(super) async fn explain_tools(
         now: local_time(&time_zone),
         ..Subject::new(kind)
     };
-    let decisions = compiled.view(&subject).explain_all();
+    let view = compiled.view(&subject);
+    let decisions = view.explain_all();
     // Whether a connection is for the current user is only known during a turn.
     let is_connected = |tool: &str| {
         ConnectionKind::of_tool(tool)
@@ -146,6 +147,7 @@ pub(super) async fn explain_tools(
         user: subject.user.unwrap_or_default(),
         roles: with_owner(subject.roles, is_owner),
         away: brought.unreachable,
+        sandbox_mode: view.sandbox_mode().as_str().to_owned(),
     })
 }
 

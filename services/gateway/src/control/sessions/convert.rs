@@ -1,7 +1,9 @@
 //! Conversion of sessions, entries and runs to protos.
 
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_session::{EntryView, RunView, SessionView, Surface, TurnOutcome, WaitingRun};
+use holdfast_session::{
+    EntryView, RunView, SessionView, Surface, ToolCallView, TurnOutcome, WaitingRun,
+};
 use holdfast_types::{Body, Entry, SessionState, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -87,7 +89,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
             (text, json!({"calls": calls, "usage": usage, "model": model}))
         }
         Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
-        Entry::Returned { call, output, failed, media } => {
+        Entry::Returned { call, output, failed, media, record: _ } => {
             let mut detail = json!({"call": call, "failed": failed});
             if !media.is_empty() {
                 detail["media"] = serde_json::to_value(media).unwrap_or_default();
@@ -120,6 +122,23 @@ pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
         text: view.text,
         started_at: Some(timestamp(view.started_at)),
         finished_at: Some(timestamp(view.finished_at)),
+    }
+}
+
+pub fn tool_call(view: ToolCallView) -> pb::ToolCall {
+    let took = view.started_at.zip(view.ended_at).map(|(from, to)| to.duration_since(from));
+    pb::ToolCall {
+        id: view.id,
+        run_id: view.run.to_string(),
+        tool: view.tool,
+        state: view.state.as_str().to_owned(),
+        requested_at: Some(timestamp(view.requested_at)),
+        started_at: view.started_at.map(timestamp),
+        ended_at: view.ended_at.map(timestamp),
+        duration_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()).unwrap_or(0),
+        cost_micros: view.cost_micros,
+        error: view.error.unwrap_or_default(),
+        details: view.details.map(|details| details.to_string()).unwrap_or_default(),
     }
 }
 

@@ -74,7 +74,8 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
         Read: sessions::Handler(state()) => list_sessions(ListSessionsRequest),
             get_session(GetSessionRequest), get_history(GetHistoryRequest),
             get_canvas(GetCanvasRequest),
-            list_runs(ListRunsRequest), get_run(GetRunRequest);
+            list_runs(ListRunsRequest), get_run(GetRunRequest),
+            list_tool_calls(ListToolCallsRequest);
         Chat: sessions::Handler(state()) => pause_session(PauseSessionRequest),
             resume_session(ResumeSessionRequest), delete_session(DeleteSessionRequest);
         Read: operations::Handler(state()) => get_status(GetStatusRequest),

@@ -119,6 +119,12 @@ fn sessions() -> Vec<Try> {
             bytes(pb::ListRunsRequest { session: of.session.clone(), ..Default::default() })
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
+        ("Sessions/ListToolCalls", Is::Found, |of| {
+            bytes(pb::ListToolCallsRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Sessions/ListToolCalls", Is::Found, |of| {
+            bytes(pb::ListToolCallsRequest { run_id: of.run.clone(), ..Default::default() })
+        }),
     ]
 }
 
