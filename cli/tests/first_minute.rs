@@ -225,6 +225,10 @@ async fn one_process_does_it_all_keeps_its_key_and_drains_on_a_signal() -> anyho
     let said = talk(&place, "hello\n\nand again\nquit\nnever said\n");
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.contains("demonstration"), "{}", said.out);
+    for word in ["exit", "/exit", "/quit"] {
+        let left = talk(&place, &format!("{word}\nnever said\n"));
+        assert_eq!((left.code, left.out.as_str()), (Some(0), ""), "{word}: {}", left.err);
+    }
 
     signal("TERM", first.id());
     assert!(first.wait()?.success());
@@ -348,5 +352,25 @@ async fn what_tools_explain_says_is_what_the_model_is_offered() -> anyhow::Resul
     assert!(told.out.starts_with("sessions_spawn: deny by layer 7 (chat)"), "{}", told.out);
     let told = place.run(&["tools", "explain", "web_fetch"]).ok();
     assert!(told.out.starts_with("web_fetch: deny by layer 4 (global_provider)"), "{}", told.out);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_warns_of_unknown_tools_and_takes_an_agents_tools_away() -> anyhow::Result<()> {
+    let (place, model) = (Place::new().await?, FakeModel::start().await?);
+    model.answer(|_| Reply::text("done"));
+    place.run(&["up", "--detach", "--port-base", "0"]).ok();
+    let url = model.url();
+    let provider = ["providers", "put", "fake", "--base-url", &url, "--api-key", "k"];
+    place.run(&[&provider[..], &["--model", "fake:one"]].concat()).ok();
+
+    let changed = place.run(&["agents", "update", "main", "--tools", "web,nonsense"]).ok();
+    assert!(changed.err.contains("`nonsense` in `tools` covers no tool"), "{}", changed.err);
+    place.run(&["agents", "update", "main", "--tools", "none"]).ok();
+    assert_eq!(place.json(&["agents", "show", "main"])["no_tools"], true);
+    // A runner caches an agent for a second.
+    std::thread::sleep(Duration::from_millis(1_100));
+    place.run(&["chat", "hello"]).ok();
+    assert!(model.requests().last().unwrap().tool_names().is_empty());
     Ok(())
 }

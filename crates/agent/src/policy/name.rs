@@ -55,6 +55,8 @@ pub const COMPANIONS: &[(&str, &str)] = &[
     ("list_files", "read"),
     ("memory_forget", "memory_search"),
     ("memory_save", "memory_search"),
+    ("memory_set", "memory_search"),
+    ("memory_values", "memory_search"),
     ("scheduler_add", "cron"),
     ("scheduler_cancel", "cron"),
     ("scheduler_list", "cron"),
@@ -62,14 +64,17 @@ pub const COMPANIONS: &[(&str, &str)] = &[
     ("sessions_merge", "write"),
 ];
 
-/// Every alias, as (alias, canonical name) (spec TOL-027, TOL-028, TOL-030, TOL-033).
+/// Every alias, as (alias, canonical name) (spec TOL-013, TOL-027, TOL-028, TOL-030, TOL-033).
 const ALIASES: &[(&str, &str)] = &[
     ("bash", "exec"),
     ("apply-patch", "apply_patch"),
     ("automations", "cron"),
+    ("send_message", "message"),
     ("run_command", "exec"),
     ("create_file", "write"),
     ("read_file", "read"),
+    ("remove_file", "delete_file"),
+    ("search_web", "web_search"),
     ("fetch_url", "web_fetch"),
     ("write_file", "write"),
     ("edit_file", "edit"),

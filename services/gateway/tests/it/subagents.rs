@@ -25,6 +25,7 @@ async fn spawn(world: &World, parent: SessionId, id: &str) -> (SessionId, Sessio
         label: "dig".into(),
         task: "dig".into(),
         model: None,
+        thinking: None,
         cleanup: Cleanup::Keep,
         max_duration: Duration::from_secs(600),
         max_steps: None,
