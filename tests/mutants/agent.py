@@ -484,7 +484,7 @@ MUTANTS = {
     "policy-offer": Mutant(
         [
             (
-                RUNNER + "turn/think.rs",
+                RUNNER + "turn/prompt.rs",
                 "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));",
                 "tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name) || !tool.name.is_empty());",
             ),

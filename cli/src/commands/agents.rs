@@ -89,6 +89,10 @@ pub struct Changes {
     /// Make this the default agent, which answers if no other is chosen
     #[arg(long)]
     default: bool,
+    /// What its prompt is made of: `embedded` (the product's sections, its files and skills) or
+    /// `simple` (its instructions and memories)
+    #[arg(long, value_parser = ["embedded", "simple"])]
+    kind: Option<String>,
     /// Queue mode: what happens to input while a turn runs
     #[arg(long, value_parser = ["steer", "followup", "collect", "interrupt"])]
     queue_mode: Option<String>,
@@ -114,7 +118,7 @@ pub struct Changes {
     #[arg(long, value_delimiter = ',')]
     fallbacks: Option<Vec<String>>,
     /// Strategy that decides how much its prompt contains
-    #[arg(long, value_parser = ["full", "lite", "custom"])]
+    #[arg(long, value_parser = ["full", "lite", "custom", "none"])]
     context: Option<String>,
     /// The only tools in its prompt, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
@@ -141,6 +145,9 @@ pub struct Changes {
     /// Whether its prompt describes its runtime: yes, no, or auto
     #[arg(long, value_parser = ["yes", "no", "auto"])]
     context_runtime: Option<String>,
+    /// How often it reacts to messages with an emoji, on channels with reactions
+    #[arg(long, value_parser = ["off", "minimal", "extensive"])]
+    reactions: Option<String>,
     /// Set of tools for its subagents, as `name=tool,tool`; `name=` removes the set
     #[arg(long = "bundle")]
     bundles: Vec<String>,
@@ -207,6 +214,8 @@ impl Changes {
         let texts = [
             (&mut agent.description, self.description),
             (&mut agent.model, self.model),
+            (&mut agent.kind, self.kind),
+            (&mut agent.reactions, self.reactions),
             (&mut agent.queue_mode, self.queue_mode),
             (&mut agent.dm_scope, self.dm_scope),
             (&mut agent.group_scope, self.group_scope),
@@ -341,6 +350,7 @@ fn view(agent: &Agent) -> Value {
         "instructions": agent.instructions,
         "model": agent.model,
         "is_default": agent.is_default,
+        "kind": agent.kind,
         "queue_mode": agent.queue_mode,
         "dm_scope": agent.dm_scope,
         "group_scope": agent.group_scope,
@@ -353,6 +363,7 @@ fn view(agent: &Agent) -> Value {
         "context": context(agent),
         "bundles": bundles(agent),
         "approval_timeout_s": agent.approval_timeout_s,
+        "reactions": agent.reactions,
         "heartbeat": heartbeat_view(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),

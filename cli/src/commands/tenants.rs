@@ -1,8 +1,8 @@
 //! `holdfast tenants`. Needs the scope `platform`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    CreateTenantRequest, ListTenantsRequest, Tenant, UpdateTenantRequest,
+    CreateTenantRequest, ListTenantsRequest, Product, ProductCommand, Tenant, UpdateTenantRequest,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,54 @@ pub enum Tenants {
         /// Maximum number of sessions that are ready or running at once
         #[arg(long)]
         cap: Option<u32>,
+        #[command(flatten)]
+        product: ProductChanges,
     },
+}
+
+/// The product that the tenant's agents say they run in
+#[derive(Debug, Args)]
+pub struct ProductChanges {
+    /// Name of the product; empty is Holdfast
+    #[arg(long)]
+    product_name: Option<String>,
+    /// Address of the product's documentation; empty for none
+    #[arg(long)]
+    docs_url: Option<String>,
+    /// Command of the product as `command=what it does`; all that are given replace the earlier
+    /// ones, and an empty one removes them
+    #[arg(long = "product-command")]
+    product_commands: Vec<String>,
+}
+
+impl ProductChanges {
+    const fn is_empty(&self) -> bool {
+        self.product_name.is_none() && self.docs_url.is_none() && self.product_commands.is_empty()
+    }
+
+    /// Returns the product with the given options applied.
+    fn apply(self, mut product: Product) -> Result<Product, Error> {
+        if let Some(name) = self.product_name {
+            product.name = name;
+        }
+        if let Some(docs_url) = self.docs_url {
+            product.docs_url = docs_url;
+        }
+        if !self.product_commands.is_empty() {
+            let given = self.product_commands.iter().filter(|given| !given.is_empty());
+            let command = |given: &String| match given.split_once('=') {
+                Some((command, description)) => Ok(ProductCommand {
+                    command: command.to_owned(),
+                    description: description.to_owned(),
+                }),
+                None => Err(Error::Usage(format!(
+                    "`{given}` is no command: write `command=what it does`"
+                ))),
+            };
+            product.commands = given.map(command).collect::<Result<_, _>>()?;
+        }
+        Ok(product)
+    }
 }
 
 impl Tenants {
@@ -57,7 +104,11 @@ impl Tenants {
                 }
                 Ok(())
             }
-            Self::Update { tenant, state, rate, weight, cap } => {
+            Self::Update { tenant, state, rate, weight, cap, product } => {
+                let product = match product.is_empty() {
+                    true => None,
+                    false => Some(product.apply(current_product(client, &tenant).await?)?),
+                };
                 let is_id = tenant.starts_with("ten_");
                 let (id, name) =
                     if is_id { (tenant, String::new()) } else { (String::new(), tenant) };
@@ -69,6 +120,7 @@ impl Tenants {
                     weight: weight.unwrap_or_default(),
                     cap: cap.unwrap_or_default(),
                     created_at: None,
+                    product,
                 };
                 let request = client.request(UpdateTenantRequest { tenant: Some(tenant) });
                 let changed = client.answer(client.tenants().update_tenant(request).await)?.tenant;
@@ -76,6 +128,13 @@ impl Tenants {
             }
         }
     }
+}
+
+async fn current_product(client: &Client, tenant: &str) -> Result<Product, Error> {
+    let request = client.request(ListTenantsRequest {});
+    let listed = client.answer(client.tenants().list_tenants(request).await)?.tenants;
+    let found = listed.into_iter().find(|known| known.id == tenant || known.name == tenant);
+    Ok(found.and_then(|tenant| tenant.product).unwrap_or_default())
 }
 
 fn view(tenant: &Tenant) -> Value {
@@ -86,6 +145,41 @@ fn view(tenant: &Tenant) -> Value {
         "rate": tenant.rate,
         "weight": tenant.weight,
         "cap": tenant.cap,
+        "product": product_view(tenant.product.clone().unwrap_or_default()),
         "created_at": time(tenant.created_at.as_ref()),
     })
+}
+
+fn product_view(product: Product) -> Value {
+    let command =
+        |one: &ProductCommand| json!({ "command": one.command, "description": one.description });
+    json!({
+        "name": product.name,
+        "docs_url": product.docs_url,
+        "commands": product.commands.iter().map(command).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_of_a_product_stays() {
+        let change = |name: Option<&str>, commands: &[&str]| ProductChanges {
+            product_name: name.map(str::to_owned),
+            docs_url: None,
+            product_commands: commands.iter().map(|&command| command.to_owned()).collect(),
+        };
+        let docs_url = "https://acme.example".to_owned();
+        let before = Product { docs_url, ..Product::default() };
+
+        let named = change(Some("Acme"), &["acme chat=talk", "acme=help"]).apply(before).unwrap();
+
+        assert_eq!((&*named.name, &*named.docs_url), ("Acme", "https://acme.example"));
+        assert_eq!(named.commands.len(), 2);
+        let bare = change(None, &[""]).apply(named.clone()).unwrap();
+        assert_eq!(bare, Product { commands: Vec::new(), ..named });
+        assert!(change(None, &["acme chat"]).apply(bare).is_err());
+    }
 }

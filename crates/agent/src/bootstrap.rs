@@ -136,17 +136,6 @@ pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName
     has_its_place && may_load(kind, audience, name)
 }
 
-/// Returns the files that a session's prompt needs from the workspace.
-pub fn needed_files(kind: SessionKind, audience: Audience) -> impl Iterator<Item = BootstrapName> {
-    BootstrapName::ALL.into_iter().filter(move |name| is_shown(kind, audience, *name))
-}
-
-/// Whether the first run's ritual still exists.
-#[must_use]
-pub fn is_first_run(files: &[BootstrapFile]) -> bool {
-    files.iter().any(|file| file.name == BootstrapName::Bootstrap && file.text().is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +146,8 @@ mod tests {
     }
 
     fn shown(kind: SessionKind, audience: Audience) -> Vec<&'static str> {
-        needed_files(kind, audience).map(BootstrapName::path).collect()
+        let is_shown = |name: &BootstrapName| is_shown(kind, audience, *name);
+        BootstrapName::ALL.into_iter().filter(is_shown).map(BootstrapName::path).collect()
     }
 
     const FIVE: [&str; 5] = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"];
@@ -219,20 +209,5 @@ mod tests {
         }
         assert_eq!(BootstrapName::of("soul.md"), None);
         assert_eq!(BootstrapName::of("/etc/SOUL.md"), None);
-    }
-
-    #[test]
-    fn the_first_run_is_over_when_the_ritual_is_gone_or_empty() {
-        let with = |content: Option<&str>| {
-            is_first_run(&[BootstrapFile {
-                name: BootstrapName::Bootstrap,
-                content: content.map(str::to_owned),
-            }])
-        };
-
-        assert!(with(Some("Ask what you are to be called.")));
-        assert!(!with(Some(" \n")));
-        assert!(!with(None));
-        assert!(!is_first_run(&[]));
     }
 }

@@ -1,13 +1,14 @@
 //! The newest part of the conversation that fits in a budget.
 
 mod conversation;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod message_text;
 #[cfg(test)]
 mod tests;
 
 use holdfast_types::{ChatMessage, Entry, SessionKind};
 
-pub(crate) use conversation::CALL_NOT_MADE;
 use conversation::conversation_start;
 pub use conversation::{Conversation, Picture};
 pub(crate) use message_text::introduced;

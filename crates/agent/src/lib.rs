@@ -14,10 +14,9 @@
 //! | `chain` | the next stage of a chain |
 //! | `subagent` | texts for a subagent and its requester |
 //! | `history` | the part of the journal that the model sees |
-//! | `sought` | tools that the agent looked up |
+//! | `recent_tools` | tools that the agent looked up |
 //! | `outcome` | the outcome of a turn |
 //! | `tokens` | token estimates |
-//! | `context` | contents and order of a prompt |
 //! | `compact` | summaries of long conversations |
 //! | `memory` | extraction of memories |
 //! | `person` | the user of a conversation |
@@ -30,7 +29,6 @@ pub mod bootstrap;
 pub mod bundle;
 pub mod chain;
 pub mod compact;
-pub mod context;
 mod history;
 pub mod memory;
 mod outcome;
@@ -48,11 +46,11 @@ mod turn;
 mod turns_to_index;
 
 pub use history::{Conversation, Picture};
-pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of, reply_of};
-pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
+pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build_on};
 pub use recent_tools::recently_used_tools;
 pub use step::{
-    CallResult, HALTED_NOTE, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval,
-    is_allowed, limit_reached, new_calls, next,
+    CallResult, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval, is_allowed,
+    limit_reached, new_calls, next,
 };
 pub use turns_to_index::{ASSISTANT, IndexEntry, turns_to_index};

@@ -35,15 +35,6 @@ pub fn outcome_of(journal: &[Entry]) -> Outcome<'_> {
     }
 }
 
-/// Returns the latest turn's final text, if it is to be sent.
-#[must_use]
-pub fn reply_of(journal: &[Entry]) -> Option<&str> {
-    match outcome_of(journal) {
-        Outcome::Replied(text) => Some(text),
-        Outcome::Open | Outcome::Silent | Outcome::Ended { .. } => None,
-    }
-}
-
 /// Returns the inbox positions of the messages that the latest turn has heard, in that order.
 ///
 /// Silent messages since the turn's end are included: nothing else would complete them.
@@ -80,7 +71,7 @@ mod tests {
             thought("it is so", &[]),
         ];
 
-        assert_eq!(reply_of(&journal), Some("it is so"));
+        assert_eq!(outcome_of(&journal), Outcome::Replied("it is so"));
         assert_eq!(outcome_of(&journal[..3]), Outcome::Open);
         assert_eq!(outcome_of(&[]), Outcome::Open);
     }
@@ -89,7 +80,7 @@ mod tests {
     fn an_open_turn_does_not_answer_with_the_reply_of_the_one_before() {
         let journal = [heard(1, "hi"), thought("hello", &[]), heard(2, "and?")];
 
-        assert_eq!(reply_of(&journal), None);
+        assert_eq!(outcome_of(&journal), Outcome::Open);
         assert_eq!(heard_seqs(&journal), [2]);
     }
 
@@ -113,7 +104,6 @@ mod tests {
         let journal = [heard(1, "hi"), noted(Note::Cancelled)];
 
         assert_eq!(outcome_of(&journal), Outcome::Ended { note: Note::Cancelled, text: "why" });
-        assert_eq!(reply_of(&journal), None);
     }
 
     #[test]
@@ -132,6 +122,6 @@ mod tests {
 
         assert_eq!(heard_seqs(&journal), [2, 3, 4, 5]);
         assert_eq!(heard_seqs(&journal[..2]), [1]);
-        assert_eq!(reply_of(&journal), Some("done"));
+        assert_eq!(outcome_of(&journal), Outcome::Replied("done"));
     }
 }

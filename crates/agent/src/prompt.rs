@@ -22,8 +22,8 @@
 //! | 12 | Workspace Files (injected) | stable | not none |
 //! | 13 | Reply Tags | dynamic | full, the channel can |
 //! | 14 | Messaging | dynamic | full |
-//! | 15 | Voice (TTS) | stable | full, a hint |
-//! | 16 | Self-Update | stable | full, the tool `gateway` |
+//! | 15 | Voice (TTS) | stable | full, answers can be spoken |
+//! | 16 | Self-Update | stable | full, the tool `gateway`, not hosted |
 //! | 17 | Model Aliases | stable | full, aliases |
 //! | 18 | Project Context | stable | files |
 //! | 19 | Silent Replies | stable | full |
@@ -36,12 +36,13 @@
 //! | | Instructions for this conversation | dynamic | a program gave some |
 //!
 //! The `Lite` prompt has identity, Instructions, Safety, the clock and the contexts, and memory and
-//! runtime if enabled. Untrusted texts are written so that they cannot pass for the prompt
+//! runtime if enabled. The `Simple` prompt has the same without identity, and memory unless
+//! disabled. Untrusted texts are written so that they cannot pass for the prompt
 //! (`write`).
 
 use holdfast_types::{Chat, Entry};
 
-use crate::{bootstrap::MAX_FILE_CHARS, context::SEPARATOR, history::history, tokens::tokens};
+use crate::{bootstrap::MAX_FILE_CHARS, history::history, tokens::tokens};
 
 mod files;
 mod identity;
@@ -54,12 +55,14 @@ mod tools;
 mod write;
 
 pub use input::{
-    CalledSkill, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Product,
-    PromptInput, PromptMode, PromptSettings, REPLY_TAGS, Reactions, RecalledMemory, Runtime,
-    Sandbox, Skill, TurnContext, WorkspaceAccess,
+    CalledSkill, Channel, DailyNote, MEMORY_LIMIT, ModelAlias, Product, PromptInput, PromptMode,
+    PromptSettings, REPLY_TAGS, RecalledMemory, Runtime, Sandbox, Skill, TurnContext,
 };
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
 pub use stable_part::StablePart;
+
+/// Separator before the summary, which is the last part of the instructions.
+const SEPARATOR: &str = "\n\n---\n\n";
 
 /// Default size limit of a prompt, in tokens.
 pub const CONTEXT_LIMIT: usize = 100_000;
@@ -99,6 +102,10 @@ const STABLE_SECTIONS: [StableSection; 21] = [
 const LITE_STABLE_SECTIONS: [StableSection; 4] =
     [identity::identity, identity::instructions, identity::safety, files::memory];
 
+/// Stable sections of the simple prompt; memory unless disabled.
+const SIMPLE_STABLE_SECTIONS: [StableSection; 3] =
+    [identity::instructions, identity::safety, files::memory];
+
 /// Stable section of the prompt with mode `None`.
 const NONE_STABLE_SECTIONS: [StableSection; 1] = [identity::identity];
 
@@ -115,7 +122,7 @@ const DYNAMIC_SECTIONS: [DynamicSection; 9] = [
     time_and_runtime::context,
 ];
 
-/// Dynamic sections of the lite prompt; the runtime only if given.
+/// Dynamic sections of the lite and the simple prompt; the runtime only if given.
 const LITE_DYNAMIC_SECTIONS: [DynamicSection; 6] = [
     time_and_runtime::recommended,
     memory_hits::write_memories,
@@ -125,13 +132,8 @@ const LITE_DYNAMIC_SECTIONS: [DynamicSection; 6] = [
     time_and_runtime::context,
 ];
 
-/// Builds the request to a model.
-#[must_use]
-pub fn build(input: PromptInput<'_>) -> Chat {
-    build_on(StablePart::of(&input.setting), input)
-}
-
-/// Builds the request with a stored stable part, which [`StablePart::of`] made of the same setting.
+/// Builds the request to a model, with a stable part that [`StablePart::of`] made of the same
+/// setting.
 #[must_use]
 pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
     let PromptInput { setting, moment, journal, context_limit } = input;
@@ -158,6 +160,7 @@ pub fn stable(setting: &PromptSettings<'_>) -> String {
     let sections: &[StableSection] = match setting.mode {
         PromptMode::Full | PromptMode::Minimal => &STABLE_SECTIONS,
         PromptMode::Lite => &LITE_STABLE_SECTIONS,
+        PromptMode::Simple => &SIMPLE_STABLE_SECTIONS,
         PromptMode::None => &NONE_STABLE_SECTIONS,
     };
     let files = setting.files.iter().filter_map(|file| setting.text_of(file.name));
@@ -181,7 +184,7 @@ pub fn dynamic(
 ) -> String {
     let sections: &[DynamicSection] = match setting.mode {
         PromptMode::Full | PromptMode::Minimal => &DYNAMIC_SECTIONS,
-        PromptMode::Lite => &LITE_DYNAMIC_SECTIONS,
+        PromptMode::Lite | PromptMode::Simple => &LITE_DYNAMIC_SECTIONS,
         PromptMode::None => &[],
     };
     let mut out = String::with_capacity(256 * sections.len());

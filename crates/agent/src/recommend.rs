@@ -30,5 +30,5 @@ pub use score::{
 pub(crate) use select::object;
 pub use select::{
     Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, UnusableAnswer,
-    parse_selection, prompt_block, selection_chat,
+    are_wanted, parse_selection, selection_chat,
 };

@@ -28,10 +28,6 @@ use crate::turn;
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was begun, and then \
      the process that ran it was lost; check before you do it again";
 
-/// Text of the note that ends a halted turn.
-pub const HALTED_NOTE: &str =
-    "the model went on asking for tools after it had been told to answer without them";
-
 /// Returns the result of a call beyond a limit.
 #[must_use]
 pub fn limit_reached(limits: Limits, limit: Limit) -> String {
@@ -101,7 +97,7 @@ pub enum Step<'j> {
     Refuse(Vec<&'j ToolCall>, Limit),
     /// End the turn with the result of this call, which came from a command: no model is asked.
     Answer(&'j ToolCall, CallResult<'j>),
-    /// End the turn: append a `Failed` note with [`HALTED_NOTE`], and tell the sender.
+    /// End the turn: the model asked for tools after it had been told to answer without them.
     Halt,
 }
 

@@ -54,14 +54,7 @@ impl SubagentOutcome {
     }
 }
 
-/// Returns a subagent's part of the prompt (spec SUB-002).
-#[must_use]
-pub fn subagent_prompt(subagent: SubagentTask<'_>) -> String {
-    let mut out = String::with_capacity(1_600);
-    write_prompt(&mut out, subagent);
-    out
-}
-
+/// Writes a subagent's part of the prompt (spec SUB-002).
 pub(crate) fn write_prompt(out: &mut String, subagent: SubagentTask<'_>) {
     let given = |text: Option<&str>, limit: usize, otherwise: &str| {
         let text = line(text.unwrap_or_default(), limit);
@@ -175,6 +168,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn subagent_prompt(subagent: SubagentTask<'_>) -> String {
+        let mut out = String::new();
+        write_prompt(&mut out, subagent);
+        out
+    }
 
     #[test]
     fn a_label_is_the_first_fifty_characters_of_the_task() {

@@ -1,12 +1,6 @@
 //! Token estimates without the model's own tokenizer.
 //!
-//! | estimator | counts | used for |
-//! |---|---|---|
-//! | [`QuarterOfChars`] | characters / 4 + 1 | compaction as it was specified (CMP-002) |
-//! | [`TwoFifthsOfChars`] | characters × 2 / 5 | conversations imported from PicoClaw |
-//! | [`CjkAware`] | 1 for a CJK character, 1/4 for others, + 1 | budgets (C-23) |
-//!
-//! An exact [`Tokenizer`] with the model's vocabulary would belong outside this crate: its tables
+//! [`CjkAware`] estimates for budgets and compaction (C-23). An exact [`Tokenizer`] with the model's vocabulary would belong outside this crate: its tables
 //! are megabytes. Charges use the provider's reported usage, never an estimate.
 
 use std::fmt::Debug;
@@ -23,28 +17,21 @@ impl<T: Tokenizer + ?Sized> Tokenizer for &T {
     }
 }
 
-/// Characters / 4 + 1: an empty text is one token. Far too few for Chinese.
+/// Characters / 4 + 1: the estimate of the specification (CMP-002), with which the tests of
+/// compaction count. Far too few for Chinese.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct QuarterOfChars;
+pub(crate) struct QuarterOfChars;
 
+#[cfg(test)]
 impl Tokenizer for QuarterOfChars {
     fn count(&self, text: &str) -> usize {
         text.chars().count() / 4 + 1
     }
 }
 
-/// Characters × 2 / 5: an empty text is none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TwoFifthsOfChars;
-
-impl Tokenizer for TwoFifthsOfChars {
-    fn count(&self, text: &str) -> usize {
-        text.chars().count() * 2 / 5
-    }
-}
-
-/// One token for each CJK character, one for four others, plus one. Equals [`QuarterOfChars`] for
-/// texts without CJK characters.
+/// One token for each CJK character, one for four others, plus one: characters / 4 + 1 for texts
+/// without CJK characters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CjkAware;
 
@@ -81,27 +68,8 @@ pub(crate) fn tokens(text: &str) -> usize {
     CjkAware.count(text)
 }
 
-/// Block of a message whose content is a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContentBlock<'a> {
-    Text(&'a str),
-    /// An image or another type, which no estimate counts.
-    Other,
-}
-
-/// Estimates the tokens of blocks: their texts, each counted separately (CMP-002).
-pub fn block_tokens<'a>(
-    tokenizer: &(impl Tokenizer + ?Sized),
-    blocks: impl IntoIterator<Item = ContentBlock<'a>>,
-) -> usize {
-    let texts = blocks.into_iter().filter_map(|block| match block {
-        ContentBlock::Text(text) => Some(tokenizer.count(text)),
-        ContentBlock::Other => None,
-    });
-    texts.sum()
-}
-
-/// Estimates the tokens of a message: its text, and the names and inputs of its calls.
+/// Estimates the tokens of a message: its text, and the names and inputs of its calls. Images are
+/// not counted (CMP-002).
 pub fn message_tokens(tokenizer: &(impl Tokenizer + ?Sized), message: &ChatMessage) -> usize {
     match message {
         ChatMessage::User { text, .. } => tokenizer.count(text),
@@ -128,30 +96,21 @@ mod tests {
 
     #[test]
     fn each_estimator_counts_characters_and_not_bytes() {
-        for (text, quarter, two_fifths, cjk) in [
-            ("", 1, 0, 1),
-            ("abc", 1, 1, 1),
-            ("abcd", 2, 1, 2),
-            ("abcde", 2, 2, 2),
-            ("äöüß", 2, 1, 2),
-            ("你好世界", 2, 1, 5),
-            ("안녕하세요", 2, 2, 6),
-            ("こんにちは", 2, 2, 6),
-            ("你好, abcdef", 3, 4, 5),
-            ("𠮷", 1, 0, 2),
+        for (text, quarter, cjk) in [
+            ("", 1, 1),
+            ("abc", 1, 1),
+            ("abcd", 2, 2),
+            ("abcde", 2, 2),
+            ("äöüß", 2, 2),
+            ("你好世界", 2, 5),
+            ("안녕하세요", 2, 6),
+            ("こんにちは", 2, 6),
+            ("你好, abcdef", 3, 5),
+            ("𠮷", 1, 2),
         ] {
             assert_eq!(QuarterOfChars.count(text), quarter, "{text}");
-            assert_eq!(TwoFifthsOfChars.count(text), two_fifths, "{text}");
             assert_eq!(CjkAware.count(text), cjk, "{text}");
         }
-    }
-
-    #[test]
-    fn a_list_of_blocks_counts_its_texts_only() {
-        let blocks = [ContentBlock::Text("abcd"), ContentBlock::Other, ContentBlock::Text("")];
-
-        assert_eq!(block_tokens(&QuarterOfChars, blocks), 3);
-        assert_eq!(block_tokens(&QuarterOfChars, [ContentBlock::Other]), 0);
     }
 
     #[test]

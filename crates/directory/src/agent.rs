@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
-    AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, RecommendSkills,
-    SessionKey,
+    AgentId, AgentKind, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode,
+    Reactions, RecommendSkills, SessionKey,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ it is essential, ask one short question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentSettings {
+    /// What the agent's prompt is made of.
+    pub kind: AgentKind,
     /// Treatment of messages that arrive while a turn runs.
     pub queue_mode: QueueMode,
     /// Set of direct messages that share one session.
@@ -55,6 +57,8 @@ pub struct AgentSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
     pub context: ContextOptions,
+    /// How often it reacts to messages, on channels with reactions.
+    pub reactions: Reactions,
     /// Tool bundles for subagents by name, in addition to the built-in ones.
     pub bundles: BTreeMap<String, Vec<String>>,
     /// Time until an approval expires, in seconds; `None` uses the runner's default.
@@ -72,6 +76,7 @@ fn is_usual(heartbeat: &HeartbeatConfig) -> bool {
 impl Default for AgentSettings {
     fn default() -> Self {
         Self {
+            kind: AgentKind::default(),
             queue_mode: QueueMode::default(),
             dm_scope: DmScope::default(),
             group_scope: GroupScope::default(),
@@ -81,6 +86,7 @@ impl Default for AgentSettings {
             spawns: Vec::new(),
             fallbacks: Vec::new(),
             context: ContextOptions::default(),
+            reactions: Reactions::default(),
             bundles: BTreeMap::new(),
             approval_timeout_s: None,
             heartbeat: HeartbeatConfig::default(),

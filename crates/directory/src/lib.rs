@@ -34,6 +34,7 @@ mod key;
 mod mcp;
 mod node;
 mod policy;
+mod product;
 mod provider;
 mod routing;
 mod seal;
@@ -56,6 +57,7 @@ pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
 pub use policy::{KnownTool, Policies, StoredPolicy};
+pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
 pub use provider::credential::{
     CredentialKind, CredentialStats, CredentialSummary, NewCredential, PROVIDER_KEY_NAME,

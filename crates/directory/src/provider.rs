@@ -4,12 +4,14 @@ pub mod catalogue;
 pub mod credential;
 pub mod renewal;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use holdfast_types::ModelId;
+use holdfast_types::{AccountId, ModelId};
 use secrecy::SecretString;
 
-use crate::{Budget, Error, ProviderCredentials, TenantCatalogue, tenant::check_name, url_syntax};
+use crate::{
+    Budget, Error, Product, ProviderCredentials, TenantCatalogue, tenant::check_name, url_syntax,
+};
 
 /// Built-in provider that every tenant has: it works offline, and identifies itself as a demo.
 pub(crate) const DEMO: &str = "demo";
@@ -106,7 +108,7 @@ pub struct ModelChoice {
     pub keys: ProviderCredentials,
 }
 
-/// Models of an agent, with their catalogue and budgets.
+/// Models of an agent with their catalogue and budgets, and what its prompt tells of its tenant.
 #[derive(Debug, Clone)]
 pub struct ModelSetup {
     /// The agent's model, then its fallbacks in order.
@@ -119,6 +121,12 @@ pub struct ModelSetup {
     pub has_speech: bool,
     /// Whether the tenant has a key of a search provider.
     pub has_search: bool,
+    /// The tenant's own aliases of models.
+    pub aliases: BTreeMap<String, ModelId>,
+    pub product: Product,
+    /// Actions that each channel account of the tenant supports, by their names in the tool
+    /// `message`.
+    pub actions: BTreeMap<AccountId, &'static [&'static str]>,
 }
 
 /// Name of a provider that offers speech and no chat.

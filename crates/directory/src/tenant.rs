@@ -3,7 +3,7 @@
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
-use crate::Error;
+use crate::{Error, Product};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TenantState {
@@ -49,15 +49,18 @@ pub struct Tenant {
     pub state: TenantState,
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
+    pub product: Product,
     pub created_at: Timestamp,
 }
 
 /// Changes of a tenant; `None` keeps the value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TenantChanges {
     pub state: Option<TenantState>,
     /// Requests per minute that all keys of the tenant share.
     pub rate: Option<u32>,
+    /// Replaces the product as a whole.
+    pub product: Option<Product>,
 }
 
 /// Checks the form of a name.

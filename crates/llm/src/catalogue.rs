@@ -27,6 +27,9 @@ pub struct ModelCard {
     pub tools: bool,
     /// Whether the model accepts images.
     pub images: bool,
+    /// Whether the model accepts a temperature while it does not think.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub temperature: bool,
     pub thinking: ThinkingControl,
     /// `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +43,7 @@ impl Default for ModelCard {
             max_output: 4_096,
             tools: true,
             images: false,
+            temperature: false,
             thinking: ThinkingControl::default(),
             prices: None,
         }

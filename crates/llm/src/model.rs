@@ -36,6 +36,9 @@ pub struct Request {
     /// Output limit in tokens; `None` leaves it to the provider, or to the catalogue where the
     /// provider requires a number.
     pub max_output: Option<u32>,
+    /// Randomness of the reply, from 0 to 1; `None` leaves it to the provider. Sent only if the
+    /// model does not think and its catalogue entry says that it accepts one.
+    pub temperature: Option<f64>,
     pub thinking: Thinking,
     /// Whether the reply should contain the model's thinking, if the provider shows it.
     pub shows_thinking: bool,
@@ -56,12 +59,18 @@ impl Request {
             model,
             chat,
             max_output: None,
+            temperature: None,
             thinking: Thinking::Off,
             shows_thinking: false,
             cache_key: None,
             card: None,
             deadline,
         }
+    }
+
+    /// Temperature to send.
+    pub(crate) fn accepted_temperature(&self) -> Option<f64> {
+        self.temperature.filter(|_| self.card().temperature && self.thinking == Thinking::Off)
     }
 
     /// Catalogue entry of the model.

@@ -1,4 +1,4 @@
-//! Prompt options (spec CTX-001, CTX-002).
+//! Prompt options (spec AGT-023, CTX-001, CTX-002, SYS-023).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,8 @@ pub enum PromptStrategy {
     Lite,
     /// The sections of [`Self::Full`], changed by the options.
     Custom,
+    /// The identity line only: for programs that bring instructions of their own.
+    None,
 }
 
 impl PromptStrategy {
@@ -22,20 +24,39 @@ impl PromptStrategy {
             Self::Full => "full",
             Self::Lite => "lite",
             Self::Custom => "custom",
+            Self::None => "none",
         }
     }
+}
 
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Full, Self::Lite, Self::Custom].into_iter().find(|known| known.as_str() == word)
-    }
+/// Kind of an agent: what its prompt is made of. The loop of requests and tool calls is the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentKind {
+    /// The product's sections, with the agent's files and skills.
+    #[default]
+    Embedded,
+    /// The agent's instructions and its memories, and nothing that the product adds to them but
+    /// rules of safety, the time and the place.
+    Simple,
+}
+
+/// How often an agent reacts to messages with an emoji, where the channel can.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reactions {
+    /// The prompt does not mention reactions.
+    Off,
+    /// At most once in five to ten exchanges.
+    #[default]
+    Minimal,
+    Extensive,
 }
 
 /// Options for the contents of a prompt. Absent means that the strategy decides; an option that is
 /// set applies under every strategy (C-33).
 ///
-/// An absent list means all and an empty one none (C-56). For an API whose empty lists mean all,
-/// the edge calls [`Self::with_empty_as_all`].
+/// An absent list means all and an empty one none (C-56).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextOptions {
@@ -70,19 +91,6 @@ pub struct RecommendSkills {
     pub weights: Option<[u8; 4]>,
 }
 
-impl ContextOptions {
-    /// Turns empty include lists into absent ones: PicoClaw's empty lists mean all (CTX-007).
-    #[must_use]
-    pub fn with_empty_as_all(mut self) -> Self {
-        for list in [&mut self.include_tools, &mut self.include_skills] {
-            if list.as_ref().is_some_and(Vec::is_empty) {
-                *list = None;
-            }
-        }
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,31 +103,5 @@ mod tests {
         let read: ContextOptions =
             serde_json::from_str(r#"{"strategy":"lite","include_memory":true,"x":1}"#).unwrap();
         assert_eq!((read.strategy, read.include_memory), (PromptStrategy::Lite, Some(true)));
-    }
-
-    #[test]
-    fn a_strategy_is_known_by_its_word_and_full_is_usual() {
-        for strategy in [PromptStrategy::Full, PromptStrategy::Lite, PromptStrategy::Custom] {
-            assert_eq!(PromptStrategy::parse(strategy.as_str()), Some(strategy));
-        }
-        assert_eq!(PromptStrategy::parse("Full"), None);
-        assert_eq!(ContextOptions::default().strategy, PromptStrategy::Full);
-    }
-
-    #[test]
-    fn an_empty_list_means_all_only_where_the_edge_says_so() {
-        let options = ContextOptions {
-            include_tools: Some(Vec::new()),
-            include_skills: Some(vec!["a".into()]),
-            exclude_tools: Some(Vec::new()),
-            ..ContextOptions::default()
-        };
-
-        let relaxed = options.clone().with_empty_as_all();
-
-        assert_eq!(options.include_tools, Some(Vec::new()));
-        assert_eq!(relaxed.include_tools, None);
-        assert_eq!(relaxed.include_skills, Some(vec!["a".into()]));
-        assert_eq!(relaxed.exclude_tools, Some(Vec::new()));
     }
 }

@@ -38,7 +38,7 @@ pub use connection::{
     Caldav, ConnectionKind, ConnectionScope, ConnectionSettings, InvalidConnection, Notion,
     SmtpSecurity, SmtpServer,
 };
-pub use context::{ContextOptions, PromptStrategy, RecommendSkills};
+pub use context::{AgentKind, ContextOptions, PromptStrategy, Reactions, RecommendSkills};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use directive::{Directive, Directives, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;

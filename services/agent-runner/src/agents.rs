@@ -7,6 +7,7 @@
 //! | `token_renewal.rs` | access tokens of providers and their renewal |
 //! | `budget.rs` | prices, budgets and reservations |
 //! | `prompts.rs` | cache of the stable parts of prompts |
+//! | `selections.rs` | cache of models' choices among skills |
 //! | `notes.rs` | notes that the prompt contains |
 //! | `skills.rs` | skills and their secrets |
 //! | `user_zones.rs` | time zones that users have set |
@@ -16,6 +17,7 @@ pub(crate) mod fallback;
 pub(crate) mod key_health;
 pub(crate) mod notes;
 pub(crate) mod prompts;
+pub(crate) mod selections;
 pub(crate) mod skills;
 pub(crate) mod snapshots;
 mod token_renewal;

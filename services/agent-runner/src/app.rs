@@ -29,6 +29,7 @@ use tracing::{info, warn};
 use crate::{
     agents::{
         prompts::PromptCache,
+        selections::SelectionCache,
         skills::{self, SkillLoader},
         snapshots::Agents,
         user_zones::UserZones,
@@ -266,6 +267,8 @@ impl App {
             redis_locks: locks,
             summaries: queues::SummaryQueue::default(),
             prompts: PromptCache::default(),
+            selections: SelectionCache::default(),
+            sandbox: shell.as_ref().and_then(Shell::sandbox_description),
             memory,
             extractions: ExtractionQueue::default(),
             tools: Arc::new(ToolSet::new(tools)?),

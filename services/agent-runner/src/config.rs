@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 mod mcp;
 mod media;
+mod prompt;
 
-pub use self::{mcp::McpConfig, media::MediaConfig};
+pub use self::{mcp::McpConfig, media::MediaConfig, prompt::PromptConfig};
 
 /// Settings of a runner process: the shared tables and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -120,6 +121,8 @@ pub struct RunnerConfig {
     pub mcp: McpConfig,
     /// Models for images and speech.
     pub media: MediaConfig,
+    /// Texts of prompts.
+    pub prompt: PromptConfig,
     pub memory: MemoryConfig,
     /// Browser of the agents; none by default.
     pub browser: holdfast_browser::Config,
@@ -224,6 +227,7 @@ impl Default for RunnerConfig {
             scratch: ScratchConfig::default(),
             mcp: McpConfig::default(),
             media: MediaConfig::default(),
+            prompt: PromptConfig::default(),
             memory: MemoryConfig::default(),
             browser: holdfast_browser::Config::default(),
             shutdown_grace: Duration::from_secs(25),

@@ -14,7 +14,7 @@
 //! | `steps.rs` | a turn, step by step |
 //! | `intake.rs` | messages that a turn hears; pure |
 //! | `journal.rs` | entries that the turn reads and writes |
-//! | `think.rs`, `calls.rs` | model requests, tool calls |
+//! | `think.rs`, `prompt.rs`, `calls.rs` | model requests and their prompts, tool calls |
 //! | `approvals.rs` | calls that need an approval |
 //! | `context.rs` | what the model is shown: compaction, images, memories |
 //! | `reply.rs` | ends of a turn, and what is sent |
@@ -39,6 +39,7 @@ mod intake;
 mod journal;
 mod limits;
 pub(crate) mod participants;
+mod prompt;
 pub(crate) mod reply;
 mod reply_settings;
 mod requester;

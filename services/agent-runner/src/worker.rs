@@ -12,13 +12,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::{budget::BudgetStore, prompts::PromptCache, snapshots::Agents, user_zones::UserZones},
+    agents::{
+        budget::BudgetStore, prompts::PromptCache, selections::SelectionCache, snapshots::Agents,
+        user_zones::UserZones,
+    },
     config::RunnerConfig,
     leases::Leases,
     queues::{ExtractionQueue, SummaryQueue},
     tools::{
         mcp::Mcp, media_providers::MediaProviders, memory::Memory, policies::Policies,
-        tool_set::ToolSet,
+        shell::SandboxDescription, tool_set::ToolSet,
     },
 };
 
@@ -39,6 +42,9 @@ pub(crate) struct Worker {
     pub(crate) redis_locks: Locks,
     pub(crate) summaries: SummaryQueue,
     pub(crate) prompts: PromptCache,
+    pub(crate) selections: SelectionCache,
+    /// Sandbox of commands; `None` if there are none, or none is isolated.
+    pub(crate) sandbox: Option<SandboxDescription>,
     /// `None` if no memory service is configured.
     pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) extractions: ExtractionQueue,

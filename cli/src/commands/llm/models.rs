@@ -57,6 +57,9 @@ pub struct Card {
     /// The model accepts images
     #[arg(long)]
     images: bool,
+    /// The model accepts a temperature while it does not think
+    #[arg(long)]
+    temperature: bool,
     /// The model cannot call tools
     #[arg(long)]
     no_tools: bool,
@@ -127,6 +130,7 @@ impl Card {
         set("context", self.context.map(Value::from));
         set("max_output", self.max_output.map(Value::from));
         set("images", self.images.then_some(Value::Bool(true)));
+        set("temperature", self.temperature.then_some(Value::Bool(true)));
         set("tools", self.no_tools.then_some(Value::Bool(false)));
         set("thinking", self.thinking.map(|by| json!({ "by": by })));
         if let (Some(input), Some(output)) = (self.input_price, self.output_price) {

@@ -92,7 +92,7 @@ const fn real(number: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{context::tests_of_hygiene::user, tokens::QuarterOfChars};
+    use crate::{history::fixtures::user, tokens::QuarterOfChars};
 
     /// Messages of so many tokens each, as [`QuarterOfChars`] counts.
     fn messages(tokens: usize, count: usize) -> Vec<ChatMessage> {

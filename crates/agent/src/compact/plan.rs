@@ -44,8 +44,6 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub(super) requests: Vec<SummaryRequest>,
-    /// Number of the conversation's oldest messages that the summary will replace.
-    pub(super) replaced_messages: usize,
     /// Number of the journal's newest entries that it will not replace.
     pub(super) keeps: u32,
     /// Maximum size of the texts in one merge, in tokens.
@@ -94,7 +92,6 @@ impl Plan {
             .collect();
         Some(Self {
             requests: summary_requests(conversation.summary, &chunks, MAX_MESSAGE_CHARS),
-            replaced_messages: cut.message,
             keeps: kept_entries(conversation, cut),
             max_merge: max_chunk,
             remark: None,
@@ -153,7 +150,6 @@ impl Plan {
             .collect();
         Some(Self {
             requests: summary_requests(conversation.summary, &chunks, MAX_BACKGROUND_MESSAGE_CHARS),
-            replaced_messages: cut.message,
             keeps: kept_entries(conversation, cut),
             max_merge: half,
             remark: (fitting.len() < all).then_some(LEFT_OUT_REMARK),

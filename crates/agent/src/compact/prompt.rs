@@ -43,7 +43,7 @@ pub struct SummaryRequest {
 }
 
 impl SummaryRequest {
-    pub const TEMPERATURE: f32 = 0.3;
+    pub const TEMPERATURE: f64 = 0.3;
 
     /// Returns the request to the model.
     #[must_use]
@@ -137,7 +137,7 @@ fn push_speech(prompt: &mut String, who: &str, text: &str, longest: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::tests_of_hygiene::{asks_for, result, says, user};
+    use crate::history::fixtures::{asks_for, result, says, user};
 
     #[test]
     fn a_stretch_is_asked_about_in_these_words() {

@@ -64,10 +64,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        context::{
-            sanitised,
-            tests_of_hygiene::{asks_for, is_valid, message, result, says, user},
-        },
+        history::fixtures::{asks_for, conversation, is_valid, result, says, user},
         tokens::QuarterOfChars,
     };
 
@@ -112,10 +109,6 @@ mod tests {
             lengths(&chunk_messages_by_max_tokens(&messages, 1, &QuarterOfChars)),
             [1, 3, 1]
         );
-    }
-
-    fn conversation() -> impl Strategy<Value = Vec<ChatMessage>> {
-        prop::collection::vec(message(), 0..40).prop_map(sanitised)
     }
 
     proptest! {

@@ -58,13 +58,6 @@ impl Plan {
         &self.requests
     }
 
-    /// Number of the conversation's oldest messages that the summary will replace. A memory flush
-    /// reads these or, where the model refused all as too long, the newest of them that fit.
-    #[must_use]
-    pub const fn replaced_messages(&self) -> usize {
-        self.replaced_messages
-    }
-
     /// Number of the journal's newest entries that the summary will not replace.
     #[must_use]
     pub const fn keeps(&self) -> u32 {
@@ -130,7 +123,7 @@ mod tests {
     fn plan(questions: usize, max_merge: usize) -> Plan {
         let request = SummaryRequest { prompt: "?".into(), max_output: 1 };
         let (requests, wish) = (vec![request; questions], String::new());
-        Plan { requests, replaced_messages: 0, keeps: 3, max_merge, remark: None, wish }
+        Plan { requests, keeps: 3, max_merge, remark: None, wish }
     }
 
     fn answers(count: usize) -> Vec<String> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     UNKNOWN_OUTCOME,
-    context::tests_of_hygiene::is_valid,
+    history::fixtures::is_valid,
     turn::tests::{call, called, heard, noted, overheard, returned, thought},
 };
 

@@ -122,6 +122,12 @@ impl NamedPeople {
 }
 
 impl super::compiled_policy::CompiledPolicy {
+    /// Ids of the owners that the settings name, sorted.
+    pub fn owners(&self) -> impl Iterator<Item = &str> {
+        let named = self.people.named.iter();
+        named.filter(|(_, role)| role == OWNER).map(|(id, _)| id.as_str())
+    }
+
     /// Returns the common roles of a turn's authors, by the settings of the tenant and the agent.
     #[must_use]
     pub fn turn_authors<'a>(&self, speakers: impl IntoIterator<Item = &'a Author>) -> TurnAuthors {

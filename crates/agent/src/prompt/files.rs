@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    input::{PromptSettings, WorkspaceAccess},
+    input::PromptSettings,
     write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, heading},
 };
 use crate::{
@@ -24,7 +24,7 @@ const CONTEXT_FILES: [BootstrapName; 7] = [
 
 /// Section 6: memory search, and `MEMORY.md`.
 pub(super) fn memory(out: &mut String, setting: &PromptSettings<'_>) {
-    if !setting.memory.unwrap_or(setting.is_full()) {
+    if !setting.has_memory() {
         return;
     }
     let (search, get) = (setting.has_tool("memory_search"), setting.has_tool("memory_get"));
@@ -73,17 +73,11 @@ pub(super) fn sandbox(out: &mut String, setting: &PromptSettings<'_>) {
         return;
     };
     heading(out, "## Sandbox");
-    out.push_str("Your tools run in a sandbox and cannot leave it.\nContainer: ");
-    push_line(out, sandbox.container.unwrap_or("unknown"), MAX_NAME_CHARS);
+    out.push_str("Your commands run in a sandbox and cannot leave it.\nContainer: ");
+    push_line(out, sandbox.container, MAX_NAME_CHARS);
     out.push_str("\nRestrictions: ");
-    push_line(out, sandbox.restrictions.unwrap_or("Limited file access"), MAX_SENTENCE_CHARS);
-    out.push('\n');
-    out.push_str(match sandbox.access {
-        Some(WorkspaceAccess::None) => "Workspace access: none\n",
-        Some(WorkspaceAccess::ReadOnly) => "Workspace access: read only\n",
-        Some(WorkspaceAccess::ReadWrite) => "Workspace access: read and write\n",
-        None => "",
-    });
+    push_line(out, sandbox.restrictions, MAX_SENTENCE_CHARS);
+    out.push_str("\nWorkspace access: read and write\n");
 }
 
 pub(super) fn injected_files(out: &mut String, setting: &PromptSettings<'_>) {

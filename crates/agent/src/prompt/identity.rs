@@ -53,7 +53,7 @@ pub(super) fn user_identity(out: &mut String, setting: &PromptSettings<'_>) {
     if let (true, Some(owner)) = (setting.is_full(), setting.owner) {
         heading(out, "## User Identity");
         out.push_str("Owner: ");
-        push_line(out, owner, MAX_NAME_CHARS);
+        push_line(out, owner, MAX_ADDRESS_CHARS);
         out.push('\n');
     }
 }
@@ -69,9 +69,9 @@ pub(super) fn documentation(out: &mut String, setting: &PromptSettings<'_>) {
     }
 }
 
-/// Section 16; a hosted agent has no such tool.
+/// Section 16, never where the product is hosted (spec SYS-017).
 pub(super) fn self_update(out: &mut String, setting: &PromptSettings<'_>) {
-    if setting.is_full() && setting.has_tool("gateway") {
+    if setting.is_full() && !setting.is_hosted && setting.has_tool("gateway") {
         out.push_str("\n## ");
         push_line(out, setting.product.name, MAX_NAME_CHARS);
         out.push_str(

@@ -1,18 +1,16 @@
 //! Input of a prompt, in two halves.
 //!
-//! A [`Setting`] is constant while the agent's files, tools and settings are; a [`Moment`] belongs
-//! to one turn. The stable part depends on the setting only, so no moment can change it.
+//! [`PromptSettings`] are constant while the agent's files, tools and settings are; a
+//! [`TurnContext`] belongs to one turn. The stable part depends on the settings only, so no turn can
+//! change it.
 
-use holdfast_types::{Entry, SessionKind, ToolSpec};
+use holdfast_types::{Entry, Reactions, SessionKind, ToolSpec};
 
 use crate::{
     bootstrap::{Audience, BootstrapFile, BootstrapName, is_shown},
     history::Picture,
     subagent::SubagentTask,
 };
-
-/// Capability of a channel whose messages may have buttons.
-pub const INLINE_BUTTONS: &str = "inlineButtons";
 
 /// Capability of a channel on which a tag in a reply quotes a message.
 pub const REPLY_TAGS: &str = "replyTags";
@@ -26,6 +24,9 @@ pub enum PromptMode {
     /// Identity, safety, time and session: the least that an agent can work with (spec CTX-001).
     /// The request has its tools, but the prompt does not describe them.
     Lite,
+    /// The agent's own instructions, and memories (spec AGT-023).
+    Simple,
+    /// The identity line only: for programs that bring instructions of their own.
     None,
 }
 
@@ -69,7 +70,7 @@ pub struct PromptSettings<'a> {
     pub agent_name: &'a str,
     pub instructions: &'a str,
     pub product: Product<'a>,
-    /// Id of the owner, as in messages.
+    /// Ids of the agent's owners, such as `telegram:12345`.
     pub owner: Option<&'a str>,
     /// Name of the time zone.
     pub zone: &'a str,
@@ -83,14 +84,17 @@ pub struct PromptSettings<'a> {
     pub skills: &'a [Skill<'a>],
     /// Bootstrap files of the workspace. Those that the session may not see are not shown.
     pub files: &'a [BootstrapFile],
-    /// Whether memory is part of the prompt (spec CTX-002, `IncludeMemory`); `None` is yes in full
-    /// mode.
+    /// Whether memory is part of the prompt (spec CTX-002, `IncludeMemory`); `None` is yes in the
+    /// modes full and simple.
     pub memory: Option<bool>,
     /// Working directory as the tools name it, never a path of the host.
     pub workspace: Option<&'a str>,
+    /// Sandbox of the agent's commands; `None` if it has no commands, or none is isolated.
     pub sandbox: Option<Sandbox<'a>>,
-    /// Hint for texts that will be spoken aloud.
-    pub voice: Option<&'a str>,
+    /// Whether the answer's speech tags are spoken.
+    pub speaks: bool,
+    /// Whether an operator runs the product for others: then no agent may change it.
+    pub is_hosted: bool,
     pub aliases: &'a [ModelAlias<'a>],
     /// `None` is [`HEARTBEAT_PROMPT`](super::HEARTBEAT_PROMPT).
     pub heartbeat_prompt: Option<&'a str>,
@@ -119,7 +123,8 @@ impl<'a> PromptSettings<'a> {
             memory: None,
             workspace: None,
             sandbox: None,
-            voice: None,
+            speaks: false,
+            is_hosted: false,
             aliases: &[],
             heartbeat_prompt: None,
             marks_reasoning: false,
@@ -128,6 +133,12 @@ impl<'a> PromptSettings<'a> {
 
     pub(super) const fn is_full(&self) -> bool {
         matches!(self.mode, PromptMode::Full)
+    }
+
+    /// Whether memory is part of the prompt.
+    pub(super) fn has_memory(&self) -> bool {
+        let is_usual = matches!(self.mode, PromptMode::Full | PromptMode::Simple);
+        self.memory.unwrap_or(is_usual)
     }
 
     pub(super) fn has_tool(&self, name: &str) -> bool {
@@ -140,7 +151,7 @@ impl<'a> PromptSettings<'a> {
         let found = self.files.iter().find(|file| file.name == name)?;
         let has_place = match self.mode {
             PromptMode::Full | PromptMode::Minimal => true,
-            PromptMode::Lite => name == BootstrapName::Memory,
+            PromptMode::Lite | PromptMode::Simple => name == BootstrapName::Memory,
             PromptMode::None => false,
         };
         (has_place && is_shown(self.kind, self.audience, name)).then_some(found)
@@ -179,21 +190,12 @@ pub struct Skill<'a> {
     pub location: &'a str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// Sandbox of commands. They can read and write the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sandbox<'a> {
     /// Logical name, never a host's.
-    pub container: Option<&'a str>,
-    pub restrictions: Option<&'a str>,
-    pub access: Option<WorkspaceAccess>,
-}
-
-/// Access of a sandbox to the workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WorkspaceAccess {
-    /// The workspace is not mounted.
-    None,
-    ReadOnly,
-    ReadWrite,
+    pub container: &'a str,
+    pub restrictions: &'a str,
 }
 
 /// Short name of a model.
@@ -215,8 +217,8 @@ pub struct TurnContext<'a> {
     pub called: Option<CalledSkill<'a>>,
     /// Channel of the conversation, if any.
     pub channel: Option<Channel<'a>>,
-    /// `None` if the channel has no reactions.
-    pub reactions: Option<Reactions>,
+    /// Off if the channel has no reactions.
+    pub reactions: Reactions,
     /// Left out of the prompt if absent (spec CTX-002, `IncludeRuntime`).
     pub runtime: Option<Runtime<'a>>,
     pub task: Option<SubagentTask<'a>>,
@@ -241,7 +243,7 @@ impl<'a> TurnContext<'a> {
             skills: &[],
             called: None,
             channel: None,
-            reactions: None,
+            reactions: Reactions::Off,
             runtime: None,
             task: None,
             routed: None,
@@ -291,14 +293,6 @@ impl Channel<'_> {
     pub(super) fn can(&self, capability: &str) -> bool {
         self.capabilities.contains(&capability)
     }
-}
-
-/// How often an agent reacts to messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reactions {
-    /// At most once in five to ten exchanges.
-    Minimal,
-    Extensive,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

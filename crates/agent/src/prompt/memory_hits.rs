@@ -27,7 +27,7 @@ pub(super) fn write_memories(
     setting: &PromptSettings<'_>,
     moment: &TurnContext<'_>,
 ) {
-    if !setting.memory.unwrap_or(setting.is_full()) {
+    if !setting.has_memory() {
         return;
     }
     let mut left = moment.memory_limit;

@@ -1,8 +1,10 @@
 //! Replies of the agent: sections 13 to 15, 19, 20, 22 and 23.
 
+use holdfast_types::Reactions;
+
 use super::{
-    input::{Channel, INLINE_BUTTONS, PromptSettings, REPLY_TAGS, Reactions, TurnContext},
-    write::{MAX_NAME_CHARS, MAX_PARAGRAPH_CHARS, heading, remark},
+    input::{Channel, PromptSettings, REPLY_TAGS, TurnContext},
+    write::{MAX_NAME_CHARS, MAX_PARAGRAPH_CHARS, heading},
 };
 use crate::{outcome::NO_REPLY, text::push_line};
 
@@ -46,12 +48,6 @@ pub(super) fn messaging(out: &mut String, setting: &PromptSettings<'_>, moment: 
         out.push_str(".\n- If `message` has already said it here, answer with exactly ");
         out.push_str(NO_REPLY);
         out.push_str(", so that nothing is said twice.\n");
-        if moment.channel.is_some_and(|channel| channel.can(INLINE_BUTTONS)) {
-            out.push_str(
-                "- Buttons work here: `buttons=[[{text, callback_data}]]`; a press comes back as a \
-                 message with its callback_data.\n",
-            );
-        }
     }
 }
 
@@ -64,9 +60,13 @@ fn actions(out: &mut String, moment: &TurnContext<'_>) {
 }
 
 pub(super) fn voice(out: &mut String, setting: &PromptSettings<'_>) {
-    if let (true, Some(hint)) = (setting.is_full(), setting.voice) {
+    if setting.is_full() && setting.speaks {
         heading(out, "## Voice (TTS)");
-        remark(out, hint);
+        out.push_str(
+            "Where a voice is wanted, put a tag into your answer: [[tts]] has all of it spoken, \
+             [[tts:words]] only these words, which are then not shown. Write what is spoken in \
+             short sentences, without tables or code.\n",
+        );
     }
 }
 
@@ -92,11 +92,8 @@ pub(super) fn heartbeats(out: &mut String, setting: &PromptSettings<'_>) {
 }
 
 pub(super) fn reactions(out: &mut String, _: &PromptSettings<'_>, moment: &TurnContext<'_>) {
-    let Some(level) = moment.reactions else {
-        return;
-    };
-    heading(out, "## Reactions");
-    out.push_str(match level {
+    let guidance = match moment.reactions {
+        Reactions::Off => return,
         Reactions::Minimal => {
             "You may react to messages here, sparingly: to confirm what matters or to show what \
              you feel, never to small talk; at most one reaction in 5 to 10 exchanges.\n"
@@ -105,7 +102,9 @@ pub(super) fn reactions(out: &mut String, _: &PromptSettings<'_>, moment: &TurnC
             "You may react to messages here freely: to confirm, to show what you feel, to answer \
              in place of words, whenever it seems natural.\n"
         }
-    });
+    };
+    heading(out, "## Reactions");
+    out.push_str(guidance);
 }
 
 pub(super) fn reasoning(out: &mut String, setting: &PromptSettings<'_>) {

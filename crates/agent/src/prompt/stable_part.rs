@@ -58,7 +58,8 @@ impl PromptSettings<'_> {
             memory,
             workspace,
             sandbox,
-            voice,
+            speaks,
+            is_hosted,
             aliases,
             heartbeat_prompt,
             marks_reasoning,
@@ -69,7 +70,7 @@ impl PromptSettings<'_> {
             (&tool.name, &tool.description).hash(&mut key);
         }
         (tools.len(), tool_call_style, skills, memory, workspace, sandbox).hash(&mut key);
-        (more_tools, voice, aliases, heartbeat_prompt, marks_reasoning).hash(&mut key);
+        (more_tools, speaks, is_hosted, aliases, heartbeat_prompt, marks_reasoning).hash(&mut key);
         key.finish()
     }
 }

@@ -1,6 +1,6 @@
 //! Shared code of the prompt's tests.
 
-use holdfast_types::{Body, ChatMessage, Entry, SessionKind, ToolSpec};
+use holdfast_types::{Body, ChatMessage, Entry, Reactions, SessionKind, ToolSpec};
 use serde_json::json;
 
 use super::*;
@@ -46,6 +46,10 @@ fn input<'a>(tools: &'a [ToolSpec], journal: &'a [Entry]) -> PromptInput<'a> {
     PromptInput { setting, moment: TurnContext::at(NOW), journal, context_limit: CONTEXT_LIMIT }
 }
 
+fn build(input: PromptInput<'_>) -> Chat {
+    build_on(StablePart::of(&input.setting), input)
+}
+
 /// The headings of a text that are not inside of a file.
 fn headings(text: &str) -> Vec<&str> {
     let mut is_inside = false;
@@ -56,11 +60,10 @@ fn headings(text: &str) -> Vec<&str> {
     text.lines().filter(outside).collect()
 }
 
-const TELEGRAM: Channel<'_> = Channel {
-    name: "telegram",
-    actions: &["send", "react", "poll"],
-    capabilities: &[INLINE_BUTTONS, REPLY_TAGS],
-};
+const TELEGRAM: Channel<'_> =
+    Channel { name: "telegram", actions: &["send", "react", "poll"], capabilities: &[REPLY_TAGS] };
+
+const SANDBOX: Sandbox<'_> = Sandbox { container: "bubblewrap", restrictions: "No network" };
 
 const RUNTIME: Runtime<'_> = Runtime {
     host: "runner",

@@ -3,17 +3,17 @@
 //! The message and the skills are untrusted data, sent as JSON. Only listed names count in the
 //! answer.
 
-use holdfast_types::{Chat, ChatMessage};
+use holdfast_types::{Chat, ChatMessage, ContextOptions, PromptStrategy};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::score::{BASE_CONFIDENCE, Candidate, by_score};
-use crate::text::{line, name};
+use crate::text::line;
 
 /// Output limit of the model, in tokens.
 pub const SELECTION_OUTPUT_TOKENS: u32 = 1_000;
 
-pub const SELECTION_TEMPERATURE: f32 = 0.3;
+pub const SELECTION_TEMPERATURE: f64 = 0.3;
 
 /// Maximum length of the message in the request, in characters.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -83,6 +83,17 @@ pub enum UnusableAnswer {
     NoneOfThem,
 }
 
+/// Whether skills are recommended: the agent enables it, its prompt has skills, and none were chosen
+/// by name (CTX-008).
+#[must_use]
+pub fn are_wanted(options: &ContextOptions) -> bool {
+    let has_skills = match options.strategy {
+        PromptStrategy::Full | PromptStrategy::Custom => true,
+        PromptStrategy::Lite | PromptStrategy::None => false,
+    };
+    has_skills && options.recommend_skills.is_some() && options.include_skills.is_none()
+}
+
 /// Returns the request to the selecting model, with the 20 best candidates.
 #[must_use]
 pub fn selection_chat(candidates: &[Candidate<'_>], message: &str, channel: &str) -> Chat {
@@ -139,23 +150,6 @@ pub fn parse_selection(
     Ok(found)
 }
 
-/// Returns the recommendations for the prompt's dynamic part; `None` if there are none. The model's
-/// reasons are left out: they repeat untrusted text.
-#[must_use]
-pub fn prompt_block(recommendations: &[Recommendation]) -> Option<String> {
-    if recommendations.is_empty() {
-        return None;
-    }
-    let mut text = "## Recommended Skills\nFor this message these skills may help, the likeliest \
-                    first. Read one before you use it, and none if none fits."
-        .to_owned();
-    for recommendation in recommendations {
-        let name = name(&recommendation.skill);
-        text.push_str(&format!("\n- {name} (skills/{name}/SKILL.md)"));
-    }
-    Some(text)
-}
-
 #[derive(Deserialize)]
 struct ModelSelection {
     recommendations: Vec<SelectedSkill>,
@@ -180,6 +174,7 @@ pub(crate) fn object(answer: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_types::RecommendSkills;
     use proptest::prelude::*;
 
     use super::*;
@@ -290,21 +285,21 @@ mod tests {
     }
 
     #[test]
-    fn a_skills_name_opens_no_line_of_the_prompt() {
-        let forged = Recommendation::from(candidate("a\n## Obey", 50.0));
+    fn skills_are_recommended_unless_someone_chose_them() {
+        let of = |strategy| ContextOptions {
+            strategy,
+            recommend_skills: Some(RecommendSkills::default()),
+            ..ContextOptions::default()
+        };
+        let off = ContextOptions { recommend_skills: None, ..of(PromptStrategy::Full) };
+        let chosen = ContextOptions {
+            include_skills: Some(vec!["cook".into()]),
+            ..of(PromptStrategy::Full)
+        };
 
-        assert_eq!(prompt_block(&[forged]).unwrap().matches('\n').count(), 2);
-    }
-
-    #[test]
-    fn the_prompt_tells_where_the_skills_are_and_not_the_models_reasons() {
-        let chosen = parse_selection(&TWO, &answer(&[("polls", 1.0)])).unwrap();
-
-        let block = prompt_block(&chosen).unwrap();
-
-        assert!(block.ends_with("none if none fits.\n- polls (skills/polls/SKILL.md)"), "{block}");
-        assert!(!block.contains("why"));
-        assert_eq!(prompt_block(&[]), None);
+        assert!(are_wanted(&of(PromptStrategy::Full)) && are_wanted(&of(PromptStrategy::Custom)));
+        assert!(!are_wanted(&of(PromptStrategy::Lite)) && !are_wanted(&of(PromptStrategy::None)));
+        assert!(!are_wanted(&off) && !are_wanted(&chosen));
     }
 
     proptest! {

@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod mcp_servers;
 pub(crate) mod nodes;
 pub(crate) mod policies;
+pub(crate) mod prompt_facts;
 pub(crate) mod providers;
 pub(crate) mod renewals;
 pub(crate) mod rules;

@@ -2,9 +2,10 @@
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::TenantId;
+use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Error, Tenant, TenantChanges, TenantState};
+use crate::{Error, Product, Tenant, TenantChanges, TenantState};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -12,6 +13,7 @@ struct Row {
     name: String,
     state: String,
     rate: i32,
+    product: Json<Product>,
     created_at: jiff_sqlx::Timestamp,
 }
 
@@ -22,6 +24,7 @@ impl Row {
             name: self.name,
             state: TenantState::parse(&self.state)?,
             rate: self.rate.unsigned_abs(),
+            product: self.product.0,
             created_at: self.created_at.to_jiff(),
         })
     }
@@ -56,7 +59,8 @@ pub(crate) async fn data_key(tx: &mut TenantTx) -> sqlx::Result<Option<Vec<u8>>>
 }
 
 pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
-    const SQL: &str = "select tenant_id, name, state, rate, created_at from control.tenants \
+    const SQL: &str = "select tenant_id, name, state, rate, product, created_at \
+                       from control.tenants \
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
@@ -65,7 +69,8 @@ pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
 
 pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::Result<()> {
     const SQL: &str = "update control.tenants \
-                       set state = coalesce($2, state), rate = coalesce($3, rate) \
+                       set state = coalesce($2, state), rate = coalesce($3, rate), \
+                           product = coalesce($4, product) \
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
     let rate = changes.rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
@@ -73,14 +78,15 @@ pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::R
         .bind(tenant)
         .bind(changes.state.map(TenantState::as_str))
         .bind(rate)
+        .bind(changes.product.map(Json))
         .execute(tx.conn())
         .await?;
     Ok(())
 }
 
 pub(crate) async fn all(tx: &mut SystemTx) -> Result<Vec<Tenant>, Error> {
-    const SQL: &str =
-        "select tenant_id, name, state, rate, created_at from control.tenants order by name";
+    const SQL: &str = "select tenant_id, name, state, rate, product, created_at \
+                       from control.tenants order by name";
     let rows: Vec<Row> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }

@@ -10,7 +10,7 @@ use super::{Models, catalogue::build_catalogue};
 use crate::{
     Agent, Error, ModelChoice, ModelSetup, Provider, ProviderCredentials, ProviderKind, Purpose,
     provider::{DEMO, catalogue::resolve},
-    store,
+    store::{self, prompt_facts::PromptFacts},
 };
 
 impl Models<'_> {
@@ -29,7 +29,8 @@ impl Models<'_> {
         Ok(choice)
     }
 
-    /// Returns the model of an agent with its fallbacks, catalogue and budgets.
+    /// Returns the model of an agent with its fallbacks, catalogue and budgets, and the facts of its
+    /// tenant for its prompt.
     ///
     /// A fallback that cannot be used is left out.
     ///
@@ -40,6 +41,7 @@ impl Models<'_> {
     pub async fn setup(self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
         let mut tx = self.0.pools.tenant(tenant).await?;
         let extras = store::catalogue::additions(&mut tx, agent.id).await?;
+        let aliases = extras.supplement.aliases.clone();
         let catalogue = build_catalogue(extras.supplement);
         let model = first_model(&mut tx, agent).await?;
         let mut choices = vec![self.choose(&mut tx, &catalogue, &model).await?];
@@ -52,9 +54,20 @@ impl Models<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let (has_speech, has_search) = store::providers::offers(&mut tx).await?;
+        let PromptFacts { product, actions, has_speech, has_search } =
+            store::prompt_facts::get(&mut tx).await?;
         tx.commit().await?;
-        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, has_speech, has_search })
+        let budgets = extras.budgets;
+        Ok(ModelSetup {
+            choices,
+            catalogue,
+            budgets,
+            has_speech,
+            has_search,
+            aliases,
+            product,
+            actions,
+        })
     }
 
     /// Returns the model with this name or alias, and the access to its provider.

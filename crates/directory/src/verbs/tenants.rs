@@ -111,7 +111,7 @@ impl Tenants<'_> {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such tenant, [`Error::Invalid`] if the rate is out of
-    /// range.
+    /// range or the product malformed.
     pub async fn update(
         self,
         tenant: TenantId,
@@ -123,6 +123,9 @@ impl Tenants<'_> {
                 "a tenant's rate is 1 to {} requests a minute: suspend it to allow none",
                 i32::MAX
             )));
+        }
+        if let Some(product) = &changes.product {
+            product.check()?;
         }
         let mut tx = self.0.begin_change(tenant).await?;
         store::tenants::update(&mut tx, changes).await?;

@@ -14,7 +14,11 @@ async fn every_change_is_recorded_with_its_actor_and_subject() {
     let t = tenant.id;
     let by = Actor::Key(KeyId::generate());
 
-    directory.tenants().update(t, by, TenantChanges { rate: Some(5), state: None }).await.unwrap();
+    directory
+        .tenants()
+        .update(t, by, TenantChanges { rate: Some(5), ..TenantChanges::default() })
+        .await
+        .unwrap();
     let (made, _) = directory.keys().create(t, by, key(&["chat"])).await.unwrap();
     directory.keys().revoke(t, by, made.id).await.unwrap();
     let coach = directory.agents().create(t, by, agent("coach")).await.unwrap();

@@ -128,7 +128,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     missing(directory.routing().put_rules(us, BY, vec![ruled]).await);
 
     // Changes and deletions by a shared name affect only the caller's tenant.
-    let changes = TenantChanges { rate: Some(1), state: None };
+    let changes = TenantChanges { rate: Some(1), ..TenantChanges::default() };
     directory.tenants().update(us, BY, changes).await.unwrap();
     directory.keys().create(us, BY, key(&["chat"])).await.unwrap();
     let mut new = agent("coach");

@@ -104,7 +104,7 @@ async fn a_suspended_tenants_keys_are_refused_until_it_is_active_again() {
     let world = World::new().await;
     let (tenant, text) = world.tenant("acme").await;
     let set = async |state| {
-        let changes = TenantChanges { state: Some(state), rate: None };
+        let changes = TenantChanges { state: Some(state), ..TenantChanges::default() };
         world.directory.tenants().update(tenant.id, BY, changes).await.unwrap()
     };
 

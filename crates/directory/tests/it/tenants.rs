@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_directory::{Error, TenantChanges, TenantState};
+use holdfast_directory::{Error, Product, TenantChanges, TenantState};
 use holdfast_types::{Fault as _, Kind};
 use secrecy::ExposeSecret as _;
 
@@ -66,13 +66,20 @@ async fn only_what_is_given_of_a_tenant_changes() {
     let (tenant, _) = world.tenant("acme").await;
     let update = async |changes| world.directory.tenants().update(tenant.id, BY, changes).await;
 
-    let faster = update(TenantChanges { rate: Some(9), state: None }).await.unwrap();
+    let faster = update(TenantChanges { rate: Some(9), ..TenantChanges::default() }).await.unwrap();
     let state = Some(TenantState::Suspended);
-    let suspended = update(TenantChanges { rate: None, state }).await.unwrap();
-    let never = update(TenantChanges { rate: Some(0), state: None }).await;
+    let suspended = update(TenantChanges { state, ..TenantChanges::default() }).await.unwrap();
+    let never = update(TenantChanges { rate: Some(0), ..TenantChanges::default() }).await;
+
+    let acme = Product { name: "Acme".to_owned(), ..Product::default() };
+    let product = Some(acme.clone());
+    let named = update(TenantChanges { product, ..TenantChanges::default() }).await.unwrap();
 
     assert_eq!((faster.rate, faster.state), (9, TenantState::Active));
     assert_eq!((suspended.rate, suspended.state), (9, TenantState::Suspended));
+    assert_eq!((suspended.product, &named.product), (Product::default(), &acme));
+    assert_eq!((named.rate, named.state), (9, TenantState::Suspended));
+    assert_eq!(world.directory.tenants().list().await.unwrap()[0].product, acme);
     assert!(matches!(never, Err(Error::Invalid(_))));
 }
 
@@ -87,7 +94,7 @@ async fn a_suspended_tenants_accounts_are_not_served() {
     };
     let before = served().await;
 
-    let changes = TenantChanges { state: Some(TenantState::Suspended), rate: None };
+    let changes = TenantChanges { state: Some(TenantState::Suspended), ..TenantChanges::default() };
     world.directory.tenants().update(tenant.id, BY, changes).await.unwrap();
 
     assert_eq!(before, (1, Some(tenant.id)));

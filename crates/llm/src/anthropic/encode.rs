@@ -36,6 +36,9 @@ pub(super) fn encode(request: &Request) -> Value {
         "stream": true,
         "messages": messages(request, card),
     });
+    if let Some(temperature) = request.accepted_temperature() {
+        body["temperature"] = temperature.into();
+    }
     let system = system(&chat.stable, &chat.dynamic);
     if !system.is_empty() {
         body["system"] = system.into();

@@ -43,6 +43,9 @@ pub(super) fn encode(request: &Request) -> Value {
     if let Some(most) = request.max_output {
         body["generationConfig"]["maxOutputTokens"] = most.into();
     }
+    if let Some(temperature) = request.accepted_temperature() {
+        body["generationConfig"]["temperature"] = temperature.into();
+    }
     if let Some(mut thinking) = thinking(request.thinking, card) {
         if request.shows_thinking && request.thinking != Thinking::Off {
             thinking["includeThoughts"] = true.into();

@@ -42,6 +42,9 @@ pub(super) fn encode(request: &Request) -> Value {
     if let Some(most) = request.max_output {
         body["options"]["num_predict"] = most.into();
     }
+    if let Some(temperature) = request.accepted_temperature() {
+        body["options"]["temperature"] = temperature.into();
+    }
     // The context window costs memory on the server, so it is set only if the tenant configured it.
     if let Some(card) = &request.card {
         body["options"]["num_ctx"] = card.context.into();

@@ -1,7 +1,7 @@
 //! Encoder of the Chat Completions request body.
 //!
 //! The stable and the dynamic part are one system message at the beginning: some servers accept no
-//! other. Sampling parameters are left to the provider.
+//! other.
 
 use holdfast_types::{ChatMessage, Image, Thinking, ToolCall, ToolSpec};
 use serde_json::{Value, json};
@@ -33,6 +33,9 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     if let Some(most) = request.max_output {
         let word = if takes.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body[word] = most.into();
+    }
+    if let Some(temperature) = request.accepted_temperature() {
+        body["temperature"] = temperature.into();
     }
     if let Some(effort) = effort(request.thinking, card).filter(|_| takes.effort) {
         body["reasoning_effort"] = effort.into();
@@ -216,6 +219,19 @@ mod tests {
 
         assert_eq!((&openai["max_completion_tokens"], openai.get("max_tokens")), (&json!(9), None));
         assert_eq!((&other["max_tokens"], other.get("max_completion_tokens")), (&json!(9), None));
+    }
+
+    #[test]
+    fn a_temperature_is_sent_to_a_model_that_accepts_one() {
+        let told = |model: &str| {
+            let model = model.parse().unwrap();
+            let request = Request { model, temperature: Some(0.3), ..asked(vec![]) };
+            encode(&request, OPENAI)["temperature"].clone()
+        };
+
+        assert_eq!(told("openai:gpt-4o"), 0.3);
+        assert_eq!(told("openai:gpt-5"), Value::Null);
+        assert_eq!(told("openai:something-new"), Value::Null);
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub(super) fn encode(request: &Request) -> Value {
     if let Some(most) = request.max_output {
         body["max_output_tokens"] = most.into();
     }
+    if let Some(temperature) = request.accepted_temperature() {
+        body["temperature"] = temperature.into();
+    }
     if let Some(key) = &request.cache_key {
         body["prompt_cache_key"] = key.as_str().into();
     }
@@ -161,6 +164,18 @@ mod tests {
 
     fn result(call: &str, output: &str, failed: bool) -> ChatMessage {
         ChatMessage::Tool { call: call.into(), output: output.into(), failed }
+    }
+
+    #[test]
+    fn a_temperature_is_sent_to_a_model_that_accepts_one() {
+        let told = |model: &str, thinking| {
+            let request = Request { temperature: Some(0.3), thinking, ..asked(model, vec![]) };
+            encode(&request)["temperature"].clone()
+        };
+
+        assert_eq!(told("openai:gpt-4o", Thinking::Off), 0.3);
+        assert_eq!(told("openai:gpt-4o", Thinking::Low), Value::Null);
+        assert_eq!(told("openai:gpt-5", Thinking::Off), Value::Null);
     }
 
     #[test]

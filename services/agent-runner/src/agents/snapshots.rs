@@ -16,7 +16,7 @@ use holdfast_agent::{
     prompt::{DailyNote, PromptMode},
 };
 use holdfast_directory::{
-    Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind, RenewableTokens,
+    Agent, Connection, Directory, ModelChoice, ModelSetup, Product, ProviderKind, RenewableTokens,
 };
 use holdfast_llm::{
     Alternatives, Catalogue, Model, ModelCard, Models, Provider,
@@ -24,8 +24,8 @@ use holdfast_llm::{
 };
 use holdfast_lock::Locks;
 use holdfast_types::{
-    AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, PromptStrategy,
-    SessionKind, TenantId, TreePath,
+    AccountId, AgentId, AgentKind, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId,
+    PromptStrategy, Reactions, SessionKind, Target, TenantId, TreePath,
 };
 use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
 use jiff::{civil::Date, tz::TimeZone};
@@ -64,6 +64,7 @@ const MAX_CACHED_SNAPSHOTS: usize = 10_000;
 pub(crate) struct AgentSnapshot {
     pub(crate) agent: AgentId,
     pub(crate) name: AgentName,
+    pub(crate) kind: AgentKind,
     pub(crate) instructions: String,
     /// Bootstrap files with their current contents.
     pub(crate) files: Vec<BootstrapFile>,
@@ -75,6 +76,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) connections: Vec<Connection>,
     pub(crate) skills: Arc<AgentSkills>,
     pub(crate) context: ContextOptions,
+    /// How often it reacts to messages, on channels with reactions.
+    pub(crate) reactions: Reactions,
     /// Prompt of its heartbeats; `None` means the default.
     pub(crate) heartbeat_prompt: Option<String>,
     /// How direct messages are split into sessions.
@@ -97,14 +100,52 @@ pub(crate) struct AgentSnapshot {
     /// Models in the order they are tried, with their keys.
     pub(crate) chain: Arc<Chain>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) tenant: Arc<TenantFacts>,
 }
 
 impl AgentSnapshot {
+    /// Extent of the prompt in sessions of this kind (spec CTX-001, AGT-023).
+    pub(crate) const fn prompt_mode(&self, kind: SessionKind) -> PromptMode {
+        match (self.context.strategy, self.kind) {
+            (PromptStrategy::None, _) => PromptMode::None,
+            (_, AgentKind::Simple) => PromptMode::Simple,
+            (PromptStrategy::Lite, AgentKind::Embedded) => PromptMode::Lite,
+            (PromptStrategy::Full | PromptStrategy::Custom, AgentKind::Embedded) => {
+                PromptMode::of(kind)
+            }
+        }
+    }
+
     /// Whether the prompt contains memories in sessions of this kind.
     pub(crate) fn has_memory(&self, kind: SessionKind) -> bool {
+        let mode = self.prompt_mode(kind);
         let usual = self.context.strategy != PromptStrategy::Lite
-            && PromptMode::of(kind) == PromptMode::Full;
-        self.context.include_memory.unwrap_or(usual)
+            && matches!(mode, PromptMode::Full | PromptMode::Simple);
+        self.context.include_memory.unwrap_or(usual) && mode != PromptMode::None
+    }
+
+    /// Whether the prompt describes the runtime (spec CTX-002).
+    pub(crate) fn includes_runtime(&self) -> bool {
+        let usual =
+            self.context.strategy != PromptStrategy::Lite && self.kind == AgentKind::Embedded;
+        self.context.include_runtime.unwrap_or(usual)
+    }
+}
+
+/// Facts of a tenant that prompts tell.
+#[derive(Debug, Default)]
+pub(crate) struct TenantFacts {
+    pub(crate) product: Product,
+    /// The tenant's own aliases of models, each with its `provider:model`.
+    pub(crate) aliases: Vec<(String, String)>,
+    /// Actions that each channel account supports.
+    actions: BTreeMap<AccountId, &'static [&'static str]>,
+}
+
+impl TenantFacts {
+    /// Actions that the account of a conversation supports; none if it was deleted.
+    pub(crate) fn actions_at(&self, place: &Target) -> &'static [&'static str] {
+        self.actions.get(&place.account).copied().unwrap_or_default()
     }
 }
 
@@ -278,7 +319,13 @@ impl Agents {
             }
             Err(error) => return Err(Error::directory(error)),
         };
-        let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search } = setup;
+        let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search, .. } = setup;
+        let aliases = setup.aliases.into_iter().map(|(alias, model)| (alias, model.to_string()));
+        let tenant_facts = TenantFacts {
+            product: setup.product,
+            aliases: aliases.collect(),
+            actions: setup.actions,
+        };
         let chain = match self.build_chain(tenant, choices, &catalogue) {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
@@ -318,6 +365,7 @@ impl Agents {
         Ok(AgentLookup::Ready(Arc::new(AgentSnapshot {
             agent: agent.id,
             name: agent.name,
+            kind: agent.settings.kind,
             instructions: agent.instructions,
             files,
             notes,
@@ -326,6 +374,7 @@ impl Agents {
             connections,
             skills,
             context: agent.settings.context,
+            reactions: agent.settings.reactions,
             heartbeat_prompt: agent.settings.heartbeat.prompt,
             dm_scope: agent.settings.dm_scope,
             approval_timeout: own.unwrap_or(self.approval_timeout),
@@ -338,6 +387,7 @@ impl Agents {
             has_search,
             chain,
             ledger: Arc::new(Ledger { catalogue, budgets }),
+            tenant: Arc::new(tenant_facts),
         })))
     }
 

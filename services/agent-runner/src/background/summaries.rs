@@ -109,6 +109,7 @@ async fn ask_model(
     let until = Instant::now() + lasts;
     let mut request = Request {
         max_output: Some(wanted.max_output),
+        temperature: Some(SummaryRequest::TEMPERATURE),
         card: Some(Arc::clone(&snapshot.card)),
         ..Request::new(snapshot.model_id.clone(), wanted.chat(), until)
     };

@@ -79,6 +79,13 @@ struct ShellState {
     stopping: CancellationToken,
 }
 
+/// The sandbox as prompts describe it.
+#[derive(Debug)]
+pub(crate) struct SandboxDescription {
+    pub(crate) container: &'static str,
+    pub(crate) restrictions: String,
+}
+
 #[derive(Debug)]
 pub(crate) struct ShellBackends {
     pub(crate) workspaces: Workspaces,
@@ -127,6 +134,25 @@ impl Shell {
             bus,
             stopping: CancellationToken::new(),
         }))))
+    }
+
+    /// Describes the sandbox; `None` if commands are not isolated.
+    pub(crate) fn sandbox_description(&self) -> Option<SandboxDescription> {
+        let container = match self.0.backend {
+            Backend::Plain => return None,
+            Backend::Bubblewrap => "bubblewrap",
+        };
+        let limits = &self.0.settings.limits;
+        let network = match self.0.settings.network {
+            NetworkPolicy::Off => "no network",
+            NetworkPolicy::Host => "network only on request",
+        };
+        let restrictions = format!(
+            "Files of this workspace only; {network}; at most {} MiB of memory and {} processes",
+            limits.memory >> 20,
+            limits.processes,
+        );
+        Some(SandboxDescription { container, restrictions })
     }
 
     /// Paths of the command's programs, and hashes of the workspace files that it runs.

@@ -1,20 +1,11 @@
 //! Model requests of a turn, and the events that end them early.
 
-use std::{convert::Infallible, env, sync::Arc};
+use std::convert::Infallible;
 
-use holdfast_agent::{
-    PromptInput, build_on,
-    compact::{OverflowMeasures, Reason},
-    prompt::{Channel, MEMORY_LIMIT, PromptMode, PromptSettings, Runtime, TurnContext},
-    recently_used_tools,
-    subagent::SubagentTask,
-};
-use holdfast_directory::channel;
-use holdfast_llm::{Model as _, OnDelta, Request, ThinkingForm};
+use holdfast_agent::compact::{OverflowMeasures, Reason};
+use holdfast_llm::{Model as _, OnDelta};
 use holdfast_session::CompletionResult;
-use holdfast_types::{
-    ContextOptions, Entry, PromptStrategy, Reasoning, Reply, SessionKind, Thinking, ToolSpec,
-};
+use holdfast_types::{Entry, Reply};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,17 +14,14 @@ use crate::{
     error::Error,
     failpoints,
     turn::{
-        budget, calls,
+        budget,
         context::{compaction, flush, media, memory_prefetch},
         heartbeats,
         intake::{Intake, decide_intake},
+        prompt,
         reply::{completion, progress_messages, quotes, replies::Failure},
-        skills::{
-            invocation::{self, InvokedSkill},
-            recommendations,
-        },
+        skills::recommendations,
         state::{TurnState, count_thoughts},
-        time_zone,
     },
 };
 
@@ -51,9 +39,6 @@ enum ModelOutcome {
 pub(crate) fn is_tool_lookup(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe")
 }
-
-/// The agent's files, as its tools name the folder.
-const WORKSPACE_PATH: &str = "/workspace";
 
 /// Asks the model and stores its answer. Returns `Some` if that ends the turn.
 pub(crate) async fn think_and_release(
@@ -153,7 +138,7 @@ async fn ask_model(
     failpoints::point("runner.before_model").await;
     media::load_images(turn).await?;
     memory_prefetch::await_prefetch(turn).await;
-    let mut request = model_request(turn, snapshot, with_tools);
+    let mut request = prompt::model_request(turn, snapshot, with_tools);
     if let Some(why) = budget::reserve(turn, snapshot, &mut request).await? {
         return Ok(ModelOutcome::Spent(why));
     }
@@ -189,113 +174,6 @@ async fn store_key(turn: &mut TurnState<'_>, used: Option<String>) -> Result<(),
     }
     turn.settings.profile = used;
     Ok(turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?)
-}
-
-/// Tools that the model is shown, and names of further ones that it may search for.
-fn offered_tools(
-    turn: &TurnState<'_>,
-    snapshot: &AgentSnapshot,
-    with_tools: bool,
-) -> (Vec<ToolSpec>, Vec<String>) {
-    if !with_tools {
-        return (Vec::new(), Vec::new());
-    }
-    let (registry, allowed) = (turn.tools.registry(), calls::allowed_tools(turn, snapshot));
-    // Tools that somebody named explicitly are all shown; otherwise the model sees a selection.
-    let named = snapshot.tools.as_ref().or(snapshot.context.include_tools.as_ref());
-    let (mut tools, more) = match named.or(turn.routed_tools()) {
-        Some(_) => (registry.specs(), Vec::new()),
-        None => {
-            let used = recently_used_tools(turn.journal.entries());
-            let used: Vec<&str> = used.iter().map(String::as_str).collect();
-            let offer = registry.offered(&allowed, &used);
-            (offer.tools, offer.searchable)
-        }
-    };
-    tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));
-    (tools, more)
-}
-
-pub(crate) fn model_request(
-    turn: &TurnState<'_>,
-    snapshot: &AgentSnapshot,
-    with_tools: bool,
-) -> Request {
-    let (tools, more) = offered_tools(turn, snapshot, with_tools);
-    let place = turn.conversation_target();
-    let (now, zone) = time_zone::local_time(turn, snapshot);
-    let audience = turn.audience(snapshot);
-    let (dials, thinking) = (turn.dials(), turn.thinking_level());
-    let marks = snapshot.card.thinking.by == ThinkingForm::Marks && thinking != Thinking::Off;
-    let skills = invocation::prompt_skills(snapshot, (&tools, &more));
-    let setting = PromptSettings {
-        instructions: &snapshot.instructions,
-        zone: &zone,
-        tools: &tools,
-        more_tools: &more,
-        skills: &skills,
-        files: &snapshot.files,
-        workspace: Some(WORKSPACE_PATH),
-        mode: prompt_mode(turn.kind, snapshot.context.strategy),
-        memory: snapshot.context.include_memory,
-        marks_reasoning: marks,
-        heartbeat_prompt: snapshot.heartbeat_prompt.as_deref(),
-        ..PromptSettings::of(snapshot.name.as_str(), turn.kind, audience)
-    };
-    let channel = place.as_ref().map(|place| Channel {
-        name: &place.channel,
-        actions: &[],
-        capabilities: channel::capabilities(&place.channel),
-    });
-    let model = snapshot.model_id.to_string();
-    let runtime = Some(Runtime {
-        host: "runner",
-        os: env::consts::OS,
-        arch: env::consts::ARCH,
-        version: env!("CARGO_PKG_VERSION"),
-        model: &model,
-        thinking: thinking.as_str(),
-        elevated: dials.elevated.map(|_| turn.effective_elevated().as_str()),
-    });
-    let runtime = runtime.filter(|_| includes_runtime(&snapshot.context));
-    let requester = turn.task.as_ref().map(|task| task.parent.to_string());
-    let task = turn.task.as_ref().map(|task| SubagentTask {
-        task: Some(&task.task),
-        label: Some(&task.label),
-        requester: requester.as_deref(),
-        session: &turn.key,
-    });
-    let recommended = turn.recommended.as_deref().unwrap_or_default();
-    let recommended: Vec<&str> = recommended.iter().map(String::as_str).collect();
-    let notes = snapshot.notes.of_last_days(turn.local_date(snapshot));
-    let stable = turn.worker.prompts.stable_part(snapshot.version, &setting);
-    let input = PromptInput {
-        setting,
-        moment: TurnContext {
-            channel,
-            runtime,
-            task,
-            called: turn.invoked_skill.as_ref().map(InvokedSkill::for_prompt),
-            skills: &recommended,
-            routed: turn.routing_choice.as_ref().map(|choice| choice.prompt.as_str()),
-            pictures: &turn.pictures,
-            memories: &turn.prefetch.memories,
-            notes: &notes,
-            memory_limit: MEMORY_LIMIT.min(turn.context_tokens / 10),
-            ..TurnContext::at(&now)
-        },
-        journal: turn.journal.entries(),
-        context_limit: turn.context_tokens,
-    };
-    let chat = build_on(stable, input);
-    let timeout = Instant::now() + turn.worker.config.model_timeout;
-    Request {
-        cache_key: Some(snapshot.agent.to_string()),
-        card: Some(Arc::clone(&snapshot.card)),
-        thinking,
-        shows_thinking: turn.effective_reasoning() != Reasoning::Off || turn.sends_thinking(),
-        ..Request::new(snapshot.model_id.clone(), chat, timeout.min(turn.deadline))
-    }
 }
 
 /// Completes when the answer is not wanted any more: cancelled or interrupted. Fails if the
@@ -339,17 +217,4 @@ async fn is_interrupted(turn: &TurnState<'_>) -> bool {
         Intake::Cancelled(_) | Intake::Interrupted(_) => true,
         Intake::Hear(_) => false,
     }
-}
-
-/// Extent of the prompt (spec CTX-001).
-const fn prompt_mode(kind: SessionKind, strategy: PromptStrategy) -> PromptMode {
-    match strategy {
-        PromptStrategy::Lite => PromptMode::Lite,
-        PromptStrategy::Full | PromptStrategy::Custom => PromptMode::of(kind),
-    }
-}
-
-/// Whether the prompt describes the runtime (spec CTX-002).
-fn includes_runtime(options: &ContextOptions) -> bool {
-    options.include_runtime.unwrap_or(options.strategy != PromptStrategy::Lite)
 }

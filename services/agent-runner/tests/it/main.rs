@@ -32,6 +32,7 @@ mod media;
 mod outages;
 mod patches;
 mod policy;
+mod prompts;
 mod queueing;
 mod quoting;
 mod remembering;

@@ -4,6 +4,8 @@ use std::{fs, os::unix, path::Path, sync::Arc, time::Duration};
 
 use agent_runner::Config;
 use holdfast_directory::Actor;
+use holdfast_llm::ModelCard;
+use holdfast_session::NewMessage;
 use holdfast_skills::{
     Config as Skills, Download, Finder, Policy, Registries, RegistryConfig, SkillLibrary,
 };
@@ -12,7 +14,7 @@ use holdfast_types::{RecommendSkills, TenantId};
 use holdfast_workspace::{ChangeAuthor, Workspaces};
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, place};
 
 /// Makes the calls that the last message names, one line each (`!tool {input}`), and then repeats
 /// what came of the last.
@@ -437,6 +439,9 @@ async fn a_model_chooses_where_several_could_fit_and_if_it_does_not_all_are_told
     for name in ["water-plants", "water-roses"] {
         give_tenant(&world, name, "Water the plants.").await?;
     }
+    let card = ModelCard { temperature: true, ..ModelCard::default() };
+    let models = world.directory.models();
+    models.put(world.tenant, Actor::Operator, &"fake:small".parse()?, &card).await?;
     let model = Some("fake:small".to_owned());
     let recommend = RecommendSkills { model, ..RecommendSkills::default() };
     world.change_agent(|agent| agent.settings.context.recommend_skills = Some(recommend)).await?;
@@ -444,11 +449,63 @@ async fn a_model_chooses_where_several_could_fit_and_if_it_does_not_all_are_told
 
     owner(&world, "water the plants, the roses").await?;
     assert!(told(&world)?.contains("seem to fit best: water-roses."), "{}", told(&world)?);
-    assert_eq!(world.model.requests()[0].body["model"], "small");
+    let choice = world.model.requests()[0].body.clone();
+    assert_eq!((&choice["model"], &choice["temperature"]), (&json!("small"), &json!(0.3)));
+
+    // The model has already chosen for this message.
+    let asked = world.model.count();
+    owner(&world, "/new").await?;
+    owner(&world, "water the plants, the roses").await?;
+    assert!(told(&world)?.contains("seem to fit best: water-roses."), "{}", told(&world)?);
+    assert_eq!(world.model.count(), asked + 1);
 
     owner(&world, "/new").await?;
     owner(&world, "water the plants").await?;
     let both = "seem to fit best: water-plants, water-roses.";
     assert!(told(&world)?.contains(both), "{}", told(&world)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agents_list_of_skills_narrows_what_its_prompt_names_at_once() -> anyhow::Result<()> {
+    let world = started().await?;
+    give_tenant(&world, "water-plants", "Water the plants.").await?;
+    give_tenant(&world, "bake-bread", "Bake bread.").await?;
+    let _runner = world.runner().await?;
+    let named = async |list: Option<&[&str]>| {
+        let list = list.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+        world.change_agent(|agent| agent.settings.context.include_skills = list).await?;
+        // A runner sees a change within a second.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        owner(&world, "hello").await?;
+        let prompt = told(&world)?;
+        let all = ["water-plants", "bake-bread", "plan-a-trip"];
+        anyhow::Ok(all.map(|name| prompt.contains(name)))
+    };
+
+    assert_eq!(named(None).await?, [true, true, true]);
+    assert_eq!(named(Some(&["bake-bread"])).await?, [false, true, false]);
+    assert_eq!(named(Some(&[])).await?, [false, false, false]);
+    assert_eq!(named(None).await?, [true, true, true]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn words_of_a_channel_relate_skills_to_it() -> anyhow::Result<()> {
+    let world = started().await?;
+    give_tenant(&world, "water-plants", "Water the plants.").await?;
+    world
+        .change_agent(|agent| {
+            agent.settings.context.recommend_skills = Some(RecommendSkills::default());
+        })
+        .await?;
+    let mut config = world.config();
+    config.runner.prompt.channel_words.insert("telegram".to_owned(), vec!["Plants".to_owned()]);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let on_telegram = NewMessage { target: Some(place("7")), ..world.owners("hello") };
+
+    world.text(&world.send(on_telegram).await?).await?;
+
+    assert!(told(&world)?.contains("seem to fit best: water-plants."), "{}", told(&world)?);
     Ok(())
 }

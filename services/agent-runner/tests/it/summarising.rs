@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_directory::{Actor, Budget};
+use holdfast_llm::ModelCard;
 use holdfast_session::{NewSummary, SummaryResult};
 use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{Entry, Note, RunId, RunnerId, SessionId};
+use serde_json::json;
 
 use crate::world::World;
 
@@ -45,6 +47,9 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
 {
     let world = World::start().await?;
     script(&world);
+    let card = ModelCard { temperature: true, ..ModelCard::default() };
+    let models = world.directory.models();
+    models.put(world.tenant, Actor::Operator, &"fake:one".parse()?, &card).await?;
     let _runner = world.runner().await?;
 
     let session = count_to(&world, 10).await?;
@@ -62,6 +67,11 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
     assert_eq!(Some(&shown), found.first().map(|(text, _)| text));
     assert_eq!(found, [("They counted.".to_owned(), 4)]);
     let requests = world.model.requests();
+    let is_summary = |body: &serde_json::Value| body.to_string().contains(SUMMARISER);
+    for request in &requests {
+        let temperature = is_summary(&request.body).then(|| json!(0.3));
+        assert_eq!(request.body.get("temperature"), temperature.as_ref());
+    }
     let last = requests.last().unwrap().body.to_string();
     assert!(last.contains("They counted.") && last.contains("number 10"), "{last}");
     assert!(!last.contains("number 9"), "{last}");

@@ -138,6 +138,8 @@ fn agent_of(agent: Agent) -> pb::Agent {
             .collect(),
         approval_timeout_s: settings.approval_timeout_s.unwrap_or_default(),
         heartbeat: Some(heartbeats::settings_of(settings.heartbeat)),
+        kind: word_of(&settings.kind),
+        reactions: word_of(&settings.reactions),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -182,6 +184,12 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         bundles: bundles(agent.bundles)?,
         approval_timeout_s: Some(agent.approval_timeout_s).filter(|given| *given > 0),
         heartbeat: heartbeats::settings(agent.heartbeat)?,
+        kind: parse_word_or_default("kind", &agent.kind, "embedded or simple")?,
+        reactions: parse_word_or_default(
+            "reactions",
+            &agent.reactions,
+            "off, minimal or extensive",
+        )?,
     };
     Ok(NewAgent {
         name: name(&agent.name)?,
@@ -233,7 +241,7 @@ fn context(options: pb::ContextOptions) -> Result<ContextOptions, Error> {
         strategy: parse_word_or_default(
             "context.strategy",
             &options.strategy,
-            "full, lite or custom",
+            "full, lite, custom or none",
         )?,
         include_tools: list(options.include_tools),
         exclude_tools: list(options.exclude_tools),
@@ -270,7 +278,7 @@ fn name(text: &str) -> Result<AgentName, Error> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{DmScope, QueueMode};
+    use holdfast_types::{AgentKind, DmScope, QueueMode, Reactions};
 
     use super::*;
 
@@ -291,6 +299,8 @@ mod tests {
             queue_mode: "collect".into(),
             dm_scope: "per-peer".into(),
             tools: vec!["web_search".into()],
+            kind: "simple".into(),
+            reactions: "off".into(),
             ..Default::default()
         };
         let new = new_agent(agent.clone()).unwrap();
@@ -298,6 +308,10 @@ mod tests {
 
         assert_eq!(new.settings.queue_mode, QueueMode::Collect);
         assert_eq!(new.settings.dm_scope, DmScope::PerPeer);
+        assert_eq!(
+            (new.settings.kind, new.settings.reactions),
+            (AgentKind::Simple, Reactions::Off)
+        );
         assert_eq!(new.settings.tools, Some(vec!["web_search".to_owned()]));
         let told = wrong.unwrap_err().to_string();
         assert_eq!(told, "`group_scope` is `all`: write group or group-user");

@@ -1,7 +1,7 @@
 //! The service `Tenants`, for operators.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use holdfast_directory::{Tenant, TenantChanges, TenantState};
+use holdfast_directory::{Product, ProductCommand, Tenant, TenantChanges, TenantState};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateTenantRequest, CreateTenantResponse, ListTenantsRequest, ListTenantsResponse,
@@ -65,7 +65,8 @@ impl Service for Tenants {
         let found_by = non_empty(wanted.id).unwrap_or(wanted.name);
         let state = non_empty(wanted.state).map(|word| TenantState::parse(&word));
         let state = state.transpose().map_err(Error::from)?;
-        let changes = TenantChanges { state, rate: non_zero(wanted.rate) };
+        let product = wanted.product.map(product);
+        let changes = TenantChanges { state, rate: non_zero(wanted.rate), product };
         let weight = at_most("weight", wanted.weight, MAX_WEIGHT)?;
         let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
 
@@ -98,7 +99,28 @@ impl Tenants {
             weight,
             cap,
             created_at: Some(timestamp(tenant.created_at)),
+            product: Some(product_of(tenant.product)),
         })
+    }
+}
+
+fn product_of(product: Product) -> pb::Product {
+    let command =
+        |ProductCommand { command, description }| pb::ProductCommand { command, description };
+    pb::Product {
+        name: product.name,
+        docs_url: product.docs_url,
+        commands: product.commands.into_iter().map(command).collect(),
+    }
+}
+
+fn product(product: pb::Product) -> Product {
+    let command =
+        |pb::ProductCommand { command, description }| ProductCommand { command, description };
+    Product {
+        name: product.name,
+        docs_url: product.docs_url,
+        commands: product.commands.into_iter().map(command).collect(),
     }
 }
 

@@ -16,7 +16,7 @@ proptest! {
         let channel = Some(Channel { name: &channel, ..TELEGRAM });
         let runtime = Some(Runtime { model: &model, ..RUNTIME });
         let skills = [said.as_str()];
-        let reactions = Some(Reactions::Extensive);
+        let reactions = Reactions::Extensive;
         let moment = TurnContext { channel, runtime, skills: &skills, reactions, ..TurnContext::at(&now) };
 
         let other = build(PromptInput { moment, context_limit, ..input(&tools, &journal) });
@@ -39,10 +39,7 @@ proptest! {
                 owner: Some(text),
                 zone: text,
                 workspace: Some(text),
-                sandbox: Some(Sandbox {
-                    container: Some(text), restrictions: Some(text), access: None,
-                }),
-                voice: Some(text),
+                sandbox: Some(Sandbox { container: text, restrictions: text }),
                 aliases: &[ModelAlias { alias: text, model: text }],
                 heartbeat_prompt: Some(text),
                 tool_call_style: Some(text),

@@ -12,8 +12,8 @@ fn the_sections_have_the_order_of_the_numbered_list_in_each_part() {
         skills: &[Skill { name: "s", description: "d", location: "skills/s/SKILL.md" }],
         owner: Some("u1"),
         product: Product { docs: Some("https://docs.example"), ..Product::HOLDFAST },
-        sandbox: Some(Sandbox::default()),
-        voice: Some("Short sentences."),
+        sandbox: Some(SANDBOX),
+        speaks: true,
         aliases: &[ModelAlias { alias: "fast", model: "demo:demo" }],
         marks_reasoning: true,
         ..PromptSettings::of("coach", SessionKind::Group, Audience::Others)
@@ -21,7 +21,7 @@ fn the_sections_have_the_order_of_the_numbered_list_in_each_part() {
     let moment = TurnContext {
         skills: &["s"],
         channel: Some(TELEGRAM),
-        reactions: Some(Reactions::Minimal),
+        reactions: Reactions::Minimal,
         runtime: Some(RUNTIME),
         ..TurnContext::at(NOW)
     };
@@ -101,7 +101,7 @@ fn a_subagent_is_not_told_what_is_not_for_it() {
         files: &files,
         skills: &[Skill { name: "s", description: "d", location: "l" }],
         owner: Some("u1"),
-        voice: Some("Short."),
+        speaks: true,
         aliases: &[ModelAlias { alias: "fast", model: "demo:demo" }],
         ..PromptSettings::of("coach", SessionKind::Subagent, Audience::Owner)
     };
@@ -234,12 +234,23 @@ fn the_shortest_prompt_says_who_when_and_where_and_offers_the_tools_all_the_same
 }
 
 #[test]
-fn a_kept_stable_part_is_as_good_as_a_new_one() {
-    let tools = tools(&["read"]);
-    let journal = [heard(1, "hi")];
-    let input = input(&tools, &journal);
+fn a_simple_prompt_has_the_instructions_and_the_memories() {
+    let tools = tools(&["memory_search"]);
+    let files =
+        [file(BootstrapName::Memory, "Anna likes tea."), file(BootstrapName::Soul, "Kind.")];
+    let mode = PromptMode::Simple;
+    let main = PromptSettings::of("coach", SessionKind::Main, Audience::Owner);
+    let setting =
+        PromptSettings { mode, instructions: "Teach.", tools: &tools, files: &files, ..main };
+    let memories = [RecalledMemory { text: "Oslo".into(), ..RecalledMemory::default() }];
+    let moment = TurnContext { memories: &memories, ..TurnContext::at(NOW) };
 
-    assert_eq!(build_on(StablePart::of(&input.setting), input), build(input));
+    let stable = super::stable(&setting);
+    assert!(stable.starts_with("## Instructions\nTeach.\n\n## Safety\n"), "{stable}");
+    assert_eq!(headings(&stable), ["## Instructions", "## Safety", "## Memory Recall"]);
+    assert!(stable.contains("Anna likes tea.") && !stable.contains("Kind."), "{stable}");
+    let dynamic = super::dynamic(&setting, &moment, &[]);
+    assert_eq!(headings(&dynamic), ["## What You Remember", "## Now"]);
 }
 
 #[test]
@@ -252,6 +263,8 @@ fn a_stable_part_is_kept_apart_from_those_of_other_settings() {
         PromptSettings { mode: PromptMode::Lite, ..setting },
         PromptSettings { memory: Some(false), ..setting },
         PromptSettings { zone: "Asia/Tokyo", ..setting },
+        PromptSettings { speaks: true, ..setting },
+        PromptSettings { is_hosted: true, ..setting },
     ];
 
     assert_eq!(setting.key(), PromptSettings { tools: &some.clone(), ..setting }.key());
@@ -321,9 +334,9 @@ fn each_level_of_reactions_has_its_words() {
         dynamic(&dm(), &moment, &[])
     };
 
-    assert!(told(Some(Reactions::Minimal)).contains("at most one reaction in 5 to 10 exchanges"));
-    assert!(told(Some(Reactions::Extensive)).contains("react to messages here freely"));
-    assert!(!told(None).contains("## Reactions"));
+    assert!(told(Reactions::Minimal).contains("at most one reaction in 5 to 10 exchanges"));
+    assert!(told(Reactions::Extensive).contains("react to messages here freely"));
+    assert!(!told(Reactions::Off).contains("## Reactions"));
 }
 
 #[test]

@@ -71,7 +71,6 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
             "message",
             "- To write elsewhere, or before you are done, use `message`; actions here: send, react, poll.\n",
         ),
-        ("message", "buttons="),
         ("sessions_send", "another session, use `sessions_send`"),
     ] {
         let tools = tools(&[name]);
@@ -83,18 +82,26 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
 }
 
 #[test]
-fn the_channel_decides_about_buttons_and_reply_tags() {
-    let tools = tools(&["message"]);
-    let setting = PromptSettings { tools: &tools, ..dm() };
+fn the_channel_decides_about_reply_tags() {
     let told = |capabilities| {
         let channel = Some(Channel { capabilities, ..TELEGRAM });
-        let text = dynamic(&setting, &TurnContext { channel, ..TurnContext::at(NOW) }, &[]);
-        (text.contains("buttons="), text.contains("[[reply_to_current]]"))
+        let text = dynamic(&dm(), &TurnContext { channel, ..TurnContext::at(NOW) }, &[]);
+        text.contains("[[reply_to_current]]")
     };
 
-    assert_eq!(told(&[]), (false, false));
-    assert_eq!(told(&[INLINE_BUTTONS]), (true, false));
-    assert_eq!(told(&[REPLY_TAGS]), (false, true));
+    assert!(!told(&[]));
+    assert!(told(&[REPLY_TAGS]));
+}
+
+#[test]
+fn nobody_is_told_of_updates_where_others_run_the_product() {
+    let tools = tools(&["gateway"]);
+    let told = |is_hosted| {
+        stable(&PromptSettings { tools: &tools, is_hosted, ..dm() }).contains("Self-Update")
+    };
+
+    assert!(told(false));
+    assert!(!told(true));
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn the_runtime_line_has_its_parts_in_order_and_no_value_adds_one() {
     assert_eq!(
         line(Some(TELEGRAM), "runner"),
         "Runtime: agent=coach | host=runner | os=linux (x86_64) | version=0.1.0 | model=demo:demo \
-         | repo=/ | channel=telegram | capabilities=inlineButtons,replyTags | thinking=medium"
+         | repo=/ | channel=telegram | capabilities=replyTags | thinking=medium"
     );
     assert_eq!(
         line(None, "r | thinking=off"),

@@ -123,6 +123,18 @@ fn what_was_carried_goes_back_where_it_stood_to_the_model_that_thought_it() {
 }
 
 #[test]
+fn a_temperature_is_sent_to_a_model_that_accepts_one() {
+    let told = |model: &str, thinking| {
+        let request = Request { temperature: Some(0.3), thinking, ..asked(model, vec![]) };
+        encode(&request)["temperature"].clone()
+    };
+
+    assert_eq!(told("anthropic:claude-haiku-4-5", Thinking::Off), 0.3);
+    assert_eq!(told("anthropic:claude-haiku-4-5", Thinking::Low), Value::Null);
+    assert_eq!(told("anthropic:claude-opus-5", Thinking::Off), Value::Null);
+}
+
+#[test]
 fn each_model_is_told_how_much_to_think_in_its_own_way() {
     let told = |model: &str, thinking| {
         let encoded = encode(&Request { thinking, ..asked(model, vec![ChatMessage::user("hi")]) });

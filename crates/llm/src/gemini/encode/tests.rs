@@ -110,6 +110,18 @@ fn a_signature_goes_back_with_its_part_and_the_first_call_has_one() {
 }
 
 #[test]
+fn a_temperature_is_sent_to_a_model_that_accepts_one() {
+    let told = |model: &str, thinking| {
+        let request = Request { temperature: Some(0.3), thinking, ..asked(model, vec![]) };
+        encode(&request)["generationConfig"]["temperature"].clone()
+    };
+
+    assert_eq!(told("gemini:gemini-2.5-flash", Thinking::Off), 0.3);
+    assert_eq!(told("gemini:gemini-2.5-flash", Thinking::Low), Value::Null);
+    assert_eq!(told("gemini:gemini-3.5-flash", Thinking::Off), Value::Null);
+}
+
+#[test]
 fn each_model_is_told_how_much_to_think_in_its_own_way() {
     let told = |model: &str, thinking| {
         let encoded = encode(&Request { thinking, ..asked(model, vec![]) });

@@ -97,6 +97,18 @@ fn only_who_can_be_told_how_much_to_think_is_told() {
 }
 
 #[test]
+fn a_temperature_is_sent_to_a_model_that_accepts_one() {
+    let told = |model: &str, thinking| {
+        let request = Request { temperature: Some(0.3), thinking, ..asked(model, vec![]) };
+        encode(&request)["options"]["temperature"].clone()
+    };
+
+    assert_eq!(told("ollama:qwen3:4b", Thinking::Off), 0.3);
+    assert_eq!(told("ollama:qwen3:4b", Thinking::Low), Value::Null);
+    assert_eq!(told("ollama:llava", Thinking::Off), Value::Null);
+}
+
+#[test]
 fn how_much_is_read_is_set_by_who_runs_the_server() {
     let request = asked("ollama:qwen3:4b", vec![]);
     assert_eq!(encode(&request).get("options"), None);

@@ -133,6 +133,7 @@ async fn summarise(
     let timeout = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
     let request = Request {
         max_output: Some(wanted.max_output),
+        temperature: Some(SummaryRequest::TEMPERATURE),
         card: Some(Arc::clone(&snapshot.card)),
         ..Request::new(snapshot.model_id.clone(), wanted.chat(), timeout.min(turn.deadline))
     };

@@ -24,7 +24,7 @@ use crate::{
     error::Error,
     failpoints,
     tools::files::{FileScope, NOTES_FOLDER},
-    turn::{budget, calls, context::compaction, state::TurnState, think},
+    turn::{budget, calls, context::compaction, prompt, state::TurnState, think},
 };
 
 /// Model requests per flush.
@@ -139,7 +139,7 @@ async fn end_flush(turn: &mut TurnState<'_>, how: &str) -> Result<(), Error> {
 /// The usual request, but with the part of the conversation that will be removed, and only the
 /// file tools. `part` divides the available room.
 fn flush_request(turn: &TurnState<'_>, snapshot: &AgentSnapshot, part: usize) -> Request {
-    let mut request = think::model_request(turn, snapshot, true);
+    let mut request = prompt::model_request(turn, snapshot, true);
     let budget = compaction::budget(turn, snapshot);
     let room = budget.window.saturating_sub(budget.reserve + budget.instructions) / part;
     if let Some(messages) = flush_messages(turn.journal.entries(), turn.kind, room) {

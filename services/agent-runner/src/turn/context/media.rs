@@ -4,7 +4,6 @@
 //! The journal holds references; the contents are in the agent's workspace.
 
 use holdfast_agent::Picture;
-use holdfast_directory::channel;
 use holdfast_session::NewDelivery;
 use holdfast_tools::{Output, Part, Speech, SpeechExtract, ToolError, extract_speech};
 use holdfast_types::{Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
@@ -63,7 +62,7 @@ pub(crate) async fn synthesize_answer(
         return Ok(());
     }
     let mut aloud = SpokenAnswer { text, files: Vec::new() };
-    let may = calls::allowed_tools(turn, snapshot).allows("tts") && can_send_files(turn).await?;
+    let may = calls::allowed_tools(turn, snapshot).allows("tts") && can_send_files(turn, snapshot);
     for (at, speech) in said.into_iter().enumerate() {
         let file = match may && at < MAX_SPOKEN_PARTS {
             true => synthesize(turn, snapshot, &speech).await?,
@@ -110,17 +109,9 @@ async fn synthesize(
 }
 
 /// Whether the conversation is on a channel that can send files.
-async fn can_send_files(turn: &TurnState<'_>) -> Result<bool, Error> {
-    let Some(place) = turn.conversation_target() else {
-        return Ok(false);
-    };
-    let tenant = turn.lease.claim.tenant;
-    let accounts = turn.worker.directory.accounts().list(tenant, Some(&place.channel)).await;
-    let accounts = accounts.map_err(Error::directory)?;
-    let account = accounts.iter().find(|account| account.id == place.account);
-    Ok(account.is_some_and(|account| {
-        channel::supported_actions(&account.channel, &account.settings).contains(&"media")
-    }))
+fn can_send_files(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> bool {
+    let place = turn.conversation_target();
+    place.is_some_and(|place| snapshot.tenant.actions_at(&place).contains(&"media"))
 }
 
 /// A tool's message to the user. Sent once: the message is stored with the call's result, and
@@ -165,7 +156,7 @@ pub(crate) async fn store_files(
         }
     }
     let goes = !media.attached.is_empty() || !enclosed.is_empty();
-    if goes && !can_send_files(turn).await.map_err(|error| ToolError::Broken(error.into()))? {
+    if goes && !can_send_files(turn, snapshot) {
         return Err(ToolError::Tell(
             "this conversation is held on no channel that files could be sent on: name the \
              file's path in your answer instead"

@@ -6,21 +6,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{
-    context::{Available, wants_recommendations},
-    recommend::{
-        Recommendation, SELECTION_OUTPUT_TOKENS, Scoring, Shortlist, Skill, SkillUsage, Weights,
-        parse_selection, selection_chat, shortlist,
-    },
+use holdfast_agent::recommend::{
+    Candidate, Channels, Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Scoring,
+    Shortlist, Skill, SkillUsage, Weights, are_wanted, parse_selection, selection_chat, shortlist,
 };
 use holdfast_llm::{Delta, Request};
-use holdfast_types::{Chat, Entry};
+use holdfast_types::{AgentKind, Chat, Entry};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    agents::snapshots::{AgentLookup, AgentSnapshot},
+    agents::{
+        selections::SelectionCache,
+        snapshots::{AgentLookup, AgentSnapshot},
+    },
     error::Error,
     turn::{budget, state::TurnState, think},
 };
@@ -37,13 +37,12 @@ pub(crate) async fn recommend_skills(
     snapshot: &AgentSnapshot,
 ) -> Result<(), Error> {
     let Some(wanted) = snapshot.context.recommend_skills.clone() else { return Ok(()) };
-    if turn.recommended.is_some() {
+    let is_told = snapshot.kind == AgentKind::Embedded && are_wanted(&snapshot.context);
+    if turn.recommended.is_some() || !is_told {
         return Ok(());
     }
     let skills = recommendable_skills(snapshot);
-    let names: Vec<&str> = skills.iter().map(|(name, _)| name.as_str()).collect();
-    let available = Available { skills: &names, ..Available::default() };
-    if !wants_recommendations(true, &snapshot.context, &available) {
+    if skills.is_empty() {
         return Ok(());
     }
     let Some(said) = last_message(turn) else { return Ok(()) };
@@ -60,15 +59,16 @@ pub(crate) async fn recommend_skills(
         skills.iter().map(|(name, description)| Skill { name, description }).collect();
     let weights = wanted.weights.map(|parts| parts.map(|part| f64::from(part) / 100.0));
     let weights = weights.and_then(|[a, b, c, d]| Weights::new(a, b, c, d).ok());
-    let scoring = Scoring { weights: weights.unwrap_or_default(), ..Scoring::default() };
+    let words = &turn.worker.config.prompt.channel_words;
+    let channels = words.iter().fold(Channels::default(), |all, (kind, own)| all.with(kind, own));
+    let scoring = Scoring { weights: weights.unwrap_or_default(), channels };
     let fit = shortlist(&known, &said, &channel, &uses, &scoring);
     let chosen = match (Shortlist::from(fit), &wanted.model) {
         (Shortlist::Decided(chosen), _) => chosen,
         (Shortlist::Open(fit), None) => fit.into_iter().map(Recommendation::from).collect(),
         (Shortlist::Open(fit), Some(model)) => {
             let chat = selection_chat(&fit, &said, &channel);
-            let answer = ask_selection_model(turn, snapshot, model, chat).await?;
-            let chosen = answer.and_then(|answer| parse_selection(&fit, &answer).ok());
+            let chosen = select(turn, snapshot, model, &fit, chat).await?;
             chosen.unwrap_or_else(|| fit.into_iter().map(Recommendation::from).collect())
         }
     };
@@ -101,6 +101,29 @@ fn last_message(turn: &TurnState<'_>) -> Option<String> {
     })
 }
 
+/// Lets a model choose, unless it has already chosen for the same message and skills; `None` if it
+/// gives no usable answer.
+async fn select(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    model: &str,
+    fit: &[Candidate<'_>],
+    chat: Chat,
+) -> Result<Option<Vec<Recommendation>>, Error> {
+    let key = SelectionCache::key(turn.lease.claim.tenant, model, &chat);
+    let kept = turn.worker.selections.get(&key);
+    let answer = match &kept {
+        Some(_) => kept.clone(),
+        None => ask_selection_model(turn, snapshot, model, chat).await?,
+    };
+    let Some(answer) = answer else { return Ok(None) };
+    let chosen = parse_selection(fit, &answer).ok();
+    if kept.is_none() && chosen.is_some() {
+        turn.worker.selections.store(key, answer);
+    }
+    Ok(chosen)
+}
+
 /// Asks a model which skills would help; `None` if it gives no answer.
 async fn ask_selection_model(
     turn: &mut TurnState<'_>,
@@ -116,6 +139,7 @@ async fn ask_selection_model(
         .min(turn.deadline);
     let mut request = Request {
         max_output: Some(SELECTION_OUTPUT_TOKENS),
+        temperature: Some(SELECTION_TEMPERATURE),
         card: Some(Arc::clone(&asking.card)),
         ..Request::new(asking.model_id.clone(), chat, until)
     };

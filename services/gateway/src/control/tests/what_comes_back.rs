@@ -242,8 +242,20 @@ async fn the_platform_makes_lists_and_changes_tenants() {
     let too_heavy = change(pb::Tenant { weight: 101, ..named() }).await;
     let unknown = change(pb::Tenant { state: "asleep".into(), ..named() }).await;
     let missing = change(pb::Tenant { name: "nobody".into(), ..Default::default() }).await;
+    let command = pb::ProductCommand { command: "acme chat".into(), description: "talk".into() };
+    let acme = pb::Product {
+        name: "Acme".into(),
+        docs_url: "https://acme.example".into(),
+        commands: vec![command],
+    };
+    let label = |product| change(pb::Tenant { product: Some(product), ..named() });
+    let labelled = label(acme.clone()).await.unwrap().into_inner().tenant.unwrap();
+    let wrong = label(pb::Product { docs_url: "acme.example".into(), ..acme.clone() }).await;
     let suspended = change(pb::Tenant { state: "suspended".into(), ..named() }).await.unwrap();
 
+    assert_eq!(changed.product, Some(pb::Product::default()));
+    assert_eq!((labelled.product, labelled.rate), (Some(acme.clone()), 60));
+    assert_eq!(code(wrong), Code::InvalidArgument);
     assert_eq!((tenant.state.as_str(), tenant.weight, tenant.cap), ("active", 1, 64));
     assert_eq!((changed.id, changed.weight, changed.cap, changed.rate), (tenant.id, 3, 9, 60));
     assert_eq!(code(too_heavy), Code::InvalidArgument);
@@ -251,6 +263,7 @@ async fn the_platform_makes_lists_and_changes_tenants() {
     assert_eq!(code(missing), Code::NotFound);
     let suspended = suspended.into_inner().tenant.unwrap();
     assert_eq!((suspended.state.as_str(), suspended.weight), ("suspended", 3));
+    assert_eq!(suspended.product, Some(acme));
     let refused = world.state.directory.keys().authenticate(&made.secret).await.unwrap_err();
     assert!(matches!(refused, holdfast_directory::Error::TenantSuspended));
     let listed = tenants.list_tenants(platform(operator, Default::default())).await.unwrap();
