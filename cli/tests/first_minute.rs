@@ -356,7 +356,7 @@ async fn what_tools_explain_says_is_what_the_model_is_offered() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shell_warns_of_unknown_tools_and_takes_an_agents_tools_away() -> anyhow::Result<()> {
+async fn the_shell_sets_values_of_memory_and_takes_an_agents_tools_away() -> anyhow::Result<()> {
     let (place, model) = (Place::new().await?, FakeModel::start().await?);
     model.answer(|_| Reply::text("done"));
     place.run(&["up", "--detach", "--port-base", "0"]).ok();
@@ -364,6 +364,25 @@ async fn the_shell_warns_of_unknown_tools_and_takes_an_agents_tools_away() -> an
     let provider = ["providers", "put", "fake", "--base-url", &url, "--api-key", "k"];
     place.run(&[&provider[..], &["--model", "fake:one"]].concat()).ok();
 
+    let of = ["--user", "api:anna"];
+    let set = |value: &str, more: &[&str]| {
+        let line = [&["memory", "set", "home/city", value][..], &of, more].concat();
+        place.run(&line).ok();
+    };
+    set(r#""Bergen""#, &[]);
+    set(r#""Oslo""#, &["--importance", "0.5", "--tag", "place"]);
+    let get = [&["memory", "get", "home/city"][..], &of].concat();
+    let found = place.json(&get);
+    assert_eq!((found["value"].as_str(), found["importance"].as_f64()), (Some("Oslo"), Some(0.5)));
+    assert_eq!(found["tags"][0], "place");
+    let listed = place.json(&["memory", "list", "--key-prefix", "home/"]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    set("null", &[]);
+    place.run(&get).exits_with(3);
+    place.run(&["memory", "set", "home/city", "Oslo"]).exits_with(2);
+
+    // The runner has announced its tools by the end of a turn.
+    place.run(&["chat", "hello"]).ok();
     let changed = place.run(&["agents", "update", "main", "--tools", "web,nonsense"]).ok();
     assert!(changed.err.contains("`nonsense` in `tools` covers no tool"), "{}", changed.err);
     place.run(&["agents", "update", "main", "--tools", "none"]).ok();

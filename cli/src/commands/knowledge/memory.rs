@@ -92,8 +92,10 @@ pub enum Memory {
     Set {
         #[command(flatten)]
         of: MemoryOwner,
+        // Not `key`: that is the id of the global option for the API key.
         /// Key of the value
-        key: String,
+        #[arg(value_name = "KEY")]
+        name: String,
         /// The value as JSON; `@file`, or `-` for stdin
         value: String,
         #[command(flatten)]
@@ -103,8 +105,10 @@ pub enum Memory {
     Get {
         #[command(flatten)]
         of: MemoryOwner,
+        // Not `key`: that is the id of the global option for the API key.
         /// Key of the value
-        key: String,
+        #[arg(value_name = "KEY")]
+        name: String,
     },
     /// Erase one memory by its id
     Forget {
@@ -238,7 +242,7 @@ impl Memory {
                 };
                 screen.done(&sentence, &json!({"id": saved.id, "duplicate": saved.duplicate}))
             }
-            Self::Set { of: MemoryOwner { agent, user }, key, value, details } => {
+            Self::Set { of: MemoryOwner { agent, user }, name: key, value, details } => {
                 let request = SetMemoryValueRequest {
                     agent,
                     user,
@@ -254,7 +258,7 @@ impl Memory {
                 let id = client.answer(set)?.id;
                 screen.done(&format!("set as {id}"), &json!({"id": id, "key": key}))
             }
-            Self::Get { of: MemoryOwner { agent, user }, key } => {
+            Self::Get { of: MemoryOwner { agent, user }, name: key } => {
                 let request = client.request(GetMemoryValueRequest { agent, user, key });
                 let found = client.answer(client.memories().get_memory_value(request).await)?;
                 let value = found.value.unwrap_or_default();
