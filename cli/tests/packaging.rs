@@ -6,7 +6,12 @@
     reason = "a panic is how a test fails, in its helpers too"
 )]
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -170,14 +175,104 @@ fn the_manual_names_every_setting() {
     assert!(missing.is_empty(), "docs/configuration.md lacks {missing:#?}");
 }
 
-#[test]
-fn the_readme_has_the_two_commands_and_no_dead_links() {
-    let readme = read("README.md");
-
-    assert!(readme.contains("make up") && readme.contains("make test"));
-    for link in readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-        let path = link.split('#').next().unwrap_or_default();
-        let is_elsewhere = path.is_empty() || path.contains("://");
-        assert!(is_elsewhere || root().join(path).exists(), "README.md links to {path}");
+/// README.md and the files of docs/, with their texts.
+fn documents() -> Vec<(String, String)> {
+    let mut names = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/decisions"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                names.push(format!("{folder}/{name}"));
+            }
+        }
     }
+    names.into_iter().map(|name| (name.clone(), read(&name))).collect()
+}
+
+/// Anchors that a document's headings have.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn the_readme_has_the_two_commands_and_no_document_has_a_dead_link() {
+    let documents = documents();
+    let (_, readme) = &documents[0];
+    assert!(readme.contains("make up") && readme.contains("make test"));
+
+    let mut dead = Vec::new();
+    for (name, text) in &documents {
+        let folder = root().join(name).parent().unwrap().to_owned();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { root().join(name) } else { folder.join(path) };
+            let has_anchor = || {
+                let text = fs::read_to_string(&target).unwrap_or_default();
+                anchor.is_empty() || anchors(&text).iter().any(|found| found == anchor)
+            };
+            if !target.exists() || !has_anchor() {
+                dead.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+/// Names of all files below a folder, without those of builds.
+fn file_names(folder: &std::path::Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match entry.file_type().unwrap().is_dir() {
+            true if name.starts_with('.') || name == "target" => {}
+            true => file_names(&entry.path(), names),
+            false => {
+                names.insert(name);
+            }
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_that_documents_name_exist() {
+    const FOLDERS: [&str; 8] =
+        ["cli", "crates", "deploy", "docs", "migrations", "proto", "services", "tests"];
+    let mut names = BTreeSet::new();
+    file_names(&root(), &mut names);
+
+    let mut missing = Vec::new();
+    for (document, text) in documents() {
+        let mut last = None;
+        let parts: Vec<&str> = text.split('`').collect();
+        for (index, part) in parts.iter().enumerate().skip(1).step_by(2) {
+            let before = parts[index - 1];
+            let is_path = part.split_once('/').is_some_and(|(folder, rest)| {
+                FOLDERS.contains(&folder) && !rest.contains([' ', '*', '<', '…'])
+            });
+            let is_source = part.ends_with(".rs") && !part.contains(['/', ' ', '*', '<']);
+            if is_path && !root().join(part).exists() || is_source && !names.contains(*part) {
+                missing.push(format!("{document}: {part}"));
+            }
+            // A function is named as in: `path` (`function`).
+            let is_function = part.chars().all(|c| c.is_ascii_lowercase() || "_:".contains(c));
+            if let Some(path) = last.filter(|_| before == " (" && is_function) {
+                let name = part.rsplit(':').next().unwrap_or_default();
+                let source = fs::read_to_string(root().join(path)).unwrap_or_default();
+                if !source.contains(&format!("fn {name}")) {
+                    missing.push(format!("{document}: {path} has no {part}"));
+                }
+            }
+            last = Some(*part).filter(|_| is_path && part.ends_with(".rs"));
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
 }

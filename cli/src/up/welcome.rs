@@ -61,7 +61,7 @@ fn text(home: &StateDir, state: &State, program: &str) -> String {
 
 Try next
   {program} chat \"hello\"{told}
-  {program} chat{told}            a conversation, line by line
+  {program} chat{told}            # a conversation, line by line
   {program} sessions list{told}
 
   curl {http}/v1/chat/completions -H 'content-type: application/json' \\

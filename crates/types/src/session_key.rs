@@ -306,6 +306,7 @@ impl SessionKey {
         rest: &[&str],
     ) -> Option<Result<Self, InvalidSessionKey>> {
         use SessionKind as K;
+        let is = |part: &str, kind: &str| part.eq_ignore_ascii_case(kind);
         Some(match rest {
             ["main"] => Ok(Self::main(agent)),
             ["heartbeat"] => Ok(Self::heartbeat(agent)),
@@ -325,14 +326,18 @@ impl SessionKey {
             ["work", id] => Self::build(agent, K::Work, &[id]),
             ["api", user] => Self::api(agent, user),
             // PicoClaw's forms.
-            ["direct", peer] => Self::direct(agent, DmScope::PerPeer, "", "", peer),
-            [channel, "direct", peer] => {
+            [kind, peer] if is(kind, "direct") => {
+                Self::direct(agent, DmScope::PerPeer, "", "", peer)
+            }
+            [channel, kind, peer] if is(kind, "direct") => {
                 Self::direct(agent, DmScope::PerChannelPeer, channel, "", peer)
             }
-            [channel, account, "direct", peer] => {
+            [channel, account, kind, peer] if is(kind, "direct") => {
                 Self::direct(agent, DmScope::PerAccountChannelPeer, channel, account, peer)
             }
-            [channel, "group" | "channel", peer] => Self::group(agent, channel, peer, None),
+            [channel, kind, peer] if is(kind, "group") || is(kind, "channel") => {
+                Self::group(agent, channel, peer, None)
+            }
             _ => return None,
         })
     }
@@ -391,6 +396,7 @@ mod tests {
             ("telegram:dm:7", "agent:main:dm:telegram:7"),
             ("slack:group:G1:user:U1", "agent:main:group:slack:G1:user:U1"),
             ("agent:coach:slack:channel:C1", "agent:coach:group:slack:C1"),
+            ("agent:coach:Slack:Channel:C1", "agent:coach:group:slack:C1"),
             ("agent:coach:topic:telegram:-100:5", "agent:coach:topic:telegram:-100:5"),
             ("global", "global"),
         ] {

@@ -1,0 +1,130 @@
+//! What the commands of documents need that documents do not say: values for their placeholders,
+//! files, and the commands that cannot be run on a test machine.
+
+/// Treatment of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// Runs, and ends with this exit code.
+    ExitsWith(i32),
+    /// Is only parsed: runs with an address where no gateway is, and must not be a wrong command
+    /// line (exit code 2).
+    Parsed,
+    /// Runs with `--print-config`, as it would not end.
+    PrintsConfig,
+    /// Does not run, as it belongs to another program.
+    NotOurs,
+}
+
+/// Commands that do not simply run and succeed: document, beginning, treatment, reason.
+pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
+    ("README.md", "grpcurl", Treatment::NotOurs, "grpcurl is not installed everywhere"),
+    ("docs/approvals.md", "holdfast approvals forget", Treatment::ExitsWith(3), "no rule exists"),
+    ("docs/benchmarks.md", "target/release/bench", Treatment::NotOurs, "measures for minutes"),
+    ("docs/chaos.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
+    ("docs/chaos.md", "tests/mutants/run.sh", Treatment::NotOurs, "runs all tests many times"),
+    ("docs/mcp.md", "holdfast mcp probe", Treatment::Parsed, "needs a server on the internet"),
+    ("docs/memory.md", "holdfast memory-service", Treatment::PrintsConfig, "a service"),
+    ("docs/memory-use.md", "holdfast kb accept", Treatment::ExitsWith(3), "no proposal exists"),
+    ("docs/memory-use.md", "holdfast kb decline", Treatment::ExitsWith(3), "no proposal exists"),
+    ("docs/memory-use.md", "holdfast kb proposals itm_", Treatment::ExitsWith(3), "none exists"),
+    ("docs/nodes.md", "holdfast node run", Treatment::Parsed, "runs until it is stopped"),
+    ("docs/operating.md", "holdfast dead show", Treatment::ExitsWith(3), "no message is dead"),
+    ("docs/operating.md", "holdfast dead requeue", Treatment::ExitsWith(3), "no message is dead"),
+    ("docs/operating.md", "holdfast deliveries resend", Treatment::ExitsWith(3), "none is unknown"),
+    ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
+    ("docs/subagents.md", "holdfast agents runs stop", Treatment::ExitsWith(3), "none runs"),
+    ("docs/subagents.md", "holdfast agents runs send", Treatment::ExitsWith(3), "none runs"),
+];
+
+/// Programs besides `holdfast` whose commands run.
+pub const PROGRAMS: &[&str] = &["cat", "curl", "openssl", "pass", "printf", "python3", "sed"];
+
+/// Commands that run before a document's command: document, beginning of that command (empty: before
+/// the first), commands.
+pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
+    ("docs/approvals.md", "", &["holdfast chat hello"]),
+    ("docs/canvas.md", "", &["holdfast chat hello"]),
+    ("docs/mcp.md", "", &["holdfast agents create coach"]),
+    ("docs/memory-use.md", "", &["holdfast chat hello", "holdfast memory save 'likes tea'"]),
+    ("docs/models.md", "", &["holdfast providers put openai --kind openai --api-key sk-1"]),
+    ("docs/operating.md", "", &["holdfast chat hello"]),
+    ("docs/policy.md", "", &["holdfast chat hello"]),
+    ("docs/skills.md", "", &["holdfast agents create travel --instructions 'Plan journeys.'"]),
+    (
+        "docs/skills.md",
+        "holdfast agents import",
+        &["holdfast agents delete travel", "cp package.yaml travel.skill.yaml"],
+    ),
+    ("docs/subagents.md", "", &["holdfast chat hello", "holdfast agents create inspector"]),
+];
+
+/// Code blocks that are files of their document's commands: document, beginning, file.
+pub const BLOCKS: &[(&str, &str, &str)] = &[
+    ("docs/heartbeat.md", "- Is there mail", "heartbeat.md"),
+    ("docs/policy.md", "{\n  \"profile\"", "policy.json"),
+    ("docs/skills.md", "name: travel-agent", "package.yaml"),
+    ("docs/subagents.md", "{\n  \"description\"", "inspect.json"),
+];
+
+/// Programs that services start by themselves, which have no help.
+pub const INTERNAL: &str = "holdfast read-pdf";
+
+/// Replacements of placeholders: beginning of the command, placeholder, replacement.
+pub const REPLACEMENTS: &[(&str, &str, &str)] = &[
+    ("target/debug/holdfast", "target/debug/", ""),
+    ("holdfast approvals forget", "019a…", "019a0000-0000-7000-8000-000000000001"),
+    (
+        "holdfast channels add telegram",
+        "123456:ABC-DEF…",
+        "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11",
+    ),
+    ("holdfast kb accept", "itm_019a…", "itm_019a0000000070008000000000000001"),
+    ("holdfast kb decline", "itm_019a…", "itm_019a0000000070008000000000000001"),
+    ("holdfast kb proposals", "itm_019a…", "itm_019a0000000070008000000000000001"),
+    ("holdfast kb update", "--base 3", "--base 1"),
+    ("holdfast memory-service", "postgres://…", "postgres://holdfast@127.0.0.1/holdfast"),
+    ("holdfast memory-service", "SECRET=…", "SECRET=secret"),
+    ("holdfast policy put", "--base 3", "--base 0"),
+    ("holdfast dead", "msg_…", "msg_019a0000000070008000000000000001"),
+    ("holdfast deliveries", "dlv_…", "dlv_019a0000000070008000000000000001"),
+];
+
+/// Placeholders for ids that another command lists: beginning of the command, placeholder, that
+/// command.
+pub const IDS: &[(&str, &str, &str)] = &[
+    ("holdfast", "ses_019a…", "holdfast sessions list"),
+    ("holdfast", "ses_…", "holdfast sessions list"),
+    ("holdfast channels", "ID", "holdfast channels list --channel telegram"),
+    ("curl", "$ACCOUNT", "holdfast channels list --channel webhook"),
+    ("holdfast cron", "1a2b3c4d", "holdfast cron list"),
+    ("holdfast kb", "doc_019a…", "holdfast kb list"),
+    ("holdfast memory", "itm_019a…", "holdfast memory list"),
+    ("holdfast reminders", "1a2b3c4d", "holdfast reminders list --for telegram:42"),
+    ("holdfast routing bindings", "ID", "holdfast routing bindings list"),
+];
+
+/// Files to which documents refer.
+pub const FILES: &[(&str, &str)] = &[
+    (".holdfast-node", "hfn_1_2"),
+    ("card.json", r#"{"context": 128000, "max_output": 8192}"#),
+    ("github.token", "token"),
+    ("key.txt", "a key of the garden"),
+    ("mail.password", "password"),
+    ("manual.md", "# Printer\n\nOpen the cover at a paper jam.\n"),
+    ("manual.pdf", include_str!("manual.pdf")),
+    ("notion.token", "token"),
+    ("refresh.txt", "token"),
+    ("secret.txt", "a secret of the webhook that is long enough"),
+    ("token.txt", "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"),
+];
+
+/// Variables to which documents refer.
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("ACCESS", "token"),
+    ("ELEVENLABS_API_KEY", "sk-1"),
+    ("OPENAI_API_KEY", "sk-1"),
+    ("SECOND_KEY", "sk-2"),
+];
+
+/// The skill that documents install from the registry `shelf`.
+pub const SKILL: &str = "---\nname: water-plants\ndescription: Say which plants need water today.\n---\n\nWater the plants.\n";
