@@ -11,12 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Access, Backend, CapturedOutput, Command, CommandEnd, Config, Error, Limits, Network,
-    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, WorkPath, Workspace,
+    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, Workspace,
     background::Background,
     disk::GrowthLimit,
     error,
     pipes::{Shared, drain, finish_readers, lock, pipes},
-    root::Root,
     supervise::{StartedCommand, SupervisionLimits, supervise},
 };
 

@@ -99,6 +99,6 @@ async fn a_crash_is_healed_by_the_next_renewal() {
         sleep(Duration::from_millis(20)).await;
     }
     assert!(!lease.is_lost());
-    let owner = session_owner(&own.urls().redis_url, "", lock).await;
+    let owner = crate::world::session_owner(&own.urls().redis_url, "", lock).await;
     assert_eq!(owner.map(|(epoch, _)| epoch), Some(5));
 }
