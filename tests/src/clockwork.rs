@@ -15,7 +15,7 @@ use futures::future::try_join_all;
 use holdfast_directory::{Actor, Directory, Seal};
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
-    Calendar, Existing, FiringRef, Job, JobKind, Jobs, NewJob, Overlap, Slot, Spec,
+    Calendar, FiringRef, Job, JobKind, Jobs, NewJob, Overlap, Slot, Spec,
 };
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
 use holdfast_session::{Claim, Completion, Sessions, TurnOutcome};
@@ -399,7 +399,6 @@ fn job(agent: AgentId, schedule: Schedule) -> anyhow::Result<NewJob> {
     Ok(NewJob {
         id: JobId::generate(),
         external_id: None,
-        existing: Existing::Refuse,
         kind,
         agent,
         owner: None,

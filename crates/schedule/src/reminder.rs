@@ -11,5 +11,5 @@ mod time;
 mod words;
 
 pub use limits::{Limits, Refused, ReminderCheck, Renewal};
-pub use texts::{Locale, ReminderItem, ReminderMatch, external_id, match_reminder, short_id};
+pub use texts::{Locale, ReminderItem, ReminderMatch, match_reminder, short_id};
 pub use time::{TimeError, parse_time};

@@ -49,7 +49,7 @@ mod row;
 mod rules;
 mod slot;
 
-pub use add::{AddOutcome, Existing, NewJob};
+pub use add::{AddOutcome, NewJob};
 pub use calendar::Calendar;
 pub use change::{Changes, NewSchedule};
 pub use counts::Counts;
@@ -68,8 +68,8 @@ pub use jobs::{HANDOVER_TIMEOUT, Jobs, Limits};
 pub use json_types::{PatchError, Reminder, Spec, Timer};
 pub use log::MAX_LOG_LINES;
 pub use model::{
-    Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, MUTABLE_FIELDS, Origin,
-    Outcome, Overlap, RunLine, RunningFiring,
+    Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,
+    RunLine, RunningFiring,
 };
 pub use plan::{Due, Missed, NextSlot, Planner, ScheduledJob, SlotPlan, Unplannable};
 pub use read::JobFilter;

@@ -31,6 +31,7 @@ impl Zone {
         Self { name: "UTC".to_owned(), zone: TimeZone::UTC }
     }
 
+    #[cfg(test)]
     pub fn names() -> impl Iterator<Item = String> {
         ZONES.available().map(|name| name.to_string())
     }

@@ -67,7 +67,7 @@ impl DeadLetters<'_> {
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get) and [`ingest`](Self::ingest).
+    /// As for [`get`](Self::get) and [`ingest`](crate::Sessions::ingest).
     pub async fn requeue(self, tenant: TenantId, message: MessageId) -> Result<Acceptance, Error> {
         const TARGET: &str = "
             select target from session.inbox where tenant_id = $1 and message_id = $2";

@@ -33,10 +33,6 @@ pub const CYCLES: &[(&str, &str)] = &[(
 /// Public code that the product does not call: seams for tests, and code to wire or to delete
 /// (docs/progress.md).
 pub const FOR_TESTS: &[(&str, &str)] = &[
-    (
-        "crates/schedule/src/store/read.rs: firing_of_run",
-        "only tests call it: wire it or delete it",
-    ),
     ("crates/kit/src/telemetry.rs: init_with_exporter", "tests read the exported spans with it"),
     ("crates/llm/src/scripted_model.rs: ScriptedModel", "model for tests"),
     ("crates/llm/src/scripted_model.rs: with_delay", "model for tests"),
@@ -45,9 +41,5 @@ pub const FOR_TESTS: &[(&str, &str)] = &[
         "tests run the demonstration model without delay",
     ),
     ("services/agent-runner/src/app.rs: with_tool", "tests add a tool that acts"),
-    (
-        "services/agent-runner/src/config/mcp.rs: McpConfig",
-        "only tests call it: wire it or delete it",
-    ),
     ("services/memory/src/app.rs: with_pdf_reader", "tests use a reader of their own"),
 ];

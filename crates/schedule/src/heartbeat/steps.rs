@@ -101,9 +101,9 @@ fn quoted(content: &str) -> String {
 
 /// Result of the model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelReply<'a> {
-    Said { answer: HeartbeatAnswer<'a>, reasoning: Option<&'a str> },
-    Failed(&'a str),
+pub struct ModelReply<'a> {
+    pub answer: HeartbeatAnswer<'a>,
+    pub reasoning: Option<&'a str>,
 }
 
 /// Decision after the model call.
@@ -133,10 +133,7 @@ pub fn decide_delivery(
         status,
         reason: reason.map(str::to_owned),
     };
-    let (answer, reasoning) = match reply {
-        ModelReply::Failed(reason) => return quiet(Status::Failed, Some(reason)),
-        ModelReply::Said { answer, reasoning } => (answer, reasoning),
-    };
+    let ModelReply { answer, reasoning } = reply;
     let news = match classify_answer(answer, config.ack_max_chars) {
         AnswerKind::Nothing => return quiet(Status::OkEmpty, Some("empty-reply")),
         AnswerKind::Ok => return quiet(Status::OkToken, None),
@@ -277,14 +274,14 @@ mod tests {
         let answer = HeartbeatAnswer { text, has_media: false };
         decide_delivery(
             config,
-            ModelReply::Said { answer, reasoning: Some(" because \n") },
+            ModelReply { answer, reasoning: Some(" because \n") },
             recent,
             now(),
         )
     }
 
     #[test]
-    fn what_the_model_said_is_delivered_unless_it_failed_is_well_or_said_so_before() {
+    fn what_the_model_said_is_delivered_unless_all_is_well_or_it_said_so_before() {
         let config = HeartbeatConfig::default();
         let mut recent = RecentAnswers::default();
         let quiet = |status, reason: Option<&str>| DeliveryDecision::Quiet {
@@ -293,10 +290,6 @@ mod tests {
         };
         let news = "The oven is on.".to_owned();
 
-        assert_eq!(
-            decide_delivery(&config, ModelReply::Failed("no credit"), &recent, now()),
-            quiet(Status::Failed, Some("no credit"))
-        );
         assert_eq!(answered(&config, "HEARTBEAT_OK", &recent), quiet(Status::OkToken, None));
         assert_eq!(answered(&config, "", &recent), quiet(Status::OkEmpty, Some("empty-reply")));
         assert_eq!(

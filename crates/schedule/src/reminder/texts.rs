@@ -205,12 +205,6 @@ fn one_line(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the id of a new reminder, from the caller's random bits (REM-004).
-#[must_use]
-pub fn external_id(user: &str, bits: u32) -> String {
-    format!("reminder_{user}_{bits:08x}")
-}
-
 /// Returns the part of an id that lists show.
 #[must_use]
 pub fn short_id(id: &str) -> &str {
@@ -331,7 +325,6 @@ mod tests {
     fn a_reminder_is_meant_by_its_whole_id_or_by_its_end() {
         let own = ["reminder_a_00000001", "reminder_a_00000002", "reminder_b_00000002"];
 
-        assert_eq!(external_id("a", 1), own[0]);
         assert_eq!(match_reminder("reminder_a_00000002", own), ReminderMatch::One(1));
         assert_eq!(match_reminder(" 00000001", own), ReminderMatch::One(0));
         assert_eq!(match_reminder("00000002", own), ReminderMatch::Many);

@@ -8,7 +8,6 @@ use sqlx::types::Json;
 use crate::store::{
     Error, Job, JobKind, JobState, Jobs, NextSlot, Overlap, ScheduledJob,
     check::Fields,
-    deletion::delete_job,
     jobs::now,
     row::{JobRow, job},
 };
@@ -19,8 +18,6 @@ pub struct NewJob {
     pub id: JobId,
     /// Name given by the creator, at most 256 bytes; `None` derives one from the kind and the id.
     pub external_id: Option<String>,
-    /// Behaviour if another job has this external id.
-    pub existing: Existing,
     pub kind: JobKind,
     pub agent: AgentId,
     /// User that owns the job; `None` means the tenant. Taken from the caller's credentials, never
@@ -47,18 +44,9 @@ pub struct NewJob {
     pub delete_after_run: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Existing {
-    #[default]
-    Refuse,
-    /// Replace the other job if it has the same owner.
-    Replace,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub enum AddOutcome {
     Made(Job),
-    Replaced(Job),
     /// An earlier request with the same id had added the job.
     AlreadyAdded(Job),
 }
@@ -67,7 +55,7 @@ impl AddOutcome {
     #[must_use]
     pub fn into_job(self) -> Job {
         match self {
-            Self::Made(job) | Self::Replaced(job) | Self::AlreadyAdded(job) => job,
+            Self::Made(job) | Self::AlreadyAdded(job) => job,
         }
     }
 }
@@ -105,14 +93,14 @@ impl Jobs {
             tx.finish_reading();
             return Ok(AddOutcome::AlreadyAdded(there.try_into()?));
         }
-        let replaced = delete_replaced(&mut tx, &new, &external_id).await?;
+        check_free(&mut tx, &external_id).await?;
         self.check_limits(&mut tx, &new).await?;
         let scheduled = ScheduledJob { tenant, job: new.id, kind: new.kind, spec: &new.spec };
         let next = self.planner.first(scheduled, now(&mut tx).await?)?.ok_or(Error::Never)?;
         insert(&mut tx, &new, &external_id, new.enabled.then_some(next)).await?;
         let job: Job = by_id(&mut tx, new.id).await?.ok_or(Error::Corrupt("job"))?.try_into()?;
         tx.commit().await?;
-        Ok(if replaced { AddOutcome::Replaced(job) } else { AddOutcome::Made(job) })
+        Ok(AddOutcome::Made(job))
     }
 
     async fn check_limits(&self, tx: &mut TenantTx, new: &NewJob) -> Result<(), Error> {
@@ -172,26 +160,17 @@ async fn by_id(tx: &mut TenantTx, id: JobId) -> Result<Option<JobRow>, Error> {
         .await?)
 }
 
-/// Deletes the job with the new one's external id, if it may be replaced. Returns whether there was
-/// one.
-async fn delete_replaced(
-    tx: &mut TenantTx,
-    new: &NewJob,
-    external_id: &str,
-) -> Result<bool, Error> {
-    const SQL: &str = job!("external_id = $2 for update");
+/// Refuses an external id that another job has.
+async fn check_free(tx: &mut TenantTx, external_id: &str) -> Result<(), Error> {
+    const SQL: &str = "
+        select exists (select from schedule.jobs where tenant_id = $1 and external_id = $2)";
     let tenant = tx.tenant();
-    let there: Option<JobRow> = sqlx::query_as(SQL)
+    let is_taken: bool = sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(external_id)
-        .fetch_optional(tx.conn())
+        .fetch_one(tx.conn())
         .await?;
-    let Some(there) = there else { return Ok(false) };
-    if new.existing == Existing::Refuse || there.owner != new.owner {
-        return Err(Error::Taken(there.external_id));
-    }
-    delete_job(tx, there.job_id.into()).await?;
-    Ok(true)
+    if is_taken { Err(Error::Taken(external_id.to_owned())) } else { Ok(()) }
 }
 
 fn fields<'a>(new: &'a NewJob, external_id: &'a str) -> Fields<'a> {

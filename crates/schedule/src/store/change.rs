@@ -40,43 +40,6 @@ pub struct NewSchedule {
 }
 
 impl Changes {
-    /// Parses changes from a JSON object that contains only [`MUTABLE_FIELDS`](crate::store::MUTABLE_FIELDS) fields.
-    ///
-    /// A `schedule` whose `kind` is `cron`, `every` or `at` changes the job's kind; one without
-    /// `kind` keeps it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotMutable`] for any other field, [`Error::Field`] for a value of the wrong type.
-    pub fn from_json(patch: Value) -> Result<Self, Error> {
-        let Value::Object(fields) = patch else {
-            return Err(Error::field("changes", "must be a JSON object"));
-        };
-        let mut changes = Self::default();
-        for (name, value) in fields {
-            match name.as_str() {
-                "name" => changes.name = Some(string("name", value)?),
-                "description" => changes.description = Some(string("description", value)?),
-                "enabled" => changes.enabled = Some(boolean("enabled", &value)?),
-                "schedule" => changes.schedule = Some(NewSchedule::from_json(value)?),
-                "payload" => changes.payload = Some(value),
-                "session_target" => {
-                    changes.session_target = Some(string("session target", value)?);
-                }
-                "wake_mode" => changes.wake_mode = Some(string("wake mode", value)?),
-                "isolation" => changes.isolation = Some((!value.is_null()).then_some(value)),
-                "delete_after_run" => {
-                    changes.delete_after_run = Some(boolean("`delete_after_run`", &value)?);
-                }
-                other => {
-                    let field = other.chars().take(80).collect();
-                    return Err(Error::NotMutable { field });
-                }
-            }
-        }
-        Ok(changes)
-    }
-
     fn apply(self, job: &mut Job) {
         if let Some(schedule) = self.schedule {
             job.kind = schedule.kind.unwrap_or(job.kind);
@@ -91,28 +54,6 @@ impl Changes {
         job.overlap = self.overlap.unwrap_or(job.overlap);
         job.delete_after_run = self.delete_after_run.unwrap_or(job.delete_after_run);
     }
-}
-
-impl NewSchedule {
-    fn from_json(spec: Value) -> Result<Self, Error> {
-        let kind = match spec.get("kind").map(|kind| kind.as_str().and_then(JobKind::parse)) {
-            None => None,
-            Some(Some(kind @ (JobKind::Cron | JobKind::Every | JobKind::At))) => Some(kind),
-            Some(_) => return Err(Error::field("schedule", "is of kind cron, every or at")),
-        };
-        Ok(Self { kind, spec })
-    }
-}
-
-fn string(field: &'static str, value: Value) -> Result<String, Error> {
-    match value {
-        Value::String(text) => Ok(text),
-        _ => Err(Error::field(field, "must be a string")),
-    }
-}
-
-fn boolean(field: &'static str, value: &Value) -> Result<bool, Error> {
-    value.as_bool().ok_or_else(|| Error::field(field, "must be true or false"))
 }
 
 impl Jobs {

@@ -27,10 +27,6 @@ pub enum Error {
     #[error("{0}")]
     Payload(&'static str),
 
-    /// A change contains a field that cannot be changed.
-    #[error("`{field}` cannot be changed: only {} can", crate::store::MUTABLE_FIELDS.join(", "))]
-    NotMutable { field: String },
-
     #[error("the schedule cannot be used: {0}")]
     Schedule(#[from] crate::store::Unplannable),
 
@@ -91,7 +87,6 @@ impl Fault for Error {
             Self::Ambiguous(_)
             | Self::Field { .. }
             | Self::Payload(_)
-            | Self::NotMutable { .. }
             | Self::Schedule(_)
             | Self::Never
             | Self::TooManySlots { .. }

@@ -23,8 +23,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use uuid::Uuid;
 
 use crate::store::{
-    Changes, Error, Existing, FiringRef, Job, JobKind, JobState, Jobs, NewJob, NewSchedule,
-    Overlap, Spec, row::firing_ref,
+    Changes, Error, FiringRef, Job, JobKind, JobState, Jobs, NewJob, NewSchedule, Overlap, Spec,
+    row::firing_ref,
 };
 
 /// Time for which a taken mark is not offered to other schedulers.
@@ -113,7 +113,6 @@ impl Jobs {
             let new = NewJob {
                 id,
                 external_id: Some(format!("heartbeat:{agent}")),
-                existing: Existing::Refuse,
                 kind: JobKind::Heartbeat,
                 agent,
                 owner: None,

@@ -10,15 +10,14 @@
 //! | `payload` | heartbeat | the agent's heartbeat settings |
 //! | `isolation` | cron, every, at | [`crate::Isolation`] |
 
-use crate as schedule;
 use holdfast_types::{AgentId, JobId};
 use jiff::Timestamp;
-use schedule::{JobPatch, Schedule, ScheduleLimits};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::store::{
-    Changes, Error, Existing, Job, JobKind, JobState, NewJob, NewSchedule, Outcome, Overlap,
+use crate::{
+    JobPatch, Schedule, ScheduleLimits, job,
+    store::{Changes, Error, Job, JobKind, JobState, NewJob, NewSchedule, Outcome, Overlap},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ pub struct Spec {
     pub schedule: Schedule,
     /// Handling of slots that passed while nothing ran.
     #[serde(default)]
-    pub missed: schedule::Missed,
+    pub missed: crate::Missed,
     /// Range of the jitter in milliseconds. All slots of a job are delayed by the same part of it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jitter_ms: u32,
@@ -70,15 +69,15 @@ impl Spec {
     /// Creates a spec without jitter and with the default handling of missed slots.
     #[must_use]
     pub fn of(schedule: Schedule) -> Self {
-        Self { schedule, missed: schedule::Missed::default(), jitter_ms: 0 }
+        Self { schedule, missed: crate::Missed::default(), jitter_ms: 0 }
     }
 
     /// Parses a job's `spec`.
     ///
     /// # Errors
     ///
-    /// [`schedule::Error::Unreadable`].
-    pub fn read(spec: &Value) -> Result<Self, schedule::Error> {
+    /// [`crate::Error::Unreadable`].
+    pub fn read(spec: &Value) -> Result<Self, crate::Error> {
         read(spec)
     }
 
@@ -88,8 +87,8 @@ impl Spec {
     }
 }
 
-fn read<T: DeserializeOwned>(json: &Value) -> Result<T, schedule::Error> {
-    T::deserialize(json).map_err(|error| schedule::Error::Unreadable(error.to_string()))
+fn read<T: DeserializeOwned>(json: &Value) -> Result<T, crate::Error> {
+    T::deserialize(json).map_err(|error| crate::Error::Unreadable(error.to_string()))
 }
 
 fn json<T: Serialize>(value: &T) -> Value {
@@ -105,21 +104,21 @@ fn choice<T: DeserializeOwned>(word: Option<&str>) -> Option<T> {
     T::deserialize(Value::from(word?)).ok()
 }
 
-impl From<schedule::Overlap> for Overlap {
-    fn from(overlap: schedule::Overlap) -> Self {
+impl From<job::Overlap> for Overlap {
+    fn from(overlap: job::Overlap) -> Self {
         match overlap {
-            schedule::Overlap::Skip => Self::Skip,
-            schedule::Overlap::Wait => Self::Queue,
+            job::Overlap::Skip => Self::Skip,
+            job::Overlap::Wait => Self::Queue,
         }
     }
 }
 
 impl Overlap {
     /// Returns the overlap as users write it; cron-service jobs never run twice at once.
-    const fn written(self) -> schedule::Overlap {
+    const fn written(self) -> job::Overlap {
         match self {
-            Self::Queue => schedule::Overlap::Wait,
-            Self::Skip | Self::Allow => schedule::Overlap::Skip,
+            Self::Queue => job::Overlap::Wait,
+            Self::Skip | Self::Allow => job::Overlap::Skip,
         }
     }
 }
@@ -135,10 +134,10 @@ impl NewJob {
         id: JobId,
         agent: AgentId,
         owner: Option<String>,
-        what: schedule::NewJob,
+        what: job::NewJob,
         now: Timestamp,
         allowed: ScheduleLimits,
-    ) -> Result<Self, schedule::Error> {
+    ) -> Result<Self, crate::Error> {
         what.check(now, allowed)?;
         let schedule = what.schedule.anchored(now);
         let kind = JobKind::of(&schedule);
@@ -146,7 +145,6 @@ impl NewJob {
         Ok(Self {
             id,
             external_id: None,
-            existing: Existing::Refuse,
             kind,
             agent,
             owner,
@@ -174,11 +172,10 @@ impl NewJob {
     ) -> Self {
         let name = what.content.chars().take(80).collect();
         // A reminder is late rather than lost, however long nothing ran.
-        let spec = Spec { missed: schedule::Missed::Once, ..Spec::of(at) };
+        let spec = Spec { missed: crate::Missed::Once, ..Spec::of(at) };
         Self {
             id,
             external_id: None,
-            existing: Existing::Refuse,
             kind: JobKind::Reminder,
             agent,
             owner: Some(owner),
@@ -221,7 +218,7 @@ impl Job {
     /// # Errors
     ///
     /// [`Error::Corrupt`].
-    pub fn isolation(&self) -> Result<Option<schedule::Isolation>, Error> {
+    pub fn isolation(&self) -> Result<Option<crate::Isolation>, Error> {
         let stored = self.isolation.as_ref();
         stored.map(|isolation| read(isolation).map_err(|_| Error::Corrupt("isolation"))).transpose()
     }
@@ -231,18 +228,18 @@ impl Job {
     /// # Errors
     ///
     /// [`Error::Corrupt`].
-    pub fn written(&self) -> Result<schedule::Job, Error> {
+    pub fn written(&self) -> Result<job::Job, Error> {
         let spec = self.spec()?;
         let ms = Timestamp::as_millisecond;
         let since = self.running.and_then(|running| match running.slot {
             crate::store::Slot::At(at) | crate::store::Slot::Again { at, .. } => Some(ms(at)),
             crate::store::Slot::Now(_) => None,
         });
-        Ok(schedule::Job {
+        Ok(job::Job {
             id: self.external_id.clone(),
             created_at_ms: ms(self.created_at),
             updated_at_ms: ms(self.updated_at),
-            state: schedule::JobState {
+            state: job::JobState {
                 next_run_at_ms: self.next_slot.map(ms),
                 running_at_ms: since,
                 last_run_at_ms: self.last.as_ref().map(|last| ms(last.at)),
@@ -255,7 +252,7 @@ impl Job {
                     .map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
                 consecutive_errors: u32::try_from(self.errors).unwrap_or(0),
             },
-            what: schedule::NewJob {
+            what: job::NewJob {
                 name: self.name.clone(),
                 description: self.description.clone(),
                 enabled: matches!(self.state, JobState::Active),
@@ -273,7 +270,7 @@ impl Job {
     }
 }
 
-impl From<Outcome> for schedule::RunStatus {
+impl From<Outcome> for job::RunStatus {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Ok => Self::Ok,
@@ -287,7 +284,7 @@ impl From<Outcome> for schedule::RunStatus {
 pub enum PatchError {
     /// The job would be invalid with the patch.
     #[error(transparent)]
-    Wrong(#[from] schedule::Error),
+    Wrong(#[from] crate::Error),
     /// The stored job cannot be read.
     #[error(transparent)]
     Stored(#[from] Error),
@@ -356,10 +353,9 @@ mod tests {
         Timestamp::from_second(1_000_000).unwrap()
     }
 
-    fn made(what: Value) -> Result<Job, schedule::Error> {
+    fn made(what: Value) -> Result<Job, crate::Error> {
         let (id, agent) = (JobId::generate(), AgentId::generate());
-        let new =
-            NewJob::cron(id, agent, None, schedule::NewJob::from_json(what)?, now(), ALLOWED)?;
+        let new = NewJob::cron(id, agent, None, job::NewJob::from_json(what)?, now(), ALLOWED)?;
         Ok(Job {
             tenant: holdfast_types::TenantId::generate(),
             id,

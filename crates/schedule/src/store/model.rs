@@ -8,19 +8,6 @@ use serde_json::Value;
 
 use crate::store::{FiringRef, Slot};
 
-/// Fields that a change may contain (CRN-023).
-pub const MUTABLE_FIELDS: [&str; 9] = [
-    "name",
-    "description",
-    "enabled",
-    "schedule",
-    "payload",
-    "session_target",
-    "wake_mode",
-    "isolation",
-    "delete_after_run",
-];
-
 /// Defines an enum that is stored as one word per case.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $word:literal),+ $(,)? }) => {

@@ -1,8 +1,7 @@
 //! Read-only queries for jobs, their firings and their log.
 
-use holdfast_types::{AgentId, JobId, RunId, TenantId};
+use holdfast_types::{AgentId, JobId, TenantId};
 use sqlx::{Postgres, QueryBuilder};
-use uuid::Uuid;
 
 use crate::store::{
     Error, FiringRef, FiringView, Job, JobKind, Jobs, RunLine,
@@ -179,25 +178,5 @@ impl Jobs {
             .await?;
         tx.finish_reading();
         row.map(firing_view).transpose()
-    }
-
-    /// Returns the firing that started a run; `None` if the run has another origin.
-    pub async fn firing_of_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<Option<FiringRef>, Error> {
-        const SQL: &str = "
-            select tenant_id, job_id, slot from schedule.firings
-            where tenant_id = $1 and run_id = $2 limit 1";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<(Uuid, Uuid, String)> = sqlx::query_as(SQL)
-            .bind(tenant.as_uuid())
-            .bind(run.as_uuid())
-            .fetch_optional(tx.conn())
-            .await?;
-        tx.finish_reading();
-        row.map(|(tenant, job, slot)| crate::store::row::firing_ref(tenant, job, &slot)).transpose()
     }
 }

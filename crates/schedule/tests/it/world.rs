@@ -7,8 +7,8 @@ use std::{
 
 use holdfast_pg::{Config, Pools};
 use holdfast_schedule::store::{
-    Due, Error, Existing, FinishedFiring, Firing, Job, JobKind, Jobs, Limits, Missed, NewJob,
-    NextSlot, Outcome, Overlap, Planner, ScheduledJob, SlotPlan, Unplannable,
+    Due, Error, FinishedFiring, Firing, Job, JobKind, Jobs, Limits, Missed, NewJob, NextSlot,
+    Outcome, Overlap, Planner, ScheduledJob, SlotPlan, Unplannable,
 };
 use holdfast_testkit::Database;
 use holdfast_types::{AgentId, JobId, TenantId};
@@ -211,7 +211,6 @@ impl Tenant<'_> {
         NewJob {
             id: JobId::generate(),
             external_id: None,
-            existing: Existing::Refuse,
             kind: JobKind::Every,
             agent: self.agent,
             owner: None,

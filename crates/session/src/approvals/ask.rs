@@ -26,7 +26,7 @@ impl Approvals<'_> {
     ///
     /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal does not
     /// end where the caller expects. After any other error it is unknown whether the requests were
-    /// stored; [`load`](Self::load) shows it.
+    /// stored; [`load`](crate::Sessions::load) shows it.
     pub async fn ask(self, claim: &Claim, ask: ApprovalBatch) -> WaitResult {
         const MARK_SEEN: &str = "
             update session.inbox set state = 'seen', run_id = $3

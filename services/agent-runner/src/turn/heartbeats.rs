@@ -74,7 +74,7 @@ pub(crate) async fn finish_heartbeat(
     let now = Timestamp::now();
     let recent = recently_sent(turn, &beat, now).await;
     let answer = HeartbeatAnswer { text: &said, has_media };
-    let reply = ModelReply::Said { answer, reasoning: turn.reasoning.as_deref() };
+    let reply = ModelReply { answer, reasoning: turn.reasoning.as_deref() };
     let (reason, text) = match decide_delivery(&config, reply, &recent, now) {
         DeliveryDecision::Deliver { text, .. } => (None, text),
         DeliveryDecision::Quiet { reason, status } => {

@@ -48,7 +48,6 @@ fn config(world: &World) -> Config {
     config.runner.memory.extractions = 0;
     config.runner.memory.index_turns = false;
     config.runner.sandbox.backend = BackendChoice::Bubblewrap;
-    config.runner.sandbox.bwrap = Some("/tmp/prompts-bw/usr/bin/bwrap".into());
     config.runner.prompt.tool_call_style = Some("Say nothing before a call.".to_owned());
     config
 }

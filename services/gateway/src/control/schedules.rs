@@ -18,7 +18,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
-use holdfast_schedule::{self as schedule, JobPatch};
+use holdfast_schedule::{JobPatch, NewJob as JobFields, check_id};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{JobId, SessionKey, TenantId};
 use jiff::Timestamp;
@@ -123,19 +123,18 @@ impl Service for Schedules {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let AddJobRequest { job, agent, id: own_id, request_id } = request;
-        let what =
-            schedule::NewJob::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
+        let what = JobFields::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
         let named = non_empty(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
         let (id, now) = (id_for_request(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match non_empty(own_id) {
             Some(own) => {
-                schedule::check_id(&own).map_err(invalid_schedule)?;
+                check_id(&own).map_err(invalid_schedule)?;
                 own
             }
             None => generated_external_id(id),
         };
-        let what = schedule::NewJob { agent_id: None, ..what };
+        let what = JobFields { agent_id: None, ..what };
 
         let new = NewJob::cron(id, agent.id, None, what, now, self.rules.allowed());
         let new = NewJob { external_id: Some(external_id), ..new.map_err(invalid_schedule)? };
@@ -460,7 +459,7 @@ fn parse_json(field: &'static str, text: &str) -> Result<Value, Error> {
     serde_json::from_str(text).map_err(|error| invalid(format!("`{field}` is not JSON: {error}")))
 }
 
-fn invalid_schedule(error: schedule::Error) -> Error {
+fn invalid_schedule(error: holdfast_schedule::Error) -> Error {
     invalid(error.to_string())
 }
 

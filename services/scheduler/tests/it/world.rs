@@ -9,7 +9,7 @@ use holdfast_directory::{Actor, Agent, Directory, Seal};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
-    Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
+    Calendar, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
 };
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
 use holdfast_session::{
@@ -129,7 +129,6 @@ impl World {
         NewJob {
             id: JobId::generate(),
             external_id: None,
-            existing: Existing::Refuse,
             kind: JobKind::of(&schedule),
             agent: self.agent.id,
             owner: None,

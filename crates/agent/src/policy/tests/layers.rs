@@ -58,7 +58,7 @@ fn a_profile_gives_what_its_table_says_and_also_allow_adds_to_it() {
         ),
         (
             "minimal",
-            json!(["web_search", "group:mcp"]),
+            json!(["web_search", "group:mcp:github", "group:mcp:weather"]),
             "mcp_github_issues mcp_weather_今天 \
             session_status web_search",
         ),
@@ -179,7 +179,8 @@ fn route_behaviour_and_bundle_narrow_and_never_add() {
     assert!(offered(&Subject { messages: vec![Vec::new()], ..main() }).is_empty());
     assert!(offered(&Subject { toolbox: Some(Vec::new()), ..main() }).is_empty());
 
-    let bundled = Subject { bundle: Some(names(&["web_*", "cron"])), ..main() };
+    let bundled =
+        Subject { bundle: Some(names(&["web_*", "cron"])), ..Subject::new(SessionKind::Subagent) };
     assert_eq!(offered(&bundled), ["web_fetch", "web_search"]);
 }
 

@@ -58,7 +58,7 @@ fn a_tool_for_some_is_shown_by_chat_or_by_group_of_users() {
 fn a_channel_s_features_are_shown_on_that_channel() {
     let filters = json!([
         {"tools": ["telegram_*"], "channels": ["telegram"]},
-        {"tools": ["group:plugin:slack"], "channels": ["slack"]},
+        {"tools": ["group:mcp:slack"], "channels": ["slack"]},
         {"tools": ["wecom_approval", "wecom_meeting"], "channels": ["wecom"]},
     ]);
     let on = |channel: &str| Subject { channel: Some(channel.into()), ..member(&[]) };

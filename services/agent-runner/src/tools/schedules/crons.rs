@@ -7,7 +7,8 @@ use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{
-    self as schedule, AgentTurn, JobPatch, Payload, Schedule, SessionTarget, Zone, reminder::Locale,
+    AgentTurn, JobPatch, NewJob as JobFields, Payload, Schedule, SessionTarget, Zone,
+    reminder::Locale,
 };
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_tools::{Call, CronJobs, CronRequest, JobTime, ShortJob};
@@ -36,7 +37,7 @@ impl CronJobs for ScheduleTools {
         match wish {
             CronRequest::Status => self.job_status(call).await,
             CronRequest::List => self.list_jobs(call).await,
-            CronRequest::Add(job) => match schedule::NewJob::from_json(job) {
+            CronRequest::Add(job) => match JobFields::from_json(job) {
                 Ok(what) => self.add_job(call, what).await,
                 Err(error) => Ok(Err(error.to_string())),
             },
@@ -129,7 +130,7 @@ impl ScheduleTools {
         Ok(user.unwrap_or_else(|| OWNER.to_owned()))
     }
 
-    async fn add_job(&self, call: &Call, what: schedule::NewJob) -> Answer {
+    async fn add_job(&self, call: &Call, what: JobFields) -> Answer {
         if what.agent_id.is_some() {
             return Ok(Err("leave `agent_id` out: the job is yours".to_owned()));
         }
@@ -193,7 +194,7 @@ impl ScheduleTools {
             "name": name.trim().chars().take(30).collect::<String>(), "schedule": schedule,
             "session_target": SessionTarget::Isolated, "payload": Payload::AgentTurn(turn),
         });
-        match schedule::NewJob::from_json(job) {
+        match JobFields::from_json(job) {
             Ok(what) => self.add_job(call, what).await,
             Err(error) => Ok(Err(error.to_string())),
         }
@@ -306,7 +307,11 @@ fn job_name(id: JobId) -> String {
     format!("cron_{}", &digits[digits.len() - 8..])
 }
 
-fn to_schedule(when: &JobTime, now: Timestamp, zone: Zone) -> Result<Schedule, schedule::Error> {
+fn to_schedule(
+    when: &JobTime,
+    now: Timestamp,
+    zone: Zone,
+) -> Result<Schedule, holdfast_schedule::Error> {
     let ms = |seconds: u32| i64::from(seconds).saturating_mul(1_000);
     match when {
         JobTime::In(seconds) => Schedule::at(now.as_millisecond().saturating_add(ms(*seconds))),
