@@ -64,13 +64,13 @@ struct Chat<'a> {
 }
 
 impl Chat<'_> {
-    /// Reads messages until `exit`, `quit`, the end of input, or Ctrl-C.
+    /// Reads messages until `exit`, `quit` (also with `/`), the end of input, or Ctrl-C.
     async fn converse(&self) -> Result<(), Error> {
         let mut lines = Lines::start(self.screen)?;
         while let Some(line) = lines.next().await? {
             match line.trim() {
                 "" => {}
-                "exit" | "quit" => break,
+                "exit" | "quit" | "/exit" | "/quit" => break,
                 _ => match self.send_interruptible(line, &mut lines).await {
                     Ok(answer) => {
                         self.show_result(&answer)?;

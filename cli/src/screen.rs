@@ -72,6 +72,11 @@ impl Screen {
         Ok(writeln!(io::stderr().lock(), "{text}")?)
     }
 
+    /// Prints warnings to stderr.
+    pub fn warn(self, warnings: &[String]) -> Result<(), Error> {
+        warnings.iter().try_for_each(|warning| self.note(&format!("warning: {warning}")))
+    }
+
     /// Prints a less important remark to stderr, dimmed on a terminal.
     pub fn aside(self, text: &str) -> Result<(), Error> {
         let mut err = io::stderr().lock();

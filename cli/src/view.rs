@@ -10,6 +10,10 @@ pub fn time(at: Option<&prost_types::Timestamp>) -> Value {
     at.map_or(Value::Null, |at| Value::String(at.to_string()))
 }
 
+pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
 /// Returns the name of a turn's outcome.
 pub fn outcome(outcome: i32) -> &'static str {
     match Outcome::try_from(outcome) {

@@ -219,6 +219,10 @@ async fn one_process_does_it_all_keeps_its_key_and_drains_on_a_signal() -> anyho
     let said = talk(&place, "hello\n\nand again\nquit\nnever said\n");
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.contains("demonstration"), "{}", said.out);
+    for word in ["exit", "/exit", "/quit"] {
+        let left = talk(&place, &format!("{word}\nnever said\n"));
+        assert_eq!((left.code, left.out.as_str()), (Some(0), ""), "{word}: {}", left.err);
+    }
 
     signal("TERM", first.id());
     assert!(first.wait()?.success());

@@ -104,7 +104,7 @@ pub struct Changes {
     /// Time zone of the agent, for example `Europe/Oslo`
     #[arg(long)]
     time_zone: Option<String>,
-    /// Tools that the agent may use, separated by commas; `all` for all
+    /// Tools that the agent may use, separated by commas; `all` or `none`
     #[arg(long, value_delimiter = ',')]
     tools: Option<Vec<String>>,
     /// Agents that may run as its subagents, separated by commas; `all` or `none`
@@ -167,14 +167,16 @@ impl Agents {
                 };
                 let agent = changes.apply(agent)?;
                 let request = client.request(CreateAgentRequest { agent: Some(agent) });
-                let made = client.answer(client.agents().create_agent(request).await)?.agent;
-                screen.one(&COLUMNS, &view(&made.unwrap_or_default()))
+                let made = client.answer(client.agents().create_agent(request).await)?;
+                screen.warn(&made.warnings)?;
+                screen.one(&COLUMNS, &view(&made.agent.unwrap_or_default()))
             }
             Self::Update { agent, changes } => {
                 let agent = changes.apply(get(client, agent).await?)?;
                 let request = client.request(UpdateAgentRequest { agent: Some(agent) });
-                let changed = client.answer(client.agents().update_agent(request).await)?.agent;
-                screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
+                let changed = client.answer(client.agents().update_agent(request).await)?;
+                screen.warn(&changed.warnings)?;
+                screen.one(&COLUMNS, &view(&changed.agent.unwrap_or_default()))
             }
             Self::Runs(command) => command.run(client, screen).await,
             Self::Export { agent, to, package_version, author } => {
@@ -222,7 +224,8 @@ impl Changes {
             agent.debounce_ms = debounce_ms;
         }
         if let Some(tools) = self.tools {
-            agent.tools = if tools == ["all"] { Vec::new() } else { tools };
+            agent.no_tools = tools == ["none"];
+            agent.tools = if tools == ["all"] || agent.no_tools { Vec::new() } else { tools };
         }
         if let Some(spawns) = self.spawns {
             agent.spawns = match spawns.as_slice() {
@@ -344,6 +347,7 @@ fn view(agent: &Agent) -> Value {
         "debounce_ms": agent.debounce_ms,
         "time_zone": agent.time_zone,
         "tools": agent.tools,
+        "no_tools": agent.no_tools,
         "spawns": agent.spawns,
         "fallbacks": agent.fallbacks,
         "context": context(agent),
@@ -383,6 +387,9 @@ mod tests {
         let context = Some(holdfast_proto::gateway::v1::ContextOptions::default());
         let expected = Agent { model: "demo:demo".to_owned(), tools: Vec::new(), context, ..agent };
         assert_eq!(changed, expected);
+        let line = Line::parse_from(["x", "--tools", "none"]);
+        let changed = line.changes.apply(changed).unwrap();
+        assert!(changed.no_tools && changed.tools.is_empty());
     }
 
     #[test]

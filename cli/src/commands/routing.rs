@@ -221,7 +221,8 @@ impl Rules {
                 let rules = read_rules(&rules)?;
                 let count = rules.len();
                 let request = client.request(PutRulesRequest { rules });
-                client.answer(client.routing().put_rules(request).await)?;
+                let put = client.answer(client.routing().put_rules(request).await)?;
+                screen.warn(&put.warnings)?;
                 screen.done(&format!("there are {count} rules now"), &json!({"rules": count}))
             }
         }

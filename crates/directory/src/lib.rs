@@ -65,7 +65,9 @@ pub use provider::renewal::{
     NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
     TokenEndpoint,
 };
-pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use provider::{
+    ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind, SEARCH_PROVIDERS,
+};
 pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
 pub use seal::{DataKey, Kek, KekFuture, Purpose, Seal};

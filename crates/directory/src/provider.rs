@@ -130,10 +130,15 @@ pub struct ModelSetup {
     pub budgets: Vec<Budget>,
     /// Whether a provider of the tenant offers speech output.
     pub has_speech: bool,
+    /// Whether the tenant has a key of a search provider.
+    pub has_search: bool,
 }
 
 /// Name of a provider that offers speech and no chat.
 pub const ELEVENLABS: &str = "elevenlabs";
+
+/// Names of providers whose keys are used for web search; the first may offer chat too.
+pub const SEARCH_PROVIDERS: [&str; 3] = ["perplexity", "brave", "tavily"];
 
 impl NewProvider {
     /// Validates the provider, and expands the default model to `provider:id`.

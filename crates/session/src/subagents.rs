@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use holdfast_types::{
     AgentId, Body, QueueMode, RunId, SessionId, SessionKey, SessionKind, SessionSettings, Source,
-    Target, TenantId,
+    Target, TenantId, Thinking,
 };
 use jiff::Timestamp;
 use sqlx::{FromRow, types::Json};
@@ -80,6 +80,8 @@ pub struct NewSubagent {
     pub task: String,
     /// Model to use instead of the agent's.
     pub model: Option<String>,
+    /// Thinking level to use instead of the default.
+    pub thinking: Option<Thinking>,
     /// Treatment of the session after the announcement.
     pub cleanup: Cleanup,
     pub max_duration: Duration,
@@ -301,8 +303,11 @@ impl Subagents<'_> {
                     new.most
                 )));
             }
-            let settings =
-                SessionSettings { model: new.model.clone(), ..SessionSettings::default() };
+            let settings = SessionSettings {
+                model: new.model.clone(),
+                thinking: new.thinking,
+                ..SessionSettings::default()
+            };
             sqlx::query(MAKE)
                 .bind(tenant.as_uuid())
                 .bind(SessionId::generate().as_uuid())

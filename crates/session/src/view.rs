@@ -91,6 +91,29 @@ impl Views<'_> {
         Ok(found.map(SessionId::from))
     }
 
+    /// Returns the target of the newest message of a session that came by this channel; `None` if
+    /// there is none on record.
+    pub async fn target_on(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+        channel: &str,
+    ) -> Result<Option<Target>, Error> {
+        const SQL: &str = "
+            select target from session.inbox
+            where tenant_id = $1 and session_id = $2 and target->>'channel' = $3
+            order by seq desc limit 1";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Option<Json<Target>> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(channel)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(found.map(|target| target.0))
+    }
+
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such session.

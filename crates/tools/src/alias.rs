@@ -51,13 +51,16 @@ pub(crate) const ALIASES: &[Alias] = &[
     alias("send_message", "message", map_message),
     alias("send_msg", "message", map_message),
     alias("list_session", "sessions_list", |input| input),
-    alias("get_session", "sessions_history", |input| {
-        renamed(input, &[("session_id", "session"), ("session_key", "session")])
+    alias("get_session", "session_status", |input| renamed(input, &[("session_id", "session")])),
+    alias("load_memory", "memory_search", |input| {
+        renamed(input, &[("q", "query"), ("keyword", "query"), ("text", "query")])
     }),
+    alias("automations", "cron", |input| input),
     alias("bash", "exec", map_exec),
     alias("run_command", "exec", map_short_exec),
     alias("spawn", "sessions_spawn", |input| with(input, "wait", json!(false))),
     alias("subagent", "sessions_spawn", |input| with(input, "wait", json!(true))),
+    alias("create_sub_agent", "sessions_spawn", map_create_sub_agent),
 ];
 
 const PATH_ALIASES: &[(&str, &str)] =
@@ -138,6 +141,17 @@ fn map_web_search(input: Input) -> Input {
 
 fn map_message(input: Input) -> Input {
     renamed(input, &[("content", "text"), ("message", "text")])
+}
+
+fn map_create_sub_agent(input: Input) -> Input {
+    let names = [
+        ("name", "label"),
+        ("title", "label"),
+        ("prompt", "task"),
+        ("instructions", "task"),
+        ("capability_bundle", "bundle"),
+    ];
+    renamed(input, &names)
 }
 
 fn map_exec(mut input: Input) -> Input {
@@ -234,6 +248,13 @@ mod tests {
                 json!({"cmd": "ls", "cwd": "src"}),
                 "exec",
                 json!({"command": "ls", "workdir": "src", "timeout": 30, "max_output": 2_000}),
+            ),
+            ("load_memory", json!({"q": "tea"}), "memory_search", json!({"query": "tea"})),
+            (
+                "create_sub_agent",
+                json!({"name": "n", "prompt": "t", "capability_bundle": "b"}),
+                "sessions_spawn",
+                json!({"label": "n", "task": "t", "bundle": "b"}),
             ),
             (
                 "subagent",

@@ -22,8 +22,8 @@
 //! | `tts` | acts | converts text to speech |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `nodes` | acts | people's own machines (feature `nodes`) |
-//! | `memory_search`, `memory_get`, `kb_search`, `kb_get` | reads | memories, and the knowledge base |
-//! | `memory_save`, `memory_forget`, `kb_ingest`, `kb_update` | writes | the same |
+//! | `memory_search`, `memory_get`, `memory_values`, `kb_search`, `kb_get` | reads | memories, and the knowledge base |
+//! | `memory_save`, `memory_set`, `memory_forget`, `kb_ingest`, `kb_update` | writes | the same |
 //! | `canvas` | writes | shows pages beside the conversation |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
 //! | `calendar`, `email`, `notion` | acts | connected accounts at other services (feature `connections`) |
@@ -94,13 +94,14 @@ pub use image::Image;
 pub use media::{MediaBackend, MediaFile, Speaker, Speech};
 pub use memory::{
     Article, ArticleChange, ArticleUpdate, KbGet, KbIngest, KbSearch, KbUpdate, MAX_MEMORY_LEN,
-    Memories, MemoryError, MemoryForget, MemoryGet, MemoryHit, MemoryQuery, MemorySave,
-    MemorySearch, MemoryType, NewArticle, NewMemory, StoredMemory as KeptMemory,
+    Memories, MemoryDetails, MemoryError, MemoryForget, MemoryGet, MemoryHit, MemoryQuery,
+    MemorySave, MemorySearch, MemorySet, MemoryType, MemoryValues, NewArticle, NewMemory, NewValue,
+    StoredMemory as KeptMemory, StoredValue,
 };
 pub use mesh::{
-    AgentLine, AgentsList, HistoryLine, Mesh, Message, MessageTarget, Outgoing, SendOutcome,
-    SessionFilter, SessionLine, SessionRef, SessionStatus as Status, SessionsHistory, SessionsList,
-    sent_text_target, session_status::SessionStatus,
+    AgentLine, AgentsList, History, HistoryLine, HistoryPage, Mesh, Message, MessageTarget,
+    Outgoing, SendOutcome, SessionFilter, SessionLine, SessionRef, SessionStatus as Status,
+    SessionsHistory, SessionsList, sent_text_target, session_status::SessionStatus,
 };
 #[cfg(feature = "nodes")]
 pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
@@ -117,6 +118,6 @@ pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, KeyedProvider, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch,
-    WebSearch,
+    DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts, SearchProvider,
+    Searxng, Web, WebFetch, WebSearch,
 };

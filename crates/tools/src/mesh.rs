@@ -20,15 +20,20 @@ pub use self::{
     sessions_history::SessionsHistory,
     sessions_list::SessionsList,
 };
-use crate::{Call, Registry};
+use crate::{Call, Registry, ToolError};
 
 /// Access to sessions, agents and channels, for the tools; implemented by agent-runner and by a
 /// fake.
 ///
 /// An error is an internal failure: the turn ends and may be retried. Times are text for the model.
 pub trait Mesh: Send + Sync + 'static {
-    /// Returns the state of the call's session.
-    fn status(&self, call: &Call) -> impl Future<Output = anyhow::Result<SessionStatus>> + Send;
+    /// Returns the state of a session, or of the call's own; `None` if the tenant has no such
+    /// session.
+    fn status(
+        &self,
+        call: &Call,
+        which: Option<SessionRef>,
+    ) -> impl Future<Output = anyhow::Result<Option<SessionStatus>>> + Send;
 
     /// Lists the tenant's agents, by name.
     fn agents(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<AgentLine>>> + Send;
@@ -40,14 +45,13 @@ pub trait Mesh: Send + Sync + 'static {
         filter: SessionFilter,
     ) -> impl Future<Output = anyhow::Result<Vec<SessionLine>>> + Send;
 
-    /// Returns the newest lines of a session, oldest first; `None` if the tenant has no such
-    /// session.
+    /// Returns lines of a session; `None` if the tenant has no such session.
     fn history(
         &self,
         call: &Call,
         which: SessionRef,
-        limit: u32,
-    ) -> impl Future<Output = anyhow::Result<Option<Vec<HistoryLine>>>> + Send;
+        page: HistoryPage,
+    ) -> impl Future<Output = anyhow::Result<Option<History>>> + Send;
 
     /// Enqueues a message, once for the same `call.key`. An act with an empty message id applies to
     /// the message that the turn answers.
@@ -62,6 +66,8 @@ pub trait Mesh: Send + Sync + 'static {
 pub struct SessionStatus {
     pub key: String,
     pub kind: SessionKind,
+    pub state: SessionState,
+    pub agent: AgentName,
     /// Model of the session, as `provider:id`.
     pub model: String,
     /// Settings of the session, such as thinking and verbosity.
@@ -90,6 +96,8 @@ pub struct AgentLine {
     pub description: String,
     /// Model of the agent, as `provider:id`.
     pub model: String,
+    /// Why the agent cannot answer now; `None` if it can.
+    pub inactive: Option<String>,
 }
 
 /// Filter for a list of sessions.
@@ -97,6 +105,7 @@ pub struct AgentLine {
 pub struct SessionFilter {
     pub limit: u32,
     pub kind: Option<SessionKind>,
+    pub state: Option<SessionState>,
 }
 
 /// Session, as a list shows it.
@@ -114,6 +123,32 @@ pub struct SessionLine {
 pub enum SessionRef {
     Id(SessionId),
     Key(String),
+}
+
+impl SessionRef {
+    /// Parses an id or a key, as a model gives it.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let text = text.trim();
+        text.parse().map_or_else(|_| Self::Key(text.to_owned()), Self::Id)
+    }
+}
+
+/// Part of a history, counted from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryPage {
+    pub limit: u32,
+    /// Number of newer lines to leave out.
+    pub offset: u32,
+}
+
+/// Part of a session's history.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    /// Oldest first.
+    pub lines: Vec<HistoryLine>,
+    /// Whether there are older lines.
+    pub has_more: bool,
 }
 
 /// Line of a session's history.
@@ -157,6 +192,12 @@ pub enum SendOutcome {
     Refused(String),
 }
 
+/// Error for a session that does not exist or may not be seen.
+fn unknown_session(named: &str) -> ToolError {
+    let named: String = named.chars().take(80).collect();
+    ToolError::Tell(format!("there is no session `{named}`; `sessions_list` shows those there are"))
+}
+
 impl Registry {
     /// Registry of the tools that every agent has.
     #[must_use]
@@ -181,7 +222,7 @@ pub(crate) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{AllowedTools, HostContext, Output, ToolError};
+    use crate::{AllowedTools, HostContext, Output};
 
     /// Fake with one tenant and one session. Remembers sent messages.
     #[derive(Debug)]
@@ -200,11 +241,21 @@ pub(crate) mod tests {
     pub(crate) const KEY: &str = "agent:coach:main";
 
     impl Mesh for Fake {
-        async fn status(&self, call: &Call) -> anyhow::Result<SessionStatus> {
+        async fn status(
+            &self,
+            call: &Call,
+            which: Option<SessionRef>,
+        ) -> anyhow::Result<Option<SessionStatus>> {
             anyhow::ensure!(call.tenant == self.tenant, "another tenant");
-            Ok(SessionStatus {
+            let is_known = which.is_none_or(|which| match which {
+                SessionRef::Id(id) => id == call.session,
+                SessionRef::Key(key) => key == KEY,
+            });
+            Ok(is_known.then(|| SessionStatus {
                 key: KEY.into(),
                 kind: SessionKind::Main,
+                state: SessionState::Running,
+                agent: AgentName::new("coach"),
                 model: "demo:demo".into(),
                 dials: Directives::default(),
                 messages: 3,
@@ -214,17 +265,22 @@ pub(crate) mod tests {
                 began: "2026-12-01 14:00 UTC".into(),
                 now: "2026-12-01 14:05 UTC".into(),
                 channel: self.channel.clone(),
-            })
+            }))
         }
 
         async fn agents(&self, call: &Call) -> anyhow::Result<Vec<AgentLine>> {
             Ok(if call.tenant == self.tenant {
-                let line = |name: &str, description: &str| AgentLine {
+                let line = |name: &str, description: &str, inactive: Option<&str>| AgentLine {
                     name: AgentName::new(name),
                     description: description.into(),
                     model: "demo:demo".into(),
+                    inactive: inactive.map(str::to_owned),
                 };
-                vec![line("coach", "helps\nto learn"), line("main", "")]
+                vec![
+                    line("coach", "helps\nto learn", None),
+                    line("idle", "", Some("it has no model")),
+                    line("main", "", None),
+                ]
             } else {
                 vec![]
             })
@@ -243,7 +299,8 @@ pub(crate) mod tests {
                 last_active: "2026-12-01 14:05 UTC".into(),
             };
             let ours = call.tenant == self.tenant;
-            let wanted = filter.kind.is_none_or(|kind| kind == line.kind);
+            let wanted = filter.kind.is_none_or(|kind| kind == line.kind)
+                && filter.state.is_none_or(|state| state == line.state);
             let most = usize::try_from(filter.limit).unwrap();
             Ok(if ours && wanted { vec![line; most.min(1)] } else { vec![] })
         }
@@ -252,8 +309,8 @@ pub(crate) mod tests {
             &self,
             call: &Call,
             which: SessionRef,
-            limit: u32,
-        ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
+            page: HistoryPage,
+        ) -> anyhow::Result<Option<History>> {
             let known = match which {
                 SessionRef::Id(id) => id == call.session,
                 SessionRef::Key(key) => key == KEY,
@@ -263,11 +320,13 @@ pub(crate) mod tests {
                 who: who.into(),
                 text,
             };
-            let most = usize::try_from(limit).unwrap();
+            let [limit, offset] = [page.limit, page.offset].map(|n| usize::try_from(n).unwrap());
             Ok((known && call.tenant == self.tenant).then(|| {
                 let mut lines =
                     vec![line("Ann", "hi\nthere".into()), line("agent", "x".repeat(9_000))];
-                lines.split_off(lines.len().saturating_sub(most))
+                lines.truncate(lines.len().saturating_sub(offset));
+                let surplus = lines.len().saturating_sub(limit);
+                History { lines: lines.split_off(surplus), has_more: surplus > 0 }
             }))
         }
 

@@ -110,14 +110,14 @@ impl<S: SubagentChanges> Tool for SessionsMerge<S> {
         match input.action {
             Action::Merge => {
                 let except = parse_except_paths(input.except.clone())?;
-                Ok(self.0.approval(call, parse_session_ref(&input.session), except).await?)
+                Ok(self.0.approval(call, SessionRef::parse(&input.session), except).await?)
             }
             Action::Show | Action::Read | Action::Discard => Ok(Approval::Never),
         }
     }
 
     async fn call(&self, call: Call, input: SessionsMergeInput) -> Result<String, ToolError> {
-        let which = parse_session_ref(&input.session);
+        let which = SessionRef::parse(&input.session);
         let path = input.path.filter(|path| !path.trim().is_empty());
         let path = path.map(|path| file_path(path.trim().trim_end_matches('/'))).transpose()?;
         match (input.action, path) {
@@ -151,11 +151,6 @@ impl<S: SubagentChanges> Tool for SessionsMerge<S> {
             }
         }
     }
-}
-
-fn parse_session_ref(named: &str) -> SessionRef {
-    let named = named.trim();
-    named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id)
 }
 
 fn parse_except_paths(named: Vec<String>) -> Result<Vec<String>, ToolError> {

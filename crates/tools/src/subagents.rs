@@ -9,7 +9,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use holdfast_types::{Effect, SessionId};
+use holdfast_types::{Effect, SessionId, Thinking};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +85,8 @@ pub struct SubagentRequest {
     pub agent: Option<String>,
     /// Model, if not the agent's own.
     pub model: Option<String>,
+    /// Thinking level, if not the default.
+    pub thinking: Option<Thinking>,
     /// Maximum duration of its work.
     pub timeout: Duration,
     pub max_steps: Option<u32>,
@@ -149,6 +151,9 @@ pub struct SessionsSpawnInput {
     /// Another model, as `provider:model`.
     #[serde(default)]
     model: Option<String>,
+    /// How much it thinks before it answers.
+    #[serde(default)]
+    thinking: Option<ThinkingInput>,
     /// How long it may take, in seconds.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 86_400))]
@@ -182,6 +187,28 @@ pub struct SessionsSpawnInput {
     /// `patch`: it works on a copy of your files; you look at what it changed and merge it.
     #[serde(default)]
     files: FilesInput,
+}
+
+/// A level of thinking, as the model says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum ThinkingInput {
+    Off,
+    Low,
+    Medium,
+    High,
+}
+
+impl From<ThinkingInput> for Thinking {
+    fn from(level: ThinkingInput) -> Self {
+        match level {
+            ThinkingInput::Off => Self::Off,
+            ThinkingInput::Low => Self::Low,
+            ThinkingInput::Medium => Self::Medium,
+            ThinkingInput::High => Self::High,
+        }
+    }
 }
 
 /// Whose files a subagent works on.
@@ -235,6 +262,7 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             label: given(input.label),
             agent: given(input.agent_id),
             model: given(input.model),
+            thinking: input.thinking.map(Thinking::from),
             timeout: Duration::from_secs(input.run_timeout_seconds.into()),
             max_steps: input.max_steps,
             max_tokens: input.max_tokens,
@@ -297,9 +325,7 @@ impl<S: Subagents> Tool for SessionsSend<S> {
 
     async fn call(&self, call: Call, input: SessionsSendInput) -> Result<String, ToolError> {
         let text = checked_text("message", input.message)?;
-        let named = input.session.trim();
-        let which =
-            named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
+        let which = SessionRef::parse(&input.session);
         match self.0.say(&call, which, text, input.deliver).await? {
             Ok(()) => Ok("It was said there.".to_owned()),
             Err(reason) => Err(ToolError::Tell(reason)),
@@ -352,10 +378,7 @@ impl<S: Subagents> Tool for SubagentsTool<S> {
                 "`session` is missing: say which; `list` shows them".to_owned(),
             )),
             (SubagentsAction::Stop, Some(named)) => {
-                let which = named
-                    .parse()
-                    .map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
-                match self.0.stop(&call, which).await? {
+                match self.0.stop(&call, SessionRef::parse(named)).await? {
                     Ok(()) => Ok("It is stopped; you will be told of its end.".to_owned()),
                     Err(reason) => Err(ToolError::Tell(reason)),
                 }

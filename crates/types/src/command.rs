@@ -12,6 +12,7 @@
 //! | `/new`, `/reset` | starts the conversation anew; the old entries stay on record, but after `/reset` other conversations do not find them | no |
 //! | `/pause`, `/resume` | pauses and resumes the session | no |
 //! | `/model`, `/switch model to …` | shows or sets the session's model | no |
+//! | `/switch channel to …` | sends unasked messages of the session to another channel on which it is held | no |
 //! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | shows or sets the user's time zone | no |
 //! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how messages are answered (spec UIC-004) | no |
 //! | `/compact`, `/compact <what matters>` | summarises the conversation now | no |
@@ -30,6 +31,8 @@ pub enum Command {
     Pause,
     Resume,
     Model(ModelCommand),
+    /// Channel for unasked messages of the session; `None` is the one that was used last.
+    SwitchChannel(Option<String>),
     TimeZone(TimeZoneCommand),
     /// Sets directives for the session.
     SetDirectives(Directives),
@@ -115,6 +118,8 @@ impl Command {
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
                 ["model", "to", model @ ..] => Self::model(model, SWITCH_USAGE),
+                ["channel", "to", "last" | "default"] => Self::SwitchChannel(None),
+                ["channel", "to", channel] => Self::SwitchChannel(Some(channel.to_lowercase())),
                 _ => Self::Malformed(SWITCH_USAGE),
             },
             other => return Self::parse_directive(other, text, &rest),
@@ -213,7 +218,8 @@ fn begins_with_directive(said: &str, dial: Directive) -> bool {
     first.and_then(Directive::named) == Some(dial)
 }
 
-const SWITCH_USAGE: &str = "/switch model to <provider>:<model>";
+const SWITCH_USAGE: &str =
+    "/switch model to <provider>:<model>, /switch channel to <channel>, or /switch channel to last";
 
 impl Body {
     /// Returns the command in this message. Events, silent messages and messages of a seeded
@@ -249,6 +255,8 @@ mod tests {
             ("/model default", Command::Model(ModelCommand::Default)),
             ("/model openai:gpt-5", model("openai:gpt-5")),
             ("/switch model to a:b", model("a:b")),
+            ("/switch channel to Telegram", Command::SwitchChannel(Some("telegram".into()))),
+            ("/switch channel to last", Command::SwitchChannel(None)),
             ("/timezone", Command::TimeZone(TimeZoneCommand::Show)),
             ("/timezone default", Command::TimeZone(TimeZoneCommand::Default)),
             (
@@ -317,7 +325,8 @@ mod tests {
             "/new york",
             "/list",
             "/switch model",
-            "/switch channel to x",
+            "/switch channel",
+            "/switch channel to x y",
             "/model a b",
             "/timezone New York",
             "/think hard",

@@ -121,8 +121,11 @@ pub struct Body {
     pub sender: Option<Sender>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
+    /// Time when the message was sent, as the platform says, in seconds since 1970; untrusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reply_to: Option<ReplyTo>,
+    pub sent_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<Box<ReplyTo>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
     /// Role in a seeded history: `system` or `assistant`; `None` is the user.

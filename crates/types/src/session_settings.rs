@@ -30,6 +30,9 @@ pub struct SessionSettings {
     /// Agent that answered last, where a model chooses; `None` is the session's own agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routed: Option<AgentId>,
+    /// Channel for unasked messages; `None` is the one that was used last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
     /// Time zone of the user, as a name of the tz database; `None` is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,

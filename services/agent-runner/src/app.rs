@@ -51,6 +51,7 @@ use crate::{
         nodes::SessionNodes,
         policies::Policies,
         schedules::ScheduleTools,
+        search_accounts::TenantSearchAccounts,
         session_skills::SessionSkills,
         shell::{self, Shell},
         tool_set::ToolSet,
@@ -122,6 +123,7 @@ impl App {
         let schedules =
             Arc::new(ScheduleTools::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
         let memory = memory_client(&config)?;
+        let search = Arc::new(TenantSearchAccounts::new(directory.clone()));
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -137,7 +139,7 @@ impl App {
             .with_files(Arc::clone(&files))
             .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
-            .with_web(&config.runner.web)?
+            .with_web(&config.runner.web, search)?
             .with_browser(&config.runner.browser, &config.runner.web)?
             .with_connections(
                 Arc::new(SessionConnections::new(directory.clone())),

@@ -11,6 +11,7 @@
 //! | `subagents.rs`, `chains.rs` | subagents, and sequences of them |
 //! | `schedules.rs` | jobs and reminders |
 //! | `mcp.rs` | tools of MCP servers |
+//! | `search_accounts.rs` | search providers that the tenant has keys for |
 //! | `session_skills.rs` | skills that agents find and install |
 //! | `channel_messages.rs` | messages that the tool `message` sends |
 //! | `media_providers.rs` | providers for vision, images and speech |
@@ -32,6 +33,7 @@ pub(crate) mod nodes;
 pub(crate) mod patches;
 pub(crate) mod policies;
 pub(crate) mod schedules;
+pub(crate) mod search_accounts;
 pub(crate) mod session_skills;
 pub(crate) mod shell;
 pub(crate) mod subagents;

@@ -3,13 +3,18 @@
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
     EraseMemoriesRequest, ForgetMemoryRequest, FoundMemory, GetMemoryStatusRequest,
-    ListErasuresRequest, ListMemoriesRequest, Memory as Kept, MemoryCount, MemorySource,
-    SaveMemoryRequest, SearchMemoriesRequest,
+    GetMemoryValueRequest, ListErasuresRequest, ListMemoriesRequest, Memory as Kept, MemoryCount,
+    MemorySource, SaveMemoryRequest, SearchMemoriesRequest, SetMemoryValueRequest,
 };
 use serde_json::{Map, Value, json};
 
 use super::super::option_values;
-use crate::{client::Client, error::Error, screen::Screen, view::time};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::Screen,
+    view::{time, timestamp},
+};
 
 const TYPES: [&str; 4] = ["preference", "fact", "event", "commitment"];
 const KINDS: [&str; 4] = ["memory", "fact", "value", "event"];
@@ -44,6 +49,9 @@ pub enum Memory {
         /// Show only memories from this session, `ses_…`
         #[arg(long, default_value = "", hide_default_value = true)]
         session: String,
+        /// Show only values whose key begins with this
+        #[arg(long, default_value = "", hide_default_value = true)]
+        key_prefix: String,
         /// Include memories that were forgotten or replaced
         #[arg(long)]
         history: bool,
@@ -75,9 +83,28 @@ pub enum Memory {
         /// Id of the memory that this one replaces, `itm_…`
         #[arg(long, default_value = "", hide_default_value = true)]
         replaces: String,
-        /// Source of the memory: an address, a system, a person [default: your key]
-        #[arg(long, default_value = "", hide_default_value = true)]
-        source: String,
+        #[command(flatten)]
+        details: MemoryDetails,
+    },
+    /// Set the value of a key; the last value counts, and `null` ends the key
+    ///
+    /// holdfast memory set home/city '"Oslo"' --user telegram:42
+    Set {
+        #[command(flatten)]
+        of: MemoryOwner,
+        /// Key of the value
+        key: String,
+        /// The value as JSON; `@file`, or `-` for stdin
+        value: String,
+        #[command(flatten)]
+        details: MemoryDetails,
+    },
+    /// Show the current value of a key
+    Get {
+        #[command(flatten)]
+        of: MemoryOwner,
+        /// Key of the value
+        key: String,
     },
     /// Erase one memory by its id
     Forget {
@@ -113,6 +140,23 @@ pub struct MemoryOwner {
     user: String,
 }
 
+/// Source, expiry, importance and tags of a memory or a value
+#[derive(Debug, Args)]
+pub struct MemoryDetails {
+    /// Source of it: an address, a system, a person [default: your key]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    source: String,
+    /// Time from which it is not used any more, for example `2026-12-31T18:00:00Z`
+    #[arg(long)]
+    expires_at: Option<jiff::Timestamp>,
+    /// Importance, from 0 to 1
+    #[arg(long)]
+    importance: Option<f64>,
+    /// Tag to find it by; may be repeated
+    #[arg(long = "tag")]
+    tags: Vec<String>,
+}
+
 /// The user or session to erase
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -138,20 +182,21 @@ impl Memory {
                 of: MemoryOwner { agent, user },
                 kinds,
                 session,
+                key_prefix,
                 history,
                 limit,
                 after,
             } => {
-                let r#type = String::new();
                 let request = ListMemoriesRequest {
                     agent,
                     user,
                     kinds,
-                    r#type,
                     session,
+                    key_prefix,
                     history,
                     limit,
                     after,
+                    ..ListMemoriesRequest::default()
                 };
                 let listed = client.memories().list_memories(client.request(request)).await;
                 let listed = client.answer(listed)?;
@@ -169,7 +214,7 @@ impl Memory {
                 subject,
                 predicate,
                 replaces,
-                source,
+                details,
             } => {
                 let request = SaveMemoryRequest {
                     agent,
@@ -179,7 +224,10 @@ impl Memory {
                     subject,
                     predicate,
                     replaces,
-                    source,
+                    source: details.source,
+                    expires_at: details.expires_at.map(timestamp),
+                    importance: details.importance,
+                    tags: details.tags,
                     ..SaveMemoryRequest::default()
                 };
                 let saved = client.memories().save_memory(client.request(request)).await;
@@ -189,6 +237,47 @@ impl Memory {
                     true => format!("it was known already, as {}", saved.id),
                 };
                 screen.done(&sentence, &json!({"id": saved.id, "duplicate": saved.duplicate}))
+            }
+            Self::Set { of: MemoryOwner { agent, user }, key, value, details } => {
+                let request = SetMemoryValueRequest {
+                    agent,
+                    user,
+                    value: option_values::json(&value)?.to_string(),
+                    source: details.source,
+                    expires_at: details.expires_at.map(timestamp),
+                    importance: details.importance,
+                    tags: details.tags,
+                    key: key.clone(),
+                    ..SetMemoryValueRequest::default()
+                };
+                let set = client.memories().set_memory_value(client.request(request)).await;
+                let id = client.answer(set)?.id;
+                screen.done(&format!("set as {id}"), &json!({"id": id, "key": key}))
+            }
+            Self::Get { of: MemoryOwner { agent, user }, key } => {
+                let request = client.request(GetMemoryValueRequest { agent, user, key });
+                let found = client.answer(client.memories().get_memory_value(request).await)?;
+                let value = found.value.unwrap_or_default();
+                let mut shown = json!({
+                    "key": value.subject,
+                    "value": serde_json::from_str(&value.text).unwrap_or(Value::Null),
+                });
+                if let (Value::Object(shown), Value::Object(rest)) = (&mut shown, view(value)) {
+                    shown.extend(rest.into_iter().filter(|(name, _)| name != "text"));
+                }
+                screen.one(
+                    &[
+                        "key",
+                        "value",
+                        "user",
+                        "agent",
+                        "importance",
+                        "tags",
+                        "expires_at",
+                        "source",
+                    ],
+                    &shown,
+                )
             }
             Self::Forget { id } => {
                 let request = client.request(ForgetMemoryRequest { id: id.clone() });
@@ -259,6 +348,9 @@ fn view(memory: Kept) -> Value {
         "source": source(memory.source.as_ref()),
         "active": memory.active,
         "superseded_by": memory.superseded_by,
+        "expires_at": time(memory.expires_at.as_ref()),
+        "importance": memory.importance,
+        "tags": memory.tags,
     })
 }
 

@@ -9,7 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::option_values;
-use crate::{client::Client, error::Error, screen::Screen, view::time};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::Screen,
+    view::{time, timestamp},
+};
 
 const COLUMNS: [&str; 8] =
     ["provider", "name", "kind", "state", "until", "failures", "place", "trouble"];
@@ -98,10 +103,7 @@ impl Credentials {
                 client_secret,
             } => {
                 let shown = json!({"provider": provider, "name": name});
-                let expires_at = expires.map(|at| prost_types::Timestamp {
-                    seconds: at.as_second(),
-                    nanos: at.subsec_nanosecond(),
-                });
+                let expires_at = expires.map(timestamp);
                 let (token_url, client_id) =
                     (token_url.unwrap_or_default(), client_id.unwrap_or_default());
                 let credential = Credential {

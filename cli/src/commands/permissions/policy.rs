@@ -60,7 +60,7 @@ impl Policies {
                 let request = client.request(request);
                 let put = client.answer(client.policies().put_policy(request).await)?;
                 let policy = put.policy.unwrap_or_default();
-                warn(*screen, &put.warnings)?;
+                screen.warn(&put.warnings)?;
                 let version = policy.version;
                 let thing = json!({"version": version, "warnings": put.warnings});
                 screen.done(&format!("stored as version {version}"), &thing)
@@ -69,7 +69,7 @@ impl Policies {
                 let document = option_values::json(&document)?.to_string();
                 let request = client.request(CheckPolicyRequest { agent: of.agent, document });
                 let checked = client.answer(client.policies().check_policy(request).await)?;
-                warn(*screen, &checked.warnings)?;
+                screen.warn(&checked.warnings)?;
                 let sentence = match checked.warnings.len() {
                     0 => "it can be stored",
                     _ => "it can be stored, and says what was probably not meant",
@@ -78,13 +78,6 @@ impl Policies {
             }
         }
     }
-}
-
-fn warn(screen: Screen, warnings: &[String]) -> Result<(), Error> {
-    for warning in warnings {
-        screen.note(&format!("warning: {warning}"))?;
-    }
-    Ok(())
 }
 
 fn view(policy: &Policy) -> Result<Value, Error> {

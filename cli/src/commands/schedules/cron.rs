@@ -13,7 +13,12 @@ use serde_json::{Value, json};
 
 use self::job_options::{JobOptions, Schedule};
 use super::super::option_values;
-use crate::{client::Client, error::Error, screen::Screen, view::time};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::Screen,
+    view::{time, timestamp},
+};
 
 const COLUMNS: [&str; 8] =
     ["id", "name", "agent", "kind", "state", "next_run_at", "last_status", "last_error"];
@@ -211,8 +216,8 @@ impl Cron {
                 screen.one(&COLUMNS, &view(&job.unwrap_or_default()))
             }
             Self::Backfill { job, from, until } => {
-                let from = Some(moment(from));
-                let request = BackfillJobRequest { job, from, until: until.map(moment) };
+                let from = Some(timestamp(from));
+                let request = BackfillJobRequest { job, from, until: until.map(timestamp) };
                 let filled = client.schedules().backfill_job(client.request(request)).await;
                 let count = client.answer(filled)?.count;
                 screen.done(&format!("{count} to run"), &json!({"count": count}))
@@ -255,10 +260,6 @@ async fn status(client: &Client, screen: &Screen) -> Result<(), Error> {
         "next_job": status.next_job,
     });
     screen.one(&["jobs_count", "active_count", "running_count", "next_run_at", "next_job"], &shown)
-}
-
-fn moment(at: Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
 fn view(job: &Job) -> Value {

@@ -131,7 +131,7 @@ fn what_belongs_to_a_message_is_said_in_brackets() {
         file: None,
     };
     let body = Body {
-        reply_to: Some(ReplyTo { message_id: "3".into(), text: "which\none?".into() }),
+        reply_to: Some(Box::new(ReplyTo { message_id: "3".into(), text: "which\none?".into() })),
         attachments: vec![photo],
         ..Body::text("this")
     };

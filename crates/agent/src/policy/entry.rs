@@ -3,7 +3,7 @@
 use super::{
     error::{Error, short},
     glob,
-    group::{Members, members},
+    group::{Members, family, members},
     name::{canonical, is_known},
 };
 
@@ -20,8 +20,10 @@ pub(crate) enum Entry {
     /// Canonical name of a tool, or id of a plugin.
     Name(String),
     Glob(String),
+    /// Group, or short name of a tool family.
     Group {
-        word: String,
+        /// The entry in lower case.
+        text: String,
         members: Members,
     },
 }
@@ -53,7 +55,9 @@ impl Entry {
         if lower.chars().all(|c| c == '*') && !lower.is_empty() {
             Self::All
         } else if let Some(word) = lower.strip_prefix("group:") {
-            Self::Group { word: word.to_owned(), members: members(word) }
+            Self::Group { members: members(word), text: lower }
+        } else if let Some(members) = family(&lower) {
+            Self::Group { text: lower, members }
         } else if glob::is_pattern(&lower) {
             Self::Glob(lower)
         } else {
@@ -103,8 +107,7 @@ impl std::fmt::Display for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => f.write_str("*"),
-            Self::Name(text) | Self::Glob(text) => f.write_str(text),
-            Self::Group { word, .. } => write!(f, "group:{word}"),
+            Self::Name(text) | Self::Glob(text) | Self::Group { text, .. } => f.write_str(text),
         }
     }
 }

@@ -35,6 +35,21 @@ pub const GROUPS: &[Group] = &[
     group("web", &["web_search", "web_fetch"]),
 ];
 
+/// Short names of tool families, which lists may use without `group:` (spec RTE-020), and the tools
+/// whose groups they name.
+const FAMILIES: [(&str, &[&str]); 4] = [
+    ("filesystem", &["read", "write", "edit", "apply_patch"]),
+    ("scheduler", &["cron"]),
+    ("shell", &["exec", "process"]),
+    ("web", &["web_search", "web_fetch"]),
+];
+
+/// Returns the members of a tool family by its lower-case name.
+pub(crate) fn family(word: &str) -> Option<Members> {
+    let found = FAMILIES.iter().find(|(name, _)| *name == word);
+    found.map(|(_, tools)| Members::Fixed(tools))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Members {
     Fixed(&'static [&'static str]),
@@ -92,6 +107,15 @@ mod tests {
             let Members::Fixed(found) = members(word) else { panic!("{word} is no fixed group") };
             assert_eq!(found.to_vec(), tools.split_whitespace().collect::<Vec<_>>(), "{word}");
         }
+    }
+
+    #[test]
+    fn the_short_name_of_a_family_means_the_same_in_every_list() {
+        for (word, tools) in FAMILIES {
+            assert_eq!(family(word), Some(Members::Fixed(tools)));
+            assert!(tools.iter().all(|tool| NATIVE.contains(tool)), "{word}");
+        }
+        assert_eq!(family("fs"), None);
     }
 
     #[test]

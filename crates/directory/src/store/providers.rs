@@ -2,7 +2,7 @@
 
 use holdfast_pg::TenantTx;
 
-use crate::{ELEVENLABS, Error, Provider, ProviderKind};
+use crate::{ELEVENLABS, Error, Provider, ProviderKind, SEARCH_PROVIDERS};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -42,16 +42,17 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Provider
     row.map(Row::read).transpose()
 }
 
-/// Whether the tenant has a provider with a key that offers speech: an OpenAI-compatible one, or
-/// ElevenLabs.
-pub(crate) async fn speaks(tx: &mut TenantTx) -> sqlx::Result<bool> {
+/// Whether the tenant has a provider with a key that offers speech (an OpenAI-compatible one, or
+/// ElevenLabs), and one for web search.
+pub(crate) async fn offers(tx: &mut TenantTx) -> sqlx::Result<(bool, bool)> {
     const SQL: &str = "
-        select exists (
-            select from control.providers
-            where tenant_id = $1 and api_key is not null
-              and (name = $2 or kind in ('openai', 'openai-responses')))";
+        select coalesce(bool_or(name = $2 or (kind in ('openai', 'openai-responses')
+                                              and name <> all ($3))), false),
+               coalesce(bool_or(name = any ($3)), false)
+        from control.providers where tenant_id = $1 and api_key is not null";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(ELEVENLABS).fetch_one(tx.conn()).await
+    let names = SEARCH_PROVIDERS.map(str::to_owned);
+    sqlx::query_as(SQL).bind(tenant).bind(ELEVENLABS).bind(names).fetch_one(tx.conn()).await
 }
 
 /// Returns the sealed key of a provider.

@@ -52,9 +52,9 @@ impl Models<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let speaks = store::providers::speaks(&mut tx).await?;
+        let (has_speech, has_search) = store::providers::offers(&mut tx).await?;
         tx.commit().await?;
-        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, has_speech: speaks })
+        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, has_speech, has_search })
     }
 
     /// Returns the model with this name or alias, and the access to its provider.

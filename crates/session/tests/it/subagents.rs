@@ -39,6 +39,7 @@ fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> anyhow::Result<NewSu
         label: "count".into(),
         task: "count the stars".into(),
         model: None,
+        thinking: None,
         cleanup: Cleanup::Keep,
         max_duration: Duration::from_secs(3600),
         max_steps: Some(7),

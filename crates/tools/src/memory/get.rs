@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use crate::{Call, Files, MAX_READ_BYTES, Tool, ToolError, file_path};
 
-/// Maximum number of lines that are read at once.
+/// Default and maximum number of lines that are read at once.
+const DEFAULT_LINES: usize = 100;
 const MAX_LINES: usize = 500;
 
 /// Maximum size of an answer, in bytes.
@@ -26,7 +27,7 @@ pub struct MemoryGetInput {
     #[serde(default)]
     #[schemars(range(min = 1))]
     from: Option<usize>,
-    /// How many lines, 500 at most.
+    /// How many lines: 100 if absent, 500 at most.
     #[serde(default)]
     #[schemars(range(min = 1, max = 500))]
     lines: Option<usize>,
@@ -59,7 +60,7 @@ impl<F: Files> Tool for MemoryGet<F> {
         }
         let text = String::from_utf8(file.content)
             .map_err(|_| ToolError::Tell(format!("`{path}` is not text")))?;
-        let (from, most) = (from.unwrap_or(1).max(1), lines.unwrap_or(MAX_LINES));
+        let (from, most) = (from.unwrap_or(1).max(1), lines.unwrap_or(DEFAULT_LINES));
         Ok(line_range(&text, from, most.clamp(1, MAX_LINES)))
     }
 }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Article, ArticleChange, ArticleUpdate, Memories, MemoryQuery, NewArticle, checked_text,
-    result_limit,
+    Article, ArticleChange, ArticleUpdate, Memories, MemoryQuery, NewArticle, checked_tags,
+    checked_text, result_limit,
     search::{MAX_QUERY_LEN, format_results},
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
@@ -20,10 +20,8 @@ const MAX_SHOWN_CHARS: usize = 24_000;
 /// Maximum length of an article that a call writes, in bytes.
 const MAX_ARTICLE_BYTES: usize = 512 * 1024;
 
-/// Maximum lengths of a title, a tag and a source, in bytes.
+/// Maximum lengths of a title and of a source, in bytes.
 const MAX_TITLE_LEN: usize = 200;
-const MAX_TAG_LEN: usize = 64;
-const MAX_TAGS: usize = 16;
 const MAX_SOURCE_LEN: usize = 2_000;
 
 /// Search the knowledge base.
@@ -207,14 +205,4 @@ fn article_output(what: &str, article: &Article) -> Output {
 
 fn optional(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
     if text.trim().is_empty() { Ok(String::new()) } else { checked_text(field, text, most) }
-}
-
-fn checked_tags(tags: &[String]) -> Result<Vec<String>, ToolError> {
-    if tags.len() > MAX_TAGS {
-        return Err(ToolError::Tell(format!(
-            "`tags` has {}, and {MAX_TAGS} are the most",
-            tags.len()
-        )));
-    }
-    tags.iter().map(|tag| checked_text("tags", tag, MAX_TAG_LEN)).collect()
 }

@@ -5,6 +5,8 @@
 //! | `memory_search` | reads | searches memories, facts and notes |
 //! | `memory_get` | reads | lines of `MEMORY.md` and of notes |
 //! | `memory_save` | writes | stores a memory about the user of the conversation |
+//! | `memory_set` | writes | stores a value under a key |
+//! | `memory_values` | reads | values by key |
 //! | `memory_forget` | writes | removes a memory |
 //! | `kb_search`, `kb_get` | reads | the knowledge base |
 //! | `kb_ingest` | writes | adds an article |
@@ -21,9 +23,11 @@ mod save;
 mod search;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::{future::Future, sync::Arc};
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,6 +36,7 @@ pub use get::MemoryGet;
 pub use kb::{KbGet, KbIngest, KbSearch, KbUpdate};
 pub use save::MemorySave;
 pub use search::MemorySearch;
+pub use values::{MemorySet, MemoryValues};
 
 use crate::{Call, Files, Registry, ToolError};
 
@@ -40,6 +45,10 @@ pub const MAX_MEMORY_LEN: usize = 4 * 1024;
 
 /// Maximum number of results of a search.
 const MAX_RESULTS: u32 = 20;
+
+/// Maximum length of a tag, in bytes, and number of tags.
+const MAX_TAG_LEN: usize = 64;
+const MAX_TAGS: usize = 16;
 
 /// Memory and knowledge base, as a call may see and change them; implemented by agent-runner and by
 /// a fake.
@@ -59,6 +68,21 @@ pub trait Memories: Send + Sync + 'static {
         call: &Call,
         what: NewMemory,
     ) -> impl Future<Output = Result<StoredMemory, MemoryError>> + Send;
+
+    /// Stores a value under its key, and under the call's key. The value `null` ends the key.
+    fn set_value(
+        &self,
+        call: &Call,
+        new: NewValue,
+    ) -> impl Future<Output = Result<StoredMemory, MemoryError>> + Send;
+
+    /// Lists the current values whose keys begin with `prefix`, newest first.
+    fn values(
+        &self,
+        call: &Call,
+        prefix: &str,
+        most: u32,
+    ) -> impl Future<Output = Result<Vec<StoredValue>, MemoryError>> + Send;
 
     /// Removes a memory from future results.
     fn forget(&self, call: &Call, id: &str)
@@ -172,18 +196,50 @@ pub struct MemoryHit {
     pub when: String,
     /// Provenance, as text for the model.
     pub from: String,
+    /// Score; comparable only within one answer.
+    pub score: f64,
     /// Score and its parts, as text for the model.
     pub why: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewMemory {
     pub text: String,
     pub what: MemoryType,
+    pub details: MemoryDetails,
     /// Subject and predicate. A newer memory with the same two replaces the older one.
     pub about: Option<(String, String)>,
     /// Id of the memory that this one replaces.
     pub replaces: Option<String>,
+}
+
+/// Details of a memory or a value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryDetails {
+    /// Time from which it is not used any more.
+    pub expires_at: Option<Timestamp>,
+    /// From 0 to 1.
+    pub importance: Option<f64>,
+    pub tags: Vec<String>,
+}
+
+/// Value to store under a key.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewValue {
+    pub key: String,
+    /// The value as JSON.
+    pub value: String,
+    pub details: MemoryDetails,
+}
+
+/// Current value of a key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredValue {
+    pub key: String,
+    /// The value as JSON.
+    pub value: String,
+    /// Time, provenance and details, as texts for the model.
+    pub notes: Vec<String>,
 }
 
 /// Result of storing a memory.
@@ -248,6 +304,8 @@ impl Registry {
         self.with(MemorySearch(Arc::clone(&memories), Arc::clone(&files)))
             .with(MemoryGet(files))
             .with(MemorySave(Arc::clone(&memories)))
+            .with(MemorySet(Arc::clone(&memories)))
+            .with(MemoryValues(Arc::clone(&memories)))
             .with(MemoryForget(Arc::clone(&memories)))
             .with(KbSearch(Arc::clone(&memories)))
             .with(KbGet(Arc::clone(&memories)))
@@ -270,6 +328,36 @@ fn checked_text(field: &str, text: &str, most: usize) -> Result<String, ToolErro
         )));
     }
     Ok(text.to_owned())
+}
+
+/// Checks the details of a memory or a value.
+fn checked_details(
+    expires_at: Option<&str>,
+    importance: Option<f64>,
+    tags: &[String],
+) -> Result<MemoryDetails, ToolError> {
+    let expires_at = match expires_at.map(str::trim).filter(|time| !time.is_empty()) {
+        None => None,
+        Some(time) => Some(time.parse::<Timestamp>().map_err(|error| {
+            ToolError::Tell(format!(
+                "`expires_at` is no time such as `2026-12-31T18:00:00Z`: {error}"
+            ))
+        })?),
+    };
+    if importance.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+        return Err(ToolError::Tell("`importance` must be from 0 to 1".to_owned()));
+    }
+    Ok(MemoryDetails { expires_at, importance, tags: checked_tags(tags)? })
+}
+
+fn checked_tags(tags: &[String]) -> Result<Vec<String>, ToolError> {
+    if tags.len() > MAX_TAGS {
+        return Err(ToolError::Tell(format!(
+            "`tags` has {}, and {MAX_TAGS} are the most",
+            tags.len()
+        )));
+    }
+    tags.iter().map(|tag| checked_text("tags", tag, MAX_TAG_LEN)).collect()
 }
 
 /// Limits the number of results.

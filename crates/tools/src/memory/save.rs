@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{MAX_MEMORY_LEN, Memories, MemoryType, NewMemory, checked_text};
+use super::{MAX_MEMORY_LEN, Memories, MemoryType, NewMemory, checked_details, checked_text};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Maximum length of a subject and of a predicate, in bytes.
@@ -35,6 +35,16 @@ pub struct MemorySaveInput {
     /// The id (`itm_…`) of what it takes the place of.
     #[serde(default)]
     replaces: Option<String>,
+    /// When it ends to hold, as `2026-12-31T18:00:00Z`.
+    #[serde(default, alias = "expired_at")]
+    expires_at: Option<String>,
+    /// How important it is, from 0 to 1.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    importance: Option<f64>,
+    /// Words to find it by.
+    #[serde(default)]
+    tags: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -46,9 +56,10 @@ impl<M: Memories> Tool<Output> for MemorySave<M> {
     type Input = MemorySaveInput;
 
     async fn call(&self, call: Call, input: MemorySaveInput) -> Result<Output, ToolError> {
-        let MemorySaveInput { text, what, subject, predicate, replaces } = input;
-        let text = checked_text("text", &text, MAX_MEMORY_LEN)?;
-        let about = match (subject, predicate) {
+        let text = checked_text("text", &input.text, MAX_MEMORY_LEN)?;
+        let expires_at = input.expires_at.as_deref();
+        let details = checked_details(expires_at, input.importance, &input.tags)?;
+        let about = match (input.subject, input.predicate) {
             (Some(subject), Some(predicate)) => Some((
                 checked_text("subject", &subject, MAX_SUBJECT_LEN)?,
                 checked_text("predicate", &predicate, MAX_SUBJECT_LEN)?,
@@ -60,7 +71,9 @@ impl<M: Memories> Tool<Output> for MemorySave<M> {
                 ));
             }
         };
-        let kept = self.0.save(&call, NewMemory { text, what, about, replaces }).await?;
+        let (what, replaces) = (input.what, input.replaces);
+        let new = NewMemory { text, what, details, about, replaces };
+        let kept = self.0.save(&call, new).await?;
         let told = match kept.is_duplicate {
             false => format!("Remembered as {}.", kept.id),
             true => format!("It was known already, as {}.", kept.id),

@@ -21,9 +21,12 @@ pub(super) const MAX_QUERY_LEN: usize = 4 * 1024;
 pub struct MemorySearchInput {
     /// What to look for, in a few words or as a question.
     query: String,
-    /// How many answers at most: 6 if absent, 20 at most.
-    #[serde(default, alias = "limit", alias = "max_results")]
-    k: Option<u32>,
+    /// How many answers at most: 10 if absent, 20 at most.
+    #[serde(default, alias = "limit", alias = "k")]
+    max_results: Option<u32>,
+    /// Leave out answers with a lower score.
+    #[serde(default)]
+    min_score: Option<f64>,
     /// Only memories of this type.
     #[serde(default, rename = "type")]
     only: Option<MemoryType>,
@@ -38,11 +41,12 @@ impl<M: Memories, F: Files> Tool for MemorySearch<M, F> {
     type Input = MemorySearchInput;
 
     async fn call(&self, call: Call, input: MemorySearchInput) -> Result<String, ToolError> {
-        let MemorySearchInput { query, k, only } = input;
+        let MemorySearchInput { query, max_results, min_score, only } = input;
         let query = checked_text("query", &query, MAX_QUERY_LEN)?;
-        let sought =
-            MemoryQuery { query, most: result_limit(k, 6), only, ..MemoryQuery::default() };
-        let found = self.0.search(&call, sought).await?;
+        let most = result_limit(max_results, 10);
+        let sought = MemoryQuery { query, most, only, ..MemoryQuery::default() };
+        let mut found = self.0.search(&call, sought).await?;
+        found.retain(|one| min_score.is_none_or(|least| one.score >= least));
         if found.is_empty() {
             return Ok("Nothing is remembered of this.".to_owned());
         }

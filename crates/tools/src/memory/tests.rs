@@ -19,6 +19,7 @@ use crate::{
 struct Listed {
     saved: Mutex<BTreeMap<String, NewMemory>>,
     sought: Mutex<Vec<MemoryQuery>>,
+    values: Mutex<BTreeMap<String, NewValue>>,
     is_away: bool,
 }
 
@@ -43,6 +44,7 @@ impl Memories for Listed {
             path: "memory/202612/20261201.md".into(),
             at: Some((8, 19)),
             text: "cats sleep\n".into(),
+            score: 0.4,
             why: "score 0.40".into(),
             ..MemoryHit::default()
         };
@@ -60,6 +62,28 @@ impl Memories for Listed {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let was_there = saved.insert(call.key.clone(), what).is_some();
         Ok(StoredMemory { id: format!("itm_{}", call.key), is_duplicate: was_there })
+    }
+
+    async fn set_value(&self, call: &Call, new: NewValue) -> Result<StoredMemory, MemoryError> {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        values.insert(new.key.clone(), new);
+        Ok(StoredMemory { id: format!("itm_{}", call.key), is_duplicate: false })
+    }
+
+    async fn values(
+        &self,
+        _: &Call,
+        prefix: &str,
+        _: u32,
+    ) -> Result<Vec<StoredValue>, MemoryError> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = values.values().filter(|one| one.key.starts_with(prefix));
+        let stored = |one: &NewValue| StoredValue {
+            key: one.key.clone(),
+            value: one.value.clone(),
+            notes: one.details.tags.clone(),
+        };
+        Ok(current.map(stored).collect())
     }
 
     async fn forget(&self, _: &Call, id: &str) -> Result<(), MemoryError> {
@@ -108,6 +132,8 @@ fn what_only_looks_may_be_done_beside_others_and_what_keeps_is_done_once() {
         ("kb_search", Effect::Reads),
         ("kb_get", Effect::Reads),
         ("memory_save", Effect::Writes),
+        ("memory_set", Effect::Writes),
+        ("memory_values", Effect::Reads),
         ("memory_forget", Effect::Writes),
         ("kb_ingest", Effect::Writes),
         ("kb_update", Effect::Writes),
@@ -161,6 +187,34 @@ async fn the_same_call_keeps_a_thing_once_and_says_which_it_was() {
 }
 
 #[tokio::test]
+async fn values_are_kept_with_their_details_and_listed_by_the_beginning_of_their_keys() {
+    let (call, memories, _, tools) = world();
+    let home = r#"{"key":"home/city","value":{"name":"Oslo"},"importance":0.5,"tags":["place"],
+        "expires_at":"2026-12-31T18:00:00Z"}"#;
+
+    let kept = ask(&tools, &call, "memory_set", home).await;
+    ask(&tools, &next(&call, "k2"), "memory_set", r#"{"key":"pet","value":"cat"}"#).await;
+    let listed = ask(&tools, &call, "memory_values", r#"{"prefix":"home/"}"#).await;
+    let none = ask(&tools, &call, "memory_values", r#"{"prefix":"work/"}"#).await;
+    let ended =
+        ask(&tools, &next(&call, "k3"), "memory_set", r#"{"key":"pet","value":null}"#).await;
+
+    assert_eq!(kept, "`home/city` is kept, as itm_session:1:1:a.");
+    assert!(listed.contains("home/city = {\"name\":\"Oslo\"} · place\n"), "{listed}");
+    assert!(!listed.contains("pet"), "{listed}");
+    assert_eq!(none, "No such value is kept.");
+    assert_eq!(ended, "`pet` has no value any more.");
+    let values = memories.values.lock().unwrap();
+    let details = MemoryDetails {
+        expires_at: Some("2026-12-31T18:00:00Z".parse().unwrap()),
+        importance: Some(0.5),
+        tags: vec!["place".to_owned()],
+    };
+    assert_eq!(values["home/city"].details, details);
+    assert_eq!(values["pet"].value, "null");
+}
+
+#[tokio::test]
 async fn a_file_of_memory_that_is_not_there_reads_as_empty_and_others_are_not_read() {
     let (call, _, files, tools) = world();
     files.put(&call, "MEMORY.md", "one\ntwo\nthree\n");
@@ -188,6 +242,13 @@ async fn what_cannot_be_asked_or_kept_says_why() {
         ("memory_save", r#"{"text":""}"#.to_owned(), "`text` is empty"),
         ("memory_save", format!(r#"{{"text":"{long}"}}"#), "`text` has 4097 bytes, and 4096"),
         ("memory_save", r#"{"text":"x","subject":"y"}"#.to_owned(), "`subject` and `predicate`"),
+        ("memory_save", r#"{"text":"x","importance":2}"#.to_owned(), "`importance` must be from 0"),
+        ("memory_set", r#"{"key":"a"}"#.to_owned(), "the input is not right: missing field"),
+        (
+            "memory_set",
+            r#"{"key":"a","value":1,"expires_at":"soon"}"#.to_owned(),
+            "`expires_at` is no time such as",
+        ),
         ("kb_ingest", r#"{"text":"x","source":""}"#.to_owned(), "`source` is empty"),
         (
             "kb_update",

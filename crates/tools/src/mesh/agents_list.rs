@@ -11,7 +11,11 @@ use crate::{Call, Mesh, Tool, ToolError};
 /// List the agents that work for your owner, with what each is for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AgentsListInput {}
+pub struct AgentsListInput {
+    /// List also those that cannot answer now, with the reason.
+    #[serde(default)]
+    include_inactive: bool,
+}
 
 #[derive(Debug)]
 pub struct AgentsList<M>(pub Arc<M>);
@@ -21,8 +25,9 @@ impl<M: Mesh> Tool for AgentsList<M> {
     const EFFECT: Effect = Effect::Reads;
     type Input = AgentsListInput;
 
-    async fn call(&self, call: Call, _: AgentsListInput) -> Result<String, ToolError> {
-        let agents = self.0.agents(&call).await?;
+    async fn call(&self, call: Call, input: AgentsListInput) -> Result<String, ToolError> {
+        let mut agents = self.0.agents(&call).await?;
+        agents.retain(|agent| input.include_inactive || agent.inactive.is_none());
         if agents.is_empty() {
             return Ok("There are no agents.".to_owned());
         }
@@ -34,6 +39,9 @@ impl<M: Mesh> Tool for AgentsList<M> {
             let what: Vec<&str> = agent.description.split_whitespace().collect();
             if !what.is_empty() {
                 let _ = write!(text, ": {}", what.join(" "));
+            }
+            if let Some(reason) = &agent.inactive {
+                let _ = write!(text, " [inactive: {reason}]");
             }
             text.push('\n');
         }
@@ -52,5 +60,15 @@ mod tests {
         let answer = said(tools.call(call, "agents_list", "{}").await);
 
         assert_eq!(answer, "- coach (demo:demo, you): helps to learn\n- main (demo:demo)\n");
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_cannot_answer_is_listed_on_request_with_the_reason() {
+        let (call, _, tools) = world();
+
+        let input = r#"{"include_inactive":true}"#;
+        let answer = said(tools.call(call, "agents_list", input).await);
+
+        assert!(answer.contains("- idle (demo:demo) [inactive: it has no model]\n"), "{answer}");
     }
 }

@@ -6,10 +6,14 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::{HistoryPage, unknown_session};
 use crate::{Call, Mesh, SessionRef, Tool, ToolError};
 
 /// Maximum length of each shown text, in characters.
 const MAX_TEXT_CHARS: usize = 500;
+
+/// Maximum number of newer messages that a call skips.
+const MAX_OFFSET: u32 = 5_000;
 
 /// Read the newest messages of a conversation, oldest first; long ones are shortened.
 ///
@@ -18,15 +22,20 @@ const MAX_TEXT_CHARS: usize = 500;
 #[serde(deny_unknown_fields)]
 pub struct SessionsHistoryInput {
     /// The conversation's key (`agent:main:main`) or its id (`ses_…`).
+    #[serde(alias = "session_key")]
     session: String,
     /// How many messages to read, from 1 to 100.
-    #[serde(default = "twenty")]
+    #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
+    /// How many of the newest messages to leave out, 5000 at most.
+    #[serde(default)]
+    #[schemars(range(max = 5_000))]
+    offset: u32,
 }
 
-const fn twenty() -> u32 {
-    20
+const fn fifty() -> u32 {
+    50
 }
 
 #[derive(Debug)]
@@ -41,20 +50,27 @@ impl<M: Mesh> Tool for SessionsHistory<M> {
         if !(1..=100).contains(&input.limit) {
             return Err(ToolError::Tell("`limit` must be from 1 to 100".to_owned()));
         }
+        if input.offset > MAX_OFFSET {
+            return Err(ToolError::Tell(format!("`offset` must be from 0 to {MAX_OFFSET}")));
+        }
         let named = input.session.trim();
-        let which =
-            named.parse().map_or_else(|_| SessionRef::Key(named.to_owned()), SessionRef::Id);
-        let Some(lines) = self.0.history(&call, which, input.limit).await? else {
-            let named: String = named.chars().take(80).collect();
-            return Err(ToolError::Tell(format!(
-                "there is no session `{named}`; `sessions_list` shows those there are"
-            )));
+        let page = HistoryPage { limit: input.limit, offset: input.offset };
+        let Some(found) = self.0.history(&call, SessionRef::parse(named), page).await? else {
+            return Err(unknown_session(named));
         };
-        if lines.is_empty() {
-            return Ok("Nothing was said there yet.".to_owned());
+        if found.lines.is_empty() {
+            return Ok(match input.offset {
+                0 => "Nothing was said there yet.".to_owned(),
+                _ => "There is nothing older.".to_owned(),
+            });
         }
         let mut text = String::new();
-        for line in lines {
+        if found.has_more {
+            let next = input.offset + input.limit;
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "[has_more: older messages with `\"offset\": {next}`]");
+        }
+        for line in found.lines {
             // Writing to a `String` cannot fail.
             let _ = writeln!(text, "[{}] {}: {}", line.at, line.who, shortened(&line.text));
         }
@@ -96,8 +112,30 @@ mod tests {
 
         assert_eq!(
             answer,
-            format!("[2026-12-01 14:00 UTC] agent: {} …\n", "x".repeat(MAX_TEXT_CHARS))
+            format!(
+                "[has_more: older messages with `\"offset\": 1`]\n\
+                 [2026-12-01 14:00 UTC] agent: {} …\n",
+                "x".repeat(MAX_TEXT_CHARS)
+            )
         );
+    }
+
+    #[tokio::test]
+    async fn older_messages_are_read_by_offset_to_the_first() {
+        let (call, _, tools) = world();
+        let ask = |input: &str| {
+            let input = input.replace("KEY", KEY);
+            let (tools, call) = (tools.clone(), call.clone());
+            async move { tools.call(call, "sessions_history", &input).await }
+        };
+
+        let oldest = said(ask(r#"{"session_key":"KEY","limit":1,"offset":1}"#).await);
+        let none = said(ask(r#"{"session_key":"KEY","offset":2}"#).await);
+        let far = tell(ask(r#"{"session_key":"KEY","offset":5001}"#).await);
+
+        assert_eq!(oldest, "[2026-12-01 14:00 UTC] Ann: hi\nthere\n");
+        assert_eq!(none, "There is nothing older.");
+        assert_eq!(far, "`offset` must be from 0 to 5000");
     }
 
     #[tokio::test]

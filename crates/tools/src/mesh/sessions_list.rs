@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use holdfast_types::{Effect, SessionKind};
+use holdfast_types::{Effect, SessionKind, SessionState};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -17,8 +17,28 @@ pub struct SessionsListInput {
     #[schemars(range(min = 1, max = 50))]
     limit: u32,
     /// Only conversations of this kind.
-    #[serde(default)]
+    #[serde(default, alias = "type")]
     kind: Option<Kind>,
+    /// Only conversations in this state: `wait` is one that is idle.
+    #[serde(default)]
+    state: Option<State>,
+}
+
+/// State of a conversation, as the model says it.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum State {
+    #[serde(alias = "WAIT", alias = "idle")]
+    Wait,
+    #[serde(alias = "WAIT_FOR_MSG")]
+    WaitForMsg,
+    #[serde(alias = "WAIT_FOR_EVENT")]
+    WaitForEvent,
+    #[serde(alias = "READY")]
+    Ready,
+    #[serde(alias = "RUNNING", alias = "active")]
+    Running,
 }
 
 /// A kind of conversation, as the model says it.
@@ -54,7 +74,11 @@ impl<M: Mesh> Tool for SessionsList<M> {
         if !(1..=50).contains(&input.limit) {
             return Err(ToolError::Tell("`limit` must be from 1 to 50".to_owned()));
         }
-        let filter = SessionFilter { limit: input.limit, kind: input.kind.map(SessionKind::from) };
+        let filter = SessionFilter {
+            limit: input.limit,
+            kind: input.kind.map(SessionKind::from),
+            state: input.state.map(SessionState::from),
+        };
         let sessions = self.0.sessions(&call, filter).await?;
         if sessions.is_empty() {
             return Ok("There are no such sessions.".to_owned());
@@ -73,6 +97,18 @@ impl<M: Mesh> Tool for SessionsList<M> {
             );
         }
         Ok(text)
+    }
+}
+
+impl From<State> for SessionState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Wait => Self::Wait,
+            State::WaitForMsg => Self::WaitForMsg,
+            State::WaitForEvent => Self::WaitForEvent,
+            State::Ready => Self::Ready,
+            State::Running => Self::Running,
+        }
     }
 }
 
@@ -110,12 +146,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_of_another_kind_are_left_out() {
+    async fn sessions_of_another_kind_or_state_are_left_out() {
         let (call, _, tools) = world();
+        let ask = |input| tools.call(call.clone(), "sessions_list", input);
 
-        let answer = said(tools.call(call, "sessions_list", r#"{"kind":"group"}"#).await);
-
-        assert_eq!(answer, "There are no such sessions.");
+        assert_eq!(said(ask(r#"{"type":"group"}"#).await), "There are no such sessions.");
+        assert_eq!(said(ask(r#"{"state":"wait"}"#).await), "There are no such sessions.");
+        assert!(said(ask(r#"{"state":"RUNNING"}"#).await).contains("agent:coach:main"));
     }
 
     #[tokio::test]

@@ -16,11 +16,14 @@ mod html;
 mod markdown;
 mod search;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
 pub use search::{
-    DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search, Searxng, WebSearch,
+    DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search, SearchAccount,
+    SearchAccounts, Searxng, WebSearch,
 };
 
 use crate::Registry;
@@ -44,34 +47,41 @@ impl Default for Web {
 }
 
 impl Registry {
-    /// Adds the tools that are enabled; no search without a provider.
+    /// Adds the tools that are enabled. Search is for the tenants that have a key of a provider, and
+    /// for all if the settings have one.
     ///
     /// # Errors
     ///
     /// If this machine has no root certificates, or a provider's address is not a URL.
-    pub fn with_web(mut self, web: &Web) -> anyhow::Result<Self> {
+    pub fn with_web<A: SearchAccounts>(
+        mut self,
+        web: &Web,
+        accounts: Arc<A>,
+    ) -> anyhow::Result<Self> {
         if web.fetch {
             self = self.with(WebFetch::new(web.allow.clone())?);
         }
-        if let Some(search) = WebSearch::new(&web.search)? {
-            self = self.with(search);
-        }
-        Ok(self)
+        Ok(self.with(WebSearch::new(&web.search, accounts)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use super::*;
+    use super::{search::tests::NoAccounts, *};
     use crate::{AllowedTools, DEFAULT_DIRECT_TOOLS, files::fake::Memory, mesh::tests::world};
+
+    fn web_with_search() -> Web {
+        serde_json::from_str(r#"{"search":{"duckduckgo":{}}}"#).unwrap()
+    }
 
     #[test]
     fn what_is_told_from_the_start_is_small() {
         let (_, _, tools) = world();
-        let web: Web = serde_json::from_str(r#"{"search":{"duckduckgo":{}}}"#).unwrap();
-        let tools = tools.with_files(Arc::new(Memory::default())).with_web(&web).unwrap();
+        let web = web_with_search();
+        let tools = tools
+            .with_files(Arc::new(Memory::default()))
+            .with_web(&web, Arc::new(NoAccounts))
+            .unwrap();
 
         let all = serde_json::to_string(&tools.specs()).unwrap();
         let offered = tools
@@ -88,12 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_provider_there_is_no_search_and_without_leave_no_fetching() {
+    fn without_leave_nothing_is_fetched() {
         let web = Web { fetch: false, ..Web::default() };
 
-        assert!(Registry::default().with_web(&web).unwrap().specs().is_empty());
-        let tools = Registry::default().with_web(&Web::default()).unwrap();
+        let tools = Registry::default().with_web(&web, Arc::new(NoAccounts)).unwrap();
+        assert_eq!(tools.canonical("fetch_url"), None);
+        let tools = Registry::default().with_web(&Web::default(), Arc::new(NoAccounts)).unwrap();
         assert_eq!(tools.canonical("fetch_url"), Some("web_fetch"));
-        assert_eq!(tools.canonical("web_search"), None);
+        assert!(!Search::default().has_provider() && web_with_search().search.has_provider());
     }
 }

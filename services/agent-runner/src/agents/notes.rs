@@ -3,25 +3,45 @@
 //! Those of the last three days are in the prompt wherever `MEMORY.md` is. The older form of the
 //! path (`memory/2026-12-01.md`) is still read.
 
-use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
+use std::collections::BTreeMap;
+
+use holdfast_agent::prompt::DailyNote;
+use jiff::{Timestamp, ToSpan as _, civil::Date, tz};
 
 /// Days whose notes are in the prompt.
-const DAYS_IN_PROMPT: usize = 3;
+const DAYS_IN_PROMPT: i32 = 3;
+
+/// Notes of the days that are among the last ones in some time zone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecentNotes(BTreeMap<Date, Vec<DailyNote>>);
+
+impl RecentNotes {
+    /// Adds a note; those of one day stay in their order.
+    pub(crate) fn add(&mut self, day: Date, note: DailyNote) {
+        self.0.entry(day).or_default().push(note);
+    }
+
+    /// Returns the notes of the last days, newest first.
+    pub(crate) fn of_last_days(&self, today: Date) -> Vec<DailyNote> {
+        let first = today.saturating_sub((DAYS_IN_PROMPT - 1).days());
+        self.0.range(first..=today).rev().flat_map(|(_, notes)| notes.clone()).collect()
+    }
+}
 
 /// Path of a day's note.
 pub(crate) fn note_path(day: Date) -> String {
     format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d"))
 }
 
-/// Possible paths of the last days' notes, newest first.
-pub(crate) fn recent_paths(now: Timestamp, zone: &TimeZone) -> Vec<String> {
-    let mut day = now.to_zoned(zone.clone()).date();
-    let mut paths = Vec::with_capacity(2 * DAYS_IN_PROMPT);
-    for _ in 0..DAYS_IN_PROMPT {
-        paths.push(note_path(day));
-        paths.push(format!("memory/{}.md", day.strftime("%Y-%m-%d")));
-        let Ok(before) = day.checked_sub(1.day()) else { break };
-        day = before;
+/// Possible paths of the notes that are among the last days' in some time zone, with their days.
+pub(crate) fn recent_paths(now: Timestamp) -> Vec<(Date, String)> {
+    let there = |hours: i8| now.to_zoned(tz::offset(hours).to_time_zone()).date();
+    let (last, mut day) = (there(14), there(-12).saturating_sub((DAYS_IN_PROMPT - 1).days()));
+    let mut paths = Vec::new();
+    while day <= last {
+        paths.push((day, note_path(day)));
+        paths.push((day, format!("memory/{}.md", day.strftime("%Y-%m-%d"))));
+        day = day.saturating_add(1.day());
     }
     paths
 }
@@ -31,23 +51,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_days_are_those_of_the_user_s_calendar() {
+    fn the_days_of_every_calendar_are_looked_for() {
         let now: Timestamp = "2026-03-01T23:30:00Z".parse().unwrap();
-        let oslo = TimeZone::get("Europe/Oslo").unwrap();
 
-        let there = recent_paths(now, &oslo);
+        let paths: Vec<String> = recent_paths(now).into_iter().map(|(_, path)| path).collect();
 
-        assert_eq!(
-            there,
-            [
-                "memory/202603/20260302.md",
-                "memory/2026-03-02.md",
-                "memory/202603/20260301.md",
-                "memory/2026-03-01.md",
-                "memory/202602/20260228.md",
-                "memory/2026-02-28.md",
-            ]
-        );
-        assert_eq!(recent_paths(now, &TimeZone::UTC)[0], "memory/202603/20260301.md");
+        assert_eq!(paths.first().unwrap(), "memory/202602/20260227.md");
+        assert_eq!(paths[1], "memory/2026-02-27.md");
+        assert_eq!(paths.last().unwrap(), "memory/2026-03-02.md");
+        assert_eq!(paths.len(), 8);
+    }
+
+    #[test]
+    fn the_days_are_those_of_the_user_s_calendar() {
+        let day = |day: i8| Date::constant(2026, 3, day);
+        let mut notes = RecentNotes::default();
+        for number in 1..=5 {
+            let text = number.to_string();
+            notes.add(day(number), DailyNote { path: note_path(day(number)), text });
+        }
+
+        let texts = |today: Date| -> Vec<String> {
+            notes.of_last_days(today).into_iter().map(|note| note.text).collect()
+        };
+
+        assert_eq!(texts(day(4)), ["4", "3", "2"]);
+        assert_eq!(texts(day(5)), ["5", "4", "3"]);
+        assert_eq!(texts(day(9)), Vec::<String>::new());
     }
 }

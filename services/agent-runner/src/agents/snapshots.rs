@@ -28,7 +28,7 @@ use holdfast_types::{
     SessionKind, TenantId, TreePath,
 };
 use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
-use jiff::tz::TimeZone;
+use jiff::{civil::Date, tz::TimeZone};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
 
@@ -37,7 +37,7 @@ use crate::{
         budget::Ledger,
         fallback::{Chain, ChainModel},
         key_health::{HealthSubject, KeyHealth},
-        notes,
+        notes::{self, RecentNotes},
         skills::{AgentSkills, SkillLoader},
         token_renewal::{ClientSettings, CurrentToken, RenewableModel, TokenRenewer},
     },
@@ -67,8 +67,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) instructions: String,
     /// Bootstrap files with their current contents.
     pub(crate) files: Vec<BootstrapFile>,
-    /// Notes of the last days, newest first.
-    pub(crate) notes: Vec<DailyNote>,
+    /// Notes of the last days.
+    pub(crate) notes: RecentNotes,
     /// Names of the tools that the agent may use; `None` means all.
     pub(crate) tools: Option<Vec<String>>,
     /// Connections that the agent may use, each in the conversations it is meant for.
@@ -92,6 +92,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) card: Arc<ModelCard>,
     /// Whether a provider for speech is set up.
     pub(crate) speaks: bool,
+    /// Whether the tenant has a key of a search provider.
+    pub(crate) has_search: bool,
     /// Models in the order they are tried, with their keys.
     pub(crate) chain: Arc<Chain>,
     pub(crate) ledger: Arc<Ledger>,
@@ -276,7 +278,7 @@ impl Agents {
             }
             Err(error) => return Err(Error::directory(error)),
         };
-        let ModelSetup { choices, catalogue, budgets, has_speech: speaks } = setup;
+        let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search } = setup;
         let chain = match self.build_chain(tenant, choices, &catalogue) {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
@@ -296,7 +298,7 @@ impl Agents {
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
         // Cooldowns recorded by other runners are fetched in parallel with the files.
         let (files, connections, ()) = tokio::join!(
-            self.load_files(tenant, agent.id, &zone),
+            self.load_files(tenant, agent.id),
             connections,
             self.refresh_health(&chain)
         );
@@ -333,6 +335,7 @@ impl Agents {
             model,
             card,
             speaks,
+            has_search,
             chain,
             ledger: Arc::new(Ledger { catalogue, budgets }),
         })))
@@ -344,13 +347,13 @@ impl Agents {
         &self,
         tenant: TenantId,
         agent: AgentId,
-        zone: &TimeZone,
-    ) -> Result<(Vec<BootstrapFile>, Vec<DailyNote>, Vec<SkillHead>), Error> {
-        let noted: Vec<TreePath> = notes::recent_paths(jiff::Timestamp::now(), zone)
-            .iter()
-            .filter_map(|path| path.parse().ok())
+    ) -> Result<(Vec<BootstrapFile>, RecentNotes, Vec<SkillHead>), Error> {
+        let noted: Vec<(Date, TreePath)> = notes::recent_paths(jiff::Timestamp::now())
+            .into_iter()
+            .filter_map(|(day, path)| Some((day, path.parse().ok()?)))
             .collect();
-        let paths: Vec<TreePath> = self.paths.iter().chain(&noted).cloned().collect();
+        let note_paths = noted.iter().map(|(_, path)| path);
+        let paths: Vec<TreePath> = self.paths.iter().chain(note_paths).cloned().collect();
         let mut briefing = self.workspaces.turn_files(tenant, agent, &paths).await?;
         if briefing.files.is_empty() {
             if self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
@@ -367,11 +370,12 @@ impl Agents {
             let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
             BootstrapFile { name, content }
         };
-        let note = |path: &TreePath| {
-            let text = found.get(path)?.text()?.to_owned();
-            Some(DailyNote { path: path.to_string(), text })
-        };
-        let notes = noted.iter().filter_map(note).collect();
+        let mut notes = RecentNotes::default();
+        for (day, path) in noted {
+            if let Some(text) = found.get(&path).and_then(|file| file.text()) {
+                notes.add(day, DailyNote { path: path.to_string(), text: text.to_owned() });
+            }
+        }
         Ok((BootstrapName::ALL.map(file).to_vec(), notes, skills))
     }
 

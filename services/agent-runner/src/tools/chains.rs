@@ -255,6 +255,7 @@ impl ChainRunner<'_> {
                 label: format!("{} {}/{}", run.name, step.name, number + 1),
                 task: task.text.chars().take(MAX_TASK_CHARS).collect(),
                 model: step.model.clone(),
+                thinking: None,
                 cleanup: Cleanup::Keep,
                 max_duration: Duration::from_secs(
                     step.seconds.unwrap_or(DEFAULT_STEP_SECONDS).into(),

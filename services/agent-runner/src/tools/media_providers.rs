@@ -11,7 +11,9 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_directory::{Agent, Directory, ELEVENLABS, ModelChoice, Provider, ProviderKind};
+use holdfast_directory::{
+    Agent, Directory, ELEVENLABS, ModelChoice, Provider, ProviderKind, SEARCH_PROVIDERS,
+};
 use holdfast_llm::{Catalogue, Models, Request};
 use holdfast_tools::{Call, MediaBackend, MediaFile, Speaker, Speech, ToolError};
 use holdfast_types::{
@@ -325,6 +327,7 @@ fn image_usage(answer: &Value) -> Option<Usage> {
 /// Whether the provider has OpenAI's API, judging by its kind.
 fn has_openai_api(provider: &Provider) -> bool {
     provider.name != ELEVENLABS
+        && !SEARCH_PROVIDERS.contains(&provider.name.as_str())
         && matches!(provider.kind, ProviderKind::OpenAi | ProviderKind::Responses)
 }
 

@@ -13,8 +13,8 @@ use holdfast_agent::ASSISTANT;
 use holdfast_grpc::MemoryCallError as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
-    Article, ArticleChange, ArticleUpdate, Call, KeptMemory, Memories, MemoryError, MemoryHit,
-    MemoryQuery, NewArticle, NewMemory,
+    Article, ArticleChange, ArticleUpdate, Call, KeptMemory, Memories, MemoryDetails, MemoryError,
+    MemoryHit, MemoryQuery, NewArticle, NewMemory, NewValue, StoredValue,
 };
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId};
 use serde_json::json;
@@ -112,15 +112,9 @@ impl Memories for Memory {
     }
 
     async fn save(&self, call: &Call, what: NewMemory) -> Result<KeptMemory, MemoryError> {
-        let person = self.subject_of(call)?;
-        let Some(user) = &person.user else {
-            return Err(MemoryError::Refused(
-                "this conversation is nobody's own: there is no one to remember it for".to_owned(),
-            ));
-        };
-        let NewMemory { text, what, about, replaces } = what;
+        let NewMemory { text, what, details, about, replaces } = what;
         if let Some(id) = &replaces {
-            self.check_owner(call, &person, id).await?;
+            self.check_owner(call, &self.subject_of(call)?, id).await?;
         }
         let kind = if about.is_some() { pb::Kind::Fact } else { pb::Kind::Memory };
         let (subject, predicate) = about.unwrap_or_default();
@@ -130,24 +124,38 @@ impl Memories for Memory {
             content: text,
             subject,
             predicate,
-            session: call.session.to_string(),
-            // A group's memory is shown in the group only.
-            group_safe: person.is_group,
             supersedes: replaces.unwrap_or_default(),
-            provenance: Some(agent_provenance(call, &call.session.to_string())),
             ..pb::NewItem::default()
         };
-        let request = pb::PutItemsRequest {
-            who: Some(person.to_proto(call.agent)),
-            items: vec![item],
-            unless_like: MIN_DUPLICATE_SIMILARITY,
-            request_id: call.key.clone(),
+        self.put(call, with_details(item, details), MIN_DUPLICATE_SIMILARITY).await
+    }
+
+    async fn set_value(&self, call: &Call, new: NewValue) -> Result<KeptMemory, MemoryError> {
+        let item = pb::NewItem {
+            kind: pb::Kind::Value.into(),
+            content: new.value,
+            subject: new.key,
+            ..pb::NewItem::default()
         };
-        let answer =
-            with_timeout(WRITE_TIMEOUT, self.client.put_items(call.tenant, request)).await?;
-        self.on_memory_added(call.tenant, call.agent, user);
-        let put = answer.items.into_iter().next().unwrap_or_default();
-        Ok(KeptMemory { id: put.id, is_duplicate: put.duplicate })
+        self.put(call, with_details(item, new.details), 0.0).await
+    }
+
+    async fn values(
+        &self,
+        call: &Call,
+        prefix: &str,
+        most: u32,
+    ) -> Result<Vec<StoredValue>, MemoryError> {
+        let request = pb::ListItemsRequest {
+            who: Some(self.subject_of(call)?.to_proto(call.agent)),
+            kinds: vec![pb::Kind::Value.into()],
+            key_prefix: prefix.to_owned(),
+            limit: most,
+            ..pb::ListItemsRequest::default()
+        };
+        let listed = self.client.list_items(call.tenant, request);
+        let listed = with_timeout(READ_TIMEOUT, listed).await?;
+        Ok(listed.items.into_iter().map(to_value).collect())
     }
 
     async fn forget(&self, call: &Call, id: &str) -> Result<(), MemoryError> {
@@ -221,6 +229,39 @@ impl Memories for Memory {
 }
 
 impl Memory {
+    /// Stores an item of the call's user under the call's key.
+    async fn put(
+        &self,
+        call: &Call,
+        item: pb::NewItem,
+        unless_like: f64,
+    ) -> Result<KeptMemory, MemoryError> {
+        let person = self.subject_of(call)?;
+        let Some(user) = &person.user else {
+            return Err(MemoryError::Refused(
+                "this conversation is nobody's own: there is no one to remember it for".to_owned(),
+            ));
+        };
+        let item = pb::NewItem {
+            session: call.session.to_string(),
+            // A group's memory is shown in the group only.
+            group_safe: person.is_group,
+            provenance: Some(agent_provenance(call, &call.session.to_string())),
+            ..item
+        };
+        let request = pb::PutItemsRequest {
+            who: Some(person.to_proto(call.agent)),
+            items: vec![item],
+            unless_like,
+            request_id: call.key.clone(),
+        };
+        let answer =
+            with_timeout(WRITE_TIMEOUT, self.client.put_items(call.tenant, request)).await?;
+        self.on_memory_added(call.tenant, call.agent, user);
+        let put = answer.items.into_iter().next().unwrap_or_default();
+        Ok(KeptMemory { id: put.id, is_duplicate: put.duplicate })
+    }
+
     /// Rejects items of other users, which affect other conversations.
     async fn check_owner(
         &self,
@@ -340,6 +381,27 @@ fn source_provenance(call: &Call, source: &str) -> pb::Provenance {
     }
 }
 
+fn with_details(item: pb::NewItem, details: MemoryDetails) -> pb::NewItem {
+    let expires_at = details.expires_at.map(|at| prost_types::Timestamp {
+        seconds: at.as_second(),
+        nanos: at.subsec_nanosecond(),
+    });
+    pb::NewItem { expires_at, importance: details.importance, tags: details.tags, ..item }
+}
+
+fn to_value(item: pb::Item) -> StoredValue {
+    let mut notes = vec![format_day(item.at.as_ref())];
+    notes.extend(item.importance.map(|share| format!("importance {share}")));
+    if !item.tags.is_empty() {
+        notes.push(item.tags.join(", "));
+    }
+    if item.expires_at.is_some() {
+        notes.push(format!("until {}", format_day(item.expires_at.as_ref())));
+    }
+    notes.extend(item.provenance.as_ref().map(format_provenance));
+    StoredValue { key: item.subject, value: item.content, notes }
+}
+
 fn to_found(hit: pb::Hit) -> MemoryHit {
     let kind = hit.kind();
     let why = hit.why.unwrap_or_default();
@@ -352,6 +414,7 @@ fn to_found(hit: pb::Hit) -> MemoryHit {
         what: kind_name(kind, &hit.r#type),
         when: format_day(hit.at.as_ref()),
         from,
+        score: hit.score,
         why: format!(
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw

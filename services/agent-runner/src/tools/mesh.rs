@@ -10,8 +10,8 @@ use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, SessionView, Sessions};
 use holdfast_tools::{
-    AgentLine, Call, HistoryLine, Mesh, MessageTarget, Outgoing, SendOutcome, SessionFilter,
-    SessionLine, SessionRef, Status,
+    AgentLine, Call, History, HistoryLine, HistoryPage, Mesh, MessageTarget, Outgoing, SendOutcome,
+    SessionFilter, SessionLine, SessionRef, Status,
 };
 use holdfast_types::{
     DeliveryId, Entry, Fault as _, Kind, SessionId, SessionKey, SessionKind, Target,
@@ -28,6 +28,12 @@ const MAX_SESSIONS_READ: i64 = 500;
 
 /// Entries that are read per line of a history, as some entries yield no line.
 const ENTRIES_PER_LINE: u32 = 4;
+
+/// Entries that are read at most for a history.
+const MAX_ENTRIES_READ: i64 = 40_000;
+
+/// Shown for an agent without a model of its own.
+const DEFAULT_MODEL: &str = "the default";
 
 #[derive(Debug)]
 pub(crate) struct SessionTools {
@@ -101,35 +107,70 @@ impl SessionTools {
 }
 
 impl Mesh for SessionTools {
-    async fn status(&self, call: &Call) -> anyhow::Result<Status> {
-        let view = self.sessions.views().session(call.tenant, call.session).await?;
+    async fn status(
+        &self,
+        call: &Call,
+        which: Option<SessionRef>,
+    ) -> anyhow::Result<Option<Status>> {
+        let session = match which {
+            None => call.session,
+            Some(which) => match self.visible_session(call, which).await? {
+                Some(session) => session,
+                None => return Ok(None),
+            },
+        };
+        let view = match self.sessions.views().session(call.tenant, session).await {
+            Ok(view) => view,
+            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
         let context = ToolContext::of(call)?;
+        let (agent, model, dials, channel) = if session == call.session {
+            let channel = context.target.as_ref().map(|place| place.channel.clone());
+            (call.agent_name.clone(), context.model.clone(), context.reply_settings, channel)
+        } else {
+            let settings = self.sessions.settings().get(call.tenant, session).await?;
+            let agent = self.directory.agents().by_id(call.tenant, view.agent).await?;
+            let model = settings.model.clone().or(agent.model);
+            let channel = view.last_target.as_ref().map(|place| place.channel.clone());
+            let model = model.unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+            (agent.name, model, settings.directives(), channel)
+        };
         let queued = to_count(view.waiting);
-        Ok(Status {
+        Ok(Some(Status {
             kind: session_kind(&view),
-            model: context.model.clone(),
-            dials: context.reply_settings,
+            state: view.state,
+            agent,
+            model,
+            dials,
             messages: to_count(view.turns) + queued,
             queued,
             input_tokens: view.usage.input,
             output_tokens: view.usage.output,
             began: format_time(view.created_at),
             now: format_time(Timestamp::now()),
-            channel: context.target.as_ref().map(|place| place.channel.clone()),
+            channel,
             key: view.key,
-        })
+        }))
     }
 
     async fn agents(&self, call: &Call) -> anyhow::Result<Vec<AgentLine>> {
         let agents = self.directory.agents().list(call.tenant).await?;
-        Ok(agents
-            .into_iter()
-            .map(|agent| AgentLine {
+        let mut lines = Vec::with_capacity(agents.len());
+        for agent in agents {
+            let inactive = match self.directory.models().of_agent(call.tenant, &agent).await {
+                Ok(_) => None,
+                Err(error) if error.kind().is_transient() => return Err(error.into()),
+                Err(error) => Some(error.to_string()),
+            };
+            lines.push(AgentLine {
                 name: agent.name,
                 description: agent.description,
-                model: agent.model.unwrap_or_else(|| "the default".to_owned()),
-            })
-            .collect())
+                model: agent.model.unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+                inactive,
+            });
+        }
+        Ok(lines)
     }
 
     async fn sessions(
@@ -151,6 +192,7 @@ impl Mesh for SessionTools {
                 .filter(|view| filter.kind.is_none_or(|is| is == session_kind(view)))
                 .collect()
         };
+        views.retain(|view| filter.state.is_none_or(|state| state == view.state));
         views.sort_by_key(|view| std::cmp::Reverse(view.updated_at));
         views.truncate(filter.limit as usize);
         Ok(views
@@ -169,21 +211,12 @@ impl Mesh for SessionTools {
         &self,
         call: &Call,
         which: SessionRef,
-        limit: u32,
-    ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
-        let found = match which {
-            SessionRef::Id(id) => Some(id),
-            SessionRef::Key(key) => match key.parse::<SessionKey>() {
-                Ok(key) => self.sessions.views().find(call.tenant, &key).await?,
-                Err(_) => None,
-            },
-        };
-        let Some(session) = found else { return Ok(None) };
-        // A session that may not be seen counts as missing.
-        if session != call.session && !Self::is_owner_or_agent(call)? {
-            return Ok(None);
+        page: HistoryPage,
+    ) -> anyhow::Result<Option<History>> {
+        match self.visible_session(call, which).await? {
+            Some(session) => self.history_page(call, session, page).await,
+            None => Ok(None),
         }
-        self.history_lines(call, session, limit).await
     }
 
     async fn send(&self, call: &Call, outgoing: Outgoing) -> anyhow::Result<SendOutcome> {
@@ -212,25 +245,50 @@ impl Mesh for SessionTools {
 }
 
 impl SessionTools {
-    async fn history_lines(
+    /// Finds a session by its id or key. `None` if there is none that the conversation may see.
+    async fn visible_session(
+        &self,
+        call: &Call,
+        which: SessionRef,
+    ) -> anyhow::Result<Option<SessionId>> {
+        let found = match which {
+            SessionRef::Id(id) => Some(id),
+            SessionRef::Key(key) => match key.parse::<SessionKey>() {
+                Ok(key) => self.sessions.views().find(call.tenant, &key).await?,
+                Err(_) => None,
+            },
+        };
+        let is_owner = Self::is_owner_or_agent(call)?;
+        Ok(found.filter(|session| *session == call.session || is_owner))
+    }
+
+    async fn history_page(
         &self,
         call: &Call,
         session: SessionId,
-        limit: u32,
-    ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
-        let entries = i64::from(limit) * i64::from(ENTRIES_PER_LINE);
-        let entries = match self.sessions.views().history(call.tenant, session, entries, None).await
-        {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let mut tools = HashMap::new();
-        let mut lines: Vec<HistoryLine> =
-            entries.into_iter().filter_map(|entry| history_line(entry, &mut tools)).collect();
-        let surplus = lines.len().saturating_sub(limit as usize);
-        lines.drain(..surplus);
-        Ok(Some(lines))
+        page: HistoryPage,
+    ) -> anyhow::Result<Option<History>> {
+        let wanted = page.offset as usize + page.limit as usize;
+        let mut to_read = i64::from(page.offset + page.limit) * i64::from(ENTRIES_PER_LINE);
+        loop {
+            let read = self.sessions.views().history(call.tenant, session, to_read, None).await;
+            let entries = match read {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let is_all = i64::try_from(entries.len())? < to_read || to_read >= MAX_ENTRIES_READ;
+            let mut tools = HashMap::new();
+            let mut lines: Vec<HistoryLine> =
+                entries.into_iter().filter_map(|entry| history_line(entry, &mut tools)).collect();
+            if lines.len() > wanted || is_all {
+                lines.truncate(lines.len().saturating_sub(page.offset as usize));
+                let surplus = lines.len().saturating_sub(page.limit as usize);
+                lines.drain(..surplus);
+                return Ok(Some(History { lines, has_more: surplus > 0 }));
+            }
+            to_read = (to_read * 4).min(MAX_ENTRIES_READ);
+        }
     }
 }
 

@@ -98,6 +98,7 @@ impl Subagents for SessionTools {
             label: label.clone(),
             task: wanted.task,
             model: wanted.model,
+            thinking: wanted.thinking,
             cleanup: if wanted.delete { Cleanup::Delete } else { Cleanup::Keep },
             max_duration: wanted.timeout,
             max_steps: wanted

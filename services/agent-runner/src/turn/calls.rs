@@ -252,8 +252,11 @@ pub(crate) fn allowed_tools(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> A
     );
     // Without a provider for speech, `tts` is not offered.
     let speaks = snapshot.speaks;
-    let offered =
-        AllowedTools::matching(move |name| offered.allows(name) && (speaks || name != "tts"));
+    // Without a search provider, neither is `web_search`.
+    let searches = snapshot.has_search || turn.worker.config.web.search.has_provider();
+    let offered = AllowedTools::matching(move |name| {
+        offered.allows(name) && (speaks || name != "tts") && (searches || name != "web_search")
+    });
     let offered =
         connections::without_unconnected_tools(offered, &usable_connections(turn, snapshot));
     canvas::without_unseen_canvas(offered, turn.kind, turn.reply_target().as_ref())

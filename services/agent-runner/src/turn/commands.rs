@@ -3,11 +3,13 @@
 //! Commands are idempotent: after a crash another runner executes the command again. The answer is
 //! stored with the end of the turn.
 
+use holdfast_agent::bootstrap::Audience;
 use holdfast_directory::Agent;
 use holdfast_llm::ThinkingForm;
 use holdfast_session::CompletionResult;
 use holdfast_types::{
-    Command, Directive, Entry, Fault as _, Kind, ListTopic, ModelCommand, ModelId, Note, Thinking,
+    Command, Directive, Entry, Fault as _, Kind, ListTopic, ModelCommand, ModelId, Note,
+    SessionKind, Thinking,
 };
 
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
     tools::chains::{ChainRequester, ChainRunner},
     turn::{
         approvals::decisions,
+        participants,
         reply::completion,
         reply_settings, routing,
         state::{TurnState, count_thoughts},
@@ -33,6 +36,7 @@ const HELP: &str = "\
 /stop – end what runs now
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model | alias] – show or change its model
+/switch channel to [telegram | last] – where it writes to you unasked
 /timezone [default | Europe/Oslo] – show or say where you are
 /compact [what matters] – summarise what was said so far
 /think [off | low | medium | high] – how much it thinks before it answers
@@ -98,6 +102,7 @@ pub(crate) async fn execute_command(
         // before.
         Command::Resume => "Going on.".to_owned(),
         Command::Model(wish) => set_model(turn, wish).await?,
+        Command::SwitchChannel(wish) => switch_channel(turn, wish).await?,
         Command::TimeZone(wish) => time_zone::run_timezone_command(turn, wish).await?,
         Command::SetDirectives(dials) => reply_settings::set_dials(turn, dials).await?,
         Command::ShowDirective(dial) => reply_settings::show_dial(turn, dial),
@@ -159,6 +164,32 @@ async fn set_model(turn: &mut TurnState<'_>, wish: ModelCommand) -> Result<Strin
     turn.settings.model = model;
     turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
     Ok(format!("Model: {}", model_name(turn).await?))
+}
+
+/// Sets the channel for unasked messages: one by which messages of this conversation came.
+async fn switch_channel(turn: &mut TurnState<'_>, wish: Option<String>) -> Result<String, Error> {
+    participants::load_policy(turn).await?;
+    let scope = agent(turn).await?.settings.dm_scope;
+    if turn.kind == SessionKind::Main && turn.audience_for_scope(scope) != Audience::Owner {
+        return Ok("Only the owner of this conversation may do that.".to_owned());
+    }
+    let (sessions, claim) = (&turn.worker.sessions, &turn.lease.claim);
+    if let Some(channel) = &wish {
+        let views = sessions.views();
+        let Some(target) = views.target_on(claim.tenant, claim.session, channel).await? else {
+            let channel: String = channel.chars().take(40).collect();
+            return Ok(format!(
+                "You have not written to me here by `{channel}`: write to me there first."
+            ));
+        };
+        turn.switched_target = Some(target);
+    }
+    turn.settings.channel.clone_from(&wish);
+    turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
+    Ok(match wish {
+        Some(channel) => format!("Channel: {channel} (for what I tell you unasked)"),
+        None => "Channel: the one that you used last".to_owned(),
+    })
 }
 
 /// Returns why the model does not support the thinking level, if that is known.

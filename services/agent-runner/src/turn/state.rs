@@ -62,6 +62,8 @@ pub(crate) struct TurnState<'w> {
     pub(crate) hints: u64,
     pub(crate) stream: DeltaStream,
     pub(crate) last_target: Option<Target>,
+    /// Target of unasked messages that a command of this turn has set.
+    pub(crate) switched_target: Option<Target>,
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) timing: TurnTiming,
@@ -146,6 +148,7 @@ impl<'w> TurnState<'w> {
             hints,
             stream,
             last_target: loaded.last_target,
+            switched_target: None,
             deadline,
             context_tokens,
             timing: clock,

@@ -267,6 +267,7 @@ pub(crate) fn model_request(
     });
     let recommended = turn.recommended.as_deref().unwrap_or_default();
     let recommended: Vec<&str> = recommended.iter().map(String::as_str).collect();
+    let notes = snapshot.notes.of_last_days(turn.local_date(snapshot));
     let stable = turn.worker.prompts.stable_part(snapshot.version, &setting);
     let input = PromptInput {
         setting,
@@ -279,7 +280,7 @@ pub(crate) fn model_request(
             routed: turn.routing_choice.as_ref().map(|choice| choice.prompt.as_str()),
             pictures: &turn.pictures,
             memories: &turn.prefetch.memories,
-            notes: &snapshot.notes,
+            notes: &notes,
             memory_limit: MEMORY_LIMIT.min(turn.context_tokens / 10),
             ..TurnContext::at(&now)
         },

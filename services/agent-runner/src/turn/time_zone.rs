@@ -4,13 +4,12 @@
 //! single user it applies to that conversation only. It is looked up at the beginning of a turn and
 //! cached for some seconds, after which other runners see a change.
 //!
-//! Hours in a policy and the days of notes always use the agent's time zone: users cannot change
-//! those.
+//! Hours in a policy always use the agent's time zone: users cannot change those.
 
 use holdfast_agent::person::person;
 use holdfast_schedule::Zone;
 use holdfast_types::{DmScope, SessionKind, TimeZoneCommand};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::{
     agents::{snapshots::AgentSnapshot, user_zones::UserKey},
@@ -22,6 +21,13 @@ impl TurnState<'_> {
     /// Time zone set by the user or for the conversation.
     pub(crate) fn user_zone(&self) -> Option<Zone> {
         self.conversation_zone().or_else(|| self.zone.clone())
+    }
+
+    /// Day on the user's calendar, which daily notes follow.
+    pub(crate) fn local_date(&self, snapshot: &AgentSnapshot) -> Date {
+        let own = self.user_zone();
+        let zone = own.as_ref().map_or(&snapshot.zone, Zone::rules);
+        Timestamp::now().to_zoned(zone.clone()).date()
     }
 
     /// Time zone set for this conversation only.

@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_session::TurnOutcome;
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::Reply;
-use holdfast_types::{Entry, Note, SessionKey};
+use holdfast_types::{Entry, Note, SessionKey, Target};
 
 use crate::{
     gated::Gated,
@@ -158,5 +158,41 @@ async fn a_command_steps_aside_for_a_turn_that_uses_tools() -> anyhow::Result<()
 
     assert!(shown.contains("Turns: 1\n"), "{shown}");
     assert_eq!(world.model.count(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unasked_messages_go_to_the_channel_that_the_owner_has_chosen() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let by = async |channel: &str, text: &str| {
+        let target = Target { channel: channel.to_owned(), ..place(channel) };
+        let message = NewMessage { target: Some(target), ..world.owners(text) };
+        world.text(&world.send(message).await?).await
+    };
+    let target = async || {
+        let sql = "select last_target->>'channel' from session.sessions";
+        anyhow::Ok(world.texts(sql).await?.pop())
+    };
+
+    by("telegram", "hello").await?;
+    by("webhook", "hello").await?;
+    let unknown = by("webhook", "/switch channel to slack").await?;
+    let before = target().await?;
+    let chosen = by("webhook", "/switch channel to telegram").await?;
+    let after = target().await?;
+    by("webhook", "and now?").await?;
+    let kept = target().await?;
+    by("webhook", "/switch channel to last").await?;
+    let last = target().await?;
+
+    assert!(unknown.contains("have not written to me here by `slack`"), "{unknown}");
+    assert_eq!(before.as_deref(), Some("webhook"));
+    assert!(chosen.starts_with("Channel: telegram"), "{chosen}");
+    assert_eq!((after.as_deref(), kept.as_deref()), (Some("telegram"), Some("telegram")));
+    assert_eq!(last.as_deref(), Some("webhook"));
+    let answers =
+        world.texts("select target->>'channel' from session.deliveries order by out_seq").await?;
+    assert_eq!(answers.last().map(String::as_str), Some("webhook"));
     Ok(())
 }

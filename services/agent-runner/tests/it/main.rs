@@ -48,6 +48,7 @@ mod studio;
 mod subagents;
 mod summarising;
 mod surviving;
+mod tool_arguments;
 mod tools;
 mod tracing;
 mod turn_index;

@@ -11,7 +11,7 @@ use std::{
 use holdfast_agent::memory::EXTRACTOR;
 use holdfast_directory::{Actor, Budget};
 use holdfast_grpc::{MemoryClient, Mesh, Signer};
-use holdfast_llm::ScriptedModel;
+use holdfast_llm::{ModelCard, ScriptedModel};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::NewMessage;
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
@@ -417,20 +417,13 @@ async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() 
     }));
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let old = today.checked_sub(jiff::Span::new().days(4))?;
-    let by = holdfast_workspace::ChangeAuthor::new("test", "noting");
-    let note = async |day: jiff::civil::Date, text: &str| {
-        let path = format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d")).parse()?;
-        let (content, base) = (text.as_bytes().to_vec(), holdfast_workspace::Base::Any);
-        let edits = vec![holdfast_workspace::Edit::Put { path, content, base }];
-        anyhow::Ok(world.workspaces.commit(world.tenant, world.agent.id, &by, edits).await?)
-    };
     let shared = Arc::clone(&model);
     let _runner = world.runner_with(world.config(), |app| app.with_demo(shared)).await?;
     let owner = async || world.text(&world.send(world.owners("boiler?")).await?).await;
 
-    note(old, "The boiler was repaired.\n").await?;
+    put_note(&world, old, "The boiler was repaired.\n").await?;
     let before = owner().await?;
-    note(today, "The boiler was repaired.\n").await?;
+    put_note(&world, today, "The boiler was repaired.\n").await?;
     // An agent's snapshot is cached for a second.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let after = owner().await?;
@@ -438,6 +431,103 @@ async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() 
 
     assert_eq!((before.as_str(), after.as_str()), ("I know nothing", "I noted it"));
     assert_eq!(stranger, "I know nothing");
+    Ok(())
+}
+
+/// Puts a note of a day among the agent's files.
+async fn put_note(world: &World, day: jiff::civil::Date, text: &str) -> anyhow::Result<()> {
+    let path = format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d")).parse()?;
+    let (content, base) = (text.as_bytes().to_vec(), holdfast_workspace::Base::Any);
+    let edits = vec![holdfast_workspace::Edit::Put { path, content, base }];
+    let by = holdfast_workspace::ChangeAuthor::new("test", "noting");
+    world.workspaces.commit(world.tenant, world.agent.id, &by, edits).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_days_of_notes_are_those_of_the_owner_s_time_zone() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let now = jiff::Timestamp::now();
+    let day = |zone: &str| anyhow::Ok(now.to_zoned(jiff::tz::TimeZone::get(zone)?).date());
+    let utc = day("UTC")?;
+    // At any time one of the two zones has another date than UTC, which is the agent's zone.
+    let (zone, only_there) = match day("Pacific/Kiritimati")? > utc {
+        true => ("Pacific/Kiritimati", utc.tomorrow()?),
+        false => ("Etc/GMT+12", utc.checked_sub(jiff::Span::new().days(3))?),
+    };
+    put_note(&world, only_there, "The boiler was repaired.\n").await?;
+    let knows = async |text: &str| {
+        world.text(&world.send(world.owners(text)).await?).await?;
+        let request = world.model.requests().pop().unwrap();
+        anyhow::Ok(request.body.to_string().contains("boiler was repaired"))
+    };
+
+    let before = knows("hello").await?;
+    world.text(&world.send(world.owners(&format!("/timezone {zone}"))).await?).await?;
+    let after = knows("and now?").await?;
+
+    assert_eq!((before, after), (false, true), "{zone}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn memory_takes_no_more_of_the_prompt_than_its_share() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let memory = world.memory().await?;
+    let _runner = world.runner_with(world.config_with(&memory), |app| app).await?;
+    let window = async |context: u64| {
+        let card = ModelCard { context, ..ModelCard::default() };
+        let model = "fake:one".parse()?;
+        world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
+        // An agent's snapshot is cached for a second.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        anyhow::Ok(())
+    };
+    let client = client(&memory)?;
+    let item = pb::NewItem {
+        kind: pb::Kind::Memory.into(),
+        r#type: "fact".to_owned(),
+        content: "kettle ".repeat(500),
+        provenance: Some(pb::Provenance {
+            kind: pb::SourceKind::User.into(),
+            name: "test".to_owned(),
+            ..pb::Provenance::default()
+        }),
+        ..pb::NewItem::default()
+    };
+    let who = pb::Who {
+        agent: world.agent.id.to_string(),
+        user: "owner".to_owned(),
+        ..pb::Who::default()
+    };
+    let put =
+        pb::PutItemsRequest { who: Some(who), items: vec![item], ..pb::PutItemsRequest::default() };
+    client.put_items(world.tenant, put).await?;
+    put_note(
+        &world,
+        jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date(),
+        &"boiler ".repeat(4_000),
+    )
+    .await?;
+    let words = async || {
+        world.text(&world.send(world.owners("kettle?")).await?).await?;
+        let prompt = world.model.requests().pop().unwrap().body.to_string();
+        let count = |word: &str| prompt.matches(word).count();
+        anyhow::Ok((count("kettle "), count("boiler ")))
+    };
+
+    window(100_000).await?;
+    let (large_memory, large_notes) = words().await?;
+    window(12_000).await?;
+    let (small_memory, small_notes) = words().await?;
+
+    // 1,500 tokens together, and for one memory a quarter of them; a word is one or two tokens.
+    assert!((90..=375).contains(&large_memory), "{large_memory}");
+    assert!((375..=1_500).contains(&large_notes), "{large_notes}");
+    // A tenth of a small window.
+    assert!((70..large_memory).contains(&small_memory), "{small_memory}");
+    assert!((300..=1_200).contains(&small_notes) && small_notes < large_notes, "{small_notes}");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
 use holdfast_types::{Sender, TenantId};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
@@ -64,6 +65,8 @@ struct Body {
     text: String,
     #[serde(default)]
     message_id: String,
+    #[serde(default)]
+    sent_at: Option<Timestamp>,
     #[serde(default)]
     attachments: Vec<File>,
 }
@@ -137,6 +140,10 @@ impl Webhook {
             reply_chat: conversation,
             reply_thread: body.thread,
             attachments,
+            sent_at: body.sent_at.map(|at| prost_types::Timestamp {
+                seconds: at.as_second(),
+                nanos: at.subsec_nanosecond(),
+            }),
             ..AcceptRequest::default()
         })
     }
@@ -243,13 +250,15 @@ mod tests {
         let request = read_with(
             "k1",
             json!({"sender": "anna", "sender_name": "Anna", "text": "hi",
-            "conversation": "room", "thread": "t", "group": true, "message_id": "m1"}),
+            "conversation": "room", "thread": "t", "group": true, "message_id": "m1",
+            "sent_at": "2026-09-21T14:13:20Z"}),
         )
         .unwrap();
 
         assert_eq!((request.peer_kind.as_str(), request.peer_id.as_str()), ("group", "room"));
         assert_eq!((request.reply_chat.as_str(), request.reply_thread.as_str()), ("room", "t"));
         assert_eq!((request.reply_to.as_str(), request.sender_name.as_str()), ("m1", "Anna"));
+        assert_eq!(request.sent_at.map(|at| at.seconds), Some(1_790_000_000));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use holdfast_types::{AgentName, ContextOptions, RecommendSkills};
 use tonic::{Request, Response, Status};
 
 use super::{
-    State, actor, heartbeats, invalid, non_empty, parse_word_or_default, required, timestamp,
-    word_of,
+    State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
+    required, timestamp, word_of,
 };
 use crate::{Error, auth::require};
 
@@ -60,8 +60,9 @@ impl Service for Agents {
 
         let agent = self.0.directory.agents().create(caller.tenant, actor(&caller), new).await;
 
-        let agent = Some(agent_of(agent.map_err(Error::from)?));
-        Ok(Response::new(CreateAgentResponse { agent }))
+        let agent = agent.map_err(Error::from)?;
+        let warnings = tool_warnings(&self.0, &agent.settings).await?;
+        Ok(Response::new(CreateAgentResponse { agent: Some(agent_of(agent)), warnings }))
     }
 
     async fn update_agent(
@@ -77,8 +78,9 @@ impl Service for Agents {
         let by = actor(&caller);
         let agent = self.0.directory.agents().update(caller.tenant, by, &found_by, new).await;
 
-        let agent = Some(agent_of(agent.map_err(Error::from)?));
-        Ok(Response::new(UpdateAgentResponse { agent }))
+        let agent = agent.map_err(Error::from)?;
+        let warnings = tool_warnings(&self.0, &agent.settings).await?;
+        Ok(Response::new(UpdateAgentResponse { agent: Some(agent_of(agent)), warnings }))
     }
 
     async fn delete_agent(
@@ -99,6 +101,17 @@ impl Service for Agents {
     }
 }
 
+/// Names the entries of an agent's lists that cover no tool.
+async fn tool_warnings(state: &State, settings: &AgentSettings) -> Result<Vec<String>, Error> {
+    let own = settings.tools.iter().map(|tools| ("tools".to_owned(), tools));
+    let bundles = settings.bundles.iter().map(|(name, tools)| (format!("bundles.{name}"), tools));
+    let mut warnings = Vec::new();
+    for (at, tools) in own.chain(bundles) {
+        warnings.extend(list_warnings(state, &at, tools).await?);
+    }
+    Ok(warnings)
+}
+
 fn agent_of(agent: Agent) -> pb::Agent {
     let settings = agent.settings;
     pb::Agent {
@@ -113,6 +126,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         group_scope: word_of(&settings.group_scope),
         debounce_ms: settings.debounce_ms,
         time_zone: settings.time_zone,
+        no_tools: settings.tools.as_ref().is_some_and(Vec::is_empty),
         tools: settings.tools.unwrap_or_default(),
         spawns: settings.spawns,
         fallbacks: settings.fallbacks,
@@ -129,7 +143,8 @@ fn agent_of(agent: Agent) -> pb::Agent {
     }
 }
 
-/// Converts an agent. Empty and 0 mean the default; an empty list of tools means all tools.
+/// Converts an agent. Empty and 0 mean the default; an empty list of tools means all tools, unless
+/// `no_tools` is set.
 fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
     let usual = AgentSettings::default();
     let settings = AgentSettings {
@@ -153,7 +168,14 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
             given => given,
         },
         time_zone: non_empty(agent.time_zone).unwrap_or(usual.time_zone),
-        tools: Some(agent.tools).filter(|tools| !tools.is_empty()),
+        tools: match (agent.tools.is_empty(), agent.no_tools) {
+            (true, true) => Some(Vec::new()),
+            (true, false) => None,
+            (false, false) => Some(agent.tools),
+            (false, true) => {
+                return Err(invalid("give `tools` or `no_tools`, and not both".to_owned()));
+            }
+        },
         spawns: agent.spawns,
         fallbacks: agent.fallbacks,
         context: context(agent.context.unwrap_or_default())?,

@@ -11,10 +11,11 @@ use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client, Scope};
 use holdfast_proto::{
     gateway::v1::{
         self as pb, EraseMemoriesRequest, EraseMemoriesResponse, ForgetMemoryRequest,
-        ForgetMemoryResponse, GetMemoryStatusRequest, GetMemoryStatusResponse, ListErasuresRequest,
-        ListErasuresResponse, ListMemoriesRequest, ListMemoriesResponse, SaveMemoryRequest,
-        SaveMemoryResponse, SearchMemoriesRequest, SearchMemoriesResponse,
-        memories_server::Memories as Service,
+        ForgetMemoryResponse, GetMemoryStatusRequest, GetMemoryStatusResponse,
+        GetMemoryValueRequest, GetMemoryValueResponse, ListErasuresRequest, ListErasuresResponse,
+        ListMemoriesRequest, ListMemoriesResponse, SaveMemoryRequest, SaveMemoryResponse,
+        SearchMemoriesRequest, SearchMemoriesResponse, SetMemoryValueRequest,
+        SetMemoryValueResponse, memories_server::Memories as Service,
     },
     memory::v1 as kept,
 };
@@ -59,6 +60,7 @@ impl Service for Memories {
             kinds: kinds.collect::<Result<Vec<i32>, Error>>()?,
             r#type: request.r#type,
             session: request.session,
+            key_prefix: request.key_prefix,
             history: request.history,
             limit: request.limit,
             after: request.after,
@@ -81,8 +83,6 @@ impl Service for Memories {
         let tenant = caller.tenant;
         require_text("query", &request.query)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
-        let user = request.user;
-        let group = user.starts_with("group:");
         let kinds = match request.types.is_empty() {
             true => vec![
                 kept::Kind::Memory,
@@ -94,7 +94,7 @@ impl Service for Memories {
             false => vec![kept::Kind::Memory],
         };
         let search = kept::SearchRequest {
-            who: Some(kept::Who { agent: agent.to_string(), user, group, ..Default::default() }),
+            who: Some(memory_owner(agent, request.user)),
             query: request.query,
             k: request.limit,
             filter: Some(kept::Filter {
@@ -121,7 +121,7 @@ impl Service for Memories {
         let tenant = caller.tenant;
         require_text("text", &request.text)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
-        let (user, group) = (request.user.clone(), request.user.starts_with("group:"));
+        let who = memory_owner(agent, request.user);
         let is_fact = match (request.subject.is_empty(), request.predicate.is_empty()) {
             (false, false) => true,
             (true, true) => false,
@@ -134,14 +134,16 @@ impl Service for Memories {
             content: request.text,
             subject: request.subject,
             predicate: request.predicate,
-            group_safe: group,
+            group_safe: who.group,
             expires_at: request.expires_at,
+            importance: request.importance,
+            tags: request.tags,
             supersedes: request.replaces,
             provenance: Some(provenance(&caller, &request.source)),
             ..kept::NewItem::default()
         };
         let put = kept::PutItemsRequest {
-            who: Some(kept::Who { agent: agent.to_string(), user, group, ..Default::default() }),
+            who: Some(who),
             items: vec![item],
             unless_like: DUPLICATE_SIMILARITY,
             request_id: caller_idempotency_key(&caller, &request.request_id),
@@ -151,6 +153,58 @@ impl Service for Memories {
 
         let put = put.items.into_iter().next().unwrap_or_default();
         Ok(Response::new(SaveMemoryResponse { id: put.id, duplicate: put.duplicate }))
+    }
+
+    async fn set_memory_value(
+        &self,
+        request: Request<SetMemoryValueRequest>,
+    ) -> Result<Response<SetMemoryValueResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let tenant = caller.tenant;
+        require_text("key", &request.key)?;
+        let agent = self.0.agent_id(tenant, &request.agent).await?;
+        let who = memory_owner(agent, request.user);
+        let item = kept::NewItem {
+            kind: kept::Kind::Value.into(),
+            content: request.value,
+            subject: request.key,
+            group_safe: who.group,
+            expires_at: request.expires_at,
+            importance: request.importance,
+            tags: request.tags,
+            provenance: Some(provenance(&caller, &request.source)),
+            ..kept::NewItem::default()
+        };
+        let put = kept::PutItemsRequest {
+            who: Some(who),
+            items: vec![item],
+            unless_like: 0.0,
+            request_id: caller_idempotency_key(&caller, &request.request_id),
+        };
+
+        let put = with_timeout(self.0.memory()?.put_items(tenant, put)).await?;
+
+        let id = put.items.into_iter().next().unwrap_or_default().id;
+        Ok(Response::new(SetMemoryValueResponse { id }))
+    }
+
+    async fn get_memory_value(
+        &self,
+        request: Request<GetMemoryValueRequest>,
+    ) -> Result<Response<GetMemoryValueResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let tenant = caller.tenant;
+        require_text("key", &request.key)?;
+        let agent = self.0.agent_id(tenant, &request.agent).await?;
+        let who = Some(memory_owner(agent, request.user));
+        let get = kept::GetItemRequest { who, key: request.key, ..kept::GetItemRequest::default() };
+
+        let item = with_timeout(self.0.memory()?.get_item(tenant, get)).await?;
+
+        let agents = self.0.agent_names(tenant).await?;
+        Ok(Response::new(GetMemoryValueResponse { value: Some(memory_of(item, &agents)) }))
     }
 
     async fn forget_memory(
@@ -267,6 +321,12 @@ fn full_access() -> kept::Who {
     kept::Who { everything: true, maintainer: true, ..kept::Who::default() }
 }
 
+/// The memories of an agent about a user, or about no particular one if `user` is empty.
+fn memory_owner(agent: AgentId, user: String) -> kept::Who {
+    let group = user.starts_with("group:");
+    kept::Who { agent: agent.to_string(), user, group, ..kept::Who::default() }
+}
+
 /// Idempotency key per caller: two callers may use the same `request_id`. Empty stays empty.
 fn caller_idempotency_key(caller: &Caller, request_id: &str) -> String {
     if request_id.is_empty() {
@@ -342,6 +402,8 @@ fn memory_of(item: kept::Item, agents: &AgentNames) -> pb::Memory {
         created_at: item.created_at,
         expires_at: item.expires_at,
         superseded_by: item.superseded_by,
+        importance: item.importance,
+        tags: item.tags,
     }
 }
 
@@ -359,6 +421,7 @@ fn found_of(hit: kept::Hit, agents: &AgentNames) -> pb::FoundMemory {
         session: hit.session,
         active: true,
         at: hit.at,
+        tags: hit.tags,
         ..pb::Memory::default()
     };
     pb::FoundMemory {

@@ -2,6 +2,7 @@
 
 mod explain;
 mod mcp;
+mod tool_lists;
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use holdfast_types::{AgentId, TenantId};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tonic::{Request, Response, Status};
+
+pub use tool_lists::list_warnings;
 
 use super::{State, actor, invalid, non_empty, timestamp};
 use crate::{Error, auth::require};

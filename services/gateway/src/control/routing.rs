@@ -13,7 +13,9 @@ use holdfast_types::{ModelRoute, Peer, PeerKind, RouteScope};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, actor, invalid, non_empty, parse_word, required};
+use super::{
+    AgentNames, State, actor, invalid, non_empty, parse_word, policies::list_warnings, required,
+};
 use crate::{
     Error,
     auth::require,
@@ -97,12 +99,17 @@ impl Service for Routing {
     ) -> Result<Response<PutRulesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let rules = request.rules.into_iter().map(new_rule).collect::<Result<_, _>>()?;
+        let rules = request.rules.into_iter().map(new_rule).collect::<Result<Vec<_>, _>>()?;
+        let mut warnings = Vec::new();
+        for (number, rule) in rules.iter().enumerate() {
+            let (at, tools) = (format!("rules[{number}].tools"), rule.tools.as_deref());
+            warnings.extend(list_warnings(&self.0, &at, tools.unwrap_or_default()).await?);
+        }
 
         let put = self.0.directory.routing().put_rules(caller.tenant, actor(&caller), rules).await;
 
         put.map_err(Error::from)?;
-        Ok(Response::new(PutRulesResponse {}))
+        Ok(Response::new(PutRulesResponse { warnings }))
     }
 
     async fn list_identities(

@@ -158,9 +158,10 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
             name: text::clean_and_cut(&request.sender_name, MAX_NAME_BYTES),
         }),
         message_id: text::non_empty(&request.platform_message_id, MAX_NAME_BYTES),
-        reply_to: answered.map(|message_id| ReplyTo {
-            message_id,
-            text: text::clean_and_cut(&request.reply_to_text, MAX_QUOTE_BYTES),
+        sent_at: request.sent_at.map(|at| at.seconds),
+        reply_to: answered.map(|message_id| {
+            let text = text::clean_and_cut(&request.reply_to_text, MAX_QUOTE_BYTES);
+            Box::new(ReplyTo { message_id, text })
         }),
         attachments,
         silent: request.silent,

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
 use holdfast_grpc::{CONTEXT_HEADER, Signer};
 use holdfast_proto::gateway::v1::{
-    AcceptRequest, AcceptResponse, MessageAttachment, ingest_client::IngestClient,
+    AcceptRequest, AcceptResponse, GetHistoryRequest, MessageAttachment,
+    ingest_client::IngestClient, sessions_client::SessionsClient,
 };
 use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteScope, TenantId};
 use tonic::{Code, Request, Status};
@@ -63,6 +64,22 @@ async fn an_arrival_is_accepted_once_in_its_peers_session() {
     assert_eq!(view.key, "agent:main:dm:telegram:42");
     let events = world.follow(&world.anna, &first.message_id).await.unwrap();
     assert_eq!(done(&events).text, "echo: hi");
+}
+
+#[tokio::test]
+async fn the_platforms_time_of_a_message_is_kept_and_shown_in_the_history() {
+    let world = World::start().await.unwrap();
+    let sent_at = Some(prost_types::Timestamp { seconds: 1_790_000_000, nanos: 5 });
+    let late = AcceptRequest { sent_at, ..arrival("hi") };
+
+    let accepted = accept(&world, world.anna.id, late).await.unwrap();
+    world.follow(&world.anna, &accepted.message_id).await.unwrap();
+
+    let mut sessions = SessionsClient::new(world.channel().await.unwrap());
+    let get = GetHistoryRequest { session: accepted.session_id, ..GetHistoryRequest::default() };
+    let history = sessions.get_history(world.anna.request(get)).await.unwrap().into_inner();
+    let heard: serde_json::Value = serde_json::from_str(&history.entries[0].detail).unwrap();
+    assert_eq!(heard["sent_at"], "2026-09-21T14:13:20Z");
 }
 
 #[tokio::test]

@@ -203,3 +203,53 @@ async fn a_list_of_memories_is_narrowed_by_each_of_its_fields() -> anyhow::Resul
     assert_eq!(texts(&world, after).await?, ["likes green tea"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn the_last_value_of_a_key_counts_until_null_or_its_time_ends_it() -> anyhow::Result<()> {
+    let world = World::start_with_memory().await?;
+    let mut memories = MemoriesClient::new(world.channel().await?);
+    let key = |user: &str| pb::GetMemoryValueRequest {
+        user: user.into(),
+        key: "home/city".into(),
+        ..Default::default()
+    };
+    let value = |json: &str| pb::SetMemoryValueRequest {
+        user: "api:anna".into(),
+        key: "home/city".into(),
+        value: json.into(),
+        importance: Some(0.5),
+        tags: vec!["place".into()],
+        expires_at: Some(UNTIL),
+        ..Default::default()
+    };
+
+    memories.set_memory_value(world.anna.request(value(r#""Bergen""#))).await?;
+    memories.set_memory_value(world.anna.request(value(r#""Oslo""#))).await?;
+    let shared = pb::SetMemoryValueRequest { user: String::new(), ..value("1") };
+    memories.set_memory_value(world.anna.request(shared)).await?;
+    let annas = memories.get_memory_value(world.anna.request(key("api:anna"))).await?.into_inner();
+    let bens = memories.get_memory_value(world.anna.request(key("api:ben"))).await?.into_inner();
+    let prefix = pb::ListMemoriesRequest {
+        key_prefix: "home/".into(),
+        user: "api:anna".into(),
+        ..Default::default()
+    };
+    let listed = texts(&world, prefix.clone()).await?;
+    let wrong = memories.set_memory_value(world.anna.request(value("Oslo"))).await.unwrap_err();
+    let past = pb::SetMemoryValueRequest { expires_at: Some(GOT), ..value("2") };
+    memories.set_memory_value(world.anna.request(past)).await?;
+    let expired = memories.get_memory_value(world.anna.request(key("api:anna"))).await?;
+    memories.set_memory_value(world.anna.request(value("null"))).await?;
+    let ended = texts(&world, prefix).await?;
+
+    let found = annas.value.context("no value")?;
+    assert_eq!((found.text.as_str(), found.kind.as_str()), (r#""Oslo""#, "value"));
+    assert_eq!((found.importance, found.expires_at), (Some(0.5), Some(UNTIL)));
+    assert_eq!(found.tags, ["place"]);
+    assert_eq!(bens.value.context("no value")?.text, "1");
+    assert_eq!(listed, [r#""Oslo""#]);
+    assert!(wrong.message().contains("is no JSON"), "{wrong}");
+    assert_eq!(expired.into_inner().value.context("no value")?.text, "1");
+    assert!(ended.is_empty(), "{ended:?}");
+    Ok(())
+}

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use holdfast_directory::KnownTool;
 use holdfast_proto::gateway::v1::{
-    self as pb, mcp_servers_client::McpServersClient, policies_client::PoliciesClient,
+    self as pb, agents_client::AgentsClient, mcp_servers_client::McpServersClient,
+    policies_client::PoliciesClient, routing_client::RoutingClient,
 };
 use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::SessionKey;
@@ -201,6 +202,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         most: 5,
         given,
         model: None,
+        thinking: None,
         await_timeout: None,
         place: None,
         trace: None,
@@ -241,4 +243,68 @@ async fn a_session_is_explained_for_the_people_of_its_last_turn() {
     assert!(line(admin, "agents_list").starts_with("agents_list: allow"), "{admin:?}");
     assert_eq!(member.roles, ["member"]);
     assert!(line(member, "agents_list").contains("visibility"), "{member:?}");
+}
+
+#[tokio::test]
+async fn entries_of_agents_and_rules_that_name_no_tool_are_answered_as_warnings() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "exec", "web_fetch"]).await;
+    let mut agents = AgentsClient::new(world.channel().await.unwrap());
+    let mut routing = RoutingClient::new(world.channel().await.unwrap());
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let agent = pb::Agent {
+        name: "helper".into(),
+        tools: names(&["bash", "web", "nonsense", "mcp_github_issues"]),
+        ..Default::default()
+    };
+
+    let create = pb::CreateAgentRequest { agent: Some(agent.clone()) };
+    let made = agents.create_agent(world.anna.request(create)).await.unwrap().into_inner();
+    let tools = names(&["read"]);
+    let update = pb::UpdateAgentRequest { agent: Some(pb::Agent { tools, ..agent.clone() }) };
+    let changed = agents.update_agent(world.anna.request(update)).await.unwrap().into_inner();
+    let rule = pb::Rule {
+        agent: "helper".into(),
+        channel: "telegram".into(),
+        tools: names(&["shell", "reed"]),
+        ..Default::default()
+    };
+    let put = pb::PutRulesRequest { rules: vec![rule] };
+    let put = routing.put_rules(world.anna.request(put)).await.unwrap().into_inner();
+
+    assert_eq!(made.warnings, ["`nonsense` in `tools` covers no tool"]);
+    assert_eq!(changed.warnings, Vec::<String>::new());
+    assert_eq!(put.warnings, ["`reed` in `rules[0].tools` covers no tool"]);
+    // What is not known is stored all the same: its tool may come later.
+    assert_eq!(made.agent.unwrap().tools, agent.tools);
+}
+
+#[tokio::test]
+async fn an_agent_may_have_no_tools_or_all_and_says_which() {
+    let world = World::start().await.unwrap();
+    let mut agents = AgentsClient::new(world.channel().await.unwrap());
+    let agent = |tools: &[&str], no_tools| pb::Agent {
+        name: "main".into(),
+        is_default: true,
+        tools: tools.iter().map(|&tool| tool.to_owned()).collect(),
+        no_tools,
+        ..Default::default()
+    };
+    let mut update = async |agent: pb::Agent| {
+        let update = pb::UpdateAgentRequest { agent: Some(agent) };
+        let updated = agents.update_agent(world.anna.request(update)).await?;
+        Ok::<_, Status>(updated.into_inner().agent.unwrap())
+    };
+
+    let none = update(agent(&[], true)).await.unwrap();
+    let stored = world.directory.agents().default_agent(world.anna.id).await.unwrap();
+    let all = update(agent(&[], false)).await.unwrap();
+    let both = update(agent(&["read"], true)).await.unwrap_err();
+
+    assert!(none.no_tools && none.tools.is_empty(), "{none:?}");
+    assert_eq!(stored.settings.tools, Some(Vec::new()));
+    assert!(!all.no_tools && all.tools.is_empty(), "{all:?}");
+    let unset = world.directory.agents().default_agent(world.anna.id).await.unwrap();
+    assert_eq!(unset.settings.tools, None);
+    assert_eq!(both.code(), Code::InvalidArgument, "{both}");
 }

@@ -24,6 +24,7 @@ async fn no_door_takes_a_message_for_a_subagent() {
         label: "dig".into(),
         task: "dig".into(),
         model: None,
+        thinking: None,
         cleanup: Cleanup::Keep,
         max_duration: Duration::from_secs(600),
         max_steps: None,

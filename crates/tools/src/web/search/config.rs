@@ -66,6 +66,26 @@ pub struct Searxng {
     pub base_url: String,
 }
 
+impl Perplexity {
+    pub(super) fn new(api_key: SecretString, base_url: Option<String>) -> Self {
+        Self { api_key, base_url, model: sonar() }
+    }
+}
+
+impl Search {
+    /// Whether the settings have a provider.
+    #[must_use]
+    pub fn has_provider(&self) -> bool {
+        self.order.iter().any(|provider| match provider {
+            Provider::Perplexity => self.perplexity.is_some(),
+            Provider::Brave => self.brave.is_some(),
+            Provider::Tavily => self.tavily.is_some(),
+            Provider::DuckDuckGo => self.duckduckgo.is_some(),
+            Provider::Searxng => self.searxng.is_some(),
+        })
+    }
+}
+
 impl Default for Search {
     fn default() -> Self {
         use Provider::{Brave, DuckDuckGo, Perplexity, Searxng, Tavily};

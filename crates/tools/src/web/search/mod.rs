@@ -7,17 +7,19 @@
 //! | DuckDuckGo | nothing | the same, read from its page |
 //! | SearXNG | an address | the same, from a server of one's own |
 //!
-//! The first configured provider is used, in the order of the settings (decision C-32).
+//! The first configured provider is used, in the order of the settings (decision C-32): the tenant's
+//! own if it has any, else the installation's.
 
 mod cache;
 mod config;
 mod provider;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, future::Future, sync::Arc, time::Duration};
 
 use holdfast_types::Effect;
 use reqwest::Client;
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -51,9 +53,31 @@ const fn five() -> usize {
     5
 }
 
+/// Search providers that tenants have keys for; implemented by agent-runner.
+pub trait SearchAccounts: Send + Sync + 'static {
+    /// Lists those of the call's tenant.
+    fn accounts(
+        &self,
+        call: &Call,
+    ) -> impl Future<Output = anyhow::Result<Vec<SearchAccount>>> + Send;
+}
+
+/// Key of a tenant for a search provider.
+#[derive(Debug, Clone)]
+pub struct SearchAccount {
+    /// `perplexity`, `brave` or `tavily`; other names are ignored.
+    pub provider: String,
+    pub api_key: SecretString,
+    /// Base URL, if not the provider's public one.
+    pub base_url: Option<String>,
+}
+
 #[derive(Debug)]
-pub struct WebSearch {
-    source: Source,
+pub struct WebSearch<A> {
+    /// Provider of the installation.
+    source: Option<Source>,
+    order: Vec<Provider>,
+    accounts: Arc<A>,
     client: Client,
     cache: Cache,
 }
@@ -73,21 +97,34 @@ struct Hit {
     snippet: String,
 }
 
-impl WebSearch {
-    /// Builds the tool; `None` if no provider is configured.
-    ///
+impl<A: SearchAccounts> WebSearch<A> {
     /// # Errors
     ///
     /// If this machine has no root certificates, or a provider's address is not a URL.
-    pub fn new(settings: &Search) -> anyhow::Result<Option<Self>> {
-        let Some(source) = Source::first(settings)? else { return Ok(None) };
+    pub fn new(settings: &Search, accounts: Arc<A>) -> anyhow::Result<Self> {
+        let (source, order) = (Source::first(settings)?, settings.order.clone());
         // Redirects are not followed: they could carry the key elsewhere.
         let client = holdfast_egress::client_builder(Duration::from_secs(5))?.build()?;
-        Ok(Some(Self { source, client, cache: Cache::default() }))
+        Ok(Self { source, order, accounts, client, cache: Cache::default() })
+    }
+
+    /// Provider of the call's tenant, or else of the installation.
+    async fn source_for(&self, call: &Call) -> Result<Source, ToolError> {
+        let mut own = Search { order: self.order.clone(), ..Search::default() };
+        for SearchAccount { provider, api_key, base_url } in self.accounts.accounts(call).await? {
+            match provider.as_str() {
+                "perplexity" => own.perplexity = Some(Perplexity::new(api_key, base_url)),
+                "brave" => own.brave = Some(KeyedProvider { api_key, base_url }),
+                "tavily" => own.tavily = Some(KeyedProvider { api_key, base_url }),
+                _ => {}
+            }
+        }
+        let source = Source::first(&own)?.or_else(|| self.source.clone());
+        source.ok_or_else(|| ToolError::Tell("no search provider is set up".to_owned()))
     }
 }
 
-impl Tool<Output> for WebSearch {
+impl<A: SearchAccounts> Tool<Output> for WebSearch<A> {
     const NAME: &'static str = "web_search";
     const EFFECT: Effect = Effect::Reads;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(35));
@@ -102,17 +139,18 @@ impl Tool<Output> for WebSearch {
         if !(1..=10).contains(&count) {
             return Err(ToolError::Tell("`count` must be from 1 to 10".to_owned()));
         }
+        let source = self.source_for(&call).await?;
         let asked = Query { tenant: call.tenant, text: query.clone(), count };
         let found = match self.cache.get(&asked) {
             Some(found) => found,
             None => {
-                let patience = self.source.timeout();
-                let found = self.source.search(&self.client, &query, count);
+                let patience = source.timeout();
+                let found = source.search(&self.client, &query, count);
                 let found = tokio::time::timeout(patience, found).await;
                 let found = found.unwrap_or_else(|_| {
                     Err(format!("it took longer than {} s", patience.as_secs()))
                 });
-                let name = self.source.name();
+                let name = source.name();
                 let mut found = found.map_err(|why| {
                     ToolError::Tell(format!("{name} cannot be searched now: {why}"))
                 })?;
@@ -122,14 +160,14 @@ impl Tool<Output> for WebSearch {
                 found
             }
         };
-        let name = self.source.name();
+        let name = source.name();
         let details = json!({ "provider": name, "results": found.hits.len() });
         if found == SearchResults::default() {
             return Ok(Output::from(format!("Nothing was found for `{query}` (via {name}).")));
         }
         let text = format_results(&query, name, &found);
-        let source = format!("a web search (via {name})");
-        Ok(Output::from(untrusted(&call.key, &source, &text, MAX_SHOWN_CHARS)).record(details))
+        let from = format!("a web search (via {name})");
+        Ok(Output::from(untrusted(&call.key, &from, &text, MAX_SHOWN_CHARS)).record(details))
     }
 }
 
@@ -151,4 +189,4 @@ fn format_results(query: &str, provider: &str, found: &SearchResults) -> String 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

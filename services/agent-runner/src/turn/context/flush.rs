@@ -78,8 +78,7 @@ pub(crate) async fn begin_flush(
     if !wanted {
         return Ok(false);
     }
-    let today = jiff::Timestamp::now().to_zoned(snapshot.zone.clone());
-    let today = notes::note_path(today.date());
+    let today = notes::note_path(turn.local_date(snapshot));
     metrics::counter!("holdfast_runner_flushes_total").increment(1);
     turn.append(vec![flush_entry(flush_instruction(&today), keeps)]).await?;
     Ok(true)

@@ -135,7 +135,11 @@ pub(crate) async fn finish(
         steps: 0,
         started_at: turn.timing.started_at,
         wait: Wait::Anything,
-        last_target: target,
+        last_target: turn.switched_target.take().or_else(|| {
+            let channel = turn.settings.channel.as_ref();
+            // A message by another channel does not change the one that the user has chosen.
+            target.filter(|target| channel.is_none_or(|channel| *channel == target.channel))
+        }),
     };
     let completed = turn.journal.complete(last, is_reply, completion).await?;
 

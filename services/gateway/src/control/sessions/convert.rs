@@ -75,11 +75,16 @@ pub fn entry(view: EntryView) -> pb::Entry {
     let (text, detail) = match view.entry {
         Entry::Heard { seq, body } => {
             let text = body.text;
-            let rest = Body { text: String::new(), ..body };
+            let sent_at = body.sent_at;
+            let rest = Body { text: String::new(), sent_at: None, ..body };
             let mut detail = serde_json::to_value(rest).unwrap_or_default();
             if let Value::Object(detail) = &mut detail {
                 detail.remove("text");
                 detail.insert("seq".to_owned(), seq.into());
+                let sent_at = sent_at.and_then(|at| Timestamp::from_second(at).ok());
+                if let Some(at) = sent_at {
+                    detail.insert("sent_at".to_owned(), at.to_string().into());
+                }
             }
             (text, detail)
         }

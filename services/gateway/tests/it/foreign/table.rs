@@ -147,6 +147,14 @@ fn memories() -> Vec<Try> {
             bytes(pb::SaveMemoryRequest { text, user, replaces, ..Default::default() })
         }),
         ("Memories/SaveMemory", Is::Made, |of| bytes(save_memory(of))),
+        ("Memories/SetMemoryValue", Is::Found, |of| {
+            bytes(pb::SetMemoryValueRequest { agent: of.agent.clone(), ..memory_value(of) })
+        }),
+        ("Memories/SetMemoryValue", Is::Made, |of| bytes(memory_value(of))),
+        ("Memories/GetMemoryValue", Is::Found, |of| {
+            let (user, key) = (of.user.clone(), of.user.clone());
+            bytes(pb::GetMemoryValueRequest { user, key, ..Default::default() })
+        }),
         ("Memories/ForgetMemory", Is::Found, |of| {
             bytes(pb::ForgetMemoryRequest { id: of.memory.clone() })
         }),
@@ -206,6 +214,16 @@ pub fn save_memory(of: &Things) -> pb::SaveMemoryRequest {
         user: of.user.clone(),
         text: format!("{} likes tea", of.user),
         request_id: of.request_id.clone(),
+        ..Default::default()
+    }
+}
+
+/// Value by key of a user.
+pub fn memory_value(of: &Things) -> pb::SetMemoryValueRequest {
+    pb::SetMemoryValueRequest {
+        user: of.user.clone(),
+        key: of.user.clone(),
+        value: "true".into(),
         ..Default::default()
     }
 }

@@ -20,8 +20,8 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
-        ingest_article, mcp_server, model, node, package, put_chain, put_skill, put_skill_env,
-        rules, save_memory,
+        ingest_article, mcp_server, memory_value, model, node, package, put_chain, put_skill,
+        put_skill_env, rules, save_memory,
     },
 };
 use crate::{
@@ -185,6 +185,8 @@ impl Things {
         let save = save_memory(self);
         let saved: pb::SaveMemoryResponse = ask(world, who, "Memories/SaveMemory", save).await?;
         self.memory = saved.id;
+        let set = memory_value(self);
+        let _: pb::SetMemoryValueResponse = ask(world, who, "Memories/SetMemoryValue", set).await?;
         let add = ingest_article(self);
         let added: pb::IngestArticleResponse =
             ask(world, who, "Knowledge/IngestArticle", add).await?;
@@ -287,6 +289,7 @@ impl Things {
             label: "annas subagent".into(),
             task: "annas task".into(),
             model: None,
+            thinking: None,
             cleanup: Cleanup::Keep,
             max_duration: Duration::from_secs(600),
             max_steps: None,
