@@ -253,6 +253,8 @@ impl<'m> Senders<'m> {
                     | Code::ResourceExhausted
                     | Code::Cancelled
                     | Code::Unknown => {}
+                    // A connection that ended during the call, not an answer of the gateway.
+                    Code::Internal if std::error::Error::source(&status).is_some() => {}
                     _ => bail!("a call was refused: {status}"),
                 },
             }

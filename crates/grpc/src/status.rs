@@ -1,6 +1,6 @@
 //! Conversion between errors and gRPC status: the only place where a [`Kind`] becomes a code.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use holdfast_types::{Fault, Kind};
 use tonic::{Code, Status, metadata::MetadataValue};
@@ -60,6 +60,8 @@ pub fn kind(status: &Status) -> Kind {
         Code::Aborted | Code::AlreadyExists | Code::FailedPrecondition => Kind::Conflict,
         Code::ResourceExhausted => Kind::Exhausted,
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Kind::Unavailable,
+        // A status with a source was made here: the connection ended during the call.
+        Code::Unknown | Code::Internal if status.source().is_some() => Kind::Unavailable,
         Code::Ok | Code::Unknown | Code::Unimplemented | Code::Internal | Code::DataLoss => {
             Kind::Internal
         }
@@ -126,5 +128,11 @@ mod tests {
 
         assert_eq!(retry_after(&told), Some(Duration::from_millis(2)));
         assert_eq!(retry_after(&Status::resource_exhausted("x")), None);
+    }
+
+    #[test]
+    fn a_connection_that_ended_is_told_from_an_internal_error_of_the_service() {
+        assert_eq!(super::kind(&Status::from_error("broken".into())), Kind::Unavailable);
+        assert_eq!(super::kind(&Status::internal("internal error")), Kind::Internal);
     }
 }

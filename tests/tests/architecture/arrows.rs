@@ -112,7 +112,7 @@ const VENDORS: &[(&str, &[&str])] = &[
 const TESTS: &str = "holdfast-tests";
 
 /// The crates that decide and do nothing.
-const PURE: &[&str] = &["holdfast-agent", "holdfast-schedule"];
+const PURE: &[&str] = &["holdfast-agent"];
 
 /// What these must not know.
 const IMPURE: &[&str] = &["axum", "metrics", "reqwest", "sqlx", "tokio", "tonic", "tracing"];

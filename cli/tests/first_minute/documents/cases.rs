@@ -19,7 +19,7 @@ pub enum Treatment {
 pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("README.md", "grpcurl", Treatment::NotOurs, "grpcurl is not installed everywhere"),
     ("docs/approvals.md", "holdfast approvals forget", Treatment::ExitsWith(3), "no rule exists"),
-    ("docs/benchmarks.md", "target/release/bench", Treatment::NotOurs, "measures for minutes"),
+    ("docs/benchmarks.md", "target/optimized/bench", Treatment::NotOurs, "measures for minutes"),
     ("docs/chaos.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/chaos.md", "tests/mutants/run.sh", Treatment::NotOurs, "runs all tests many times"),
     ("docs/mcp.md", "holdfast mcp probe", Treatment::Parsed, "needs a server on the internet"),

@@ -311,13 +311,8 @@ impl Agents {
             Err(error) if error.kind() == Kind::NotFound => return Ok(AgentLookup::NoAgent),
             Err(error) => return Err(Error::directory(error)),
         };
-        let setup = match self.directory.models().setup(tenant, &agent).await {
-            Ok(setup) => setup,
-            Err(error) if is_fixable_by_tenant(error.kind()) => {
-                warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
-                return Ok(AgentLookup::NoModel);
-            }
-            Err(error) => return Err(Error::directory(error)),
+        let Some(setup) = self.load_setup(tenant, &agent).await? else {
+            return Ok(AgentLookup::NoModel);
         };
         let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search, .. } = setup;
         let aliases = setup.aliases.into_iter().map(|(alias, model)| (alias, model.to_string()));
@@ -353,15 +348,7 @@ impl Agents {
         let known = before.map(|before| &before.skills);
         let skills = self.shelves.load(tenant, heads, known).await?;
         let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
-        let same = |before: &&AgentSnapshot| {
-            before.name == agent.name
-                && before.instructions == agent.instructions
-                && before.files == files
-        };
-        let version = match before.filter(same) {
-            Some(before) => before.version,
-            None => self.versions.fetch_add(1, Ordering::Relaxed),
-        };
+        let version = self.version(before, &agent.name, &agent.instructions, &files);
         Ok(AgentLookup::Ready(Arc::new(AgentSnapshot {
             agent: agent.id,
             name: agent.name,
@@ -389,6 +376,39 @@ impl Agents {
             ledger: Arc::new(Ledger { catalogue, budgets }),
             tenant: Arc::new(tenant_facts),
         })))
+    }
+
+    /// Version of the texts from which the stable part of a prompt is written.
+    fn version(
+        &self,
+        before: Option<&AgentSnapshot>,
+        name: &AgentName,
+        instructions: &str,
+        files: &[BootstrapFile],
+    ) -> u64 {
+        let is_same = |before: &&AgentSnapshot| {
+            before.name == *name && before.instructions == instructions && before.files == files
+        };
+        match before.filter(is_same) {
+            Some(before) => before.version,
+            None => self.versions.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Loads the models of an agent; `None` if its own cannot be used.
+    async fn load_setup(
+        &self,
+        tenant: TenantId,
+        agent: &Agent,
+    ) -> Result<Option<ModelSetup>, Error> {
+        match self.directory.models().setup(tenant, agent).await {
+            Ok(setup) => Ok(Some(setup)),
+            Err(error) if is_fixable_by_tenant(error.kind()) => {
+                warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
+                Ok(None)
+            }
+            Err(error) => Err(Error::directory(error)),
+        }
     }
 
     /// Loads an agent's bootstrap files, the notes of the last days and the headers of its skills.

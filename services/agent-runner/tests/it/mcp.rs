@@ -364,7 +364,7 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
     let unknown = probe("unknown").await?;
 
     let names: Vec<&str> = found.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["mcp_x_buy", "mcp_x_echo", "mcp_x_hang"]);
+    assert_eq!(names, ["mcp_x_buy", "mcp_x_echo", "mcp_x_hang", "mcp_x_report"]);
     let why = gone.error.unwrap();
     assert!(why.contains("exit code 127") && why.contains("No such file"), "{why}");
     assert_eq!(unknown.error.as_deref(), Some("it is not enabled, or was deleted"));
