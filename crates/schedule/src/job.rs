@@ -7,10 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use self::{
-    id::{JobKind, check_id},
-    patch::JobPatch,
-};
+pub use self::{id::check_id, patch::JobPatch};
 use crate::{
     error::{Error, bounds},
     missed_slots::Missed,

@@ -2,9 +2,10 @@
 //!
 //! Field names are those of the predecessor, whose jobs can be imported unchanged.
 
+use holdfast_types::{AgentName, SessionKey};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, bounds};
+use crate::error::{Error, bounds, shown};
 
 /// Maximum characters of a job's message.
 const MAX_MESSAGE_CHARS: usize = 16_000;
@@ -44,6 +45,8 @@ pub enum Payload {
     },
     /// Runs an agent's turn in an isolated session.
     AgentTurn(AgentTurn),
+    /// Sends a silent event to a session. No turn runs unless the session waits for that event.
+    Timer(Timer),
 }
 
 /// Agent's turn in an isolated session.
@@ -72,6 +75,47 @@ pub struct AgentTurn {
     /// Whether the run succeeds even if its answer could not be sent.
     #[serde(default, alias = "bestEffortDeliver")]
     pub best_effort_deliver: bool,
+}
+
+/// Silent event of a timer (spec HBT-021).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timer {
+    /// Name of the event after `timer.`.
+    pub event: String,
+    /// Key of a session of the job's agent; `None` means its main session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Timer {
+    /// Returns the event's name. It begins with `timer.`, so that no timer can be taken for an
+    /// internal event.
+    #[must_use]
+    pub fn event_name(&self) -> String {
+        format!("timer.{}", self.event)
+    }
+
+    /// Returns the session that gets the event.
+    ///
+    /// # Errors
+    ///
+    /// The key is malformed, or of another agent's session.
+    pub fn session_of(&self, agent: &AgentName) -> Result<SessionKey, Error> {
+        let Some(session) = &self.session else { return Ok(SessionKey::main(agent)) };
+        let key = session.parse::<SessionKey>().ok().filter(|key| key.agent() == Some(agent));
+        let must = "the key of a session of the job's agent, as `agent:main:main`";
+        key.ok_or_else(|| bounds("payload.session", "another", must))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+        if !(1..=64).contains(&self.event.len()) || !self.event.chars().all(is_part) {
+            let must = "1 to 64 lowercase letters, digits, `.`, `_` and `-`";
+            return Err(bounds("payload.event", format!("`{}`", shown(&self.event)), must));
+        }
+        Ok(())
+    }
 }
 
 fn an_hour() -> u32 {
@@ -104,14 +148,6 @@ impl AgentTurn {
 }
 
 impl Payload {
-    #[must_use]
-    pub fn message(&self) -> &str {
-        match self {
-            Self::SystemEvent { message } => message,
-            Self::AgentTurn(turn) => &turn.message,
-        }
-    }
-
     /// Validates the payload and its session target.
     ///
     /// # Errors
@@ -121,19 +157,22 @@ impl Payload {
     pub fn check(&self, target: SessionTarget) -> Result<(), Error> {
         match (target, self) {
             (SessionTarget::Main, Self::AgentTurn(_)) => return Err(Error::MainTakesEvents),
-            (SessionTarget::Isolated, Self::SystemEvent { .. }) => {
+            (SessionTarget::Isolated, Self::SystemEvent { .. } | Self::Timer(_)) => {
                 return Err(Error::IsolatedTakesTurns);
             }
-            (SessionTarget::Main, Self::SystemEvent { .. })
+            (SessionTarget::Main, Self::SystemEvent { .. } | Self::Timer(_))
             | (SessionTarget::Isolated, Self::AgentTurn(_)) => {}
         }
-        text(
-            "payload.message",
-            self.message(),
-            MAX_MESSAGE_CHARS,
-            "a text of 1 to 16000 characters",
-        )?;
-        let Self::AgentTurn(turn) = self else { return Ok(()) };
+        let message = |message: &str| {
+            let must = "a text of 1 to 16000 characters";
+            text("payload.message", message, MAX_MESSAGE_CHARS, must)
+        };
+        let turn = match self {
+            Self::SystemEvent { message: event } => return message(event),
+            Self::Timer(timer) => return timer.check(),
+            Self::AgentTurn(turn) => turn,
+        };
+        message(&turn.message)?;
         if !(1..=MAX_TURN_SECONDS).contains(&turn.timeout_seconds) {
             let must = "from 1 to 86400 seconds";
             return Err(bounds("payload.timeout_seconds", turn.timeout_seconds, must));

@@ -65,7 +65,7 @@ pub use heartbeat::{
     HeartbeatLine, HeartbeatMark, NewHeartbeatLine, RunningHeartbeat, heartbeat_job,
 };
 pub use jobs::{HANDOVER_TIMEOUT, Jobs, Limits};
-pub use json_types::{PatchError, Reminder, Spec, Timer};
+pub use json_types::{PatchError, Reminder, Spec};
 pub use log::MAX_LOG_LINES;
 pub use model::{
     Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,

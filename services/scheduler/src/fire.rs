@@ -6,7 +6,7 @@
 //! | cron, every, at with `systemEvent` | [`event`] | a system event of the main session, or a turn there |
 //! | reminder | [`reminder`] | a message in the session in which it was requested |
 //! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or a skipped firing with its reason |
-//! | timer | [`timer`] | an event in a session, which wakes the session if it waits for that event |
+//! | timer (any schedule with `timer`) | [`timer`] | an event in a session, which wakes the session if it waits for that event |
 //!
 //! These modules decide, and may read. `deliver` writes the messages of many firings together. A
 //! module that writes by itself must be idempotent, with the firing's key
@@ -75,12 +75,16 @@ pub enum EndCondition {
 /// Prepares a firing of any kind of job.
 pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
     match job.kind {
-        JobKind::Cron | JobKind::Every | JobKind::At => match job.payload::<Payload>() {
-            Ok(Payload::AgentTurn(what)) => turn::prepare(ctx, firing, job, what).await,
-            Ok(Payload::SystemEvent { message }) => event::prepare(ctx, firing, job, message).await,
-            Err(_) => UNREADABLE,
-        },
-        JobKind::Timer => timer::prepare(job),
+        JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => {
+            match job.payload::<Payload>() {
+                Ok(Payload::AgentTurn(what)) => turn::prepare(ctx, firing, job, what).await,
+                Ok(Payload::SystemEvent { message }) => {
+                    event::prepare(ctx, firing, job, message).await
+                }
+                Ok(Payload::Timer(timer)) => timer::prepare(ctx, job, &timer).await,
+                Err(_) => UNREADABLE,
+            }
+        }
         JobKind::Reminder => reminder::prepare(firing, job),
         JobKind::Heartbeat => heartbeat::prepare(ctx, firing, job).await,
     }

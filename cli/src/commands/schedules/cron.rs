@@ -175,8 +175,11 @@ impl Cron {
             }
             Self::Rm { job } => {
                 let request = client.request(DeleteJobRequest { job: job.clone() });
-                client.answer(client.schedules().delete_job(request).await)?;
-                screen.done("removed", &json!({"removed": job}))
+                let deleted = client.schedules().delete_job(request).await;
+                match client.answer(deleted)?.existed {
+                    true => screen.done("removed", &json!({"removed": job})),
+                    false => screen.done("there was no such job", &json!({"removed": null})),
+                }
             }
             Self::Run { job, due } => {
                 let mode = if due { "due" } else { "force" }.to_owned();

@@ -101,6 +101,7 @@ pub const IDS: &[(&str, &str, &str)] = &[
     ("holdfast memory", "itm_019a…", "holdfast memory list"),
     ("holdfast reminders", "1a2b3c4d", "holdfast reminders list --for telegram:42"),
     ("holdfast routing bindings", "ID", "holdfast routing bindings list"),
+    ("holdfast runs calls", "run_…", "holdfast runs list"),
 ];
 
 /// Files to which documents refer.

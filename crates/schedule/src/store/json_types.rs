@@ -4,9 +4,8 @@
 //! | column | of kind | type |
 //! |---|---|---|
 //! | `spec` | all | [`Spec`] |
-//! | `payload` | cron, every, at | [`crate::Payload`] |
+//! | `payload` | cron, every, at, timer | [`crate::Payload`] |
 //! | `payload` | reminder | [`Reminder`] |
-//! | `payload` | timer | [`Timer`] |
 //! | `payload` | heartbeat | the agent's heartbeat settings |
 //! | `isolation` | cron, every, at | [`crate::Isolation`] |
 
@@ -54,15 +53,6 @@ pub struct Reminder {
     /// Reminders in a row that set the next one without a message from the user (REM-013).
     #[serde(default)]
     pub renewals: u32,
-}
-
-/// Wake-up without a model call of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Timer {
-    /// Key of the session to wake, if it waits for that.
-    pub session: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
 }
 
 impl Spec {
@@ -139,8 +129,8 @@ impl NewJob {
         allowed: ScheduleLimits,
     ) -> Result<Self, crate::Error> {
         what.check(now, allowed)?;
+        let kind = kind_of(&what);
         let schedule = what.schedule.anchored(now);
-        let kind = JobKind::of(&schedule);
         let spec = Spec { schedule, missed: what.missed, jitter_ms: 0 };
         Ok(Self {
             id,
@@ -193,6 +183,16 @@ impl NewJob {
     }
 }
 
+/// Returns the kind of a cron-service job: by its payload for a timer, else by its schedule.
+fn kind_of(what: &job::NewJob) -> JobKind {
+    match &what.payload {
+        crate::Payload::Timer(_) => JobKind::Timer,
+        crate::Payload::SystemEvent { .. } | crate::Payload::AgentTurn(_) => {
+            JobKind::of(&what.schedule)
+        }
+    }
+}
+
 impl Job {
     /// Returns the parsed schedule.
     ///
@@ -203,8 +203,8 @@ impl Job {
         Spec::read(&self.spec).map_err(|_| Error::Corrupt("schedule"))
     }
 
-    /// Returns the payload as the type of the job's kind: a [`crate::Payload`], a
-    /// [`Reminder`], a [`Timer`].
+    /// Returns the payload as the type of the job's kind: a [`crate::Payload`] or a
+    /// [`Reminder`].
     ///
     /// # Errors
     ///
@@ -317,10 +317,11 @@ impl Changes {
         let mut new = was.clone();
         new.update(patch, now, allowed)?;
         let (was, new) = (was.what, new.what);
-        let respecified = was.schedule != new.schedule || was.missed != new.missed;
+        let kind = kind_of(&new);
+        let respecified =
+            was.schedule != new.schedule || was.missed != new.missed || job.kind != kind;
         let spec = Spec { schedule: new.schedule, missed: new.missed, ..job.spec()? };
-        let schedule = respecified
-            .then(|| NewSchedule { kind: Some(JobKind::of(&spec.schedule)), spec: spec.to_json() });
+        let schedule = respecified.then(|| NewSchedule { kind: Some(kind), spec: spec.to_json() });
         let overlap = (was.overlap != new.overlap).then(|| new.overlap.into());
         Ok(Self {
             name: Some(new.name),
@@ -415,6 +416,23 @@ mod tests {
                 "missed": {"policy": "once"}, "agent_id": job.agent.to_string(),
             })
         );
+    }
+
+    #[test]
+    fn a_timer_is_of_its_own_kind_whatever_its_schedule_and_may_become_another_job() {
+        let every = json!({"kind": "every", "every_ms": 180_000});
+        let timer = json!({"kind": "timer", "event": "tea"});
+        let job = made(json!({"name": "tea", "schedule": every, "payload": timer})).unwrap();
+
+        let changed =
+            changes(&job, json!({"payload": {"kind": "systemEvent", "text": "tea"}})).unwrap();
+
+        assert_eq!(job.kind, JobKind::Timer);
+        assert_eq!(
+            job.written().unwrap().what.payload,
+            crate::Payload::Timer(crate::Timer { event: "tea".to_owned(), session: None })
+        );
+        assert_eq!(changed.schedule.map(|new| new.kind), Some(Some(JobKind::Every)));
     }
 
     #[test]

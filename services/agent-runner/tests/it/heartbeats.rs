@@ -527,6 +527,26 @@ async fn the_model_the_place_and_the_question_are_as_they_are_set() -> anyhow::R
 }
 
 #[tokio::test]
+async fn the_reasoning_is_sent_before_the_answer_only_if_the_settings_include_it()
+-> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let reply = |news: &str| Reply::text(format!("<think>It is warm.</think>{news}"));
+    world.model.queue([reply("The oven is on."), reply("The oven is still on.")]);
+
+    world.tick().await?;
+    let without = world.sent().await?;
+    world.set(|heart| heart.include_reasoning = true).await?;
+    world.beats().await?;
+    world.tick().await?;
+    let with = world.sent().await?;
+
+    assert_eq!(without, [(place("42"), "The oven is on.".to_owned())]);
+    let text = "Reasoning:\nIt is warm.\n\nThe oven is still on.".to_owned();
+    assert_eq!(with, [(place("42"), text)]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_session()
 -> anyhow::Result<()> {
     let world = World::start().await?;

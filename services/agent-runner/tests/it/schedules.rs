@@ -359,6 +359,12 @@ async fn jobs_are_made_changed_and_run_by_the_agents_tool_in_the_owners_conversa
     assert_eq!(removed["removed"], id.as_str());
     assert_eq!(world.all_jobs().await?.len(), 2);
 
+    let timer = json!({"name": "stock", "schedule": {"kind": "every", "every_ms": 180_000},
+                       "payload": {"kind": "timer", "event": "stock"}});
+    let timer = cron(json!({"action": "add", "job": timer})).await?;
+    let here = world.owners("").key;
+    assert_eq!(timer["payload"]["session"], here.as_str(), "{timer}");
+
     world.model.answer(through("cron", json!({"action": "list"})));
     let theirs = world.text(&world.send(world.direct("42", "list jobs")).await?).await?;
     assert!(theirs.starts_with("jobs are for a conversation with your owner"), "{theirs}");

@@ -18,7 +18,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
-use holdfast_schedule::{JobPatch, NewJob as JobFields, check_id};
+use holdfast_schedule::{JobPatch, NewJob as JobFields, Payload, check_id};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{JobId, SessionKey, TenantId};
 use jiff::Timestamp;
@@ -126,6 +126,9 @@ impl Service for Schedules {
         let what = JobFields::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
         let named = non_empty(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
+        if let Payload::Timer(timer) = &what.payload {
+            timer.session_of(&agent.name).map_err(invalid_schedule)?;
+        }
         let (id, now) = (id_for_request(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match non_empty(own_id) {
             Some(own) => {
@@ -176,11 +179,14 @@ impl Service for Schedules {
     ) -> Result<Response<DeleteJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let job = self.changeable_job(caller.tenant, &request.job).await?;
+        let job = match self.changeable_job(caller.tenant, &request.job).await {
+            Err(Error::NoJob(_)) => return Ok(Response::new(DeleteJobResponse { existed: false })),
+            found => found?,
+        };
 
         self.jobs.remove(caller.tenant, job.id).await.map_err(Error::from)?;
 
-        Ok(Response::new(DeleteJobResponse {}))
+        Ok(Response::new(DeleteJobResponse { existed: true }))
     }
 
     async fn pause_job(
@@ -380,11 +386,11 @@ impl Schedules {
     async fn changeable_job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
         let job = self.job(tenant, named).await?;
         match job.kind {
-            JobKind::Cron | JobKind::Every | JobKind::At => Ok(job),
+            JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => Ok(job),
             JobKind::Reminder => {
                 Err(invalid("this job is a reminder: cancel it, and add another".to_owned()))
             }
-            JobKind::Heartbeat | JobKind::Timer => Err(invalid(
+            JobKind::Heartbeat => Err(invalid(
                 "this job is the agent's own: change it where the agent is set up".to_owned(),
             )),
         }
@@ -416,7 +422,7 @@ impl Schedules {
 /// Job kinds that a list shows.
 fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
     match word {
-        "" => Ok(&[JobKind::Cron, JobKind::Every, JobKind::At]),
+        "" => Ok(&[JobKind::Cron, JobKind::Every, JobKind::At, JobKind::Timer]),
         "all" => Ok(JobKind::ALL),
         word => {
             let at = JobKind::ALL.iter().position(|kind| kind.as_str() == word);

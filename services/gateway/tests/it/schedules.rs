@@ -5,9 +5,9 @@ use std::time::Duration;
 use holdfast_directory::Actor;
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddReminderRequest, BackfillJobRequest, CancelReminderRequest,
-    EraseMemoriesRequest, GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest,
-    ListNextTimesRequest, ListRemindersRequest, PauseJobRequest, ResumeJobRequest, RunJobRequest,
-    UpdateJobRequest, WakeAgentRequest, memories_client::MemoriesClient,
+    DeleteJobRequest, EraseMemoriesRequest, GetScheduleStatusRequest, ListJobRunsRequest,
+    ListJobsRequest, ListNextTimesRequest, ListRemindersRequest, PauseJobRequest, ResumeJobRequest,
+    RunJobRequest, UpdateJobRequest, WakeAgentRequest, memories_client::MemoriesClient,
     schedules_client::SchedulesClient,
 };
 use holdfast_session::{MessageWithSettings, NewMessage};
@@ -60,6 +60,9 @@ async fn a_job_is_made_once_changed_held_and_run() -> anyhow::Result<()> {
         .list_job_runs(anna.request(ListJobRunsRequest { job: job.clone(), limit: 0 }))
         .await?
         .into_inner();
+    let delete = DeleteJobRequest { job: job.clone() };
+    let deleted = client.delete_job(anna.request(delete.clone())).await?.into_inner();
+    let gone = client.delete_job(anna.request(delete)).await?.into_inner();
 
     assert!(made.id.starts_with("cron_") && made.id.len() == 13, "{}", made.id);
     assert_eq!((again.id, again.long_id), (made.id, made.long_id));
@@ -77,6 +80,35 @@ async fn a_job_is_made_once_changed_held_and_run() -> anyhow::Result<()> {
     assert_eq!((status.jobs_count, status.active_count), (1, 1));
     assert_eq!(status.next_job, "coffee");
     assert!(runs.runs.is_empty());
+    assert!(deleted.existed && !gone.existed);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_timer_is_added_for_a_session_of_its_agent_and_listed_with_the_jobs() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let timer = |event: &str, session: Option<&str>| {
+        let every = json!({"kind": "every", "every_ms": 180_000});
+        let payload = json!({"kind": "timer", "event": event, "session": session});
+        let job = json!({"name": "tea", "schedule": every, "payload": payload}).to_string();
+        AddJobRequest { job, ..AddJobRequest::default() }
+    };
+
+    let made = add(&world, timer("tea", None)).await?;
+    add(&world, timer("tea", Some("agent:main:api:anna"))).await?;
+    let others = add(&world, timer("tea", Some("agent:other:main"))).await.unwrap_err();
+    let name = add(&world, timer("Tea time", None)).await.unwrap_err();
+    let listed = client.list_jobs(world.anna.request(ListJobsRequest::default())).await?;
+    let listed = listed.into_inner().jobs;
+
+    assert_eq!((made.kind.as_str(), listed.len()), ("timer", 2));
+    let what: Value = serde_json::from_str(&made.what)?;
+    assert_eq!(what["payload"], json!({"kind": "timer", "event": "tea"}));
+    assert_eq!(others.code(), Code::InvalidArgument);
+    assert!(others.message().starts_with("payload.session is another"), "{others}");
+    assert!(name.message().starts_with("payload.event is `Tea time`: it must be"), "{name}");
     Ok(())
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use holdfast_schedule::AgentTurn;
 use holdfast_schedule::store::{
-    JobKind, JobState, NewJob, Outcome, RunMode, RunRequestOutcome, Timer,
+    JobKind, JobState, NewJob, Outcome, RunMode, RunRequestOutcome, Spec,
 };
+use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule, Timer};
 use holdfast_session::{NewMessage, TurnOutcome as Heard};
 use holdfast_types::{Body, MessageFilter, QueueMode, SessionKey, Source, Thinking, Wait};
 use jiff::Timestamp;
@@ -142,6 +142,55 @@ async fn a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else() -> anyhow::Re
 }
 
 #[tokio::test]
+async fn a_slot_is_skipped_while_the_run_before_it_lasts() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(each_second()?, turn("long"))).await?;
+    let (claim, loaded) = world.claim().await?;
+
+    world.until_logged(&job, "overlap").await?;
+
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    let (_, next) = world.claim().await?;
+    assert_ne!(next.key, loaded.key, "the next slot runs again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn slots_that_passed_while_no_scheduler_ran_are_skipped_or_run_once_as_the_job_says()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut jobs = Vec::new();
+    for missed in [Missed::Skip, Missed::Once] {
+        // The last slot was half an hour ago.
+        let anchor = Timestamp::now().as_millisecond() - 1_800_000;
+        let spec = Spec { missed, ..Spec::of(Schedule::every(3_600_000, Some(anchor))?) };
+        let schedule = spec.schedule.clone();
+        let new = world.new_job(schedule, turn(&format!("{missed:?}")));
+        jobs.push(world.add(NewJob { spec: spec.to_json(), ..new }).await?);
+    }
+    world
+        .admin(
+            "update schedule.jobs set slot_at = slot_at - interval '3 hours',
+             due_at = due_at - interval '3 hours'",
+        )
+        .await?;
+
+    let _scheduler = world.scheduler().await?;
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+
+    assert_eq!(loaded.waiting[0].body.text, "Once");
+    assert_eq!(world.line(&jobs[1]).await?.outcome, Outcome::Ok);
+    for job in &jobs {
+        world.until_logged(job, "missed").await?;
+    }
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_was_changed()
 -> anyhow::Result<()> {
     let world = World::start().await?;
@@ -259,8 +308,8 @@ async fn what_was_handed_out_and_not_delivered_is_given_back_at_the_end() -> any
 
 /// A due timer for the session with this key.
 fn timer(world: &World, key: &str) -> anyhow::Result<NewJob> {
-    let timer = Timer { session: key.to_owned(), event: Some("tea".to_owned()) };
-    let payload = serde_json::to_value(timer)?;
+    let timer = Timer { session: Some(key.to_owned()), event: "tea".to_owned() };
+    let payload = serde_json::to_value(Payload::Timer(timer))?;
     Ok(NewJob { kind: JobKind::Timer, ..world.new_job(soon(0)?, payload) })
 }
 

@@ -268,6 +268,21 @@ impl World {
         }
     }
 
+    /// Waits until a job's log contains a skipped slot with this class.
+    pub async fn until_logged(&self, job: &Job, class: &str) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let lines = self.jobs.runs(self.tenant, job.id, 100).await?;
+            if lines.iter().any(|line| {
+                line.outcome == Outcome::Skipped && line.class.as_deref() == Some(class)
+            }) {
+                return Ok(());
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "no slot is skipped as {class}: {lines:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub async fn text(&self, sql: &str) -> anyhow::Result<String> {
         let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
         let found: Option<String> =

@@ -35,6 +35,12 @@ pub struct JobOptions {
     /// Event for the agent's main conversation, instead of a task: text, `@file`, or `-` for stdin
     #[arg(long, conflicts_with = "message")]
     event: Option<String>,
+    /// Send a silent event `timer.NAME`, which wakes a session only if it waits for that event
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["message", "event", "now"])]
+    timer: Option<String>,
+    /// Session that gets the timer's event, by its key [default: the agent's main conversation]
+    #[arg(long, requires = "timer")]
+    session: Option<String>,
     /// Handle the event by a turn at once, instead of with the next turn
     #[arg(long)]
     now: bool,
@@ -100,8 +106,8 @@ impl JobOptions {
         let mut job = self.patch(Some(name))?;
         if job.get("payload").is_none() {
             return Err(Error::Usage(
-                "say what is to be done: `--message` for the agent, or `--event` for its main \
-                 conversation"
+                "say what is to be done: `--message` for the agent, `--event` for its main \
+                 conversation, or `--timer` for a session that waits"
                     .to_owned(),
             ));
         }
@@ -132,6 +138,14 @@ impl JobOptions {
                 "payload",
                 Some(json!({"kind": "systemEvent", "message": option_values::text(event)?})),
             );
+            put("session_target", Some("main".into()));
+        }
+        if let Some(timer) = &self.timer {
+            let mut payload = json!({"kind": "timer", "event": timer});
+            if let Some(session) = &self.session {
+                payload["session"] = session.as_str().into();
+            }
+            put("payload", Some(payload));
             put("session_target", Some("main".into()));
         }
         put("wake_mode", self.now.then(|| "now".into()));
@@ -221,6 +235,17 @@ mod tests {
                 "payload": {"kind": "systemEvent", "message": "tea"},
             })
         );
+    }
+
+    #[test]
+    fn a_timer_is_for_the_main_conversation_or_the_named_one() {
+        let timer = what(&["--every", "3m", "--timer", "tea", "--session", "agent:main:api:a"]);
+
+        let job = timer.new_job("a".to_owned()).unwrap();
+
+        let payload = json!({"kind": "timer", "event": "tea", "session": "agent:main:api:a"});
+        assert_eq!(job["payload"], payload);
+        assert_eq!(job["session_target"], "main");
     }
 
     #[test]

@@ -130,9 +130,17 @@ impl ScheduleTools {
         Ok(user.unwrap_or_else(|| OWNER.to_owned()))
     }
 
-    async fn add_job(&self, call: &Call, what: JobFields) -> Answer {
+    async fn add_job(&self, call: &Call, mut what: JobFields) -> Answer {
         if what.agent_id.is_some() {
             return Ok(Err("leave `agent_id` out: the job is yours".to_owned()));
+        }
+        if let Payload::Timer(timer) = &mut what.payload {
+            if timer.session.is_none() {
+                timer.session = Some(self.job_session(call)?.0.to_string());
+            }
+            if let Err(error) = timer.session_of(&call.agent_name) {
+                return Ok(Err(error.to_string()));
+            }
         }
         let (id, now) = (job_id(&call.key), Timestamp::now());
         let allowed = self.rules.allowed();
@@ -292,8 +300,8 @@ impl ScheduleTools {
 /// Whether this tool creates jobs of this kind.
 const fn is_cron(kind: JobKind) -> bool {
     match kind {
-        JobKind::Cron | JobKind::Every | JobKind::At => true,
-        JobKind::Heartbeat | JobKind::Reminder | JobKind::Timer => false,
+        JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => true,
+        JobKind::Heartbeat | JobKind::Reminder => false,
     }
 }
 

@@ -35,11 +35,11 @@ pub fn job_of(job: &Job, names: &AgentNames) -> pb::Job {
 /// JSON of a cron job in the form that users write; empty for other kinds.
 fn what_of(job: &Job) -> String {
     match job.kind {
-        JobKind::Cron | JobKind::Every | JobKind::At => {
+        JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => {
             let what = job.written().map(|written| written.what);
             what.ok().and_then(|what| serde_json::to_string(&what).ok()).unwrap_or_default()
         }
-        JobKind::Heartbeat | JobKind::Reminder | JobKind::Timer => String::new(),
+        JobKind::Heartbeat | JobKind::Reminder => String::new(),
     }
 }
 

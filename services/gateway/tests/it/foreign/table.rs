@@ -11,6 +11,8 @@ use super::things::Things;
 pub enum Is {
     /// Looks up an object; another tenant's is not found.
     Found,
+    /// Deletes an object; another tenant's is answered as one that does not exist, without error.
+    Gone,
     /// Lists objects, and nothing of another tenant.
     Shown,
     /// Creates an object; the same name, key or peer may exist in another tenant.
@@ -325,9 +327,7 @@ fn schedules() -> Vec<Try> {
             let (user, id) = (format!("api:{}", of.user), of.reminder.clone());
             bytes(pb::CancelReminderRequest { user, id })
         }),
-        ("Schedules/DeleteJob", Is::Found, |of| {
-            bytes(pb::DeleteJobRequest { job: of.job.clone() })
-        }),
+        ("Schedules/DeleteJob", Is::Gone, |of| bytes(pb::DeleteJobRequest { job: of.job.clone() })),
     ]
 }
 
