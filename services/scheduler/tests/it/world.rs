@@ -9,7 +9,7 @@ use holdfast_directory::{Actor, Agent, Directory, Seal};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
-    Calendar, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
+    Calendar, Job, JobKind, Jobs, NewJob, Outcome, Overlap, Reminder, RunLine, Spec,
 };
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
 use holdfast_session::{
