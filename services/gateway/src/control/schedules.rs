@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_list_has_the_kinds_that_are_asked_for() {
-        assert_eq!(kinds("").unwrap().len(), 3);
+        assert_eq!(kinds("").unwrap().len(), 4);
         assert_eq!(kinds("all").unwrap(), JobKind::ALL);
         assert_eq!(kinds("reminder").unwrap(), [JobKind::Reminder]);
         assert!(kinds("tea").is_err());
