@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos bench bench-memory lint fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos bench bench-memory lint deny fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -90,6 +90,9 @@ endif
 
 lint: ## clippy, warnings are errors
 	$(CARGO) clippy $(FLAGS) --workspace --all-targets -- -D warnings
+
+deny: ## licences, sources and known vulnerabilities of packages of others
+	@$(PYTHON) deploy/dev/deny.py --dir .holdfast
 
 fmt: ## format
 	$(CARGO) fmt --all

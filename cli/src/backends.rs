@@ -6,6 +6,7 @@ use std::{env, ffi::OsStr, path::PathBuf, process::Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::state_dir::StateDir;
@@ -79,6 +80,27 @@ pub async fn down(home: &StateDir) -> anyhow::Result<()> {
         run(home, "down").await?;
     }
     Ok(())
+}
+
+/// Starts the backends of the running `up` that have ended, on their former ports. Backends that
+/// somebody else runs are left alone.
+///
+/// # Errors
+///
+/// If one cannot be started; the error says what to do.
+pub async fn restart_ended(home: &StateDir) -> anyhow::Result<()> {
+    let state = std::fs::read_to_string(home.backends().join("state.json")).unwrap_or_default();
+    if has_started(&state) {
+        run(home, "up").await?;
+    }
+    Ok(())
+}
+
+/// Whether the script's state has a server that was started and not stopped with all others.
+fn has_started(state: &str) -> bool {
+    let state: Value = serde_json::from_str(state).unwrap_or_default();
+    let servers = state.as_object().into_iter().flat_map(serde_json::Map::values);
+    servers.into_iter().any(|server| server["pid"].is_u64())
 }
 
 async fn start_script(home: &StateDir) -> anyhow::Result<Backends> {
@@ -168,6 +190,14 @@ mod tests {
         let backends = parse(PRINTED).unwrap();
 
         assert_eq!(backends.admin.as_deref(), Some("postgres://postgres@127.0.0.1:25432/holdfast"));
+    }
+
+    #[test]
+    fn backends_that_were_all_stopped_are_not_those_of_the_running_up() {
+        assert!(has_started(PRINTED));
+        assert!(has_started(r#"{"postgres": {"pid": null}, "nats": {"pid": 7}}"#));
+        assert!(!has_started(r#"{"postgres": {"pid": null}, "nats": {"pid": null}}"#));
+        assert!(!has_started(""));
     }
 
     #[tokio::test]

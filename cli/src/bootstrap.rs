@@ -58,6 +58,8 @@ pub struct BootstrappedTenant {
     pub key: String,
     /// Default model of the tenant, if the environment names one.
     pub model: Option<String>,
+    /// Addresses of the tenant's providers that are on this machine, as `host:port`.
+    pub local_models: Vec<String>,
 }
 
 /// Runs `holdfast migrate`.
@@ -172,8 +174,12 @@ pub async fn set_up_tenant(
         Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
         None => None,
     };
+    let providers = directory.providers().list(tenant.id).await?;
     pools.close().await;
-    Ok(BootstrappedTenant { key, model })
+    let local = providers
+        .iter()
+        .filter_map(|provider| holdfast_egress::loopback_address(&provider.base_url));
+    Ok(BootstrappedTenant { key, model, local_models: local.collect() })
 }
 
 /// Returns the stored key if it is valid and has all scopes; otherwise creates a new one.
@@ -205,8 +211,11 @@ struct EnvironmentModel {
     api_key: Option<SecretString>,
 }
 
-/// Reads `HOLDFAST_MODEL`, `OPENAI_BASE_URL` and `OPENAI_API_KEY`. Without `HOLDFAST_MODEL` returns
-/// `None`, and the existing providers are not changed.
+/// Reads `HOLDFAST_MODEL`, and the key and the address of its provider.
+///
+/// They are `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` for `anthropic:…`. A provider with another name whose address is in
+/// `OPENAI_BASE_URL` has its key in `OPENAI_API_KEY`. Without `HOLDFAST_MODEL` returns `None`, and the
+/// existing providers are not changed.
 fn model_from_environment(
     read: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<Option<EnvironmentModel>> {
@@ -215,19 +224,41 @@ fn model_from_environment(
     let model: ModelId = text
         .parse()
         .context("HOLDFAST_MODEL names no model: write `openai:<id>` or `demo:demo`")?;
-    let (base_url, api_key) = (read("OPENAI_BASE_URL"), read("OPENAI_API_KEY"));
-    if kind(&model) == ProviderKind::OpenAi && api_key.is_none() && base_url.is_none() {
+    let prefix = variable_prefix(model.provider());
+    let (key_name, url_name) = (format!("{prefix}_API_KEY"), format!("{prefix}_BASE_URL"));
+    let (mut api_key, mut base_url) = (read(&key_name), read(&url_name));
+    let kind = kind(&model);
+    if kind == ProviderKind::OpenAi && base_url.is_none() {
+        base_url = read("OPENAI_BASE_URL");
+        api_key = api_key.or_else(|| base_url.as_ref().and_then(|_| read("OPENAI_API_KEY")));
+    }
+    let needs_key = !matches!(kind, ProviderKind::Demo | ProviderKind::Ollama);
+    if needs_key && api_key.is_none() && base_url.is_none() {
         bail!(
-            "HOLDFAST_MODEL is `{text}`, and nothing says how to reach it: set OPENAI_API_KEY, or \
-             OPENAI_BASE_URL for a server that needs no key"
+            "HOLDFAST_MODEL is `{text}`, and nothing says how to reach it: set {key_name}, or \
+             {url_name} for a server that needs no key"
         );
     }
     let api_key = api_key.map(SecretString::from);
     Ok(Some(EnvironmentModel { model, base_url: base_url.unwrap_or_default(), api_key }))
 }
 
+/// Beginning of the names of a provider's variables.
+fn variable_prefix(provider: &str) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    match provider {
+        "openai-responses" => "OPENAI".to_owned(),
+        "google" => "GEMINI".to_owned(),
+        provider => provider.chars().map(word).collect(),
+    }
+}
+
+/// A provider that has the name of a kind is of that kind; others have OpenAI's API.
 fn kind(model: &ModelId) -> ProviderKind {
-    if model.provider() == "demo" { ProviderKind::Demo } else { ProviderKind::OpenAi }
+    match model.provider() {
+        "google" => ProviderKind::Gemini,
+        provider => ProviderKind::parse(provider).unwrap_or(ProviderKind::OpenAi),
+    }
 }
 
 async fn set_model(
@@ -277,6 +308,33 @@ mod tests {
         assert!(wanted(&[("HOLDFAST_MODEL", "demo:demo")]).unwrap().is_some());
         let local = [("HOLDFAST_MODEL", "openai:qwen3"), ("OPENAI_BASE_URL", "http://l/v1")];
         assert_eq!(wanted(&local).unwrap().unwrap().base_url, "http://l/v1");
+    }
+
+    #[test]
+    fn a_provider_is_of_the_kind_that_its_name_says() {
+        let model = |model: &str, vars: &[(&str, &str)]| {
+            wanted(&[&[("HOLDFAST_MODEL", model)], vars].concat())
+        };
+        let key =
+            |found: &EnvironmentModel| found.api_key.as_ref().unwrap().expose_secret().to_owned();
+
+        let refused = model("anthropic:claude-sonnet-5", &[("OPENAI_API_KEY", "sk")]);
+        assert!(refused.unwrap_err().to_string().contains("set ANTHROPIC_API_KEY"));
+        for (name, variable, expected) in [
+            ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY", ProviderKind::Anthropic),
+            ("gemini:gemini-3-pro", "GEMINI_API_KEY", ProviderKind::Gemini),
+            ("google:gemini-3-pro", "GEMINI_API_KEY", ProviderKind::Gemini),
+            ("openai-responses:gpt-5", "OPENAI_API_KEY", ProviderKind::Responses),
+            ("groq:qwen3", "GROQ_API_KEY", ProviderKind::OpenAi),
+        ] {
+            let found = model(name, &[(variable, "k")]).unwrap().unwrap();
+            assert_eq!((kind(&found.model), key(&found).as_str()), (expected, "k"), "{name}");
+        }
+        let local = [("OPENAI_BASE_URL", "http://l/v1"), ("OPENAI_API_KEY", "k")];
+        let found = model("mine:qwen3", &local).unwrap().unwrap();
+        assert_eq!((found.base_url.as_str(), key(&found).as_str()), ("http://l/v1", "k"));
+        let ollama = model("ollama:qwen3", &[("OPENAI_API_KEY", "sk")]).unwrap().unwrap();
+        assert!(kind(&ollama.model) == ProviderKind::Ollama && ollama.api_key.is_none());
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub async fn run(args: ChatArgs, client: &Client, screen: &Screen) -> Result<(),
     let chat = Chat { client, screen: *screen, agent: args.agent, session: args.session };
     match args.text {
         Some(text) => {
-            let answer = chat.send(text, None).await?;
+            let answer = chat.send(text, &mut Lines::new(*screen)).await?;
             chat.show_result(&answer)?;
             answer.check()
         }
@@ -68,7 +68,8 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Reads messages until `exit`, `quit` (also with `/`), the end of input, or Ctrl-C.
     async fn converse(&self) -> Result<(), Error> {
-        let mut lines = Lines::start(self.screen)?;
+        let mut lines = Lines::new(self.screen);
+        lines.show_hint()?;
         while let Some(line) = lines.next().await? {
             match line.trim() {
                 "" => {}
@@ -93,7 +94,7 @@ impl Chat<'_> {
 
     /// Sends a message. Ctrl-C cancels the turn and returns the answer so far.
     async fn send_interruptible(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
-        let mut saying = Box::pin(self.send(text, Some(lines)));
+        let mut saying = Box::pin(self.send(text, lines));
         tokio::select! {
             said = &mut saying => return said,
             _ = tokio::signal::ctrl_c() => {}
@@ -112,8 +113,12 @@ impl Chat<'_> {
 
     /// Sends a message and follows its run to the end, with any number of reconnects.
     ///
-    /// With `lines`, the next line decides a call that needs approval.
-    async fn send(&self, text: String, mut lines: Option<&mut Lines>) -> Result<Answer, Error> {
+    /// The next line decides a call that needs approval.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAnswer`] if a call needs approval and there are no more lines.
+    async fn send(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
         let message = SendRequest {
             request_id: format!("cli-{}", uuid::Uuid::now_v7().simple()),
             text,
@@ -124,7 +129,7 @@ impl Chat<'_> {
         let mut answer = Answer::new(self.screen);
         let mut lost: Option<(Instant, u32)> = None;
         loop {
-            let status = match self.follow(&message, &mut answer, lines.as_deref_mut()).await {
+            let status = match self.follow(&message, &mut answer, lines).await {
                 Ok(()) => return Ok(answer),
                 Err(StreamFailure::Screen(error)) => return Err(error),
                 Err(StreamFailure::Stream(status)) => status,
@@ -170,16 +175,16 @@ impl Chat<'_> {
         &self,
         message: &SendRequest,
         answer: &mut Answer,
-        mut lines: Option<&mut Lines>,
+        lines: &mut Lines,
     ) -> Result<(), StreamFailure> {
         let mut events =
             self.events(message, answer.message_id()).await.map_err(StreamFailure::Stream)?;
         answer.reconnected();
         loop {
             let line = async {
-                match (&mut lines, answer.pending_approval()) {
-                    (Some(lines), Some(_)) => lines.read().await,
-                    (Some(_), None) | (None, _) => pending().await,
+                match answer.pending_approval() {
+                    Some(_) => lines.read().await,
+                    None => pending().await,
                 }
             };
             tokio::select! {
@@ -191,8 +196,7 @@ impl Chat<'_> {
                 }
                 line = line => match line.map_err(StreamFailure::Screen)? {
                     Some(line) => self.decide(&line, answer).await.map_err(StreamFailure::Screen)?,
-                    // End of input: the turn waits until the approval expires.
-                    None => lines = None,
+                    None => return Err(StreamFailure::Screen(undecided(answer))),
                 },
             }
         }
@@ -245,6 +249,17 @@ impl Chat<'_> {
 enum StreamFailure {
     Stream(Status),
     Screen(Error),
+}
+
+/// Error for an approval that nobody here can decide, because the input has ended.
+fn undecided(answer: &Answer) -> Error {
+    let slug = answer.pending_approval().unwrap_or_default().slug;
+    let session = answer.session().unwrap_or_default();
+    Error::NoAnswer(format!(
+        "the approval {slug} is not decided, and the input has ended: `holdfast approvals allow \
+         {slug}` or `holdfast approvals deny {slug}` decides it, and then `holdfast sessions \
+         history {session}` shows the answer"
+    ))
 }
 
 /// Whether the failure is one of the connection and not of the message.

@@ -34,6 +34,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer, in bytes. A long history exceeds tonic's default of 4 MiB.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
+/// Maximum size of a message with an article and its metadata, in bytes.
+pub const MAX_ARTICLE_BYTES: usize = 8 * 1024 * 1024;
+
 /// Maximum size of an archive with all files of an agent, in bytes.
 const MAX_ARCHIVE_BYTES: usize = 80 * 1024 * 1024;
 
@@ -165,7 +168,6 @@ impl Client {
     }
 
     pub fn knowledge(&self) -> KnowledgeClient<Channel> {
-        const MAX_ARTICLE_BYTES: usize = 8 * 1024 * 1024;
         KnowledgeClient::new(self.channel.clone())
             .max_encoding_message_size(MAX_ARTICLE_BYTES)
             .max_decoding_message_size(MAX_ARTICLE_BYTES)

@@ -94,7 +94,11 @@ impl Screen {
         }
         let mut err = io::stderr().lock();
         drop(match self.format {
-            Format::Text => writeln!(err, "error: {}", plain(&error.to_string())),
+            Format::Text => {
+                // Texts for models begin so.
+                let text = plain(&error.to_string());
+                writeln!(err, "error: {}", text.strip_prefix("Error: ").unwrap_or(&text))
+            }
             Format::Json => {
                 let error = json!({"error": error.code_name(), "message": error.to_string()});
                 writeln!(err, "{error}")

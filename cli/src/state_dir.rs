@@ -16,6 +16,7 @@ use std::{
     env,
     fs::{self, File, TryLockError},
     io::{self, Write as _},
+    net::SocketAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -61,6 +62,16 @@ pub struct Gateway {
 pub struct Http {
     /// URL of health and metrics, and of webhooks if it is the bridge.
     pub http: String,
+}
+
+impl State {
+    /// Addresses at which the services answer `/readyz`.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let gateways = self.gateways.iter().map(|gateway| &gateway.http);
+        let others = self.runners.iter().chain([&self.bridge, &self.scheduler, &self.memory]);
+        let all = gateways.chain(others.map(|service| &service.http));
+        all.filter_map(|url| url.strip_prefix("http://")?.parse().ok())
+    }
 }
 
 /// Returns the nearest such directory, in the current one or above.

@@ -15,7 +15,7 @@ mod serve;
 mod split;
 mod welcome;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
 
@@ -29,6 +29,9 @@ use crate::{
 
 /// Maximum time until all services are ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Maximum time until the services of a running `up` have reconnected to restarted backends.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub struct UpArgs {
@@ -75,6 +78,8 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     let Some(lock) = home.lock()? else {
         let state = wait_for_state(&home, |_| true).await?;
         screen.note(&format!("Holdfast is already running here, as process {}.", state.pid))?;
+        backends::restart_ended(&home).await?;
+        check_ready(&state).await?;
         return welcome::print(&home, &state, *screen);
     };
     // First of all, so that `down` never takes the pid of a crashed `up` for this one.
@@ -96,6 +101,27 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     let served = serve::serve(home, plan, serve::OutputMode::Terminal(*screen)).await;
     drop(lock);
     Ok(served?)
+}
+
+/// Waits until a running `up` is ready again.
+async fn check_ready(state: &State) -> anyhow::Result<()> {
+    let doors: Vec<SocketAddr> = state.addresses().collect();
+    let ready = tokio::time::timeout(RECOVERY_TIMEOUT, ready::wait_for_all(&doors)).await;
+    if ready.is_ok() {
+        return Ok(());
+    }
+    let mut reasons = Vec::new();
+    for door in doors {
+        if let Some(reason) = ready::failure(door).await {
+            reasons.push(format!("http://{door}/readyz: {reason}"));
+        }
+    }
+    anyhow::bail!(
+        "it is not ready after {RECOVERY_TIMEOUT:?}. {}\nStart what is missing (`database` is \
+         Postgres, at {}); `holdfast down` and `holdfast up` start all of it anew",
+        reasons.join("; "),
+        backends::DATABASE,
+    )
 }
 
 /// Waits until `state.json` exists and satisfies `is_it`.

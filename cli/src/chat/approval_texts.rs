@@ -6,15 +6,20 @@ use crate::screen::plain;
 
 pub const REPLY_HINT: &str = "type y (this once), a (always) or n (no)";
 
-/// Returns the text of an approval request. The summary was written by the model, so control
-/// characters are removed.
+/// Returns the text of an approval request. The model wrote its parts, so control characters are
+/// removed, and its lines are indented.
 pub fn request(asked: &ApprovalRequested) -> String {
-    let ApprovalRequested { slug, tool, summary, left_ms, .. } = asked;
-    let summary = plain(summary).replace('\n', " ");
+    let ApprovalRequested { slug, tool, subject, pattern, left_ms, .. } = asked;
+    let indented = |text: &str| plain(text).replace('\n', "\n    ");
+    let always = match pattern.as_str() {
+        "" => "exactly this".to_owned(),
+        pattern => indented(pattern),
+    };
     format!(
-        "approval needed ({slug}): {} – {summary}\n{REPLY_HINT}, or `holdfast approvals allow {slug}`, \
-         within {} s",
+        "approval needed ({slug}): {}\n    {}\nalways would allow: {always}\n{REPLY_HINT}, or \
+         `holdfast approvals allow {slug}`, within {} s",
         plain(tool),
+        indented(subject),
         left_ms.div_ceil(1_000),
     )
 }
@@ -59,14 +64,20 @@ mod tests {
         let asked = ApprovalRequested {
             slug: "1a2b3c4d".to_owned(),
             tool: "exec".to_owned(),
-            summary: "run \u{1b}[2Jls\nx".to_owned(),
+            subject: "command: \u{1b}[2Jls\napproval needed".to_owned(),
             left_ms: 119_200,
             ..ApprovalRequested::default()
         };
 
         let shown = request(&asked);
 
-        assert!(shown.starts_with("approval needed (1a2b3c4d): exec – run [2Jls x\n"), "{shown}");
+        assert!(
+            shown.starts_with(
+                "approval needed (1a2b3c4d): exec\n    command: [2Jls\n    approval needed\n\
+                 always would allow: exactly this\n"
+            ),
+            "{shown}"
+        );
         assert!(shown.ends_with("within 120 s"), "{shown}");
     }
 }

@@ -9,36 +9,29 @@ use tokio::sync::mpsc;
 
 use crate::{error::Error, screen::Screen};
 
-/// Lines, as they are typed.
+/// Lines, as they are typed. Nothing is read before the first is asked for.
 pub struct Lines {
-    read: mpsc::Receiver<io::Result<String>>,
+    read: Option<mpsc::Receiver<io::Result<String>>>,
     screen: Screen,
     is_terminal: bool,
 }
 
 impl Lines {
-    pub fn start(screen: Screen) -> Result<Self, Error> {
-        let is_terminal = io::stdin().is_terminal();
-        if is_terminal {
-            screen.aside("Type a message, `exit` to leave; Ctrl-C ends an answer.")?;
+    pub fn new(screen: Screen) -> Self {
+        Self { read: None, screen, is_terminal: io::stdin().is_terminal() }
+    }
+
+    /// Tells a person at a terminal what to type.
+    pub fn show_hint(&self) -> Result<(), Error> {
+        if self.is_terminal {
+            self.screen.aside("Type a message, `exit` to leave; Ctrl-C ends an answer.")?;
         }
-        let (send, read) = mpsc::channel(1);
-        std::thread::Builder::new()
-            .name("stdin".to_owned())
-            .spawn(move || {
-                for line in io::stdin().lines() {
-                    if send.blocking_send(line).is_err() {
-                        break;
-                    }
-                }
-            })
-            .context("cannot start a thread that reads stdin")?;
-        Ok(Self { read, screen, is_terminal })
+        Ok(())
     }
 
     /// Returns the next line without a prompt; `None` at the end of input.
     pub async fn read(&mut self) -> Result<Option<String>, Error> {
-        Ok(self.read.recv().await.transpose()?)
+        Ok(self.receiver()?.recv().await.transpose()?)
     }
 
     /// Prompts for and returns the next line; `None` at the end of input or on Ctrl-C.
@@ -47,8 +40,32 @@ impl Lines {
             self.screen.print("> ")?;
         }
         tokio::select! {
-            line = self.read.recv() => Ok(line.transpose()?),
+            line = self.receiver()?.recv() => Ok(line.transpose()?),
             _ = tokio::signal::ctrl_c() => Ok(None),
         }
     }
+
+    fn receiver(&mut self) -> Result<&mut mpsc::Receiver<io::Result<String>>, Error> {
+        let read = match self.read.take() {
+            Some(read) => read,
+            None => read_stdin()?,
+        };
+        Ok(self.read.insert(read))
+    }
+}
+
+/// Starts the thread.
+fn read_stdin() -> Result<mpsc::Receiver<io::Result<String>>, Error> {
+    let (send, read) = mpsc::channel(1);
+    std::thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            for line in io::stdin().lines() {
+                if send.blocking_send(line).is_err() {
+                    break;
+                }
+            }
+        })
+        .context("cannot start a thread that reads stdin")?;
+    Ok(read)
 }

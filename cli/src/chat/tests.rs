@@ -83,7 +83,8 @@ async fn a_message_is_sent_once_and_followed_when_the_stream_breaks() {
     let screen = Screen::new(Format::Json);
     let chat = Chat { client: &client, screen, agent: String::new(), session: String::new() };
 
-    let answer = chat.send("hello".to_owned(), None).await.unwrap();
+    let answer =
+        chat.send("hello".to_owned(), &mut Lines::new(Screen::new(Format::Text))).await.unwrap();
 
     assert_eq!(answer.done().text, "Hello");
     let follow = "follow msg_1";

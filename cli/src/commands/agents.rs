@@ -173,10 +173,18 @@ impl Agents {
                     None => Agent { name, ..Agent::default() },
                 };
                 let agent = changes.apply(agent)?;
+                let wanted = agent.name.clone();
                 let request = client.request(CreateAgentRequest { agent: Some(agent) });
                 let made = client.answer(client.agents().create_agent(request).await)?;
                 screen.warn(&made.warnings)?;
-                screen.one(&COLUMNS, &view(&made.agent.unwrap_or_default()))
+                let agent = made.agent.unwrap_or_default();
+                if agent.name != wanted {
+                    let name = &agent.name;
+                    screen.note(&format!(
+                        "the name is `{name}`: a name has only a-z, 0-9, `-` and `_`"
+                    ))?;
+                }
+                screen.one(&COLUMNS, &view(&agent))
             }
             Self::Update { agent, changes } => {
                 let agent = changes.apply(get(client, agent).await?)?;

@@ -116,9 +116,13 @@ impl Sessions {
             }
             Self::Cancel { session } => {
                 let request = client.request(CancelRequest { session, agent: String::new() });
-                let running = client.answer(client.messages().cancel(request).await)?.running;
-                let sentence = if running { "the turn ends" } else { "nothing runs there" };
-                screen.done(sentence, &json!({"running": running}))
+                let ended = client.answer(client.messages().cancel(request).await)?;
+                let sentence = match (ended.running, ended.queued) {
+                    (true, _) => "the turn ends",
+                    (false, true) => "the turn waited for a runner, and ends when one has it",
+                    (false, false) => "nothing runs there",
+                };
+                screen.done(sentence, &json!({"running": ended.running, "queued": ended.queued}))
             }
             Self::Delete { session } => {
                 let request = client.request(DeleteSessionRequest { session: session.clone() });

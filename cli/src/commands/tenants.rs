@@ -35,6 +35,9 @@ pub enum Tenants {
         /// Maximum number of sessions that are ready or running at once
         #[arg(long)]
         cap: Option<u32>,
+        /// Maximum number of sessions, whatever their state
+        #[arg(long)]
+        max_sessions: Option<u32>,
         #[command(flatten)]
         product: ProductChanges,
     },
@@ -104,7 +107,7 @@ impl Tenants {
                 }
                 Ok(())
             }
-            Self::Update { tenant, state, rate, weight, cap, product } => {
+            Self::Update { tenant, state, rate, weight, cap, max_sessions, product } => {
                 let product = match product.is_empty() {
                     true => None,
                     false => Some(product.apply(current_product(client, &tenant).await?)?),
@@ -119,6 +122,7 @@ impl Tenants {
                     rate: rate.unwrap_or_default(),
                     weight: weight.unwrap_or_default(),
                     cap: cap.unwrap_or_default(),
+                    max_sessions: max_sessions.unwrap_or_default(),
                     created_at: None,
                     product,
                 };
@@ -145,6 +149,7 @@ fn view(tenant: &Tenant) -> Value {
         "rate": tenant.rate,
         "weight": tenant.weight,
         "cap": tenant.cap,
+        "max_sessions": tenant.max_sessions,
         "product": product_view(tenant.product.clone().unwrap_or_default()),
         "created_at": time(tenant.created_at.as_ref()),
     })

@@ -57,6 +57,11 @@ impl Plan {
         let opened =
             Box::pin(bootstrap::set_up_tenant(config, home, bootstrap::DEV_TENANT)).await?;
 
+        let egress = variable("egress.allow");
+        if !bootstrap::is_set(&egress) && !opened.local_models.is_empty() {
+            vars.insert(egress, serde_json::to_string(&opened.local_models)?);
+        }
+
         let ports = Ports::choose(args.port_base, args.gateways, args.runners)?;
         if args.port_base != 0 && ports.gateways[0].0.port() != args.port_base {
             screen

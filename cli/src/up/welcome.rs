@@ -38,7 +38,8 @@ fn text(home: &StateDir, state: &State, program: &str) -> String {
     let model = match &state.model {
         Some(model) => model.clone(),
         None => "demo:demo unless you set up another; for a real one\n            \
-                 OPENAI_API_KEY=… HOLDFAST_MODEL=openai:<id> before `up`"
+                 OPENAI_API_KEY=… HOLDFAST_MODEL=openai:<id> before `up`\n            \
+                 (or ANTHROPIC_API_KEY, GEMINI_API_KEY with anthropic:<id>, gemini:<id>)"
             .to_owned(),
     };
     let (http, grpc) = (&gateway.http, &gateway.grpc);

@@ -34,6 +34,8 @@ impl Installation {
             ("HOLDFAST_DATABASE__URL", database.url()),
             ("HOLDFAST_DATABASE__ADMIN_URL", database.admin_url()),
             ("HOLDFAST_NATS__URL", backends.nats_url.clone()),
+            // Models of tests are on this machine.
+            ("HOLDFAST_EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
             ("HOLDFAST_NATS__PREFIX", nats.prefix().to_owned()),
             ("HOLDFAST_REDIS__URL", backends.redis_url.clone()),
             ("HOLDFAST_REDIS__PREFIX", redis.prefix().to_owned()),

@@ -7,6 +7,25 @@ use holdfast_testkit::FakeModel;
 use crate::installation::Installation;
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_budget_holds_at_once_and_a_model_without_a_provider_is_refused() -> anyhow::Result<()> {
+    let model = FakeModel::start().await?;
+    let installation = Installation::with_model(&model).await?;
+    installation.run(&["chat", "hello"]).ok();
+
+    installation.run(&["budgets", "set", "--tokens", "1"]).ok();
+    let spent = installation.run(&["chat", "hello again"]).exits_with(1);
+    let unknown =
+        installation.run(&["agents", "update", "main", "--model", "nobody:one"]).exits_with(3);
+    let created = installation.run(&["agents", "create", "Bad Name!"]).ok();
+
+    assert!(spent.err.contains("budget"), "{}", spent.err);
+    assert_eq!(model.count(), 1);
+    assert!(unknown.err.contains("needs the provider `nobody`"), "{}", unknown.err);
+    assert!(created.err.contains("the name is `bad-name`"), "{}", created.err);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_expired_token_and_the_key_of_another_provider_are_not_used() -> anyhow::Result<()> {
     let model = FakeModel::start().await?;
     let installation = Installation::with_model(&model).await?;

@@ -141,17 +141,70 @@ fn foreground(installation: &Installation) -> Child {
 
 /// A conversation without a terminal.
 fn talk(installation: &Installation, lines: &str) -> CommandOutput {
+    pipe(installation, &["chat"], lines)
+}
+
+fn pipe(installation: &Installation, line: &[&str], lines: &str) -> CommandOutput {
     use std::io::Write as _;
 
     let mut chat = installation
-        .command(&["chat"])
+        .command(line)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     chat.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    CommandOutput::new(chat.wait_with_output().unwrap(), &["chat"])
+    CommandOutput::new(chat.wait_with_output().unwrap(), line)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_is_decided_by_piped_input_and_without_input_nothing_hangs()
+-> anyhow::Result<()> {
+    let model = FakeModel::start().await?;
+    let installation = Installation::with_model(&model).await?;
+    let write = r#"{"path": "role.md", "content": "Be a pirate.\nAlways."}"#;
+    model.answer(move |request| match request.tool_results().as_slice() {
+        [] => Reply::call("a", "write", write),
+        [(_, result), ..] => Reply::text(format!("so: {result}")),
+    });
+
+    let allowed = pipe(&installation, &["chat", "go", "--session", "one"], "y\n").ok();
+    let denied = pipe(&installation, &["chat", "go", "--session", "two"], "n\n").ok();
+    let nobody = installation.run(&["chat", "go", "--session", "three"]).exits_with(1);
+
+    assert!(allowed.err.contains("    | Be a pirate.\n    | Always.\n"), "{}", allowed.err);
+    assert!(!allowed.out.contains("denied"), "{}", allowed.out);
+    assert!(denied.out.contains("a person denied this call"), "{}", denied.out);
+    assert!(nobody.err.contains("`holdfast approvals allow "), "{}", nobody.err);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_brings_back_a_database_that_has_ended() -> anyhow::Result<()> {
+    let mut installation = Installation::new().await?;
+    installation.vars.retain(|(name, _)| !name.starts_with("HOLDFAST_DATABASE__"));
+    let backends = installation.dir.join("backends");
+    std::fs::create_dir_all(&backends)?;
+    // The packages are read only, so those of the tests' backends serve here too.
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.holdfast/test/pkg");
+    if std::path::Path::new(packages).exists() {
+        std::os::unix::fs::symlink(packages, backends.join("pkg"))?;
+    }
+    installation.run(&["up", "--detach", "--port-base", "0"]).ok();
+    let state: Value =
+        serde_json::from_str(&std::fs::read_to_string(backends.join("state.json"))?)?;
+    let postgres = u32::try_from(state["postgres"]["pid"].as_u64().unwrap())?;
+
+    signal("INT", postgres);
+    eventually("the end of Postgres", || (!is_alive(postgres)).then_some(()));
+    let lost = installation.run(&["agents", "list"]);
+    assert!(lost.err.contains("Postgres"), "{lost:?}");
+    let again = installation.run(&["up"]).ok();
+
+    assert!(again.err.contains("already running"), "{}", again.err);
+    assert!(installation.run(&["chat", "hello"]).ok().out.contains("demonstration"));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,7 +50,7 @@ pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build_on};
 pub use recent_tools::recently_used_tools;
 pub use step::{
-    CallResult, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval, is_allowed,
-    limit_reached, new_calls, next,
+    CallResult, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval, has_lost_call,
+    is_allowed, limit_reached, new_calls, next,
 };
 pub use turns_to_index::{ASSISTANT, IndexEntry, turns_to_index};

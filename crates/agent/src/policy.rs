@@ -50,7 +50,7 @@ mod view;
 mod visibility;
 
 pub use action::{Access, Actions, FsScope, Permission};
-pub use approval::{ApprovalMode, Approvals};
+pub use approval::{ApprovalMode, Approvals, written_paths};
 pub use catalog::{Catalog, Origin, Tool};
 pub use compiled_policy::CompiledPolicy;
 pub use decision::{Decision, DecisionSource, Reason, Rule, TurnList};

@@ -28,6 +28,25 @@ use crate::turn;
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was begun, and then \
      the process that ran it was lost; check before you do it again";
 
+/// Whether an acting call of the turn was lost with its runner, and no acting call has returned
+/// since. A call id may occur again in a later thought.
+#[must_use]
+pub fn has_lost_call(turn: &[Entry]) -> bool {
+    let (mut begun, mut is_lost) = (Vec::new(), false);
+    for entry in turn {
+        match entry {
+            Entry::Thought { .. } => begun.clear(),
+            Entry::Called { call, .. } => begun.push(call),
+            // Only the runner that made a call knows when it began.
+            Entry::Returned { call, record, .. } if begun.contains(&call) => {
+                is_lost = record.started_at_ms == 0;
+            }
+            Entry::Returned { .. } | Entry::Heard { .. } | Entry::Noted { .. } => {}
+        }
+    }
+    is_lost
+}
+
 /// Returns the result of a call beyond a limit.
 #[must_use]
 pub fn limit_reached(limits: Limits, limit: Limit) -> String {

@@ -23,7 +23,8 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             | Note::Routed
             | Note::Told
             | Note::Posted
-            | Note::Dispatched => false,
+            | Note::Dispatched
+            | Note::Unknown => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

@@ -38,6 +38,17 @@ impl fmt::Debug for Bus {
     }
 }
 
+/// Returns options with the user and the password of the first address that has them: the client
+/// does not take them from the addresses.
+fn login(servers: &[ServerAddr]) -> ConnectOptions {
+    match servers.iter().find_map(|server| Some((server.username()?, server.password()?))) {
+        Some((user, password)) => {
+            ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
+        }
+        None => ConnectOptions::new(),
+    }
+}
+
 impl Bus {
     /// Connects to NATS as client `name`. NATS may be down: the client keeps trying.
     ///
@@ -49,16 +60,23 @@ impl Bus {
         if !config.prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
             return Err(Error::Config { setting: "prefix", what });
         }
+        if config.subscription_capacity == 0 {
+            return Err(Error::Config {
+                setting: "subscription_capacity",
+                what: "write 1 or more",
+            });
+        }
         let what = "write `nats://host:4222`, several separated by commas";
         let url = |_| Error::Config { setting: "url", what };
         let servers = config.url.expose_secret().split(',').map(|url| url.trim().parse());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
 
         let known_down = Arc::new(AtomicBool::new(false));
-        let client = ConnectOptions::new()
+        let client = login(&servers)
             .name(name)
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
+            .subscription_capacity(config.subscription_capacity)
             .request_timeout(Some(NATS_TIMEOUT))
             // A network that drops packets silently is noticed within half a minute.
             .ping_interval(Duration::from_secs(10))

@@ -23,6 +23,10 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
 
+    /// Maximum number of messages that wait in one subscription of a process. Further ones are
+    /// dropped and counted: what they tell is found by a poll or in the journal.
+    pub subscription_capacity: usize,
+
     /// Maximum size of all events in JetStream, in bytes; the oldest are deleted first.
     ///
     /// This limits the sum over many noisy sessions. A single session is also limited by a number
@@ -40,6 +44,7 @@ impl Default for Config {
             url: "nats://127.0.0.1:4222".into(),
             prefix: String::new(),
             connect_timeout: Duration::from_secs(2),
+            subscription_capacity: 4096,
             events_max_bytes: 256 * 1024 * 1024,
             events_max_age: Duration::from_secs(7 * 24 * 3600),
         }

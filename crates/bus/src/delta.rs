@@ -49,6 +49,12 @@ pub enum DeltaBody {
         tool: String,
         /// One line that says what the call would do.
         summary: String,
+        /// Everything that the call would do, as it is approved.
+        #[serde(default)]
+        subject: String,
+        /// Further calls that "always" would allow; empty is none.
+        #[serde(default)]
+        pattern: String,
         /// Time until the approval expires, in milliseconds.
         left_ms: u64,
     },

@@ -1,6 +1,6 @@
 //! Agents of a tenant: assistants, stored as data.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
@@ -11,6 +11,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+
+/// Time for which runners use what they have read of an agent, its models and its budgets: a change
+/// takes effect after at most this long.
+pub const AGENT_CACHE_TTL: Duration = Duration::from_secs(1);
 
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 const MAX_INSTRUCTIONS_CHARS: usize = 100_000;

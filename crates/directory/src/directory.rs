@@ -5,8 +5,22 @@ use std::{fmt, sync::Arc, time::Duration};
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{KeyId, TenantId};
 use secrecy::SecretString;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
+use uuid::Uuid;
 
-use crate::{DataKey, Error, Routing, Seal, cache::Cache, key::CachedKey, store};
+use crate::{
+    DataKey, Error, Routing, Seal,
+    cache::Cache,
+    key::CachedKey,
+    store,
+    token::{Secret, has_mark},
+};
+
+/// Time limit of waiting for the lookup of a token without a mark.
+const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a key lookup is cached in this process.
 const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
@@ -23,6 +37,8 @@ pub struct Directory {
     pub(crate) pepper: SecretString,
     pub(crate) keys: Arc<Cache<KeyId, CachedKey>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
+    /// One query at a time for tokens without a mark.
+    unmarked: Arc<Semaphore>,
 }
 
 impl Directory {
@@ -34,6 +50,7 @@ impl Directory {
             pepper,
             keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
+            unmarked: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -47,6 +64,22 @@ impl Directory {
             Ok(tx)
         } else {
             Err(Error::not_found("tenant", tenant))
+        }
+    }
+
+    /// Waits until a token may be looked up. Tokens with the mark of their id need not wait. The
+    /// others share one slot, so that callers with invented tokens cannot take all connections.
+    pub(crate) async fn lookup_slot(
+        &self,
+        id: Uuid,
+        secret: &Secret,
+    ) -> Result<Option<SemaphorePermit<'_>>, Error> {
+        if has_mark(&self.pepper, id, secret) {
+            return Ok(None);
+        }
+        match timeout(MAX_LOOKUP_WAIT, self.unmarked.acquire()).await {
+            Ok(slot) => Ok(slot.ok()),
+            Err(_) => Err(Error::TooManyUnknownKeys),
         }
     }
 

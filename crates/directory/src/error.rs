@@ -8,6 +8,10 @@ pub enum Error {
     #[error("the key is not known: send `Authorization: Bearer hf_…` with a key of this platform")]
     UnknownKey,
 
+    /// Too many keys without the mark of this installation are being checked.
+    #[error("too many unknown keys are being checked: try again later, or create a new key")]
+    TooManyUnknownKeys,
+
     /// The key is correct, but revoked or expired.
     #[error("the key was revoked or has expired: create another")]
     KeyNotActive,
@@ -78,7 +82,7 @@ pub enum Error {
     },
 
     /// The database failed for a reason unrelated to the request.
-    #[error("the directory's store failed")]
+    #[error("the database (Postgres) failed: check that it runs, and try again")]
     Store(#[from] sqlx::Error),
 }
 
@@ -105,7 +109,7 @@ impl Fault for Error {
             Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Id(_) | Self::InvalidKek => Kind::Invalid,
-            Self::TooMany { .. } => Kind::Exhausted,
+            Self::TooMany { .. } | Self::TooManyUnknownKeys => Kind::Exhausted,
             Self::Unsealable(_) | Self::Corrupt { .. } => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),
         }

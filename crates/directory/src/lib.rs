@@ -47,7 +47,7 @@ mod verbs;
 
 pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
-pub use agent::{Agent, AgentSettings, NewAgent, RoutedAgent};
+pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, NewAgent, RoutedAgent};
 pub use budget::Budget;
 pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};

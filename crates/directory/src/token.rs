@@ -1,14 +1,19 @@
 //! Text form of API keys, `hf_<id>_<secret>`, and of node tokens, `hfn_<id>_<secret>`.
 //!
-//! The id is the key's UUID without dashes, the secret is 32 random bytes in base64url. Only an
-//! HMAC of the secret is stored, with a pepper that is not in the database: a person who steals the
-//! table cannot use its rows, and a person who writes to it cannot add working keys.
+//! The id is the key's UUID without dashes, the secret is 32 bytes in base64url: a mark of 8 bytes
+//! that follows from the id and the pepper, and 24 random bytes. Only an HMAC of the secret is
+//! stored, with a pepper that is not in the database: a person who steals the table cannot use its
+//! rows, and a person who writes to it cannot add working keys.
+//!
+//! The mark tells a token that was never issued from one that was, without the database. Secrets of
+//! earlier versions have none.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use holdfast_types::{KeyId, NodeId};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 const PREFIX: &str = "hf_";
@@ -16,11 +21,30 @@ const NODE_PREFIX: &str = "hfn_";
 const ID_LENGTH: usize = 32;
 const HMAC_BLOCK_BYTES: usize = 64;
 
+/// Bytes of a secret that follow from its id.
+const MARK_BYTES: usize = 8;
+
 pub(crate) type Secret = SecretBox<[u8; 32]>;
 
-/// Generates the secret of a new key.
-pub(crate) fn generate() -> Secret {
-    SecretBox::new(Box::new(rand::random()))
+/// Generates the secret of a new key or node.
+pub(crate) fn generate(pepper: &SecretString, id: Uuid) -> Secret {
+    let mut secret: [u8; 32] = rand::random();
+    secret[..MARK_BYTES].copy_from_slice(&mark(pepper, id));
+    SecretBox::new(Box::new(secret))
+}
+
+/// Whether a secret has the mark of its id. If not, it was issued by an earlier version or never.
+pub(crate) fn has_mark(pepper: &SecretString, id: Uuid, secret: &Secret) -> bool {
+    secret.expose_secret()[..MARK_BYTES].ct_eq(&mark(pepper, id)).into()
+}
+
+fn mark(pepper: &SecretString, id: Uuid) -> [u8; MARK_BYTES] {
+    let mut text = *b"holdfast token: 0123456789abcdef";
+    text[16..].copy_from_slice(id.as_bytes());
+    let digest = digest(pepper, &SecretBox::new(Box::new(text)));
+    let mut mark = [0; MARK_BYTES];
+    mark.copy_from_slice(&digest[..MARK_BYTES]);
+    mark
 }
 
 /// Formats an API key, which is shown to its owner once.
@@ -80,13 +104,29 @@ mod tests {
 
     use super::*;
 
+    fn secret() -> Secret {
+        generate(&"pepper".into(), Uuid::now_v7())
+    }
+
+    #[test]
+    fn a_mark_is_of_one_id_and_one_pepper() {
+        let (id, pepper) = (Uuid::now_v7(), "pepper".into());
+        let secret = generate(&pepper, id);
+
+        assert!(has_mark(&pepper, id, &secret));
+        assert!(!has_mark(&pepper, Uuid::now_v7(), &secret));
+        assert!(!has_mark(&"other".into(), id, &secret));
+        assert_ne!(secret.expose_secret(), generate(&pepper, id).expose_secret());
+    }
+
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[test]
     fn a_key_reads_back_as_it_was_written() {
-        let (id, secret) = (KeyId::generate(), generate());
+        let id = KeyId::generate();
+        let secret = generate(&"pepper".into(), id.as_uuid());
 
         let text = write(id, &secret);
         let (read_id, read_secret) = read(text.expose_secret()).unwrap();
@@ -98,8 +138,8 @@ mod tests {
 
     #[test]
     fn a_node_s_token_is_no_key_and_a_key_is_no_node_s_token() {
-        let node = write_node(NodeId::generate(), &generate());
-        let key = write(KeyId::generate(), &generate());
+        let node = write_node(NodeId::generate(), &secret());
+        let key = write(KeyId::generate(), &secret());
 
         assert!(read(node.expose_secret()).is_none() && read_node(node.expose_secret()).is_some());
         assert!(read_node(key.expose_secret()).is_none());
@@ -107,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_not_read() {
-        let good = write(KeyId::generate(), &generate()).expose_secret().to_owned();
+        let good = write(KeyId::generate(), &secret()).expose_secret().to_owned();
         let dashed = format!("hf_{}_{}", Uuid::now_v7(), &good[36..]);
         let short = &good[..good.len() - 1];
 

@@ -2,7 +2,7 @@
 //!
 //! | item | purpose |
 //! |---|---|
-//! | [`client_builder`] | clients for addresses that the operator or an administrator chose |
+//! | [`client_builder`] | clients for addresses that the operator chose |
 //! | [`Guard`] | clients for addresses that tenants, models or pages chose: public ones only |
 //! | [`describe_failure`] | text about a failed request, without its address |
 //!
@@ -11,11 +11,43 @@
 
 mod guard;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
-use reqwest::{Client, ClientBuilder, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Url, redirect::Policy};
+use serde::{Deserialize, Serialize};
 
 pub use guard::{AddressRefusal, Guard, Lookup, LookupFuture, SystemResolver, refusal};
+
+/// The table `[egress]`: outgoing requests to addresses that tenants choose for their providers of
+/// models, speech and search.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Addresses that are allowed though they are not on the public internet or have no TLS:
+    /// `host:port`, or `host` for any port.
+    pub allow: Vec<String>,
+}
+
+impl Config {
+    /// Builds the guard of these addresses.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn guard(&self) -> anyhow::Result<Guard> {
+        Guard::with_system_resolver(self.allow.iter().cloned())
+    }
+}
+
+/// Returns `host:port` of a URL whose host is this machine; `None` for any other.
+#[must_use]
+pub fn loopback_address(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let host = url.host_str()?;
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    is_local.then(|| format!("{host}:{}", url.port_or_known_default().unwrap_or_default()))
+}
 
 /// Interval of keep-alive probes on an idle connection.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -45,5 +77,25 @@ pub fn describe_failure(error: &reqwest::Error) -> &'static str {
         "no connection could be made"
     } else {
         "the connection broke"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_local() {
+        for (url, local) in [
+            ("http://127.0.0.1:11434/v1", Some("127.0.0.1:11434")),
+            ("http://localhost/v1", Some("localhost:80")),
+            ("http://[::1]:8080", Some("[::1]:8080")),
+            ("", None),
+            ("https://api.openai.com/v1", None),
+            ("http://10.0.0.7:80", None),
+            ("http://localhost.example", None),
+        ] {
+            assert_eq!(loopback_address(url).as_deref(), local, "{url}");
+        }
     }
 }

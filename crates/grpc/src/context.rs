@@ -1,23 +1,34 @@
 //! Signed context of calls between services: the header `x-holdfast-context`.
 //!
 //! The value holds the tenant, the calling service and the time, with an HMAC-SHA-256 of all three
-//! under the mesh's secret. Within its lifetime of a minute it can be replayed by anyone who saw
-//! it: mTLS or a network policy must keep others away, and requests that change state carry a
-//! `request_id`.
+//! under the mesh's secret. While its time is within the tolerance for clocks it can be replayed by
+//! anyone who saw it: mTLS or a network policy must keep others away, and requests that change
+//! state carry a `request_id`.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
+use tracing::warn;
 
 /// Name of the HTTP header and of the gRPC metadata key.
 pub const CONTEXT_HEADER: &str = "x-holdfast-context";
 
-/// Accepted age of a context, in seconds, in both directions because clocks differ.
-const MAX_AGE_SECONDS: u64 = 60;
+/// Default for the accepted age of a context, in both directions because clocks differ.
+const DEFAULT_TOLERANCE: Duration = Duration::from_secs(300);
+
+/// Interval at which a difference between clocks is logged, in seconds.
+const SKEW_LOG_INTERVAL_SECONDS: u64 = 60;
 
 /// Minimum length of the mesh's secret, in bytes.
 const MIN_SECRET_BYTES: usize = 16;
@@ -37,17 +48,29 @@ pub enum InvalidContext {
     /// Signed with another secret, or changed.
     #[error("the context's signature is wrong: do all services have the same mesh secret?")]
     Forged,
-    /// Too old, or from the future; holds the difference in seconds.
+    /// Too old, or from the future.
     #[error(
-        "the context is {0} s old or early, and {MAX_AGE_SECONDS} s are the most: are the clocks right?"
+        "the clock of the calling service is {skew} s {} this one's, and \
+         `mesh.clock_tolerance` is {tolerance} s: set the clocks of both machines, or raise it",
+        if *is_ahead { "ahead of" } else { "behind" }
     )]
-    Expired(u64),
+    Expired {
+        /// Difference in seconds.
+        skew: u64,
+        is_ahead: bool,
+        /// Accepted difference in seconds.
+        tolerance: u64,
+    },
 }
 
 /// Signs the contexts of outgoing calls and verifies those of incoming ones.
 #[derive(Clone)]
 pub struct Signer {
     mac: Hmac<Sha256>,
+    /// Accepted difference between clocks, in seconds.
+    tolerance: u64,
+    /// Time of the last log line about a difference, in Unix seconds.
+    logged_at: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Signer {
@@ -68,7 +91,14 @@ impl Signer {
         if secret.len() < MIN_SECRET_BYTES {
             return Err(weak());
         }
-        Hmac::new_from_slice(secret).map(|mac| Self { mac }).map_err(|_| weak())
+        let mac = Hmac::new_from_slice(secret).map_err(|_| weak())?;
+        Ok(Self { mac, tolerance: DEFAULT_TOLERANCE.as_secs(), logged_at: Arc::default() })
+    }
+
+    /// Replaces the accepted difference between clocks, five minutes by default.
+    #[must_use]
+    pub fn with_tolerance(self, tolerance: Duration) -> Self {
+        Self { tolerance: tolerance.as_secs(), ..self }
     }
 
     /// Returns the context of a call that `service` makes for a tenant, at `now` in Unix seconds.
@@ -81,7 +111,8 @@ impl Signer {
         format!("{claim}.{}", BASE64_URL_SAFE_NO_PAD.encode(mac))
     }
 
-    /// Returns the tenant and the service of a valid context; `now` is in Unix seconds.
+    /// Returns the tenant and the service of a valid context; `now` is in Unix seconds. Logs clocks
+    /// that differ by more than half of what is accepted, once a minute.
     ///
     /// # Errors
     ///
@@ -98,10 +129,29 @@ impl Signer {
         let ["v1", tenant, service, issued] = parts.as_slice() else { return Err(Malformed) };
         let tenant = format!("ten_{tenant}").parse().map_err(|_| Malformed)?;
         let issued: u64 = issued.parse().map_err(|_| Malformed)?;
-        match issued.abs_diff(now) {
-            age if age > MAX_AGE_SECONDS => Err(Expired(age)),
-            _ => Ok((tenant, (*service).to_owned())),
+        let (skew, is_ahead, tolerance) = (issued.abs_diff(now), issued > now, self.tolerance);
+        if skew > tolerance / 2 && self.should_log_skew(now) {
+            warn!(
+                service,
+                skew_seconds = skew,
+                is_ahead,
+                tolerance_seconds = tolerance,
+                "the clock of a service differs from this one's"
+            );
         }
+        if skew > tolerance {
+            return Err(Expired { skew, is_ahead, tolerance });
+        }
+        Ok((tenant, (*service).to_owned()))
+    }
+
+    fn should_log_skew(&self, now: u64) -> bool {
+        let last = self.logged_at.load(Ordering::Relaxed);
+        now.abs_diff(last) >= SKEW_LOG_INTERVAL_SECONDS
+            && self
+                .logged_at
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
@@ -116,14 +166,19 @@ mod tests {
     }
 
     #[test]
-    fn a_context_reads_back_for_a_minute() {
-        let (signer, tenant) = (signer("0123456789abcdef"), TenantId::generate());
+    fn a_context_is_valid_while_its_time_is_within_the_tolerance() {
+        let tolerance = Duration::from_secs(60);
+        let signer = signer("0123456789abcdef").with_tolerance(tolerance);
+        let tenant = TenantId::generate();
         let value = signer.sign(tenant, "channel-bridge", NOW);
 
         let read = Ok((tenant, "channel-bridge".to_owned()));
         assert_eq!(signer.verify(&value, NOW + 60), read);
         assert_eq!(signer.verify(&value, NOW - 60), read);
-        assert_eq!(signer.verify(&value, NOW + 61), Err(InvalidContext::Expired(61)));
+        let behind = signer.verify(&value, NOW + 61).unwrap_err();
+        let ahead = signer.verify(&value, NOW - 100).unwrap_err();
+        assert_eq!(behind, InvalidContext::Expired { skew: 61, is_ahead: false, tolerance: 60 });
+        assert!(ahead.to_string().contains("is 100 s ahead of this one's"), "{ahead}");
     }
 
     #[test]

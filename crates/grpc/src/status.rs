@@ -4,6 +4,7 @@ use std::{error::Error as _, time::Duration};
 
 use holdfast_types::{Fault, Kind};
 use tonic::{Code, Status, metadata::MetadataValue};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// Metadata key: delay before a retry, in milliseconds.
 pub const RETRY_AFTER: &str = "retry-after-ms";
@@ -68,14 +69,16 @@ pub fn kind(status: &Status) -> Kind {
     }
 }
 
-/// Adds the delay before a retry to a status.
+/// Adds the delay before a retry to a status, as [`RETRY_AFTER`] and as `google.rpc.RetryInfo`.
 #[must_use]
-pub fn with_retry_after(mut status: Status, after: Duration) -> Status {
+pub fn with_retry_after(status: Status, after: Duration) -> Status {
     // Rounded up: with 0 the caller would retry at once.
     let millis = after.as_micros().div_ceil(1000);
     let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-    status.metadata_mut().insert(RETRY_AFTER, MetadataValue::from(millis));
-    status
+    let mut metadata = status.metadata().clone();
+    metadata.insert(RETRY_AFTER, MetadataValue::from(millis));
+    let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(millis)));
+    Status::with_error_details_and_metadata(status.code(), status.message(), details, metadata)
 }
 
 /// Delay before a retry, if the status has one.
@@ -127,6 +130,8 @@ mod tests {
         let told = with_retry_after(Status::resource_exhausted("x"), Duration::from_micros(1500));
 
         assert_eq!(retry_after(&told), Some(Duration::from_millis(2)));
+        let details = told.get_details_retry_info().and_then(|info| info.retry_delay);
+        assert_eq!((told.message(), details), ("x", Some(Duration::from_millis(2))));
         assert_eq!(retry_after(&Status::resource_exhausted("x")), None);
     }
 

@@ -34,9 +34,10 @@ pub use self::shared::{Mesh, Secrets};
 use self::spelling::{alternatives, is_similar, suggestion};
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "bridge",
     "database",
+    "egress",
     "gateway",
     "memory",
     "mesh",

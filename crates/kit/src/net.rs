@@ -1,7 +1,6 @@
 //! TCP listeners.
 //!
-//! Accepted sockets need TCP_NODELAY, or a stream of small frames waits 40 ms for acknowledgements:
-//! `axum::serve(listener.tap_io(net::nodelay), …)`, with `axum::serve::ListenerExt`.
+//! Accepted sockets need TCP_NODELAY, or a stream of small frames waits 40 ms for acknowledgements.
 
 use std::{io::ErrorKind, net::SocketAddr};
 

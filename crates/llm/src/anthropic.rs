@@ -7,8 +7,9 @@ mod decode;
 mod encode;
 mod refusal;
 
+use holdfast_egress::Guard;
 use reqwest::{
-    Client, Url,
+    Url,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::SecretString;
@@ -45,7 +46,7 @@ impl Anthropic {
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
-        client: Client,
+        guard: Guard,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
@@ -55,7 +56,7 @@ impl Anthropic {
             false => http::below(&base, &["v1", "messages"]),
         };
         let key = http::key(HeaderName::from_static("x-api-key"), "", key)?;
-        Ok(Self(Server::new(client, key, Messages { url })))
+        Ok(Self(Server::new(guard, key, Messages { url })))
     }
 
     /// Uses an OAuth access token instead of the key, if there is one.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use holdfast_egress::AddressRefusal;
 use holdfast_types::{Fault, Kind, ModelId};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,12 @@ pub enum Error {
     /// Invalid settings of a provider.
     #[error("the settings of the model's provider are not right: {0}")]
     Setup(&'static str),
+
+    /// The provider's address may not be asked.
+    #[error(
+        "{0}: give the provider another base url, or have the operator list it in `egress.allow`"
+    )]
+    Address(#[from] AddressRefusal),
 
     /// The provider cannot be reached, or has an internal error.
     #[error("the model's provider is not available: try again later")]
@@ -113,6 +120,7 @@ impl Error {
             Self::Filtered => "filtered",
             Self::NoProvider { .. } => "no_provider",
             Self::Setup(_) => "setup",
+            Self::Address(_) => "address",
             Self::Unavailable { .. } => "unavailable",
             Self::Timeout => "timeout",
             Self::Interrupted => "interrupted",
@@ -137,6 +145,7 @@ impl Error {
             | Self::Filtered
             | Self::NoProvider { .. }
             | Self::Setup(_)
+            | Self::Address(_)
             | Self::TooLong { .. } => Reason::Format,
             // 529 is Anthropic's status for an overload.
             Self::Unavailable { status: Some(503 | 529), .. } => Reason::Overloaded,
@@ -202,6 +211,7 @@ impl Fault for Error {
             | Self::BadRequest { .. }
             | Self::Filtered
             | Self::Setup(_)
+            | Self::Address(_)
             | Self::TooLong { .. } => Kind::Invalid,
             Self::Unavailable { .. }
             | Self::Timeout

@@ -126,9 +126,10 @@ impl<C: Cooldowns> Model for Fallback<C> {
 fn is_final(error: &Error) -> bool {
     match error.reason() {
         // This model or provider is missing; another one may exist.
-        Reason::Format => {
-            !matches!(error, Error::NoModel(_) | Error::NoProvider { .. } | Error::Setup(_))
-        }
+        Reason::Format => !matches!(
+            error,
+            Error::NoModel(_) | Error::NoProvider { .. } | Error::Setup(_) | Error::Address(_)
+        ),
         Reason::Unknown => true,
         Reason::Auth
         | Reason::RateLimit

@@ -7,8 +7,9 @@ mod decode;
 mod encode;
 mod refusal;
 
+use holdfast_egress::Guard;
 use reqwest::{
-    Client, Url,
+    Url,
     header::{HeaderMap, HeaderName},
 };
 use secrecy::SecretString;
@@ -38,13 +39,13 @@ impl Gemini {
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
-        client: Client,
+        guard: Guard,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
         let base = http::base(base_url, DEFAULT_BASE_URL)?;
         let key = http::key(HeaderName::from_static("x-goog-api-key"), "", key)?;
-        Ok(Self(Server::new(client, key, GenerateContent { base })))
+        Ok(Self(Server::new(guard, key, GenerateContent { base })))
     }
 
     /// Uses an OAuth access token instead of the key, if there is one.

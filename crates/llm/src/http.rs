@@ -8,9 +8,10 @@ pub(crate) mod sse;
 use std::{fmt, time::Duration};
 
 use futures::StreamExt as _;
+use holdfast_egress::Guard;
 use holdfast_types::Reply;
 use reqwest::{
-    Client, Response, Url,
+    Response, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret as _, SecretString};
@@ -112,18 +113,18 @@ impl FrameSplitter {
 /// Client of a server with the protocol `P`.
 #[derive(Debug, Clone)]
 pub(crate) struct Server<P> {
-    client: Client,
+    guard: Guard,
     key: Option<(HeaderName, HeaderValue)>,
     protocol: P,
 }
 
 impl<P: Protocol> Server<P> {
     pub(crate) const fn new(
-        client: Client,
+        guard: Guard,
         key: Option<(HeaderName, HeaderValue)>,
         protocol: P,
     ) -> Self {
-        Self { client, key, protocol }
+        Self { guard, key, protocol }
     }
 
     /// Uses an access token (RFC 6750) instead of the key, if there is one.
@@ -135,9 +136,11 @@ impl<P: Protocol> Server<P> {
     }
 
     async fn answer(&self, request: &Request, on_delta: OnDelta<'_>) -> Result<Reply, Error> {
+        let url = self.protocol.url(request);
         let mut sent = self
-            .client
-            .post(self.protocol.url(request))
+            .guard
+            .client_for_secret(&url)?
+            .post(url)
             .headers(self.protocol.headers(request))
             .json(&self.protocol.encode(request));
         if let Some((name, key)) = &self.key {
@@ -286,6 +289,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 fn unreachable(error: reqwest::Error) -> Error {
     if error.is_builder() {
         return Error::Setup("the request cannot be built from them");
+    }
+    if let Some(refused) = holdfast_egress::refusal(&error) {
+        return Error::Address(refused);
     }
     // A URL may contain more than a log should.
     Error::Unavailable { status: None, source: Some(error.without_url().into()) }

@@ -1,7 +1,8 @@
 //! The configured providers, by name.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use holdfast_egress::Guard;
 use holdfast_types::ModelId;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -10,9 +11,6 @@ use crate::{
     Alternatives, Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, RetryingModel,
     observe::InstrumentedModel, servers,
 };
-
-/// Timeout of opening a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,30 +47,13 @@ pub struct Models {
 }
 
 impl Models {
-    /// Checks all settings and connects to nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// If a provider's settings are invalid, or a provider needs HTTPS and no TLS client can be
-    /// built on this machine.
-    pub fn new(providers: impl IntoIterator<Item = (String, Provider)>) -> Result<Self, Error> {
-        let mut models = Self { providers: BTreeMap::new() }.with("demo", Demo);
-        let mut shared = None;
-        for (name, provider) in providers {
-            if provider.kind == ProviderKind::Demo {
-                models = models.with(&name, Demo);
-                continue;
-            }
-            let client = match &shared {
-                Some(client) => reqwest::Client::clone(client),
-                None => shared.insert(client()?).clone(),
-            };
-            models = models.with_provider(&name, client, &provider)?;
-        }
-        Ok(models)
+    /// Creates the demonstration model alone.
+    #[must_use]
+    pub fn demo() -> Self {
+        Self { providers: BTreeMap::new() }.with("demo", Demo)
     }
 
-    /// Adds a provider that uses this client and retries its requests.
+    /// Adds a provider whose address the guard checks, and retries its requests.
     ///
     /// # Errors
     ///
@@ -80,10 +61,10 @@ impl Models {
     pub fn with_provider(
         self,
         name: &str,
-        client: reqwest::Client,
+        guard: &Guard,
         provider: &Provider,
     ) -> Result<Self, Error> {
-        self.with_provider_and_alternatives(name, client, provider, Alternatives::Absent)
+        self.with_provider_and_alternatives(name, guard, provider, Alternatives::Absent)
     }
 
     /// Same as [`with_provider`](Self::with_provider), but states whether alternatives to this
@@ -95,7 +76,7 @@ impl Models {
     pub fn with_provider_and_alternatives(
         self,
         name: &str,
-        client: reqwest::Client,
+        guard: &Guard,
         provider: &Provider,
         among: Alternatives,
     ) -> Result<Self, Error> {
@@ -106,23 +87,23 @@ impl Models {
             ProviderKind::OpenAi => {
                 // Without the known base URL, the key of such a server would be sent to OpenAI.
                 let known = servers::by_name(name).map(|known| known.base_url);
-                let model = OpenAi::new(client, given.or(known), key)?;
+                let model = OpenAi::new(guard.clone(), given.or(known), key)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Responses => {
-                let model = Responses::new(client, given, key)?;
+                let model = Responses::new(guard.clone(), given, key)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Anthropic => {
-                let model = Anthropic::new(client, given, key)?.with_token(token)?;
+                let model = Anthropic::new(guard.clone(), given, key)?.with_token(token)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Gemini => {
-                let model = Gemini::new(client, given, key)?.with_token(token)?;
+                let model = Gemini::new(guard.clone(), given, key)?.with_token(token)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Ollama => {
-                let model = Ollama::new(client, given, key)?;
+                let model = Ollama::new(guard.clone(), given, key)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Demo => self.with(name, Demo),
@@ -165,16 +146,13 @@ impl fmt::Debug for Models {
     }
 }
 
-/// Builds the client that all providers share, so that connections are reused.
-fn client() -> Result<reqwest::Client, Error> {
-    let setup = "no https client can be built: are ca certificates installed?";
-    let builder = holdfast_egress::client_builder(CONNECT_TIMEOUT);
-    builder.map_err(|_| Error::Setup(setup))?.build().map_err(|_| Error::Setup(setup))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn guard() -> Guard {
+        Guard::with_system_resolver([]).unwrap()
+    }
 
     fn openai(base_url: &str) -> Result<Models, Error> {
         let provider = Provider {
@@ -183,12 +161,12 @@ mod tests {
             api_key: Some("sk-secret".into()),
             is_oauth: false,
         };
-        Models::new([("openai".to_owned(), provider)])
+        Models::demo().with_provider("openai", &guard(), &provider)
     }
 
     #[test]
     fn the_demonstration_is_always_there_and_others_are_named() {
-        let models = Models::new([]).unwrap();
+        let models = Models::demo();
 
         assert!(models.get(&"demo:demo".parse().unwrap()).is_ok());
         let error = models.get(&"acme:x".parse().unwrap()).unwrap_err();
@@ -211,7 +189,7 @@ mod tests {
         let provider: Provider = serde_json::from_str(text).unwrap();
 
         assert!(!format!("{provider:?}").contains("secret"));
-        let models = Models::new([("local".to_owned(), provider)]).unwrap();
+        let models = Models::demo().with_provider("local", &guard(), &provider).unwrap();
         let model = models.get(&"local:x".parse().unwrap()).unwrap();
         assert!(!format!("{models:?} {model:?}").contains("secret"));
         assert!(serde_json::from_str::<Provider>(r#"{"kind":"openai","key":"x"}"#).is_err());

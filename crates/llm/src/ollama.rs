@@ -8,8 +8,9 @@ mod decode;
 mod encode;
 mod refusal;
 
+use holdfast_egress::Guard;
 use reqwest::{
-    Client, Url,
+    Url,
     header::{AUTHORIZATION, HeaderMap},
 };
 use secrecy::SecretString;
@@ -38,7 +39,7 @@ impl Ollama {
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
-        client: Client,
+        guard: Guard,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
@@ -48,7 +49,7 @@ impl Ollama {
             false => http::below(&base, &["api", "chat"]),
         };
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
-        Ok(Self(Server::new(client, key, Chat { url })))
+        Ok(Self(Server::new(guard, key, Chat { url })))
     }
 }
 

@@ -4,9 +4,10 @@ mod decode;
 mod encode;
 pub(crate) mod refusal;
 
+use holdfast_egress::Guard;
 use holdfast_types::Reply;
 use reqwest::{
-    Client, Url,
+    Url,
     header::{AUTHORIZATION, HeaderMap},
 };
 use secrecy::SecretString;
@@ -34,7 +35,7 @@ impl OpenAi {
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
-        client: Client,
+        guard: Guard,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
@@ -42,7 +43,7 @@ impl OpenAi {
         let takes = servers::features_at(&base);
         let url = http::below(&base, &["chat", "completions"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
-        Ok(Self(Server::new(client, key, ChatCompletions { url, takes })))
+        Ok(Self(Server::new(guard, key, ChatCompletions { url, takes })))
     }
 }
 

@@ -8,8 +8,9 @@
 mod decode;
 mod encode;
 
+use holdfast_egress::Guard;
 use reqwest::{
-    Client, Url,
+    Url,
     header::{AUTHORIZATION, HeaderMap},
 };
 use secrecy::SecretString;
@@ -37,13 +38,13 @@ impl Responses {
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
-        client: Client,
+        guard: Guard,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
         let url = http::below(&http::base(base_url, DEFAULT_BASE_URL)?, &["responses"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
-        Ok(Self(Server::new(client, key, Wire { url })))
+        Ok(Self(Server::new(guard, key, Wire { url })))
     }
 }
 

@@ -70,6 +70,7 @@ impl<M: Model> RetryingModel<M> {
             | Error::Filtered
             | Error::NoProvider { .. }
             | Error::Setup(_)
+            | Error::Address(_)
             | Error::Timeout
             | Error::TooLong { .. }
             | Error::AllFailed { .. }

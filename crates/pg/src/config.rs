@@ -21,8 +21,8 @@ pub struct Config {
 
     /// Maximum number of connections per process for tenants' rows.
     ///
-    /// The sum of `pool_size` and `system_pool_size` over all processes must stay below Postgres'
-    /// `max_connections`.
+    /// The sum of `pool_size` and `system_pool_size` over all processes, and one more for each
+    /// runner, must stay below Postgres' `max_connections`.
     pub pool_size: u32,
 
     /// Maximum number of connections per process for claims and sweeps.

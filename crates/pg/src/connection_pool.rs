@@ -12,13 +12,15 @@ use std::{
 };
 
 use sqlx::{
-    ConnectOptions as _, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions,
+    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr, postgres::PgConnectOptions,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep, timeout},
 };
 use tracing::debug;
+
+use crate::Connection;
 
 /// Time after which an unused connection is closed.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(300);
@@ -44,35 +46,41 @@ pub(crate) struct ConnectionPool(Arc<PoolState>);
 #[derive(Debug)]
 struct PoolState {
     options: PgConnectOptions,
-    acquire_timeout: Duration,
+    limits: Limits,
     permits: Arc<Semaphore>,
     idle: Mutex<VecDeque<IdleConnection>>,
 }
 
+/// Limits of a pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Maximum number of connections.
+    pub size: u32,
+    /// Maximum wait for a connection, and for the first answer of a transaction.
+    pub acquire_timeout: Duration,
+    /// Maximum duration of one statement.
+    pub statement: Duration,
+}
+
 #[derive(Debug)]
 struct IdleConnection {
-    conn: PgConnection,
+    conn: Connection,
     born: Instant,
     idle_since: Instant,
 }
 
 impl ConnectionPool {
-    /// Creates a pool of up to `size` connections. None is opened before it is needed.
-    pub fn new(options: PgConnectOptions, size: u32, patience: Duration) -> Self {
-        let permits = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(1)));
-        Self(Arc::new(PoolState {
-            options,
-            acquire_timeout: patience,
-            permits,
-            idle: Mutex::default(),
-        }))
+    /// Creates a pool. No connection is opened before it is needed.
+    pub fn new(options: PgConnectOptions, limits: Limits) -> Self {
+        let permits = Arc::new(Semaphore::new(usize::try_from(limits.size).unwrap_or(1)));
+        Self(Arc::new(PoolState { options, limits, permits, idle: Mutex::default() }))
     }
 
     /// Returns an idle connection or opens a new one.
     ///
     /// While the server is unreachable or not ready, this retries until the caller's timeout.
     pub async fn acquire(&self) -> sqlx::Result<PooledConnection> {
-        timeout(self.0.acquire_timeout, self.acquire_without_timeout())
+        timeout(self.0.limits.acquire_timeout, self.acquire_without_timeout())
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
@@ -84,7 +92,10 @@ impl ConnectionPool {
             .map_err(|_closed| sqlx::Error::PoolClosed)?;
         let (conn, born) = match self.0.take() {
             Some(kept) => (kept.conn, kept.born),
-            None => (self.0.connect().await?, Instant::now()),
+            None => {
+                let conn = self.0.connect().await?;
+                (Connection::new(conn, self.0.limits.statement), Instant::now())
+            }
         };
         let shared = Arc::clone(&self.0);
         Ok(PooledConnection {
@@ -101,7 +112,7 @@ impl ConnectionPool {
         self.0.permits.close();
         let idle = std::mem::take(&mut *self.0.idle());
         for kept in idle {
-            if let Err(error) = kept.conn.close().await {
+            if let Err(error) = kept.conn.into_inner().close().await {
                 debug!(%error, "a connection ended before it was closed");
             }
         }
@@ -123,7 +134,7 @@ impl PoolState {
         idle.pop_back()
     }
 
-    fn put(&self, conn: PgConnection, born: Instant) {
+    fn put(&self, conn: Connection, born: Instant) {
         if born.elapsed() < MAX_CONNECTION_AGE && !self.permits.is_closed() {
             self.idle().push_back(IdleConnection { conn, born, idle_since: Instant::now() });
         }
@@ -163,7 +174,7 @@ fn is_transient(error: &sqlx::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct PooledConnection {
     /// `None` after the connection is returned.
-    conn: Option<PgConnection>,
+    conn: Option<Connection>,
     born: Instant,
     reset_sql: &'static str,
     shared: Arc<PoolState>,
@@ -178,11 +189,25 @@ impl PooledConnection {
         self
     }
 
-    pub fn conn(&mut self) -> &mut PgConnection {
+    pub fn conn(&mut self) -> &mut Connection {
         match &mut self.conn {
             Some(conn) => conn,
             None => unreachable!("`done` takes the loan itself"),
         }
+    }
+
+    /// Begins a transaction. This waits for no lock, so a server that does not answer soon is
+    /// unreachable.
+    pub async fn begin(&mut self, sql: impl SqlSafeStr) -> sqlx::Result<()> {
+        let limit = self.shared.limits.acquire_timeout;
+        self.conn().execute_simple(sql, limit).await
+    }
+
+    /// Commits the open transaction, and returns the connection to the pool.
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        self.conn().execute_simple("COMMIT", Duration::MAX).await?;
+        self.done();
+        Ok(())
     }
 
     /// Returns a connection without an open transaction to the pool.
@@ -194,7 +219,7 @@ impl PooledConnection {
 
     /// Rolls back the open transaction, and returns the connection to the pool.
     pub async fn rollback(mut self) -> sqlx::Result<()> {
-        self.conn().execute("ROLLBACK").await?;
+        self.conn().execute_simple(ROLLBACK_SQL, ROLLBACK_TIMEOUT).await?;
         self.done();
         Ok(())
     }
@@ -209,13 +234,13 @@ impl Drop for PooledConnection {
         let permit = self.permit.take();
         runtime.spawn(async move {
             let mut conn = conn;
-            match timeout(ROLLBACK_TIMEOUT, conn.execute(settle)).await {
-                Ok(Ok(_)) => shared.put(conn, born),
-                _ => {
-                    // Most likely the server restarted, which ended the idle connections as well.
-                    shared.idle().clear();
-                    debug!("a connection was given up: its transaction could not be undone");
-                }
+            if !conn.is_broken() && conn.execute_simple(settle, ROLLBACK_TIMEOUT).await.is_ok() {
+                shared.put(conn, born);
+            } else {
+                // Most likely the server restarted or cannot be reached, and the idle connections
+                // have ended as well.
+                shared.idle().clear();
+                debug!("a connection was given up: its transaction could not be undone");
             }
             // Not earlier: the next caller would open one connection more than the limit.
             drop(permit);

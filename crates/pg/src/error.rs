@@ -19,11 +19,11 @@ pub fn kind(error: &sqlx::Error) -> Kind {
         | sqlx::Error::Protocol(_) => Kind::Unavailable,
         sqlx::Error::Database(error) => match error.code().as_deref() {
             // 08 connection, 53 resources, 57 operator intervention, 40 rolled back, 25006 a
-            // standby, 55P03 a lock that was not available.
+            // standby, 25P03 a transaction that was idle for too long, 55P03 a lock that was not
+            // available.
             Some(code)
                 if ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
-                    || code == "25006"
-                    || code == "55P03" =>
+                    || ["25006", "25P03", "55P03"].contains(&code) =>
             {
                 Kind::Unavailable
             }
@@ -31,6 +31,12 @@ pub fn kind(error: &sqlx::Error) -> Kind {
         },
         _ => Kind::Internal,
     }
+}
+
+/// Whether a statement waited too long for a lock.
+#[must_use]
+pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("55P03"))
 }
 
 /// Whether an error is the violation of the constraint called `name`.

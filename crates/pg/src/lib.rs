@@ -5,18 +5,24 @@
 //! by roles and row-level security.
 
 mod config;
+mod connection;
 mod connection_pool;
+mod durability;
 mod error;
 mod migrate;
 mod pool;
+mod query;
 mod readiness;
 mod system_tx;
 mod tenant_tx;
 
 pub use config::Config;
-pub use error::{kind, on_constraint};
+pub use connection::Connection;
+pub use durability::{durability_problems, log_durability};
+pub use error::{is_lock_timeout, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::Pools;
+pub use query::{Query, QueryAs, QueryBuilder, QueryScalar, query, query_as, query_scalar};
 pub use readiness::wait_until_ready;
 pub use system_tx::{SystemConnection, SystemTx};
 pub use tenant_tx::{Setting, TenantTx};

@@ -38,7 +38,7 @@ pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select coalesce(max(version), 0) from _sqlx_migrations where success";
     let mut once = pools.system_connection().await?;
-    let newest_there = sqlx::query_scalar::<_, i64>(SQL).fetch_one(once.conn()).await;
+    let newest_there = crate::query_scalar::<i64>(SQL).fetch_one(once.conn()).await;
     if newest_there.is_ok() {
         once.done();
     }

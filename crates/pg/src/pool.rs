@@ -1,18 +1,39 @@
-//! Connection pools, one for each of the two roles.
+//! Connection pools, one for each of the two roles, and one for the renewal of leases.
+
+use std::time::Duration;
 
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 
 use crate::{
-    Config, Setting, SystemConnection, SystemTx, TenantTx, connection_pool::ConnectionPool,
+    Config, Setting, SystemConnection, SystemTx, TenantTx,
+    connection_pool::{ConnectionPool, Limits},
 };
+
+/// Time after which Postgres ends a transaction whose client sends nothing. Such a client is frozen
+/// or gone, and holds locks that others wait for.
+const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum wait for a lock. Longer than a frozen client can hold it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum wait for a lock, and maximum duration of a statement, when leases are renewed. There
+/// must be time for several attempts before the leases expire.
+const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+const RENEWAL_STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time between the statement timeout of Postgres and that of this process, for the answer to
+/// arrive.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
     app: ConnectionPool,
     system: ConnectionPool,
+    /// One connection, so that renewal waits for nothing else.
+    renewal: ConnectionPool,
 }
 
 impl Pools {
@@ -22,12 +43,21 @@ impl Pools {
     ///
     /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
-        let pool = |role: &str, size: u32| -> anyhow::Result<ConnectionPool> {
-            Ok(ConnectionPool::new(options(config, service, role)?, size, config.acquire_timeout))
+        let pool = |role: &str, size, statement, lock| -> anyhow::Result<ConnectionPool> {
+            let options = options(config, service, role)?;
+            let limits = Limits {
+                size,
+                acquire_timeout: config.acquire_timeout.min(statement),
+                statement: statement + ANSWER_TIMEOUT,
+            };
+            Ok(ConnectionPool::new(with_timeouts(options, statement, lock), limits))
         };
+        let statement = config.statement_timeout;
+        let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
         Ok(Self {
-            app: pool("holdfast_app", config.pool_size)?,
-            system: pool("holdfast_system", config.system_pool_size)?,
+            app: pool("holdfast_app", config.pool_size, statement, LOCK_TIMEOUT)?,
+            system: pool("holdfast_system", config.system_pool_size, statement, LOCK_TIMEOUT)?,
+            renewal: pool("holdfast_system", 1, renewal, RENEWAL_LOCK_TIMEOUT)?,
         })
     }
 
@@ -60,16 +90,22 @@ impl Pools {
         SystemConnection::begin(&self.system).await
     }
 
+    /// Returns the connection of the system role that renews leases. Its statements fail earlier
+    /// than others, and do not wait for other work of this process.
+    pub async fn renewal_connection(&self) -> sqlx::Result<SystemConnection> {
+        SystemConnection::begin(&self.renewal).await
+    }
+
     /// Checks that the database answers.
     pub async fn ping(&self) -> sqlx::Result<()> {
         let mut once = self.system_connection().await?;
-        sqlx::query("select 1").execute(once.conn()).await?;
+        crate::query("select 1").execute(once.conn()).await?;
         once.done();
         Ok(())
     }
 
     pub async fn close(&self) {
-        tokio::join!(self.app.close(), self.system.close());
+        tokio::join!(self.app.close(), self.system.close(), self.renewal.close());
     }
 }
 
@@ -78,14 +114,11 @@ fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConne
         config.url.expose_secret().parse().context(
             "`database.url` is not a Postgres URL: write postgres://user:password@host/db",
         )?;
-    let timeout = config.statement_timeout.as_millis().to_string();
     Ok(options
         .application_name(&format!("holdfast-{service}"))
         .statement_cache_capacity(256)
         .options([
             ("role", role),
-            ("statement_timeout", timeout.as_str()),
-            ("idle_in_transaction_session_timeout", "60000"),
             // A client that vanished must not hold a row lock forever.
             ("tcp_keepalives_idle", "15"),
             ("tcp_keepalives_interval", "5"),
@@ -96,4 +129,17 @@ fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConne
             ("enable_bitmapscan", "off"),
         ])
         .disable_statement_logging())
+}
+
+fn with_timeouts(
+    options: PgConnectOptions,
+    statement: Duration,
+    lock: Duration,
+) -> PgConnectOptions {
+    let millis = |duration: Duration| duration.as_millis().to_string();
+    options.options([
+        ("statement_timeout", millis(statement)),
+        ("lock_timeout", millis(lock)),
+        ("idle_in_transaction_session_timeout", millis(IDLE_IN_TRANSACTION_TIMEOUT)),
+    ])
 }

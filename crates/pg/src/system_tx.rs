@@ -1,8 +1,9 @@
 //! Database access that precedes the knowledge of a tenant.
 
-use sqlx::{Executor as _, PgConnection};
-
-use crate::connection_pool::{ConnectionPool, PooledConnection};
+use crate::{
+    Connection,
+    connection_pool::{ConnectionPool, PooledConnection},
+};
 
 /// A transaction as `holdfast_system`: it sees leases, ids and states of all tenants, and no
 /// content.
@@ -17,11 +18,11 @@ pub struct SystemTx {
 impl SystemTx {
     pub(crate) async fn begin(keep: &ConnectionPool) -> sqlx::Result<Self> {
         let mut lent = keep.acquire().await?;
-        lent.conn().execute("BEGIN").await?;
+        lent.begin("BEGIN").await?;
         Ok(Self { lent })
     }
 
-    pub fn conn(&mut self) -> &mut PgConnection {
+    pub fn conn(&mut self) -> &mut Connection {
         self.lent.conn()
     }
 
@@ -30,10 +31,8 @@ impl SystemTx {
     /// # Errors
     ///
     /// If the connection is lost. The transaction may still have been committed.
-    pub async fn commit(mut self) -> sqlx::Result<()> {
-        self.lent.conn().execute("COMMIT").await?;
-        self.lent.done();
-        Ok(())
+    pub async fn commit(self) -> sqlx::Result<()> {
+        self.lent.commit().await
     }
 
     /// Ends a read-only transaction without waiting for the server's answer.
@@ -57,7 +56,7 @@ impl SystemConnection {
         Ok(Self { lent: keep.acquire().await?.without_transaction() })
     }
 
-    pub fn conn(&mut self) -> &mut PgConnection {
+    pub fn conn(&mut self) -> &mut Connection {
         self.lent.conn()
     }
 

@@ -1,9 +1,12 @@
 //! Transactions on one tenant's rows. All access to them goes through [`TenantTx`].
 
 use holdfast_types::TenantId;
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
+use sqlx::AssertSqlSafe;
 
-use crate::connection_pool::{ConnectionPool, PooledConnection};
+use crate::{
+    Connection,
+    connection_pool::{ConnectionPool, PooledConnection},
+};
 
 /// Name and value of a database setting for one transaction: `("jit", "off")`.
 pub type Setting = (&'static str, &'static str);
@@ -37,7 +40,7 @@ impl TenantTx {
             begin.push_str(value);
         }
         let mut lent = keep.acquire().await?;
-        lent.conn().execute(AssertSqlSafe(begin)).await?;
+        lent.begin(AssertSqlSafe(begin)).await?;
         Ok(Self { tenant, lent })
     }
 
@@ -46,7 +49,7 @@ impl TenantTx {
         self.tenant
     }
 
-    pub fn conn(&mut self) -> &mut PgConnection {
+    pub fn conn(&mut self) -> &mut Connection {
         self.lent.conn()
     }
 
@@ -67,10 +70,8 @@ impl TenantTx {
     /// # Errors
     ///
     /// If the connection is lost. The transaction may still have been committed.
-    pub async fn commit(mut self) -> sqlx::Result<()> {
-        self.lent.conn().execute("COMMIT").await?;
-        self.lent.done();
-        Ok(())
+    pub async fn commit(self) -> sqlx::Result<()> {
+        self.lent.commit().await
     }
 
     /// Ends a read-only transaction without waiting for the server's answer.

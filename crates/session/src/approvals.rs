@@ -63,7 +63,7 @@ pub struct NewApproval {
     /// Id of the call within that thought.
     pub call: String,
     pub tool: String,
-    /// Exact text of what is approved.
+    /// Exact text of what is approved, as the person sees it.
     pub subject: String,
     /// The subject in one line.
     pub summary: String,
@@ -84,7 +84,7 @@ pub struct Approval {
     /// Id of the call within the turn's thought.
     pub call: String,
     pub tool: String,
-    /// Exact text of what is approved.
+    /// Exact text of what is approved, as the person sees it.
     pub subject: String,
     /// The subject in one line.
     pub summary: String,
@@ -166,7 +166,7 @@ impl Approvals<'_> {
               and ($2::uuid is null or session_id = $2)
             group by 1, 2, 3 order by 4 desc limit $3";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, Uuid, Uuid, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, Uuid, Uuid, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.map(SessionId::as_uuid))
             .bind(limit)
@@ -198,7 +198,7 @@ impl Approvals<'_> {
               and run_id = $2
             group by 1, 2";
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<(Uuid, Uuid, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
+        let row: Option<(Uuid, Uuid, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .fetch_optional(tx.conn())
@@ -226,7 +226,7 @@ impl Approvals<'_> {
              order by asked_at desc limit $4"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(filter.state.map(ApprovalState::as_str))
             .bind(filter.session.map(SessionId::as_uuid))
@@ -247,7 +247,7 @@ impl Approvals<'_> {
         const SQL: &str =
             approval!("(approval_id = $2 or slug = $3) order by asked_at desc limit 1");
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<Row> = sqlx::query_as(SQL)
+        let row: Option<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(id_of(name))
             .bind(slug_of(name))
@@ -280,7 +280,7 @@ impl Approvals<'_> {
             )
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(name.is_some())
@@ -321,7 +321,7 @@ pub(crate) async fn emit_approval_event(
                                   'tool', tool, 'state', state)
         from session.approvals where tenant_id = $1 and approval_id = any($4)";
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(name)

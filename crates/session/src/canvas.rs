@@ -77,13 +77,13 @@ impl Canvas<'_> {
         const SESSION_EXISTS: &str = "
             select exists (select from session.sessions where tenant_id = $1 and session_id = $2)";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_all(tx.conn())
             .await?;
         let is_there = !rows.is_empty()
-            || sqlx::query_scalar(SESSION_EXISTS)
+            || holdfast_pg::query_scalar(SESSION_EXISTS)
                 .bind(tenant.as_uuid())
                 .bind(session.as_uuid())
                 .fetch_one(tx.conn())
@@ -129,14 +129,14 @@ impl Canvas<'_> {
         let mut tx = self.pools.tenant(tenant).await?;
         // Serialises concurrent changes, and keeps the session from being deleted meanwhile.
         crate::sessions::lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
-        sqlx::query(DELETE_SURFACES)
+        holdfast_pg::query(DELETE_SURFACES)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(gone)
             .execute(tx.conn())
             .await?;
         for new in put {
-            sqlx::query(UPSERT_SURFACE)
+            holdfast_pg::query(UPSERT_SURFACE)
                 .bind(tenant.as_uuid())
                 .bind(session.as_uuid())
                 .bind(&new.name)
@@ -147,7 +147,7 @@ impl Canvas<'_> {
                 .execute(tx.conn())
                 .await?;
         }
-        let count: i64 = sqlx::query_scalar(COUNT)
+        let count: i64 = holdfast_pg::query_scalar(COUNT)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_one(tx.conn())

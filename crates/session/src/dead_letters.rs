@@ -32,7 +32,7 @@ impl DeadLetters<'_> {
     /// Returns dead letters of messages, newest first.
     pub async fn list(self, tenant: TenantId, limit: i64) -> Result<Vec<DeadLetter>, Error> {
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let rows: Vec<DeadLetterRow> = sqlx::query_as(DEAD_LETTERS)
+        let rows: Vec<DeadLetterRow> = holdfast_pg::query_as(DEAD_LETTERS)
             .bind(tenant.as_uuid())
             .bind(None::<Uuid>)
             .bind(limit)
@@ -49,7 +49,7 @@ impl DeadLetters<'_> {
     /// [`Error::NotFound`] if the tenant has no such dead letter.
     pub async fn get(self, tenant: TenantId, message: MessageId) -> Result<DeadLetter, Error> {
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let row: Option<DeadLetterRow> = sqlx::query_as(DEAD_LETTERS)
+        let row: Option<DeadLetterRow> = holdfast_pg::query_as(DEAD_LETTERS)
             .bind(tenant.as_uuid())
             .bind(message.as_uuid())
             .bind(1_i64)
@@ -76,7 +76,7 @@ impl DeadLetters<'_> {
         let session = self.sessions.views().session(tenant, letter.session).await?;
         let key: SessionKey = session.key.parse().map_err(|_| session_not_found(letter.session))?;
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let target: Option<Json<Target>> = sqlx::query_scalar(TARGET)
+        let target: Option<Json<Target>> = holdfast_pg::query_scalar(TARGET)
             .bind(tenant.as_uuid())
             .bind(message.as_uuid())
             .fetch_one(tx.conn())

@@ -18,12 +18,12 @@ impl Sessions {
         const FORGET: &str = "select memory.forget_later('session', $1)";
         let mut tx = self.pools.tenant(tenant).await?;
         delete_rows(&mut tx, session).await?;
-        sqlx::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
+        holdfast_pg::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 }
 
-/// Deletes a session that has no memories, such as a subagent's or an ephemeral one.
+/// Deletes a session that has no memories, such as a subagent's.
 pub(crate) async fn delete_without_memories(
     pools: &Pools,
     tenant: TenantId,
@@ -35,7 +35,7 @@ pub(crate) async fn delete_without_memories(
 }
 
 /// Deletes a session and its content.
-async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
+pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
     const SQL: &str = "
         with place as (
             update session.tenant_flight set in_flight = in_flight - 1
@@ -70,6 +70,6 @@ async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error>
     let tenant = tx.tenant().as_uuid();
     // Under the lock: a running turn has either written before this, or is fenced after it.
     lock(tx, session).await?.ok_or_else(|| session_not_found(session))?;
-    sqlx::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
     Ok(())
 }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use holdfast_pg::Pools;
 use holdfast_types::{
-    ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId,
+    AccountId, ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, RunnerId,
+    Target, TenantId,
 };
 use sqlx::types::Json;
 use tracing::warn;
@@ -31,7 +32,7 @@ pub const SEND_LEASE: Duration = Duration::from_secs(60);
 /// claimed the part.
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-type ClaimedRow = (Uuid, Uuid, i64, i32, i32, bool);
+type ClaimedRow = (Uuid, Uuid, i64, i32, i32);
 type ContentRow = (
     Uuid,
     Uuid,
@@ -43,6 +44,96 @@ type ContentRow = (
     i32,
     i32,
     Option<Uuid>,
+);
+
+/// Number of sends that a bridge can begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendCapacity {
+    pub slots: i64,
+    /// Maximum number of sends of one account at once.
+    pub per_account: i64,
+    /// Sends in progress, by account.
+    pub used: Vec<(AccountId, i64)>,
+}
+
+impl SendCapacity {
+    /// Capacity of a bridge that sends nothing yet, all of which one account may use.
+    #[must_use]
+    pub const fn slots(slots: i64) -> Self {
+        Self { slots, per_account: slots, used: Vec::new() }
+    }
+}
+
+/// End of a query for the deliveries of the account `a` that can be sent now.
+macro_rules! due {
+    () => {
+        "from session.deliveries d
+         where d.channel = $1 and d.account_id = a.account_id and d.state = 'pending'
+           and d.next_at <= clock_timestamp()
+           and (d.lease_until is null or d.lease_until < clock_timestamp())
+           and not exists (
+               select from session.deliveries e
+               where e.tenant_id = d.tenant_id and e.session_id = d.session_id
+                 and (e.out_seq, e.part) < (d.out_seq, d.part)
+                 and e.state in ('pending', 'sending') and (d.is_cosmetic or not e.is_cosmetic))
+         order by d.next_at"
+    };
+}
+
+/// Ends the sends whose bridge was lost: what may be sent again is due, the rest is unknown.
+const END_LOST_SENDS: &str = "
+    with lost as (
+        select tenant_id, session_id, out_seq, part from session.deliveries
+        where channel = $1 and state = 'sending' and lease_until < clock_timestamp()
+        limit 100 for update skip locked)
+    update session.deliveries d
+    set state = case when $2 then 'pending' else 'unknown' end,
+        owner = null, lease_until = null, next_at = clock_timestamp(),
+        finished_at = case when not $2 then clock_timestamp() end,
+        reason = 'the process that sent it was lost before the platform''s answer was recorded'
+    from lost l
+    where d.tenant_id = l.tenant_id and d.session_id = l.session_id
+      and d.out_seq = l.out_seq and d.part = l.part";
+
+/// Claims due deliveries. The accounts that come first are found before rows are locked, so that the
+/// number of locks does not depend on the number of accounts.
+const CLAIM: &str = concat!(
+    "with recursive accounts as (
+        (select account_id from session.deliveries
+         where channel = $1 and state = 'pending' order by account_id limit 1)
+        union all
+        select (select d.account_id from session.deliveries d
+                where d.channel = $1 and d.state = 'pending' and d.account_id > a.account_id
+                order by d.account_id limit 1)
+        from accounts a where a.account_id is not null),
+    free as (
+        select a.account_id, coalesce(u.count, 0) as used,
+               $5 - coalesce(u.count, 0) as free
+        from accounts a
+        left join unnest($6::uuid[], $7::bigint[]) as u (account_id, count)
+             using (account_id)
+        where a.account_id is not null and $5 > coalesce(u.count, 0)),
+    first as materialized (
+        select a.account_id, a.used, a.free
+        from free a cross join lateral (
+            select next_at ",
+    due!(),
+    " limit 1) d
+        order by a.used, d.next_at limit $3),
+    found as materialized (
+        select d.*, a.used + row_number() over (
+                   partition by d.account_id order by d.next_at) as turn
+        from first a cross join lateral (
+            select tenant_id, session_id, out_seq, part, account_id, next_at ",
+    due!(),
+    " limit a.free for update skip locked) d),
+    chosen as (select * from found order by turn, next_at limit $3)
+    update session.deliveries d
+    set owner = $2, lease_until = clock_timestamp() + $4 * interval '1 second'
+    from chosen c
+    where d.tenant_id = c.tenant_id and d.session_id = c.session_id
+      and d.out_seq = c.out_seq and d.part = c.part
+    returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt"
 );
 
 /// Deliveries of replies, from [`Sessions::deliveries`].
@@ -59,8 +150,12 @@ impl Sessions {
 }
 
 impl Deliveries<'_> {
-    /// Claims up to `limit` due parts of replies on a kind of channel, and commits that they are
-    /// being sent. A part waits for the earlier parts of its session.
+    /// Claims due parts of replies on a kind of channel, and commits that they are being sent. A
+    /// part waits for the earlier parts of its session, except for those that only decorate a
+    /// message.
+    ///
+    /// The account with the fewest sends in progress comes first, so that no account's backlog
+    /// delays the replies of another.
     ///
     /// # Errors
     ///
@@ -71,52 +166,22 @@ impl Deliveries<'_> {
         channel: &str,
         class: DeliveryClass,
         owner: RunnerId,
-        limit: i64,
+        capacity: &SendCapacity,
     ) -> Result<Vec<Delivery>, Error> {
-        const MARK_UNKNOWN: &str = "
-            with lost as (
-                select tenant_id, session_id, out_seq, part from session.deliveries
-                where channel = $1 and state = 'sending' and lease_until < clock_timestamp()
-                limit 100 for update skip locked)
-            update session.deliveries d
-            set state = 'unknown', owner = null, lease_until = null, finished_at = clock_timestamp(),
-                reason = 'the process that sent it was lost before the platform''s answer was recorded'
-            from lost l
-            where d.tenant_id = l.tenant_id and d.session_id = l.session_id
-              and d.out_seq = l.out_seq and d.part = l.part";
-        const DUE: &str = "
-            with due as (
-                select tenant_id, session_id, out_seq, part, state = 'sending' as ambiguous
-                from session.deliveries d
-                where channel = $1
-                  and ((state = 'pending' and next_at <= clock_timestamp()
-                        and (lease_until is null or lease_until < clock_timestamp()))
-                       or ($4 and state = 'sending' and lease_until < clock_timestamp()))
-                  and not exists (
-                      select from session.deliveries e
-                      where e.tenant_id = d.tenant_id and e.session_id = d.session_id
-                        and (e.out_seq, e.part) < (d.out_seq, d.part)
-                        and e.state in ('pending', 'sending'))
-                order by next_at
-                limit $3
-                for update skip locked)
-            update session.deliveries d
-            set owner = $2, lease_until = clock_timestamp() + $5 * interval '1 second'
-            from due
-            where d.tenant_id = due.tenant_id and d.session_id = due.session_id
-              and d.out_seq = due.out_seq and d.part = due.part
-            returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt, due.ambiguous";
-
         let mut once = self.pools.system_connection().await?;
-        if class == DeliveryClass::Plain {
-            sqlx::query(MARK_UNKNOWN).bind(channel).execute(once.conn()).await?;
-        }
-        let mut claimed: Vec<ClaimedRow> = sqlx::query_as(DUE)
+        holdfast_pg::query(END_LOST_SENDS)
+            .bind(channel)
+            .bind(class == DeliveryClass::Keyed)
+            .execute(once.conn())
+            .await?;
+        let mut claimed: Vec<ClaimedRow> = holdfast_pg::query_as(CLAIM)
             .bind(channel)
             .bind(owner.as_uuid())
-            .bind(limit)
-            .bind(class != DeliveryClass::Plain)
+            .bind(capacity.slots)
             .bind(HANDOVER_TIMEOUT.as_secs_f64())
+            .bind(capacity.per_account)
+            .bind(capacity.used.iter().map(|(account, _)| account.as_uuid()).collect::<Vec<_>>())
+            .bind(capacity.used.iter().map(|(_, count)| *count).collect::<Vec<_>>())
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -159,8 +224,8 @@ impl Deliveries<'_> {
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
-        for (_, id, out_seq, part, tried, ambiguous) in claimed {
-            let row: Option<ContentRow> = sqlx::query_as(SQL)
+        for (_, id, out_seq, part, tried) in claimed {
+            let row: Option<ContentRow> = holdfast_pg::query_as(SQL)
                 .bind(tenant.as_uuid())
                 .bind(id)
                 .bind(owner.as_uuid())
@@ -188,7 +253,6 @@ impl Deliveries<'_> {
                 part: *part,
                 attempt,
                 tries,
-                ambiguous: *ambiguous,
                 trace,
             });
         }
@@ -198,6 +262,9 @@ impl Deliveries<'_> {
 
     /// Stores a reply that was split to the platform's size limit: the delivery becomes the first
     /// part, and the others wait behind it. Idempotent.
+    ///
+    /// If the reply requests an approval, the last part does: everything is shown before it can be
+    /// decided.
     ///
     /// # Errors
     ///
@@ -209,28 +276,31 @@ impl Deliveries<'_> {
         parts: &[String],
     ) -> Result<(), Error> {
         const UPDATE_FIRST_PART: &str = "
-            update session.deliveries set body = $4, split = true
+            update session.deliveries set body = $4, split = true, approval_id = $6
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $5
               and state = 'sending'";
         const INSERT_OTHER_PARTS: &str = "
             insert into session.deliveries
                 (tenant_id, session_id, out_seq, part, delivery_id, run_id, channel, account_id,
-                 target, body, split, trace)
+                 target, body, split, trace, approval_id)
             select d.tenant_id, d.session_id, d.out_seq, p.part, p.id, d.run_id, d.channel,
-                   d.account_id, d.target, p.body, true, d.trace
+                   d.account_id, d.target, p.body, true, d.trace,
+                   case when p.part = cardinality($3) then $6::uuid end
             from session.deliveries d,
                  unnest($3::integer[], $4::uuid[], $5::text[]) as p (part, id, body)
             where d.tenant_id = $1 and d.delivery_id = $2
             on conflict (tenant_id, session_id, out_seq, part) do nothing";
 
         let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+        let approval = delivery.approval.map(ApprovalId::as_uuid);
         let mut tx = self.pools.tenant(delivery.tenant).await?;
-        let ours = sqlx::query(UPDATE_FIRST_PART)
+        let ours = holdfast_pg::query(UPDATE_FIRST_PART)
             .bind(delivery.tenant.as_uuid())
             .bind(delivery.id.as_uuid())
             .bind(owner.as_uuid())
             .bind(first)
             .bind(delivery.attempt)
+            .bind(approval.filter(|_| rest.is_empty()))
             .execute(tx.conn())
             .await?
             .rows_affected();
@@ -239,12 +309,13 @@ impl Deliveries<'_> {
         }
         if !rest.is_empty() {
             let count = i32::try_from(rest.len()).unwrap_or(i32::MAX);
-            sqlx::query(INSERT_OTHER_PARTS)
+            holdfast_pg::query(INSERT_OTHER_PARTS)
                 .bind(delivery.tenant.as_uuid())
                 .bind(delivery.id.as_uuid())
                 .bind((1..=count).collect::<Vec<i32>>())
                 .bind(rest.iter().map(|_| DeliveryId::generate().as_uuid()).collect::<Vec<_>>())
                 .bind(rest)
+                .bind(approval)
                 .execute(tx.conn())
                 .await?;
         }
@@ -261,7 +332,7 @@ impl Deliveries<'_> {
               and target->>'chat' = $7 and (act is null or act->>'act' in ('media', 'poll', 'embed'))
             order by out_seq desc, part desc limit 1";
         let mut tx = self.pools.tenant(delivery.tenant).await?;
-        let found: Option<String> = sqlx::query_scalar(SQL)
+        let found: Option<String> = holdfast_pg::query_scalar(SQL)
             .bind(delivery.tenant.as_uuid())
             .bind(delivery.session.as_uuid())
             .bind(delivery.out_seq)
@@ -288,7 +359,7 @@ impl Deliveries<'_> {
               and platform_id is not null
             order by out_seq, part limit 1";
         let mut tx = self.pools.tenant(delivery.tenant).await?;
-        let found: Option<String> = sqlx::query_scalar(SQL)
+        let found: Option<String> = holdfast_pg::query_scalar(SQL)
             .bind(delivery.tenant.as_uuid())
             .bind(delivery.session.as_uuid())
             .bind(approval.as_uuid())
@@ -344,7 +415,7 @@ impl Deliveries<'_> {
             }
         };
         let mut tx = self.pools.tenant(delivery.tenant).await?;
-        let more: Option<bool> = sqlx::query_scalar(SQL)
+        let more: Option<bool> = holdfast_pg::query_scalar(SQL)
             .bind(delivery.tenant.as_uuid())
             .bind(delivery.id.as_uuid())
             .bind(owner.as_uuid())

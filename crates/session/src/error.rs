@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::{Fault, Kind};
+use holdfast_types::{Fault, Kind, SessionId};
 
 /// Every way in which the protocol says no.
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +10,10 @@ pub enum Error {
     /// The same source and key were used for another request.
     #[error("idempotency key `{0}` was already used for another request: use a new key")]
     RequestReused(String),
+
+    /// The session has a newer message than the one that the request continues.
+    #[error("the session has a newer message than the one that this request continues")]
+    NotNewest,
 
     /// The session's inbox is full.
     #[error("{waiting} messages wait in this session already, and {limit} is the most: try again in {} s", retry_after.as_secs())]
@@ -20,6 +24,15 @@ pub enum Error {
         limit: i64,
         /// Delay before the next try.
         retry_after: Duration,
+    },
+
+    /// The tenant has as many sessions as it may.
+    #[error(
+        "the tenant has {limit} sessions, which is the most: delete some, or have its limit raised"
+    )]
+    TooManySessions {
+        /// Maximum number of sessions.
+        limit: i64,
     },
 
     /// The idempotency key is empty or too long; the value is its length in bytes.
@@ -37,6 +50,10 @@ pub enum Error {
     /// response was lost, was made after all; [`load`](crate::Sessions::load) shows it.
     #[error("the journal moved since it was read: read the session again")]
     JournalMoved,
+
+    /// Another transaction has locked the session's lease.
+    #[error("the lease is locked by another transaction: try again")]
+    LeaseLocked,
 
     /// The tenant has no such item.
     #[error("there is no {what} `{name}`")]
@@ -59,8 +76,16 @@ pub enum Error {
         source: serde_json::Error,
     },
 
+    /// One of several sessions could not be handled.
+    #[error("session `{session}` was left out")]
+    Session {
+        session: SessionId,
+        #[source]
+        source: Box<Self>,
+    },
+
     /// The database failed for a reason unrelated to the request.
-    #[error("the session store failed")]
+    #[error("the database (Postgres) failed: check that it runs, and try again")]
     Store(#[from] sqlx::Error),
 }
 
@@ -70,17 +95,25 @@ impl Error {
     pub const fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. })
     }
+
+    /// Adds the session to an error of an operation on many sessions.
+    pub(crate) fn in_session(self, session: SessionId) -> Self {
+        Self::Session { session, source: Box::new(self) }
+    }
 }
 
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::RequestReused(_) | Self::Fenced { .. } | Self::Conflict(_) => Kind::Conflict,
-            Self::SessionFull { .. } => Kind::Exhausted,
+            Self::RequestReused(_) | Self::NotNewest | Self::Fenced { .. } | Self::Conflict(_) => {
+                Kind::Conflict
+            }
+            Self::SessionFull { .. } | Self::TooManySessions { .. } => Kind::Exhausted,
             Self::InvalidIdemKey(_) => Kind::Invalid,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Corrupt { .. } => Kind::Internal,
-            Self::JournalMoved => Kind::Unavailable,
+            Self::JournalMoved | Self::LeaseLocked => Kind::Unavailable,
+            Self::Session { source, .. } => source.kind(),
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }

@@ -19,7 +19,7 @@ async fn speakers(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<Vec<Author>>
         order by seq desc limit $3";
 
     let tenant = tx.tenant().as_uuid();
-    let found: Vec<Json<Author>> = sqlx::query_scalar(SQL)
+    let found: Vec<Json<Author>> = holdfast_pg::query_scalar(SQL)
         .bind(tenant)
         .bind(session)
         .bind(SPEAKERS_READ)
@@ -49,8 +49,11 @@ impl Views<'_> {
 
         let keys: Vec<&str> = keys.iter().map(|key| key.as_str()).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let busy: bool =
-            sqlx::query_scalar(SQL).bind(tenant.as_uuid()).bind(keys).fetch_one(tx.conn()).await?;
+        let busy: bool = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(keys)
+            .fetch_one(tx.conn())
+            .await?;
         tx.finish_reading();
         Ok(busy)
     }
@@ -76,7 +79,7 @@ impl Views<'_> {
              limit 2)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, String, String, Json<Target>)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, String, String, Json<Target>)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .fetch_all(tx.conn())
@@ -107,7 +110,7 @@ impl Views<'_> {
             select session_id from session.sessions where tenant_id = $1 and key = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let session: Option<Uuid> = sqlx::query_scalar(SESSION)
+        let session: Option<Uuid> = holdfast_pg::query_scalar(SESSION)
             .bind(tenant.as_uuid())
             .bind(key.as_str())
             .fetch_optional(tx.conn())
@@ -131,7 +134,7 @@ impl Views<'_> {
             select body->'heartbeat' from session.inbox where tenant_id = $1 and message_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Option<Json<Heartbeat>>> = sqlx::query_scalar(SQL)
+        let found: Option<Option<Json<Heartbeat>>> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(message.as_uuid())
             .fetch_optional(tx.conn())

@@ -1,9 +1,9 @@
 //! Cache of the newest journal entries that this process has read, so that a turn reads only later
 //! ones.
 //!
-//! A journal is append-only and session ids are not reused, so cached entries cannot be wrong, only
-//! incomplete. If a journal is shorter than its cached part (the database was restored from a
-//! backup), it is read again.
+//! A journal is append-only and session ids are not reused, so cached entries are correct but
+//! incomplete. If the last cached entry is not in the journal (the database was restored from a
+//! backup, or lost its last commits in a failover), the journal is read again.
 
 use std::{
     collections::HashMap,

@@ -131,7 +131,7 @@ impl JournalReader<'_> {
             where reader = $4 and pending is not null and lease_until < clock_timestamp()
             limit $3";
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL)
             .bind(jiff_sqlx::Timestamp::from(since))
             .bind(millis(rest))
             .bind(limit)
@@ -174,7 +174,7 @@ impl JournalReader<'_> {
             select key, agent_id from session.sessions where tenant_id = $1 and session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let claimed: Option<(i64, i64, i32)> = sqlx::query_as(CLAIM)
+        let claimed: Option<(i64, i64, i32)> = holdfast_pg::query_as(CLAIM)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(self.reader.name)
@@ -186,7 +186,7 @@ impl JournalReader<'_> {
             tx.finish_reading();
             return Ok(None);
         };
-        let (key, agent): (String, Uuid) = sqlx::query_as(SESSION)
+        let (key, agent): (String, Uuid) = holdfast_pg::query_as(SESSION)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_one(tx.conn())
@@ -215,7 +215,7 @@ impl JournalReader<'_> {
             range.upto = mark.seq;
         }
         let mut tx = self.pools.tenant(tenant).await?;
-        let cut = sqlx::query(SQL)
+        let cut = holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(self.reader.name)
@@ -247,7 +247,7 @@ impl JournalReader<'_> {
                 tries = greatest(tries - $6, 0), updated_at = clock_timestamp()
             where tenant_id = $1 and session_id = $2 and reader = $3 and pending = $4";
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(self.reader.name)
@@ -281,7 +281,7 @@ impl JournalReader<'_> {
               and l.tenant_id = $1 and l.session_id = $2
             returning l.next_entry - 1 > $5";
         let mut tx = self.pools.tenant(tenant).await?;
-        let more: Option<bool> = sqlx::query_scalar(SQL)
+        let more: Option<bool> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(self.reader.name)
@@ -311,7 +311,7 @@ async fn entries_between(
         order by e.seq";
 
     let tenant = tx.tenant();
-    let rows: Vec<(i64, Uuid, Json<Entry>, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
+    let rows: Vec<(i64, Uuid, Json<Entry>, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(after)

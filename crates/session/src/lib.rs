@@ -62,7 +62,7 @@ pub use canvas::{Canvas, MAX_SURFACES, NewSurface, Surface};
 pub use dead_letters::DeadLetters;
 pub use delivery::operations::DeliveryStatus;
 pub use delivery::progress::DeliveryProgress;
-pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE};
+pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE, SendCapacity};
 pub use error::Error;
 pub use heartbeats::ChannelConversation;
 pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION_TRIES};
@@ -70,15 +70,15 @@ pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
     InboxMessage, LoadedSession, MessageStatus, NewDelivery, NewMessage, PendingApproval,
-    RenewedLease, RunView, SendResult, SessionOwner, SessionView, StepSignals, StepWrite,
-    SweepCounts, TenantCounts, TurnOutcome,
+    RenewalResult, RenewedLease, RunView, SendResult, SessionOwner, SessionView, StepSignals,
+    StepWrite, SweepCounts, TenantCounts, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::overdue::OverdueResult;
-pub use protocol::pause::{PauseResult, ResumeResult};
+pub use protocol::pause::{CancelResult, PauseResult, ResumeResult};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use prune::{EPHEMERAL_LABEL, PruneCounts, Retention};
-pub use queues::{Gauges, Queues};
+pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use relay::Event;
 pub use sessions::{CLAIM_LEASE, Sessions};
 pub use settings::Settings;

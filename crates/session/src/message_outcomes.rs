@@ -46,7 +46,7 @@ impl Views<'_> {
             return Ok(Vec::new());
         }
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(of.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
             .bind(of.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
             .bind(of.iter().map(|one| one.2).collect::<Vec<_>>())

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use holdfast_types::{
     AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, MessageId, QueueMode,
-    RunId, SessionId, SessionKey, SessionSettings, SessionState, Source, SystemEvent, Target,
-    TenantId, Usage, Wait,
+    RunId, RunnerId, SessionId, SessionKey, SessionSettings, SessionState, Source, SystemEvent,
+    Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -49,7 +49,7 @@ pub struct Acceptance {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionOwner {
-    pub owner: holdfast_types::RunnerId,
+    pub owner: RunnerId,
     pub epoch: i64,
 }
 
@@ -58,6 +58,8 @@ pub struct SessionOwner {
 pub struct Claim {
     pub tenant: TenantId,
     pub session: SessionId,
+    /// Runner that made the claim; every write carries it.
+    pub runner: RunnerId,
     /// Epoch of the claim; every write carries it.
     pub epoch: i64,
     /// Claims since the journal last made progress, including this one.
@@ -121,6 +123,8 @@ pub struct StepWrite {
     pub seen: Vec<i64>,
     /// Replies to send to a channel now.
     pub deliveries: Vec<NewDelivery>,
+    /// The turn makes no progress, whatever the entries are: the attempts go on counting.
+    pub no_progress: bool,
 }
 
 /// Signals for the running turn, read when a step was written.
@@ -200,6 +204,14 @@ pub struct CompletionResult {
     pub again: bool,
 }
 
+/// Result of renewing leases. A claim that is in neither list is lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RenewalResult {
+    pub renewed: Vec<RenewedLease>,
+    /// Sessions whose lease another transaction has locked: try again.
+    pub locked: Vec<SessionId>,
+}
+
 /// One renewed lease, with the signals for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenewedLease {
@@ -264,6 +276,10 @@ pub struct PendingApproval {
     pub tool: String,
     /// Effect of the call, in one line.
     pub summary: String,
+    /// Exact text of what is approved.
+    pub subject: String,
+    /// Pattern that "always" would allow; empty allows this subject only.
+    pub pattern: String,
     /// Time left for the decision, in milliseconds.
     pub left_ms: u64,
 }
@@ -368,8 +384,6 @@ pub struct Delivery {
     pub attempt: i32,
     /// Number of attempts since the delivery was created or sent again by hand, including this one.
     pub tries: i32,
-    /// An earlier attempt may have reached the platform: its lease expired while it was sending.
-    pub ambiguous: bool,
     /// W3C traceparent of the message that started the turn.
     pub trace: Option<String>,
 }

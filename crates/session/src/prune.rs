@@ -13,14 +13,22 @@
 //! | idle sessions of job runs | `runs` | deleted with their journal |
 //!
 //! Journals of other sessions are kept until the session is deleted.
+//!
+//! All runners prune. Rows are deleted in batches, each in a transaction of its own, and rows that
+//! another runner is deleting are skipped.
 
 use std::time::Duration;
 
-use holdfast_pg::Pools;
-use holdfast_types::{SessionId, TenantId};
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{SessionId, SessionState, TenantId};
 use uuid::Uuid;
 
-use crate::{Error, Sessions, delete::delete_without_memories, sessions::tenant_of};
+use crate::{
+    Error, Sessions,
+    delete::delete_rows,
+    protocol::sweep::FirstError,
+    sessions::{lock, tenant_of},
+};
 
 /// Retention periods of finished rows.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +75,9 @@ pub struct PruneCounts {
 /// Maximum number of sessions that one query returns.
 const MAX_SESSIONS_PER_QUERY: i64 = 1_000;
 
+/// Maximum number of rows that one transaction deletes.
+const MAX_ROWS_PER_BATCH: i64 = 1_000;
+
 /// Label of sessions that an API client opened without naming a user.
 pub const EPHEMERAL_LABEL: &str = "ephemeral";
 
@@ -75,79 +86,111 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// Each tenant is pruned in its own transactions: what was deleted before an error stays
-    /// deleted.
+    /// The first of all errors. An error in one table or session of a tenant keeps no other from
+    /// being pruned.
     pub async fn prune(&self, keep: &Retention) -> Result<PruneCounts, Error> {
         const TENANTS: &str = "select tenant_id from control.tenants";
 
-        let mut pruned = PruneCounts::default();
         let mut once = self.pools.system_connection().await?;
-        let tenants: Vec<Uuid> = sqlx::query_scalar(TENANTS).fetch_all(once.conn()).await?;
+        let tenants: Vec<Uuid> = holdfast_pg::query_scalar(TENANTS).fetch_all(once.conn()).await?;
         once.done();
-        for tenant in tenants {
-            let tenant = tenant_of(tenant);
-            pruned.rows += prune_rows(&self.pools, tenant, keep).await?;
-            pruned.sessions += prune_sessions(&self.pools, tenant, keep).await?;
+        let (mut pruned, mut failure) = (PruneCounts::default(), FirstError::default());
+        for tenant in tenants.into_iter().map(tenant_of) {
+            let inbox = [keep.inbox, keep.keys];
+            let deleted = delete_in_batches(&self.pools, tenant, INBOX, &inbox).await;
+            pruned.rows += failure.count(deleted);
+            for (sql, age) in prunable_rows(keep) {
+                let deleted = delete_in_batches(&self.pools, tenant, sql, &[age]).await;
+                pruned.rows += failure.count(deleted);
+            }
+            for (sql, age) in [(EPHEMERAL, keep.ephemeral), (JOB_SESSIONS, keep.runs)] {
+                pruned.sessions +=
+                    failure.count(prune_sessions(&self.pools, tenant, sql, age).await);
+            }
         }
-        Ok(pruned)
+        failure.into_result(pruned)
     }
 }
 
-async fn prune_rows(pools: &Pools, tenant: TenantId, keep: &Retention) -> Result<u64, Error> {
-    const INBOX: &str = "
-        with gone as (
-            delete from session.inbox
+/// Deletes rows of a table, at most `$2`; `$3` is an age in seconds.
+macro_rules! delete_old {
+    ($table:literal where $old:literal) => {
+        concat!(
+            "delete from ",
+            $table,
+            " where ctid = any(array(
+                select ctid from ",
+            $table,
+            " where tenant_id = $1 and ",
+            $old,
+            " limit $2 for update skip locked))"
+        )
+    };
+}
+
+const INBOX: &str = "
+    with gone as (
+        delete from session.inbox
+        where ctid = any(array(
+            select ctid from session.inbox
             where tenant_id = $1 and state in ('done', 'dead')
-              and finished_at < clock_timestamp() - $2 * interval '1 second'
-            returning *)
+              and finished_at < clock_timestamp() - $3 * interval '1 second'
+            limit $2 for update skip locked))
+        returning *),
+    kept as (
         insert into session.tombstones
             (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
         select tenant_id, source, idem_key, hash, session_id, seq, message_id,
-               clock_timestamp() + $3 * interval '1 second' from gone
-        on conflict do nothing";
-    const KEYS: &str =
-        "delete from session.tombstones where tenant_id = $1 and until < clock_timestamp()";
-    const DELIVERIES: &str = "
-        delete from session.deliveries
-        where tenant_id = $1 and state in ('sent', 'unknown', 'dead')
-          and finished_at < clock_timestamp() - $2 * interval '1 second'";
-    const RUNS: &str = "
-        delete from session.runs
-        where tenant_id = $1 and steps >= 0
-          and finished_at < clock_timestamp() - $2 * interval '1 second'";
-    const SUBAGENTS: &str = "
-        delete from session.subagents
-        where tenant_id = $1 and announced_at < clock_timestamp() - $2 * interval '1 second'";
-    const APPROVALS: &str = "
-        delete from session.approvals
-        where tenant_id = $1 and expires_at < clock_timestamp() - $2 * interval '1 second'";
-    const EVENTS: &str = "
-        delete from session.events
-        where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
-    const SYSTEM_EVENTS: &str = "
-        delete from session.system_events
-        where tenant_id = $1 and gone_at < clock_timestamp() - $2 * interval '1 second'";
-    const SPENDING: &str = "
-        delete from session.spending
-        where tenant_id = $1
-          and day < (clock_timestamp() at time zone 'utc' - $2 * interval '1 second')::date";
-    const HEARTBEATS: &str = "
-        delete from session.entries e using session.sessions s
+               clock_timestamp() + $4 * interval '1 second' from gone
+        on conflict do nothing)
+    select from gone";
+const KEYS: &str =
+    delete_old!("session.tombstones" where "until < clock_timestamp() - $3 * interval '1 second'");
+const DELIVERIES: &str = delete_old!(
+    "session.deliveries" where "state in ('sent', 'unknown', 'dead')
+     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+const RUNS: &str = delete_old!(
+    "session.runs" where "steps >= 0
+     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+const SUBAGENTS: &str = delete_old!(
+    "session.subagents" where "announced_at < clock_timestamp() - $3 * interval '1 second'");
+const APPROVALS: &str = delete_old!(
+    "session.approvals" where "expires_at < clock_timestamp() - $3 * interval '1 second'");
+const EVENTS: &str = delete_old!(
+    "session.events" where "created_at < clock_timestamp() - $3 * interval '1 second'");
+const SYSTEM_EVENTS: &str = delete_old!(
+    "session.system_events" where "gone_at < clock_timestamp() - $3 * interval '1 second'");
+const SPENDING: &str = delete_old!(
+    "session.spending" where
+    "day < (clock_timestamp() at time zone 'utc' - $3 * interval '1 second')::date");
+const HEARTBEATS: &str = "
+    delete from session.entries
+    where ctid = any(array(
+        select e.ctid from session.sessions s join session.entries e using (tenant_id, session_id)
         where s.tenant_id = $1 and s.kind <> '' and s.kind = 'heartbeat'
-          and e.tenant_id = s.tenant_id and e.session_id = s.session_id
-          and e.created_at < clock_timestamp() - $2 * interval '1 second'";
+          and e.created_at < clock_timestamp() - $3 * interval '1 second'
+        limit $2 for update of e skip locked))";
 
-    let mut tx = pools.tenant(tenant).await?;
-    let mut rows = 0;
-    rows += sqlx::query(INBOX)
-        .bind(tenant.as_uuid())
-        .bind(keep.inbox.as_secs_f64())
-        .bind(keep.keys.as_secs_f64())
-        .execute(tx.conn())
-        .await?
-        .rows_affected();
-    rows += sqlx::query(KEYS).bind(tenant.as_uuid()).execute(tx.conn()).await?.rows_affected();
-    for (sql, age) in [
+const EPHEMERAL: &str = "
+    select s.session_id from session.sessions s
+    join session.session_lease l using (tenant_id, session_id)
+    where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = 'ephemeral'
+      and l.state = 'WAIT' and l.next_in - 1 = l.done_in
+      and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+    limit $3";
+// Each run of a job has its own session, which no other run uses.
+const JOB_SESSIONS: &str = "
+    select s.session_id from session.sessions s
+    join session.session_lease l using (tenant_id, session_id)
+    where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT' and l.next_in - 1 = l.done_in
+      and s.created_at < clock_timestamp() - $2 * interval '1 second'
+      and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+    order by s.created_at limit $3";
+
+/// Statements that delete rows, each with the age of the rows.
+const fn prunable_rows(keep: &Retention) -> [(&'static str, Duration); 9] {
+    [
+        (KEYS, Duration::ZERO),
         (DELIVERIES, keep.deliveries),
         (RUNS, keep.runs),
         (SUBAGENTS, keep.runs),
@@ -156,58 +199,88 @@ async fn prune_rows(pools: &Pools, tenant: TenantId, keep: &Retention) -> Result
         (SYSTEM_EVENTS, keep.events),
         (SPENDING, keep.runs),
         (HEARTBEATS, keep.heartbeats),
-    ] {
-        rows += sqlx::query(sql)
-            .bind(tenant.as_uuid())
-            .bind(age.as_secs_f64())
-            .execute(tx.conn())
-            .await?
-            .rows_affected();
-    }
-    tx.commit().await?;
-    Ok(rows)
+    ]
 }
 
-async fn prune_sessions(pools: &Pools, tenant: TenantId, keep: &Retention) -> Result<u64, Error> {
-    const EPHEMERAL: &str = "
-        select s.session_id from session.sessions s
-        join session.session_lease l using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = 'ephemeral'
-          and l.state = 'WAIT' and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-        limit $3";
-    // Each run of a job has its own session, which no other run uses.
-    const JOB_SESSIONS: &str = "
-        select s.session_id from session.sessions s
-        join session.session_lease l using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
-          and s.created_at < clock_timestamp() - $2 * interval '1 second'
-          and s.updated_at < clock_timestamp() - $2 * interval '1 second'
-        order by s.created_at limit $3";
-
+/// Runs a statement with a limit until it deletes less. `ages` are its parameters from `$3`.
+async fn delete_in_batches(
+    pools: &Pools,
+    tenant: TenantId,
+    sql: &'static str,
+    ages: &[Duration],
+) -> Result<u64, Error> {
     let mut deleted = 0;
-    for (sql, age) in [(EPHEMERAL, keep.ephemeral), (JOB_SESSIONS, keep.runs)] {
-        // There may be many: a job that runs each minute creates over a thousand in a day.
-        loop {
-            let mut tx = pools.tenant(tenant).await?;
-            let old: Vec<Uuid> = sqlx::query_scalar(sql)
-                .bind(tenant.as_uuid())
-                .bind(age.as_secs_f64())
-                .bind(MAX_SESSIONS_PER_QUERY)
-                .fetch_all(tx.conn())
-                .await?;
-            tx.finish_reading();
-            if old.is_empty() {
-                break;
-            }
-            for session in old {
-                match delete_without_memories(pools, tenant, SessionId::from(session)).await {
-                    Ok(()) => deleted += 1,
-                    // All runners prune: another one has deleted it.
-                    Err(Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+    loop {
+        let mut tx = pools.tenant(tenant).await?;
+        let query = holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(MAX_ROWS_PER_BATCH);
+        let query = ages.iter().fold(query, |query, age| query.bind(age.as_secs_f64()));
+        let batch = query.execute(tx.conn()).await?.rows_affected();
+        tx.commit().await?;
+        deleted += batch;
+        if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+            return Ok(deleted);
         }
     }
-    Ok(deleted)
+}
+
+async fn prune_sessions(
+    pools: &Pools,
+    tenant: TenantId,
+    sql: &'static str,
+    age: Duration,
+) -> Result<u64, Error> {
+    let (mut deleted, mut failure) = (0, FirstError::default());
+    // There may be many: a job that runs each minute creates over a thousand in a day.
+    loop {
+        let mut tx = pools.tenant(tenant).await?;
+        let old: Vec<Uuid> = holdfast_pg::query_scalar(sql)
+            .bind(tenant.as_uuid())
+            .bind(age.as_secs_f64())
+            .bind(MAX_SESSIONS_PER_QUERY)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let mut batch = 0;
+        for session in old.into_iter().map(SessionId::from) {
+            let result = delete_if_idle(pools, tenant, session, age).await;
+            batch += failure.count(result.map(u64::from).map_err(|e| e.in_session(session)));
+        }
+        deleted += batch;
+        if batch == 0 {
+            return failure.into_result(deleted);
+        }
+    }
+}
+
+/// Deletes a session unless it was used since it was found. Another runner may have deleted it.
+async fn delete_if_idle(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+    age: Duration,
+) -> Result<bool, Error> {
+    let mut tx = pools.tenant(tenant).await?;
+    let lease = lock(&mut tx, session).await?;
+    let is_idle = lease
+        .is_some_and(|lease| lease.state == SessionState::Wait && lease.unfinished_messages() == 0);
+    if !is_idle || !is_unused_for(&mut tx, session, age).await? {
+        tx.rollback().await?;
+        return Ok(false);
+    }
+    delete_rows(&mut tx, session).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+async fn is_unused_for(tx: &mut TenantTx, session: SessionId, age: Duration) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select updated_at < clock_timestamp() - $3 * interval '1 second' from session.sessions
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(age.as_secs_f64())
+        .fetch_one(tx.conn())
+        .await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_pg::Pools;
 use holdfast_types::TenantId;
 
-use crate::{Error, Sessions, TenantCounts};
+use crate::{Error, Sessions, TenantCounts, sessions::DEFAULT_MAX_SESSIONS};
 
 /// Backlog of the whole installation, for metrics.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +16,25 @@ pub struct Gauges {
     pub oldest_wait: Duration,
     /// Number of deliveries by state: pending, sending, unknown and dead.
     pub deliveries: Vec<(String, i64)>,
+}
+
+/// A tenant's share of the runners, and its limit on sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantShare {
+    /// Share relative to other tenants, 1 to 100.
+    pub weight: u32,
+    /// Maximum number of sessions that are ready or running at once.
+    pub cap: u32,
+    /// Maximum number of sessions, whatever their state.
+    pub max_sessions: u32,
+}
+
+/// Changes to a [`TenantShare`]; `None` leaves a value as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShareChanges {
+    pub weight: Option<u32>,
+    pub cap: Option<u32>,
+    pub max_sessions: Option<u32>,
 }
 
 /// Queues of tenants, from [`Sessions::queues`].
@@ -32,35 +51,40 @@ impl Sessions {
 }
 
 impl Queues<'_> {
-    /// Returns a tenant's weight, and its cap of sessions that are ready or running at once.
-    pub async fn share(self, tenant: TenantId) -> Result<(u32, u32), Error> {
-        const SQL: &str = "select weight, cap from session.tenant_queue where tenant_id = $1";
+    /// Returns a tenant's share of the runners, and its limit on sessions.
+    pub async fn share(self, tenant: TenantId) -> Result<TenantShare, Error> {
+        const SQL: &str = "
+            select weight, cap, max_sessions from session.tenant_queue where tenant_id = $1";
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<(i32, i32)> =
-            sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
+        let row: Option<(i32, i32, i32)> =
+            holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
         tx.commit().await?;
-        let (weight, cap) = row.unwrap_or((1, 64));
-        Ok((u32::try_from(weight).unwrap_or(1), u32::try_from(cap).unwrap_or(64)))
+        let (weight, cap, max_sessions) = row.unwrap_or((1, 64, DEFAULT_MAX_SESSIONS));
+        // Check constraints keep them positive.
+        let count = |value: i32| u32::try_from(value).unwrap_or(1);
+        Ok(TenantShare {
+            weight: count(weight),
+            cap: count(cap),
+            max_sessions: count(max_sessions),
+        })
     }
 
-    /// Changes a tenant's weight (1 to 100), its cap, or both.
-    pub async fn set_share(
-        self,
-        tenant: TenantId,
-        weight: Option<u32>,
-        cap: Option<u32>,
-    ) -> Result<(), Error> {
+    /// Changes those values of a tenant's share that are given.
+    pub async fn set_share(self, tenant: TenantId, changes: ShareChanges) -> Result<(), Error> {
         const SQL: &str = "
-            insert into session.tenant_queue (tenant_id, weight, cap)
-            values ($1, coalesce($2, 1), coalesce($3, 64))
+            insert into session.tenant_queue (tenant_id, weight, cap, max_sessions)
+            values ($1, coalesce($2, 1), coalesce($3, 64), coalesce($4, $5))
             on conflict (tenant_id) do update
-                set weight = coalesce($2, tenant_queue.weight), cap = coalesce($3, tenant_queue.cap)";
+                set weight = coalesce($2, tenant_queue.weight), cap = coalesce($3, tenant_queue.cap),
+                    max_sessions = coalesce($4, tenant_queue.max_sessions)";
         let small = |value: Option<u32>| value.and_then(|value| i32::try_from(value).ok());
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
-            .bind(small(weight))
-            .bind(small(cap))
+            .bind(small(changes.weight))
+            .bind(small(changes.cap))
+            .bind(small(changes.max_sessions))
+            .bind(DEFAULT_MAX_SESSIONS)
             .execute(tx.conn())
             .await?;
         Ok(tx.commit().await?)
@@ -87,11 +111,12 @@ impl Queues<'_> {
                  and i.state in ('new', 'seen')
             where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in";
         let mut tx = self.pools.tenant(tenant).await?;
-        let sessions = sqlx::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+        let sessions =
+            holdfast_pg::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
         let deliveries =
-            sqlx::query_as(DELIVERIES).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+            holdfast_pg::query_as(DELIVERIES).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
         let (waiting, oldest, dead): (i64, i64, i64) =
-            sqlx::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+            holdfast_pg::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         tx.commit().await?;
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
         Ok(TenantCounts { sessions, deliveries, waiting, oldest_wait, dead })
@@ -107,8 +132,8 @@ impl Queues<'_> {
             where state in ('pending', 'sending', 'unknown', 'dead') group by 1";
         let mut once = self.pools.system_connection().await?;
         let (waiting_sessions, oldest): (i64, i64) =
-            sqlx::query_as(READY_SESSIONS).fetch_one(once.conn()).await?;
-        let deliveries = sqlx::query_as(DELIVERIES).fetch_all(once.conn()).await?;
+            holdfast_pg::query_as(READY_SESSIONS).fetch_one(once.conn()).await?;
+        let deliveries = holdfast_pg::query_as(DELIVERIES).fetch_all(once.conn()).await?;
         once.done();
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
         Ok(Gauges { waiting_sessions, oldest_wait, deliveries })

@@ -63,7 +63,7 @@ impl Sessions {
         type Row = (i64, Uuid, String, Uuid, String, Json<serde_json::Value>);
         let mut once = self.pools.system_connection().await?;
         let rows: Vec<Row> =
-            sqlx::query_as(SELECT_EVENTS).bind(batch).fetch_all(once.conn()).await?;
+            holdfast_pg::query_as(SELECT_EVENTS).bind(batch).fetch_all(once.conn()).await?;
         once.done();
         let events: Vec<Event> = rows
             .into_iter()
@@ -81,7 +81,8 @@ impl Sessions {
             return Ok(0);
         }
         let mut once = self.pools.system_connection().await?;
-        let forgotten = sqlx::query(DELETE_EVENTS).bind(&published).execute(once.conn()).await?;
+        let forgotten =
+            holdfast_pg::query(DELETE_EVENTS).bind(&published).execute(once.conn()).await?;
         once.done();
         Ok(forgotten.rows_affected())
     }

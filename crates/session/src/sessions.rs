@@ -3,10 +3,13 @@
 //! The verbs of the protocol are methods of [`Sessions`]. Each other topic has a type of its own,
 //! which borrows the `Sessions`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{SessionId, SessionState, TenantId, Wait};
+use holdfast_types::{SessionId, SessionKind, SessionState, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -21,6 +24,8 @@ pub struct Sessions {
     pub(crate) pools: Pools,
     pub(crate) lease: Duration,
     pub(crate) journal_cache: Arc<JournalCache>,
+    /// Number of claims so far.
+    pub(crate) claims: Arc<AtomicU64>,
 }
 
 /// Distance by which a ready session moves its tenant in the fair order, at weight 1. A multiple of
@@ -30,7 +35,7 @@ pub(crate) const FAIR_KEY_STEP: i64 = 720_720;
 impl Sessions {
     #[must_use]
     pub fn new(pools: Pools) -> Self {
-        Self { pools, lease: CLAIM_LEASE, journal_cache: Arc::default() }
+        Self { pools, lease: CLAIM_LEASE, journal_cache: Arc::default(), claims: Arc::default() }
     }
 
     /// Replaces the lease duration of claims, [`CLAIM_LEASE`] by default.
@@ -40,6 +45,28 @@ impl Sessions {
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
+    }
+}
+
+/// Default for the maximum number of a tenant's sessions.
+pub(crate) const DEFAULT_MAX_SESSIONS: i32 = 1_000_000;
+
+/// One of so many choices among waiting sessions takes the one that waits longest, whatever its
+/// priority, so that none starves.
+pub(crate) const CHOICES_PER_FAIR_ONE: u64 = 4;
+
+/// Priority of a session's turns when slots are short; lower ones run first.
+pub(crate) const fn priority(kind: SessionKind) -> i16 {
+    match kind {
+        SessionKind::Main
+        | SessionKind::Dm
+        | SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => 0,
+        SessionKind::Subagent => 1,
+        SessionKind::Cron | SessionKind::Heartbeat => 2,
     }
 }
 
@@ -112,7 +139,7 @@ pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<
         for update";
 
     let tenant = tx.tenant();
-    let row = sqlx::query_as::<_, LeaseRow>(SQL)
+    let row = holdfast_pg::query_as::<LeaseRow>(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_optional(tx.conn())
@@ -122,14 +149,43 @@ pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<
 
 /// Locks a session's lease row for the runner that claimed it.
 ///
-/// This is the fence: under the row's lock, a claim whose epoch is not the row's is refused.
+/// This is the fence: under the row's lock, a claim whose epoch or runner is not the row's is
+/// refused. A database that lost its last commits in a failover counts the same epoch twice, for two
+/// runners.
 pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lease, Error> {
     match lock(tx, claim.session).await? {
-        Some(lease) if lease.epoch == claim.epoch && lease.state == SessionState::Running => {
+        Some(lease)
+            if lease.epoch == claim.epoch
+                && lease.owner == Some(claim.runner.as_uuid())
+                && lease.state == SessionState::Running =>
+        {
             Ok(lease)
         }
         _ => Err(fenced_error(claim)),
     }
+}
+
+/// Checks that the tenant may create this many sessions. Two transactions at once may both be
+/// admitted, so the limit can be exceeded by a few.
+///
+/// # Errors
+///
+/// [`Error::TooManySessions`] if it may not.
+pub(crate) async fn check_session_limit(tx: &mut TenantTx, new: usize) -> Result<(), Error> {
+    const SQL: &str = "
+        select (select max_sessions::bigint from session.tenant_queue where tenant_id = $1),
+               (select coalesce(sum(sessions), 0)::bigint from session.tenant_flight
+                where tenant_id = $1)";
+
+    let tenant = tx.tenant();
+    let (limit, count): (Option<i64>, i64) =
+        holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+    let limit = limit.unwrap_or(DEFAULT_MAX_SESSIONS.into());
+    let new = i64::try_from(new).unwrap_or(i64::MAX);
+    if count.saturating_add(new) > limit {
+        return Err(Error::TooManySessions { limit });
+    }
+    Ok(())
 }
 
 /// Builds the error for a write with an outdated claim, and counts it.

@@ -28,7 +28,7 @@ impl Settings<'_> {
             select settings from session.sessions where tenant_id = $1 and session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Json<SessionSettings>> = sqlx::query_scalar(SQL)
+        let found: Option<Json<SessionSettings>> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_optional(tx.conn())
@@ -60,7 +60,7 @@ pub(crate) async fn store(
         update session.sessions set settings = $3
         where tenant_id = $1 and session_id = $2";
 
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(claim.tenant.as_uuid())
         .bind(claim.session.as_uuid())
         .bind(Json(settings))

@@ -16,6 +16,7 @@ pub mod chains;
 
 use std::time::Duration;
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{
     AgentId, Body, QueueMode, RunId, SessionId, SessionKey, SessionKind, SessionSettings, Source,
     Target, TenantId, Thinking,
@@ -27,7 +28,7 @@ use uuid::Uuid;
 use crate::{
     Acceptance, Error, NewMessage, SessionOwner, Sessions,
     delete::delete_without_memories,
-    sessions::{lock, session_not_found, tenant_of},
+    sessions::{check_session_limit, lock, priority, session_not_found, tenant_of},
 };
 
 pub const SUBAGENT_EVENT: &str = "subagent";
@@ -180,8 +181,8 @@ pub struct SubagentFilter {
 
 #[derive(Debug, Clone, Default)]
 pub struct AnnouncementResult {
-    /// The message to the requester; `None` if its session is deleted or a waiting call got the
-    /// result.
+    /// The message to the requester; `None` if its session is deleted, a waiting call got the
+    /// result, or an earlier try told it in other words.
     pub accepted: Option<Acceptance>,
     /// The runner that still ran the subagent when its deadline passed.
     pub running: Option<SessionOwner>,
@@ -263,7 +264,8 @@ impl Subagents<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if the parent has too many running subagents; nothing is created then.
+    /// [`Error::Conflict`] if the parent has too many running subagents, [`Error::TooManySessions`]
+    /// if the tenant has too many sessions; nothing is created then.
     pub async fn spawn(
         self,
         tenant: TenantId,
@@ -277,8 +279,8 @@ impl Subagents<'_> {
                 on conflict on constraint sessions_key do nothing
                 returning session_id),
             lease as (
-                insert into session.session_lease (tenant_id, session_id)
-                select $1, session_id from made)
+                insert into session.session_lease (tenant_id, session_id, priority)
+                select $1, session_id, $22 from made)
             insert into session.subagents
                 (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
                  deadline_at, bundle, tools, fs_read, fs_write, awaited_until, chain_run_id, stage,
@@ -287,34 +289,19 @@ impl Subagents<'_> {
                    clock_timestamp() + $12 * interval '1 second', $13, $14, $15, $16,
                    clock_timestamp() + $17 * interval '1 second', $18, $19, $20, $21
             from made";
-        const COUNT_RUNNING: &str = "
-            select count(*) from session.subagents
-            where tenant_id = $1 and parent_id = $2 and outcome is null";
 
         let known = self.sessions.views().find(tenant, &new.key).await?.is_some();
         if !known {
             let mut tx = self.sessions.pools.tenant(tenant).await?;
             // Serialises the spawns of one parent: each counts those before it.
             lock(&mut tx, new.parent).await?;
-            let running: i64 = sqlx::query_scalar(COUNT_RUNNING)
-                .bind(tenant.as_uuid())
-                .bind(new.parent.as_uuid())
-                .fetch_one(tx.conn())
-                .await?;
-            if running >= new.most {
-                tx.rollback().await?;
-                return Err(Error::Conflict(format!(
-                    "{running} subagents of this session run already, and {} is the most: wait for \
-                     one to end, or do it yourself",
-                    new.most
-                )));
-            }
+            check_limits(&mut tx, &new).await?;
             let settings = SessionSettings {
                 model: new.model.clone(),
                 thinking: new.thinking,
                 ..SessionSettings::default()
             };
-            sqlx::query(MAKE)
+            holdfast_pg::query(MAKE)
                 .bind(tenant.as_uuid())
                 .bind(SessionId::generate().as_uuid())
                 .bind(new.key.as_str())
@@ -339,6 +326,7 @@ impl Subagents<'_> {
                 .bind(new.place.as_ref().map(|place| place.stage))
                 .bind(new.place.as_ref().map(|place| place.step.as_str()))
                 .bind(new.given.branch.map(AgentId::as_uuid))
+                .bind(priority(SessionKind::Subagent))
                 .execute(tx.conn())
                 .await?;
             tx.commit().await?;
@@ -369,7 +357,7 @@ impl Subagents<'_> {
              order by started_at desc limit 200"
         );
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(parent.as_uuid())
             .fetch_all(tx.conn())
@@ -378,8 +366,13 @@ impl Subagents<'_> {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    /// Returns subagents that have ended or timed out, and whose end is not announced yet.
-    pub async fn ended(self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
+    /// Returns subagents that have ended or timed out, and whose end is not announced yet, ordered
+    /// by session; with `after`, only those after it.
+    pub async fn ended(
+        self,
+        after: Option<SessionId>,
+        most: i64,
+    ) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
             where a.announced_at is null and (
@@ -391,11 +384,13 @@ impl Subagents<'_> {
                 or exists (select from session.inbox i
                            where i.session_id = a.session_id and i.tenant_id = a.tenant_id
                              and i.seq = 1 and i.state in ('done', 'dead')))
-            limit $1";
+              and a.session_id > $3
+            order by a.session_id limit $1";
         let mut once = self.sessions.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL)
             .bind(most)
             .bind(ANNOUNCEMENT_GRACE.as_secs_f64())
+            .bind(after.map_or(Uuid::nil(), SessionId::as_uuid))
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -424,8 +419,9 @@ impl Subagents<'_> {
             running: self.cancel_timed_out(tenant, &ended).await?,
             ..AnnouncementResult::default()
         };
-        if !heard && let Some(message) = self.announcement_message(tenant, &ended, tell).await? {
-            announced.accepted = Some(self.sessions.ingest(tenant, message).await?);
+        if !heard {
+            let message = self.announcement_message(tenant, &ended, tell).await?;
+            announced.accepted = self.tell_once(tenant, message).await?;
         }
         self.mark_announced(tenant, session).await?;
         // A turn that still runs is fenced by the deletion.
@@ -468,7 +464,7 @@ impl Subagents<'_> {
             where tenant_id = $1 and session_id = $2 and announced_at is null";
         let row = self.close(tenant, session).await?;
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(AWAIT_GRACE.as_secs_f64())
@@ -512,7 +508,7 @@ impl Subagents<'_> {
         }
         match self.sessions.cancel(tenant, session).await {
             Err(Error::NotFound { .. }) => Ok(None),
-            cancelled => cancelled,
+            cancelled => Ok(cancelled?.owner()),
         }
     }
 
@@ -535,7 +531,7 @@ impl Subagents<'_> {
              order by started_at desc limit $4"
         );
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(filter.parent.map(SessionId::as_uuid))
             .bind(filter.open)
@@ -553,7 +549,11 @@ impl Subagents<'_> {
         session: SessionId,
     ) -> Result<(), Error> {
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(sql).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        holdfast_pg::query(sql)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .execute(tx.conn())
+            .await?;
         Ok(tx.commit().await?)
     }
 
@@ -568,7 +568,7 @@ impl Subagents<'_> {
         }
         match self.sessions.cancel(tenant, ended.session).await {
             Err(Error::NotFound { .. }) => Ok(None),
-            cancelled => cancelled,
+            cancelled => Ok(cancelled?.owner()),
         }
     }
 
@@ -602,7 +602,7 @@ impl Subagents<'_> {
                    or (select state in ('done', 'dead') from ended))";
 
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(ANNOUNCEMENT_GRACE.as_secs_f64())
@@ -615,7 +615,7 @@ impl Subagents<'_> {
     async fn row(self, tenant: TenantId, session: SessionId) -> Result<Option<Row>, Error> {
         const SQL: &str = subagent!("session_id = $2");
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let row: Option<Row> = sqlx::query_as(SQL)
+        let row: Option<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_optional(tx.conn())
@@ -632,7 +632,7 @@ impl Subagents<'_> {
     ) -> Result<Vec<Subagent>, Error> {
         const SQL: &str = subagent!("chain_run_id = $2 order by stage, started_at, session_id");
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .fetch_all(tx.conn())
@@ -650,6 +650,20 @@ impl Subagents<'_> {
     ) -> Result<Option<NewMessage>, Error> {
         let key = ended.session.to_string();
         self.event_message(tenant, ended.parent, SUBAGENT_EVENT, key, tell(ended)).await
+    }
+
+    /// Sends a requester its message, if there is one. Returns `None` if an earlier try, which
+    /// ended before it was recorded, told the same in other words: the requester is told once.
+    pub(crate) async fn tell_once(
+        self,
+        tenant: TenantId,
+        message: Option<NewMessage>,
+    ) -> Result<Option<Acceptance>, Error> {
+        let Some(message) = message else { return Ok(None) };
+        match self.sessions.ingest(tenant, message).await {
+            Err(Error::RequestReused(_)) => Ok(None),
+            told => told.map(Some),
+        }
     }
 
     /// Builds an event message for a session; the reply goes to the session's latest target.
@@ -718,6 +732,28 @@ impl From<Row> for Subagent {
             started_at: Timestamp::from_microsecond(row.started_us).unwrap_or_default(),
         }
     }
+}
+
+/// Checks that the parent may have another subagent, and the tenant another session.
+async fn check_limits(tx: &mut TenantTx, new: &NewSubagent) -> Result<(), Error> {
+    const COUNT_RUNNING: &str = "
+        select count(*) from session.subagents
+        where tenant_id = $1 and parent_id = $2 and outcome is null";
+
+    let tenant = tx.tenant();
+    let running: i64 = holdfast_pg::query_scalar(COUNT_RUNNING)
+        .bind(tenant.as_uuid())
+        .bind(new.parent.as_uuid())
+        .fetch_one(tx.conn())
+        .await?;
+    if running >= new.most {
+        return Err(Error::Conflict(format!(
+            "{running} subagents of this session run already, and {} is the most: wait for one to \
+             end, or do it yourself",
+            new.most
+        )));
+    }
+    check_session_limit(tx, 1).await
 }
 
 fn no_subagent(session: SessionId) -> Error {

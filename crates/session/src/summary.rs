@@ -64,7 +64,7 @@ impl Sessions {
             from held where l.tenant_id = $1 and l.session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let looked: Option<(i64, bool)> = sqlx::query_as(READ_JOURNAL_END)
+        let looked: Option<(i64, bool)> = holdfast_pg::query_as(READ_JOURNAL_END)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(summary.at)
@@ -80,7 +80,7 @@ impl Sessions {
             return Ok(SummaryResult::Stale);
         };
         let entry = Entry::summary(summary.text.as_str(), summary.keeps.saturating_add(since));
-        let stored = sqlx::query(STORE)
+        let stored = holdfast_pg::query(STORE)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(next)
@@ -119,7 +119,7 @@ pub(crate) async fn copy_summary_to_session(
     });
     let Some(newest) = newest else { return Ok(()) };
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(newest)

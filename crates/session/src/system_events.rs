@@ -78,12 +78,12 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
         return Ok(false);
     }
     let tenant = tx.tenant();
-    sqlx::query(SERIALISE_WRITERS)
+    holdfast_pg::query(SERIALISE_WRITERS)
         .bind(tenant.as_uuid().to_string())
         .bind(event.key.as_str())
         .execute(tx.conn())
         .await?;
-    let added = sqlx::query(ADD)
+    let added = holdfast_pg::query(ADD)
         .bind(tenant.as_uuid())
         .bind(event.key.as_str())
         .bind(&event.idem_key)
@@ -92,7 +92,7 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
         .await?
         .rows_affected();
     if added == 1 {
-        sqlx::query(TRIM)
+        holdfast_pg::query(TRIM)
             .bind(tenant.as_uuid())
             .bind(event.key.as_str())
             .bind(MAX_PENDING_EVENTS)
@@ -117,7 +117,7 @@ pub(crate) async fn apply_system_events(
         entries.iter().flat_map(SystemEvent::from_entry).map(|event| event.id).collect();
     if !told.is_empty() {
         let tenant = tx.tenant();
-        sqlx::query(MARK_TAKEN).bind(tenant.as_uuid()).bind(told).execute(tx.conn()).await?;
+        holdfast_pg::query(MARK_TAKEN).bind(tenant.as_uuid()).bind(told).execute(tx.conn()).await?;
     }
     for posted in entries.iter().filter_map(SessionPost::from_entry) {
         let idem_key = format!("post:{run}");

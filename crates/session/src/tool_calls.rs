@@ -109,7 +109,7 @@ impl Views<'_> {
             left join session.runs e on e.tenant_id = $1 and e.run_id = a.run_id
             order by a.seq, a.place";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(run.map(RunId::as_uuid))
@@ -138,7 +138,7 @@ impl Views<'_> {
             where tenant_id = $1 and message_id = $2 and run_id = $2
             limit 1";
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Uuid> = sqlx::query_scalar(SQL)
+        let found: Option<Uuid> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .fetch_optional(tx.conn())

@@ -83,7 +83,7 @@ impl WriteCost {
         if self.budgets.is_empty() || self.charge == Charge::default() {
             return Ok(());
         }
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tx.tenant().as_uuid())
             .bind(self.budgets.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
             .bind(to_column(self.charge.tokens))
@@ -124,7 +124,7 @@ impl UsageRecords<'_> {
             where tenant_id = $1 and run_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .bind(to_column(usage.input))
@@ -150,7 +150,7 @@ impl UsageRecords<'_> {
                    on s.tenant_id = $1 and s.scope = u.scope and s.day = now.at::date";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, i64, i64, f64, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, i64, i64, f64, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(of.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
             .fetch_all(tx.conn())
@@ -184,7 +184,7 @@ impl UsageRecords<'_> {
                     micros = greatest(s.micros, excluded.micros)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(scope(of)).execute(tx.conn()).await?;
+        holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(scope(of)).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 
@@ -220,7 +220,7 @@ impl UsageRecords<'_> {
             limit 2000";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(of.map(|agent| agent.as_uuid()))
             .bind(i32::try_from(days.max(1)).unwrap_or(i32::MAX))

@@ -79,7 +79,7 @@ impl Views<'_> {
         const SQL: &str = "
             select session_id from session.sessions where tenant_id = $1 and key = $2";
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Uuid> = sqlx::query_scalar(SQL)
+        let found: Option<Uuid> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(key.as_str())
             .fetch_optional(tx.conn())
@@ -101,7 +101,7 @@ impl Views<'_> {
             where tenant_id = $1 and session_id = $2 and target->>'channel' = $3
             order by seq desc limit 1";
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Json<Target>> = sqlx::query_scalar(SQL)
+        let found: Option<Json<Target>> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(channel)
@@ -117,7 +117,7 @@ impl Views<'_> {
     pub async fn session(self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
         const SQL: &str = session!("s.session_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<SessionRow> = sqlx::query_as(SQL)
+        let row: Option<SessionRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(id.as_uuid())
             .fetch_optional(tx.conn())
@@ -138,7 +138,7 @@ impl Views<'_> {
              order by s.session_id desc limit $5"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<SessionRow> = sqlx::query_as(SQL)
+        let rows: Vec<SessionRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(filter.agent.map(AgentId::as_uuid))
             .bind(filter.kind.map(SessionKind::as_str))
@@ -170,7 +170,7 @@ impl Views<'_> {
                 order by seq desc limit $4) newest
             order by seq";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<EntryRow> = sqlx::query_as(SQL)
+        let rows: Vec<EntryRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(before)
@@ -199,7 +199,7 @@ impl Views<'_> {
         const ALL: &str = run!("r.steps >= 0 order by r.finished_at desc limit $2");
         const OF_SESSION: &str = run!("r.session_id = $3 order by r.finished_at desc limit $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let query = sqlx::query_as(if session.is_some() { OF_SESSION } else { ALL })
+        let query = holdfast_pg::query_as(if session.is_some() { OF_SESSION } else { ALL })
             .bind(tenant.as_uuid())
             .bind(limit);
         let query = match session {
@@ -228,7 +228,7 @@ impl Views<'_> {
     ) -> Result<(RunView, Vec<EntryView>), Error> {
         const RUN: &str = run!("r.run_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<RunRow> = sqlx::query_as(RUN)
+        let row: Option<RunRow> = holdfast_pg::query_as(RUN)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .fetch_optional(tx.conn())
@@ -258,6 +258,7 @@ impl Views<'_> {
                    coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model,
                    (select jsonb_agg(jsonb_build_object(
                         'approval', a.approval_id, 'tool', a.tool, 'summary', a.summary,
+                        'subject', a.subject, 'pattern', coalesce(a.pattern, ''),
                         'left_ms', (extract(epoch from a.expires_at - clock_timestamp()) * 1000)::bigint)
                         order by a.approval_id)
                     from session.approvals a
@@ -270,7 +271,7 @@ impl Views<'_> {
                   and e.session_id = r.session_id and e.seq = r.reply_seq
             where i.tenant_id = $1 and i.message_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<AnswerRow> = sqlx::query_as(SQL)
+        let row: Option<AnswerRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(message.as_uuid())
             .fetch_optional(tx.conn())
@@ -304,7 +305,7 @@ pub(crate) async fn entries_of(
         where tenant_id = $1 and session_id = $2 and run_id = $3
         order by seq limit 1000";
     let tenant = tx.tenant();
-    let entries: Vec<EntryRow> = sqlx::query_as(SQL)
+    let entries: Vec<EntryRow> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(run.as_uuid())

@@ -63,7 +63,7 @@ pub enum Error {
     NoSkill { name: SkillName },
     #[error(transparent)]
     Tree(#[from] holdfast_workspace::Error),
-    #[error("`{slug}` is installed already: say `force` to replace it")]
+    #[error("`{slug}` is installed already: set `force` (`--force`) to replace it")]
     Installed { slug: SkillName },
     /// Forbidden by the tenant's policy, the registry, or the guard against private addresses.
     #[error("{0}")]

@@ -187,6 +187,19 @@ impl OwnBackends {
         Ok(())
     }
 
+    /// Folder with the data of each server and, below `pkg`, their programs.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Deletes all data of Redis.
+    pub async fn flush_redis(&self) -> anyhow::Result<()> {
+        let client = redis::Client::open(self.backends.redis_url.as_str())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        Ok(redis::cmd("FLUSHALL").query_async(&mut connection).await?)
+    }
+
     /// Deletes the JetStream store, as if its disk were lost. NATS must be stopped.
     pub async fn wipe_nats(&self) -> anyhow::Result<()> {
         script(&self.dir, &["wipe", "nats"]).await.map(drop)
@@ -367,6 +380,30 @@ mod tests {
         let refused = given(&[APP_URL, NATS_URL]).or_start(async || bail!("started")).await;
 
         assert!(refused.unwrap_err().to_string().contains("set both or neither"));
+    }
+
+    #[tokio::test]
+    async fn no_server_serves_who_does_not_know_its_password() {
+        let started = shared().await.unwrap();
+        let without = |url: &str| {
+            let (scheme, rest) = url.split_once("://").unwrap();
+            let (login, server) = rest.split_once('@').unwrap();
+            let user = login.split(':').next().filter(|user| !user.is_empty());
+            format!(
+                "{scheme}://{}{server}",
+                user.map(|user| format!("{user}@")).unwrap_or_default()
+            )
+        };
+
+        for url in [&started.admin_url, &started.app_url] {
+            let refused = PgConnection::connect(&without(url)).await.unwrap_err();
+            assert!(refused.to_string().contains("password"), "{refused}");
+        }
+        assert!(async_nats::connect(without(&started.nats_url)).await.is_err());
+        let redis = redis::Client::open(without(&started.redis_url)).unwrap();
+        let mut connection = redis.get_multiplexed_async_connection().await.unwrap();
+        let refused = redis::cmd("DBSIZE").query_async::<i64>(&mut connection).await.unwrap_err();
+        assert_eq!(refused.code(), Some("NOAUTH"), "{refused}");
     }
 
     #[tokio::test]

@@ -51,8 +51,20 @@ impl Drop for Namespace {
     }
 }
 
+/// Connects with the user and the password of the URL, which the client does not use by itself.
+pub async fn connect(url: &str) -> anyhow::Result<async_nats::Client> {
+    let server: async_nats::ServerAddr = url.parse()?;
+    let options = match (server.username(), server.password()) {
+        (Some(user), Some(password)) => {
+            async_nats::ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
+        }
+        _ => async_nats::ConnectOptions::new(),
+    };
+    Ok(options.connect(server).await?)
+}
+
 async fn delete_streams(url: String, unwanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-    let client = async_nats::ConnectOptions::new().connect(url).await?;
+    let client = connect(&url).await?;
     let context = jetstream::new(client);
     let names: Vec<String> = context.stream_names().try_collect().await?;
     for name in names {
@@ -73,7 +85,7 @@ mod tests {
     use super::*;
 
     async fn streams(url: &str) -> Vec<String> {
-        let context = jetstream::new(async_nats::connect(url).await.unwrap());
+        let context = jetstream::new(connect(url).await.unwrap());
         context.stream_names().try_collect().await.unwrap()
     }
 
@@ -81,7 +93,7 @@ mod tests {
     async fn streams_go_with_their_namespace_and_others_stay() {
         let (ours, other) =
             (Namespace::create().await.unwrap(), Namespace::create().await.unwrap());
-        let context = jetstream::new(async_nats::connect(ours.url()).await.unwrap());
+        let context = jetstream::new(connect(ours.url()).await.unwrap());
         for prefix in [ours.prefix(), other.prefix()] {
             let config = jetstream::stream::Config {
                 name: format!("{prefix}_RUNS"),

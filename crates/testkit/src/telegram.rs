@@ -11,7 +11,7 @@ mod form;
 mod incoming;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -48,6 +48,9 @@ struct Shared {
     next_message: AtomicI64,
     conflicts: AtomicU64,
     bad_entities: AtomicU64,
+    polls: AtomicU64,
+    hasty: AtomicBool,
+    null_results: AtomicBool,
     faults: Faults,
 }
 
@@ -118,6 +121,22 @@ impl FakeTelegram {
     /// The next `times` messages with a `parse_mode` are refused: "can't parse entities".
     pub fn refuse_entities(&self, times: u64) {
         self.shared.bad_entities.store(times, Ordering::Relaxed);
+    }
+
+    /// From now on a poll is answered at once, if with nothing.
+    pub fn answer_polls_at_once(&self) {
+        self.shared.hasty.store(true, Ordering::Relaxed);
+    }
+
+    /// How often bots have polled.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.shared.polls.load(Ordering::Relaxed)
+    }
+
+    /// From now on what edits a keyboard is answered `{"ok": true, "result": null}`.
+    pub fn answer_edits_with_null(&self) {
+        self.shared.null_results.store(true, Ordering::Relaxed);
     }
 
     /// Has a file under this id, for a bot to fetch.

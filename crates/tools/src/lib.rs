@@ -69,7 +69,7 @@ mod untrusted;
 mod web;
 
 pub use allowed_tools::AllowedTools;
-pub use approval::Approval;
+pub use approval::{Approval, SubjectText};
 #[cfg(feature = "browser")]
 pub use browser::Browser;
 pub use canvas::{Canvas, CanvasSurface, Canvases, SurfaceFormat};
@@ -115,7 +115,7 @@ pub use subagents::{
 };
 pub use tool::{Call, HostContext, Tool, ToolError};
 pub use tts::{SpeechExtract, Tts, extract_speech};
-pub use untrusted::{clean, untrusted};
+pub use untrusted::{clean, is_untrusted, untrusted, visible};
 #[cfg(feature = "web")]
 pub use web::{
     DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts, SearchProvider,

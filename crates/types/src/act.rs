@@ -57,6 +57,21 @@ pub enum ChannelAction {
 }
 
 impl ChannelAction {
+    /// Whether the action only decorates a message that is named: later deliveries do not wait for
+    /// it.
+    #[must_use]
+    pub const fn is_cosmetic(&self) -> bool {
+        match self {
+            Self::React { .. } | Self::Pin { .. } | Self::Unpin { .. } | Self::Close { .. } => true,
+            Self::Delete { .. }
+            | Self::Poll { .. }
+            | Self::Thread { .. }
+            | Self::Event
+            | Self::Media { .. }
+            | Self::Embed { .. } => false,
+        }
+    }
+
     /// Name of the action among a channel's capabilities.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -1,13 +1,14 @@
 //! The journal of a session, which is also its transcript.
 //!
 //! An event is appended before anyone acts on it; the next step is a function of the entries.
-//! Stored as JSON: fields are only ever added, with a default, so that any version of a runner
-//! reads the entries of any other.
+//! Stored as JSON. Fields are only ever added, with a default, and a kind of entry or note that this
+//! version does not know is kept as [`Note::Unknown`], so that any version of a runner reads the
+//! entries of any other.
 
 mod agent_choice;
 mod system_event;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use agent_choice::{AgentChoice, ChoiceOrigin};
 pub use system_event::{SessionPost, SystemEvent};
@@ -94,10 +95,14 @@ pub enum Note {
     /// The turn's message is a command that is passed unchanged to a tool: the thought that follows
     /// is not a model's, and the call's result is the answer. The text is the skill's name.
     Dispatched,
+    /// An entry or note of a kind that only a newer version knows. It has no effect. The text is the
+    /// whole entry as JSON, which is written again unchanged.
+    #[serde(skip_deserializing)]
+    Unknown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
 pub enum Entry {
     /// A message to the agent.
     Heard {
@@ -144,6 +149,38 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "is_zero")]
         keeps: u32,
     },
+}
+
+/// Kinds of entries that this version knows.
+const KNOWN_KINDS: [&str; 5] = ["heard", "thought", "called", "returned", "noted"];
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        let kind = json.get("kind").and_then(serde_json::Value::as_str);
+        let is_unknown = match (kind, json.get("note")) {
+            (Some("noted"), Some(note)) => note.is_string() && Note::deserialize(note).is_err(),
+            (Some(kind), _) => !KNOWN_KINDS.contains(&kind),
+            (None, _) => false,
+        };
+        if is_unknown {
+            return Ok(Self::noted(Note::Unknown, json.to_string()));
+        }
+        Self::deserialize(json).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Noted { note: Note::Unknown, text, .. } => {
+                serde_json::from_str::<serde_json::Value>(text)
+                    .map_err(serde::ser::Error::custom)?
+                    .serialize(serializer)
+            }
+            known => Self::serialize(known, serializer),
+        }
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -195,6 +232,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -203,6 +242,34 @@ mod tests {
 
         assert_eq!(serde_json::from_str::<Entry>(old).unwrap(), Entry::summary("t", 0));
         assert_eq!(serde_json::to_string(&Entry::noted(Note::Summary, "t")).unwrap(), old);
+    }
+
+    #[test]
+    fn an_entry_of_a_newer_version_is_kept_as_it_is() {
+        let newer = [
+            json!({"kind": "noted", "note": "from_the_future", "text": "t", "more": [1, null]}),
+            json!({"kind": "sealed", "note": "summary", "seal": {"by": 7}}),
+        ];
+        for stored in newer {
+            let entry: Entry = serde_json::from_value(stored.clone()).unwrap();
+
+            assert!(matches!(entry, Entry::Noted { note: Note::Unknown, .. }), "{entry:?}");
+            assert!(!entry.is_progress());
+            assert_eq!(serde_json::to_value(&entry).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn a_damaged_entry_of_a_known_kind_is_an_error() {
+        let damaged = [
+            json!({"kind": "called", "call": "c1"}),
+            json!({"kind": "noted", "text": "t"}),
+            json!({"kind": "noted", "note": 7, "text": "t"}),
+            json!({"text": "t"}),
+        ];
+        for stored in damaged {
+            assert!(serde_json::from_value::<Entry>(stored).is_err());
+        }
     }
 
     #[test]

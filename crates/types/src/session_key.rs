@@ -226,6 +226,13 @@ impl SessionKey {
         &self.text
     }
 
+    /// Name that a program gave the session; `None` for other kinds.
+    #[must_use]
+    pub fn api_name(&self) -> Option<String> {
+        let is_api = self.kind == SessionKind::Api;
+        self.text.splitn(4, ':').nth(3).filter(|_| is_api).map(unescape)
+    }
+
     fn simple(agent: &AgentName, kind: SessionKind) -> Self {
         let text = format!("agent:{agent}:{}", kind.as_str());
         Self { kind, agent: Some(agent.clone()), text }

@@ -103,12 +103,12 @@ impl Workspaces {
 
         by.check()?;
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SHARED_LOCK)
+        holdfast_pg::query(SHARED_LOCK)
             .bind(tenant.as_uuid())
             .bind(CONTENTS_LOCK_SEED)
             .execute(tx.conn())
             .await?;
-        let (open, is_there): (i64, bool) = sqlx::query_as(COUNT_OPEN)
+        let (open, is_there): (i64, bool) = holdfast_pg::query_as(COUNT_OPEN)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(branch.as_uuid())
@@ -121,7 +121,7 @@ impl Workspaces {
         if open >= MAX_OPEN_BRANCHES {
             return Err(Error::TooManyBranches { limit: MAX_OPEN_BRANCHES });
         }
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(branch.as_uuid())
@@ -150,7 +150,7 @@ impl Workspaces {
             select base, closed from workspace.trees
             where tenant_id = $1 and agent_id = $2 and branch_of = $3";
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<(i64, Option<String>)> = sqlx::query_as(SQL)
+        let row: Option<(i64, Option<String>)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(branch.as_uuid())
             .bind(agent.as_uuid())
@@ -278,7 +278,8 @@ impl Workspaces {
                 else closed_at < clock_timestamp() - interval '1 hour' end
             limit 100";
         let mut once = self.pools.system_connection().await?;
-        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
+        let old: Vec<(Uuid, Uuid, bool)> =
+            holdfast_pg::query_as(SQL).fetch_all(once.conn()).await?;
         once.done();
         for (tenant, branch, is_gone) in &old {
             let keeps = if *is_gone { ClearMode::DeleteAll } else { ClearMode::KeepRow };
@@ -329,7 +330,7 @@ async fn lock_branch(
         where tenant_id = $1 and agent_id = $2 and branch_of = $3
         for update";
     let tenant = tx.tenant();
-    let row: Option<(i64, Option<String>)> = sqlx::query_as(SQL)
+    let row: Option<(i64, Option<String>)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(branch.as_uuid())
         .bind(agent.as_uuid())
@@ -347,7 +348,7 @@ async fn close_branch(tx: &mut TenantTx, branch: AgentId, how: &str) -> Result<(
         update workspace.trees set closed = $3, closed_at = clock_timestamp()
         where tenant_id = $1 and agent_id = $2";
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(branch.as_uuid())
         .bind(how)

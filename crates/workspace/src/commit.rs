@@ -225,7 +225,7 @@ async fn find_by_key(
         select revision, changed, request from workspace.revisions
         where tenant_id = $1 and agent_id = $2 and idem_key = $3";
     let tenant = tx.tenant();
-    let row: Option<(i64, i32, Vec<u8>)> = sqlx::query_as(SQL)
+    let row: Option<(i64, i32, Vec<u8>)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(key)
@@ -247,7 +247,7 @@ pub(crate) async fn current_contents(
         select path, hash, size from workspace.files
         where tenant_id = $1 and agent_id = $2 and path = any($3)";
     let tenant = tx.tenant();
-    let rows: Vec<(String, Vec<u8>, i64)> = sqlx::query_as(SQL)
+    let rows: Vec<(String, Vec<u8>, i64)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(ops.iter().map(|op| op.path.as_str()).collect::<Vec<_>>())
@@ -301,7 +301,7 @@ async fn last_change(
             select author from workspace.revisions
             where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r";
     let tenant = tx.tenant();
-    let row: Option<(String, i64)> = sqlx::query_as(SQL)
+    let row: Option<(String, i64)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(path.as_str())

@@ -139,7 +139,7 @@ pub(crate) async fn differing_files(
         where a.new_hash is distinct from b.new_hash
         order by t.path";
     let tenant = tx.tenant();
-    let rows: Vec<SidesRow> = sqlx::query_as(SQL)
+    let rows: Vec<SidesRow> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(from.number())

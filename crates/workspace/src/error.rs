@@ -138,7 +138,7 @@ pub enum Error {
     Corrupt { what: &'static str },
 
     /// The database failed for a reason other than the request.
-    #[error("the workspace store failed")]
+    #[error("the database (Postgres) failed: check that it runs, and try again")]
     Store(#[from] sqlx::Error),
 }
 

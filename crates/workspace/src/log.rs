@@ -98,7 +98,7 @@ async fn load_revisions(
             where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r
         order by r.revision desc";
     let tenant = tx.tenant();
-    let query = sqlx::query_as(if filter.path.is_some() { OF_PATH } else { ALL })
+    let query = holdfast_pg::query_as(if filter.path.is_some() { OF_PATH } else { ALL })
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(filter.before.map_or(i64::MAX, Revision::number))
@@ -128,7 +128,7 @@ async fn load_changes(
                    or (c.path >= $4 || '/' and c.path < $4 || '0'))
             order by c.path limit $5) h";
     let tenant = tx.tenant();
-    let rows: Vec<ChangeRow> = sqlx::query_as(SQL)
+    let rows: Vec<ChangeRow> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(revisions)

@@ -83,7 +83,7 @@ impl Workspaces {
         const SQL: &str = "
             select content from workspace.contents where hash = $2 and tenant_id = $1";
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Vec<u8>> = sqlx::query_scalar(SQL)
+        let found: Option<Vec<u8>> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(hash.as_bytes().as_slice())
             .fetch_optional(tx.conn())

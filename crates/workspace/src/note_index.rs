@@ -50,7 +50,7 @@ impl Workspaces {
             limit $1";
         let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> =
-            sqlx::query_as(SQL).bind(limit).fetch_all(once.conn()).await?;
+            holdfast_pg::query_as(SQL).bind(limit).fetch_all(once.conn()).await?;
         once.done();
         Ok(rows.into_iter().map(|(tenant, agent)| (tenant.into(), agent.into())).collect())
     }
@@ -70,7 +70,7 @@ impl Workspaces {
               and (index_until is null or index_until < clock_timestamp())
             returning noted";
         let mut tx = self.pools.tenant(tenant).await?;
-        let noted: Option<i64> = sqlx::query_scalar(SQL)
+        let noted: Option<i64> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX))
@@ -96,7 +96,7 @@ impl Workspaces {
             set indexed = greatest(indexed, $3), index_until = null
             where tenant_id = $1 and agent_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(upto.number())

@@ -62,7 +62,7 @@ impl Workspaces {
         };
         let mut tx = self.pools.tenant(tenant).await?;
         check_revision(at, head(&mut tx, agent).await?)?;
-        let row: Option<(Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(AT_REVISION)
+        let row: Option<(Vec<u8>, Vec<u8>, i64)> = holdfast_pg::query_as(AT_REVISION)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(path.as_str())
@@ -89,7 +89,7 @@ impl Workspaces {
 
         let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(SQL)
+        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(paths)
@@ -152,7 +152,7 @@ pub(crate) async fn list_now(
         order by path";
     let (from, until) = path_bounds(within);
     let tenant = tx.tenant();
-    let rows = sqlx::query_as(SQL)
+    let rows = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(from)
@@ -185,7 +185,7 @@ pub(crate) async fn list_at(
     check_revision(at, head(tx, agent).await?)?;
     let (from, until) = path_bounds(within);
     let tenant = tx.tenant();
-    let rows = sqlx::query_as(SQL)
+    let rows = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(from)
@@ -206,7 +206,7 @@ pub(crate) async fn load_contents(
     let wanted: Vec<&[u8]> = hashes.iter().map(|hash| hash.as_bytes().as_slice()).collect();
     let tenant = tx.tenant();
     let rows: Vec<(Vec<u8>, Vec<u8>)> =
-        sqlx::query_as(SQL).bind(tenant.as_uuid()).bind(wanted).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).bind(wanted).fetch_all(tx.conn()).await?;
     rows.into_iter().map(|(hash, content)| Ok((ContentHash::stored(&hash)?, content))).collect()
 }
 

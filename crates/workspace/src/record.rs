@@ -32,7 +32,7 @@ pub(crate) async fn store_contents(
         order by n.place
         on conflict do nothing";
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(contents.iter().map(|(hash, _)| hash.as_bytes().as_slice()).collect::<Vec<_>>())
         .bind(contents.iter().map(|(_, content)| content.as_slice()).collect::<Vec<_>>())
@@ -83,7 +83,7 @@ pub(crate) async fn record_revision(
     let bytes = |said: &Option<ContentRef>| said.map(|said| bytes_to_db(said.size));
     let gone = steps.iter().filter(|step| step.after.is_none());
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(tree.agent.as_uuid())
         .bind(tree.head.next().number())
@@ -135,7 +135,7 @@ pub(crate) async fn check_folders(
     let folders: BTreeSet<&str> = new.iter().flat_map(|path| path.folders()).collect();
     let tenant = tx.tenant();
     if !folders.is_empty() {
-        let above: Option<String> = sqlx::query_scalar(FILE_AS_FOLDER)
+        let above: Option<String> = holdfast_pg::query_scalar(FILE_AS_FOLDER)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(folders.into_iter().collect::<Vec<_>>())
@@ -147,7 +147,7 @@ pub(crate) async fn check_folders(
             return Err(Error::Folder { folder, file });
         }
     }
-    let below: Option<(String, String)> = sqlx::query_as(FOLDER_AS_FILE)
+    let below: Option<(String, String)> = holdfast_pg::query_as(FOLDER_AS_FILE)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(new.iter().map(|path| path.as_str()).collect::<Vec<_>>())

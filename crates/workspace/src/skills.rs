@@ -157,7 +157,7 @@ impl Workspaces {
 
         let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(paths)
@@ -194,7 +194,7 @@ impl Workspaces {
             where tenant_id = $1 and hash = any($2)";
         let wanted: Vec<&[u8]> = hashes.iter().map(|hash| hash.as_bytes().as_slice()).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(SQL)
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(wanted)
             .bind(MAX_SKILL_HEAD_BYTES)
@@ -237,7 +237,7 @@ impl Workspaces {
             tx.finish_reading();
             return Ok(known);
         }
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(Uuid::now_v7())
             .bind(tree.as_uuid())
@@ -267,7 +267,7 @@ impl Workspaces {
              where tenant_id = $1 and agent_id = $2 and idem_key = $3"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<SkillChangeRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let row: Option<SkillChangeRow> = holdfast_pg::query_as(sqlx::AssertSqlSafe(sql))
             .bind(tenant.as_uuid())
             .bind(tree.as_uuid())
             .bind(key)
@@ -291,7 +291,7 @@ impl Workspaces {
              order by change_id desc limit $3"
         );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<SkillChangeRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<SkillChangeRow> = holdfast_pg::query_as(sqlx::AssertSqlSafe(sql))
             .bind(tenant.as_uuid())
             .bind(before)
             .bind(i64::from(most))
@@ -306,7 +306,7 @@ impl Workspaces {
         const SQL: &str = "select document from workspace.skill_policies where tenant_id = $1";
         let mut tx = self.pools.tenant(tenant).await?;
         let row: Option<sqlx::types::Json<serde_json::Value>> =
-            sqlx::query_scalar(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
+            holdfast_pg::query_scalar(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
         tx.finish_reading();
         Ok(row.map(|document| document.0))
     }
@@ -324,7 +324,7 @@ impl Workspaces {
             on conflict (tenant_id) do update set document = excluded.document,
                 updated_by = excluded.updated_by, updated_at = clock_timestamp()";
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(sqlx::types::Json(document))
             .bind(actor)
@@ -350,7 +350,7 @@ impl Workspaces {
                 set uses = u.uses + 1, last_at = clock_timestamp(), last_key = excluded.last_key
                 where u.last_key <> excluded.last_key";
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(skill)
@@ -374,7 +374,7 @@ impl Workspaces {
             from workspace.skill_uses where tenant_id = $1 and agent_id = $2
             group by skill order by 3 limit $3";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, i64, f64)> = sqlx::query_as(SQL)
+        let rows: Vec<(String, i64, f64)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(MAX_SKILL_USES)

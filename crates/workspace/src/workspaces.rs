@@ -75,12 +75,12 @@ impl Workspaces {
                 where h.tenant_id = $1 and h.new_hash = c.hash)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(EXCLUSIVE_LOCK)
+        holdfast_pg::query(EXCLUSIVE_LOCK)
             .bind(tenant.as_uuid())
             .bind(CONTENTS_LOCK_SEED)
             .execute(tx.conn())
             .await?;
-        let mut trees: Vec<Uuid> = sqlx::query_scalar(TREES)
+        let mut trees: Vec<Uuid> = holdfast_pg::query_scalar(TREES)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .fetch_all(tx.conn())
@@ -89,7 +89,7 @@ impl Workspaces {
             // An agent without a tree may have rows in `skill_uses`.
             trees.push(agent.as_uuid());
         }
-        let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
+        let hashes: Vec<Vec<u8>> = holdfast_pg::query_scalar(CONTENTS)
             .bind(tenant.as_uuid())
             .bind(&trees)
             .fetch_all(tx.conn())
@@ -109,10 +109,10 @@ impl Workspaces {
                 }
             },
         ] {
-            sqlx::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
+            holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
         }
         // A separate statement, so that it sees the deletions of the first.
-        sqlx::query(DELETE_UNUSED_CONTENTS)
+        holdfast_pg::query(DELETE_UNUSED_CONTENTS)
             .bind(tenant.as_uuid())
             .bind(hashes)
             .execute(tx.conn())
@@ -136,7 +136,7 @@ pub(crate) const CONTENTS_LOCK_SEED: i64 = 0x776f_726b_0001;
 pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revision> {
     const SQL: &str = "select head from workspace.trees where tenant_id = $1 and agent_id = $2";
     let tenant = tx.tenant();
-    let head: Option<i64> = sqlx::query_scalar(SQL)
+    let head: Option<i64> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .fetch_optional(tx.conn())
@@ -174,7 +174,7 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
 
     let tenant = tx.tenant();
     loop {
-        let row: Option<(i64, i64, i64, Option<String>)> = sqlx::query_as(SQL)
+        let row: Option<(i64, i64, i64, Option<String>)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(CONTENTS_LOCK_SEED)
@@ -188,7 +188,11 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
             return Ok(LockedTree { agent, head: head.into(), size: TreeSize { files, bytes } });
         }
         // If another transaction inserts the row at the same time, this waits for it.
-        sqlx::query(CREATE).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
+        holdfast_pg::query(CREATE)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .execute(tx.conn())
+            .await?;
     }
 }
 

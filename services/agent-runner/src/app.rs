@@ -118,7 +118,8 @@ impl App {
             Err(no_commands) => (None, RunnerReport { no_commands, ..RunnerReport::default() }),
         };
         let media = config.runner.media.clone();
-        let studio = Arc::new(MediaProviders::new(directory.clone(), media)?);
+        let guard = config.egress.guard()?;
+        let studio = Arc::new(MediaProviders::new(directory.clone(), media, guard.clone()));
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
             .with_limits(config.schedules.limits());
         let schedules =
@@ -140,7 +141,7 @@ impl App {
             .with_files(Arc::clone(&files))
             .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
-            .with_web(&config.runner.web, search)?
+            .with_web(&config.runner.web, search, guard)?
             .with_browser(&config.runner.browser, &config.runner.web)?
             .with_connections(
                 Arc::new(SessionConnections::new(directory.clone())),
@@ -161,7 +162,7 @@ impl App {
         }
         let sandbox = config.runner.sandbox.clone();
         let mcp = Mcp::new(directory.clone(), &config.runner.mcp, sandbox)?;
-        let models = Models::new([])?;
+        let models = Models::demo();
         let id = RunnerId::generate();
         Ok(Self {
             config,
@@ -240,6 +241,7 @@ impl App {
         let database = readiness.check("database");
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);
         let approval_timeout = config.runner.approval_timeout;
+        let guard = config.egress.guard()?;
         let bins = match shell {
             Some(_) => tokio::task::spawn_blocking(skills::sandbox_commands).await?,
             None => BTreeSet::new(),
@@ -256,6 +258,7 @@ impl App {
                 shelves,
                 models,
                 locks.clone(),
+                guard,
             )?
             .with_approval_timeout(approval_timeout),
             workspaces,

@@ -33,6 +33,8 @@ pub struct Config {
     /// Trust and addresses between the platform's own services.
     pub mesh: Mesh,
     pub skills: holdfast_skills::Config,
+    /// Addresses of providers that tenants choose.
+    pub egress: holdfast_egress::Config,
     pub runner: RunnerConfig,
 }
 

@@ -135,12 +135,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use holdfast_session::CLAIM_LEASE;
-    use holdfast_types::TenantId;
+    use holdfast_types::{RunnerId, TenantId};
 
     use super::*;
 
     fn claim(session: SessionId, epoch: i64) -> Claim {
-        Claim { tenant: TenantId::generate(), session, epoch, attempts: 1 }
+        let (tenant, runner) = (TenantId::generate(), RunnerId::generate());
+        Claim { tenant, session, runner, epoch, attempts: 1 }
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Pool {
                 // The lease expires and the attempt counts. The panic's text is not logged: it may
                 // contain a user's message.
                 metrics::counter!("holdfast_runner_defects_total").increment(1);
-                let Claim { tenant, session, epoch, attempts } = &lease.claim;
+                let Claim { tenant, session, epoch, attempts, .. } = &lease.claim;
                 error!(tenant.id = %tenant, session.id = %session, epoch, attempts, "a turn panicked");
             }
             tokio::spawn(unlock(Arc::clone(&self.worker), lease));

@@ -1,8 +1,7 @@
 //! Sending of replies: claims due deliveries, sends each, and settles it.
 //!
 //! A part is committed as `sending` before its platform is called and settled after. If the process
-//! crashes between the two, the next bridge sees that the delivery is ambiguous. So every claimed
-//! delivery is sent and settled, also during shutdown; the process only stops claiming. A delivery
+//! crashes between the two, the outcome of the send is unknown. So every claimed delivery is sent and settled, also during shutdown; the process only stops claiming. A delivery
 //! that was claimed and not yet `sending` at a crash becomes due again seconds later, by the
 //! session store.
 
@@ -53,7 +52,7 @@ pub struct DeliveryWorker {
     pub class: DeliveryClass,
     /// Maximum number of sends at once.
     pub slots: usize,
-    /// Maximum number of sends at once per account.
+    /// Sends in progress by account.
     pub shares: Arc<SendSlots>,
 }
 
@@ -85,9 +84,14 @@ impl DeliveryWorker {
                     let is_idle = claimed.is_empty();
                     for (delivery, permit) in claimed.into_iter().zip(permits) {
                         let (this, more) = (Arc::clone(&this), Arc::clone(&more));
+                        let share = this.shares.take(delivery.target.account);
                         sends.spawn(async move {
                             this.deliver(delivery, &more).await;
-                            drop(permit);
+                            let is_last = share.is_last();
+                            drop((share, permit));
+                            if is_last {
+                                more.notify_one();
+                            }
                         });
                     }
                     if !is_idle {
@@ -118,9 +122,9 @@ impl DeliveryWorker {
         Ok(())
     }
 
-    async fn claim(&self, slots: usize) -> Result<Vec<Delivery>, Error> {
-        let limit = i64::try_from(slots).unwrap_or(i64::MAX);
-        self.sessions.deliveries().claim(self.channel, self.class, self.owner, limit).await
+    async fn claim(&self, free: usize) -> Result<Vec<Delivery>, Error> {
+        let capacity = self.shares.capacity(free);
+        self.sessions.deliveries().claim(self.channel, self.class, self.owner, &capacity).await
     }
 
     async fn deliver(&self, mut delivery: Delivery, more: &Notify) {
@@ -149,12 +153,6 @@ impl DeliveryWorker {
 
     /// Makes one attempt; returns `None` if another bridge owns the delivery now.
     async fn attempt(&self, delivery: &mut Delivery) -> Option<Outcome> {
-        if delivery.ambiguous && self.class != DeliveryClass::Keyed {
-            return Some(Outcome::unsure("an earlier try may have arrived"));
-        }
-        let Some(_share) = self.shares.take(delivery.target.account) else {
-            return Some(Outcome::Busy);
-        };
         let adapter = match self.accounts.adapter(delivery.tenant, delivery.target.account).await {
             Ok(adapter) => adapter,
             Err(MissingAdapter::Deleted) => {
@@ -172,7 +170,12 @@ impl DeliveryWorker {
                 return Some(Outcome::refused("there is nothing in it to show"));
             }
             match self.sessions.deliveries().split(delivery, self.owner, &parts).await {
-                Ok(()) => delivery.text = parts.swap_remove(0),
+                Ok(()) => {
+                    if parts.len() > 1 {
+                        delivery.approval = None;
+                    }
+                    delivery.text = parts.swap_remove(0);
+                }
                 Err(error) if error.is_fenced() => return None,
                 Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
             }

@@ -179,7 +179,10 @@ fn log_waiting(refusal: &AcceptError, tries: u32) {
     }
     match refusal {
         AcceptError::Forbidden(_) => {
-            error!(%refusal, "messages wait; is `mesh.secret` the gateway's own, and the tenant active?");
+            error!(
+                %refusal,
+                "messages wait; are `mesh.secret` and the clock the gateway's, and the tenant active?"
+            );
         }
         AcceptError::Unavailable(_)
         | AcceptError::Full { .. }

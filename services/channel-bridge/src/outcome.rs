@@ -7,7 +7,6 @@
 //! |---|---|---|
 //! | sent | sent | sent |
 //! | certainly not sent | retried later | retried later |
-//! | not attempted | retried soon | retried soon |
 //! | refused | dead | dead |
 //! | unsure | unknown | retried later, with the same key |
 
@@ -19,9 +18,6 @@ use holdfast_types::DeliveryClass;
 
 /// Maximum length of a stored reason, in characters.
 const MAX_REASON_CHARS: usize = 300;
-
-/// Mean delay, roughly, before a delivery that was not attempted is looked at again.
-const BUSY_DELAY: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -36,8 +32,6 @@ pub enum Outcome {
         /// Delay that the platform asks for.
         after: Option<Duration>,
     },
-    /// Not attempted: the account has reached its number of concurrent sends.
-    Busy,
     /// The platform refuses, and would refuse again.
     Refused { reason: String },
     /// Sent or not: the outcome cannot be determined.
@@ -94,11 +88,6 @@ impl RetryPolicy {
         match outcome {
             Outcome::Sent { platform_id } => SendResult::Sent { platform_id },
             Outcome::Refused { reason } => SendResult::Rejected { reason: shortened(reason) },
-            // Not a failure, so the attempts do not count.
-            Outcome::Busy => SendResult::Retry {
-                after: BUSY_DELAY / 2 + jitter(BUSY_DELAY),
-                reason: "the account has as many replies under way as it may".to_owned(),
-            },
             Outcome::NotSent { reason, .. } if is_last => SendResult::Rejected {
                 reason: shortened(format!("given up after {attempt} tries: {reason}")),
             },
@@ -207,16 +196,6 @@ mod tests {
         let last = retry.settle(DeliveryClass::Keyed, retry.tries, Outcome::unsure("500"));
 
         assert!(matches!(last, SendResult::Unknown { .. }));
-    }
-
-    #[test]
-    fn one_that_was_not_tried_is_never_given_up() {
-        let retry = RetryPolicy::lasting(HOUR);
-
-        let sent = retry.settle(DeliveryClass::Plain, retry.tries + 9, Outcome::Busy);
-
-        let SendResult::Retry { after, .. } = sent else { panic!("{sent:?}") };
-        assert!((BUSY_DELAY / 2..=BUSY_DELAY * 2).contains(&after), "{after:?}");
     }
 
     #[test]

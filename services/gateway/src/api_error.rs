@@ -22,6 +22,8 @@ pub struct ApiError {
     status: StatusCode,
     body: ErrorBody,
     retry_after: Option<Duration>,
+    /// Repeating the request is useless: OpenAI's clients do not, if they are told.
+    is_final: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,10 +43,13 @@ struct ErrorEnvelope<'a> {
 const INVALID_REQUEST: &str = "invalid_request_error";
 const SERVER_ERROR: &str = "server_error";
 
+/// Header by which OpenAI's servers tell clients whether to repeat a request.
+const SHOULD_RETRY: &str = "x-should-retry";
+
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let what = ErrorBody { message: message.into(), kind, param: None, code: None };
-        Self { status, body: what, retry_after: None }
+        Self { status, body: what, retry_after: None, is_final: false }
     }
 
     fn code(self, code: &'static str) -> Self {
@@ -105,7 +110,14 @@ impl ApiError {
     /// Known path, but another method.
     pub fn no_method(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(80).collect();
-        let message = format!("`{path}` does not take `{method}`: try `POST` or `GET`");
+        let other = match method {
+            "GET" | "HEAD" => "POST",
+            _ if path.starts_with("/v1/models") => "GET",
+            "POST" => "GET",
+            _ if path.starts_with("/v1/") || path == "/mcp" => "POST",
+            _ => "GET",
+        };
+        let message = format!("`{path}` does not take `{method}`: use `{other}`");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, INVALID_REQUEST, message)
             .code("method_not_allowed")
     }
@@ -131,6 +143,7 @@ impl ApiError {
         };
         let (status, code, message) = match finished.outcome {
             TurnOutcome::Completed => return None,
+            TurnOutcome::Failed => return Some(Self::of_failure(finished, reason)),
             TurnOutcome::Interrupted => (
                 StatusCode::CONFLICT,
                 "turn_interrupted",
@@ -141,16 +154,50 @@ impl ApiError {
                 "turn_cancelled",
                 "the turn was cancelled: send the message again, under a new key".to_owned(),
             ),
-            TurnOutcome::Failed => {
-                (StatusCode::BAD_GATEWAY, "turn_failed", format!("the turn failed: {reason}"))
-            }
             TurnOutcome::Dead => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "turn_given_up",
                 format!("the turn was given up: {reason}"),
             ),
         };
-        Some(Self::new(status, SERVER_ERROR, message).code(code))
+        Some(Self { is_final: true, ..Self::new(status, SERVER_ERROR, message).code(code) })
+    }
+
+    /// Error for a failed turn, by the class of its failure (docs/models.md).
+    fn of_failure(finished: &TurnResult, told: &str) -> Self {
+        let class = finished.reason.as_deref().unwrap_or_default();
+        let known = |codes: &[&'static str]| codes.iter().copied().find(|code| *code == class);
+        let message = format!("the turn failed: {told}");
+        if let Some(code) = known(&["rate_limited"]) {
+            return Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+                .code(code);
+        }
+        let spent = known(&["budget_spent", "quota"]);
+        let refused = known(&[
+            "auth",
+            "bad_request",
+            "context_overflow",
+            "filtered",
+            "halted",
+            "no_agent",
+            "no_model",
+            "no_provider",
+            "setup",
+            "turn_too_long",
+        ]);
+        let refusal = match (spent, refused) {
+            (Some(code), _) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message).code(code)
+            }
+            (None, Some(code)) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, INVALID_REQUEST, message).code(code)
+            }
+            (None, None) => {
+                return Self::new(StatusCode::BAD_GATEWAY, SERVER_ERROR, message)
+                    .code("turn_failed");
+            }
+        };
+        Self { is_final: true, ..refusal }
     }
 
     /// Serialized error, for a stream.
@@ -213,6 +260,9 @@ impl IntoResponse for ApiError {
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if self.is_final {
+            response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
@@ -246,6 +296,29 @@ mod tests {
         assert_eq!(shown["error"]["param"], "model");
         assert_eq!(shown["error"]["code"], "model_not_found");
         assert!(shown["error"]["message"].as_str().unwrap().contains("`gpt-5`"));
+    }
+
+    #[test]
+    fn only_what_may_pass_is_told_as_worth_repeating() {
+        for (reason, status, is_final) in [
+            ("budget_spent", 429, true),
+            ("quota", 429, true),
+            ("rate_limited", 429, false),
+            ("filtered", 422, true),
+            ("bad_request", 422, true),
+            ("no_model", 422, true),
+            ("unavailable", 502, false),
+            ("timeout", 502, false),
+            ("anything else", 502, false),
+        ] {
+            let (outcome, reason) = (TurnOutcome::Failed, Some(reason.to_owned()));
+            let failed = TurnResult { outcome, reason, ..crate::follow::finished("why") };
+
+            let response = ApiError::of_result(&failed).unwrap().into_response();
+
+            assert_eq!(response.status().as_u16(), status, "{failed:?}");
+            assert_eq!(response.headers().contains_key(SHOULD_RETRY), is_final, "{failed:?}");
+        }
     }
 
     #[test]

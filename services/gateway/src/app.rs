@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
 use holdfast_grpc::Signer;
@@ -61,6 +61,11 @@ impl App {
     /// If a port is taken or a setting cannot be used.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.check()?;
+        ensure!(
+            !config.secrets.pepper.expose_secret().is_empty(),
+            "`secrets.pepper` is not set, with which API keys are hashed: make one with `openssl \
+             rand -base64 32`, the same for all services"
+        );
         let http = net::listen(config.gateway.http, "gateway.http").await?;
         let grpc = net::listen(config.gateway.grpc, "gateway.grpc").await?;
         let pools = Pools::lazy(&config.database, "gateway")?;
@@ -106,6 +111,7 @@ impl App {
             memory,
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,
+            egress: config.egress.guard()?,
         };
         let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
@@ -148,7 +154,8 @@ fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
         warn!("`mesh.secret` is not set: no bridge and no other service is let in");
         return Ok(None);
     }
-    Signer::new(&config.mesh.secret).map(Some).context("`mesh.secret` cannot be used")
+    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+    Ok(Some(signer.with_tolerance(config.mesh.clock_tolerance)))
 }
 
 /// Client of the memory service; `None` without a mesh secret to sign calls with.
@@ -168,6 +175,9 @@ async fn watch_database(pools: Pools, check: Check, stop: CancellationToken) -> 
         return Ok(());
     }
     check.pass();
+    if let Err(error) = holdfast_pg::log_durability(&pools).await {
+        warn!(%error, "the database's settings cannot be read");
+    }
     loop {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),

@@ -26,6 +26,8 @@ pub struct Config {
     /// Limits of jobs and reminders.
     pub schedules: holdfast_schedule::store::Rules,
     pub skills: holdfast_skills::Config,
+    /// Addresses of providers that tenants choose.
+    pub egress: holdfast_egress::Config,
 }
 
 /// The table `[gateway]`: servers and limits.
@@ -48,8 +50,8 @@ pub struct Gateway {
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
 
-    /// Maximum size of a request, in bytes. Over gRPC, requests with files, archives, articles or
-    /// skills have higher fixed limits.
+    /// Maximum size of a request, in bytes. Requests with pictures to the OpenAI-compatible API, and
+    /// those with files, archives, articles or skills over gRPC, have higher fixed limits.
     pub body_limit: usize,
 
     /// Maximum text of a message, in bytes.
@@ -173,6 +175,13 @@ mod tests {
         let mut config = Config::default();
         config.gateway.calls = 0;
         assert!(config.check().unwrap_err().to_string().contains("`gateway.calls` is 0"));
+    }
+
+    #[tokio::test]
+    async fn a_gateway_without_a_pepper_does_not_start() {
+        let refused = crate::App::connect(Config::default()).await.map(drop).unwrap_err();
+
+        assert!(refused.to_string().starts_with("`secrets.pepper` is not set"), "{refused}");
     }
 
     #[test]

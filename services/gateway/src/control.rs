@@ -32,6 +32,7 @@ use std::collections::HashMap;
 
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
+use holdfast_egress::Guard;
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
@@ -75,6 +76,8 @@ pub struct State {
     /// `None` if the mesh has no secret.
     pub memory: Option<holdfast_grpc::MemoryClient>,
     pub library: SkillLibrary,
+    /// Checks the addresses of providers.
+    pub egress: Guard,
 }
 
 /// Adds the services to `routes`, each with its limit on a request's size.
@@ -207,6 +210,16 @@ pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
 }
 
 /// Error of kind `Invalid` with this message.
+/// Refuses an address that the runners would refuse. Empty is the provider's own.
+pub(crate) fn check_address(guard: &Guard, url: &str) -> Result<(), Error> {
+    if url.is_empty() {
+        return Ok(());
+    }
+    let checked = Guard::parse(url).and_then(|url| guard.client_for_secret(&url).map(drop));
+    checked
+        .map_err(|refused| invalid(format!("{refused}; an operator can list it in `egress.allow`")))
+}
+
 pub(crate) fn invalid(why: String) -> Error {
     holdfast_directory::Error::Invalid(why).into()
 }

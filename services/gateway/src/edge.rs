@@ -49,9 +49,25 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
     .instrument(span)
     .await;
     // A call that fails before its first response message has the status in the headers.
-    let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
+    let status = Status::from_header_map(response.headers());
+    let (response, code) = match status {
+        Some(status) if is_unreadable_request(&status) => {
+            (Status::invalid_argument(status.message()).into_http(), Code::InvalidArgument)
+        }
+        Some(status) => (response, status.code()),
+        None => (response, Code::Ok),
+    };
     count("grpc", outcome_of_code(code));
     response
+}
+
+/// Whether a call failed because its request is no message. tonic reports that as a defect of the
+/// server.
+fn is_unreadable_request(status: &Status) -> bool {
+    const REASONS: [&str; 2] =
+        ["failed to decode Protobuf message", "protocol error: received message with"];
+    status.code() == Code::Internal
+        && REASONS.iter().any(|reason| status.message().starts_with(reason))
 }
 
 async fn enter(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_grpc::{InvalidContext, Scopes};
+use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
 use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind};
 use tonic::Status;
 
@@ -71,7 +71,15 @@ pub enum Error {
          (`holdfast agents runs send`) while it is at work"
     )]
     Subagent,
-    #[error("there is no agent `{0}`: see `ListAgents` for those there are")]
+    /// An MCP client is usually a model.
+    #[error(
+        "a person decides about approvals, on a channel, with `holdfast approvals` or over gRPC: \
+         not through MCP"
+    )]
+    DecisionOverMcp,
+    #[error(
+        "there is no agent `{0}`: see `holdfast agents list` (`ListAgents`) for those there are"
+    )]
     NoAgent(String),
 
     /// The wait for an answer timed out; the turn goes on.
@@ -91,10 +99,12 @@ pub enum Error {
     /// The memory service did not answer in time.
     #[error("the memory service has not answered in time: try again in a moment")]
     MemoryTimeout,
-    #[error("there is no article `{0}`: see `ListArticles` for those there are")]
+    #[error(
+        "there is no article `{0}`: see `holdfast kb list` (`ListArticles`) for those there are"
+    )]
     NoArticle(String),
     #[error(transparent)]
-    Memory(#[from] holdfast_grpc::MemoryCallError),
+    Memory(#[from] MemoryCallError),
     #[error(transparent)]
     Session(#[from] holdfast_session::Error),
     #[error(transparent)]
@@ -117,18 +127,22 @@ pub enum Error {
     Skills(#[from] holdfast_skills::Error),
 }
 
+/// Delay before a retry, where none is known.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
 impl Error {
-    /// Delay before a retry, where it is known.
+    /// Delay before a retry, if the same request may succeed later.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. }
-            | Self::Session(holdfast_session::Error::SessionFull { retry_after, .. }) => {
+            | Self::Session(holdfast_session::Error::SessionFull { retry_after, .. })
+            | Self::Memory(MemoryCallError { retry_after: Some(retry_after), .. }) => {
                 Some(*retry_after)
             }
-            Self::Memory(refused) => refused.retry_after,
-            Self::TooManyCalls { .. } | Self::Full => Some(Duration::from_secs(1)),
-            _ => None,
+            // The turn goes on, a service must be set up, or a reminder be deleted.
+            Self::AnswerTimeout { .. } | Self::NoMemory | Self::NoReminder { .. } => None,
+            other => other.kind().is_transient().then_some(RETRY_DELAY),
         }
     }
 }
@@ -137,7 +151,7 @@ impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
-            Self::Scope { .. } | Self::Subagent => Kind::Forbidden,
+            Self::Scope { .. } | Self::Subagent | Self::DecisionOverMcp => Kind::Forbidden,
             Self::RateLimited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
             Self::Full
             | Self::Stopping

@@ -8,6 +8,7 @@ mod attachments;
 mod author;
 mod channel;
 mod destination;
+mod history;
 mod text;
 mod uploads;
 
@@ -18,9 +19,10 @@ use holdfast_directory::{Directory, RoutedAgent};
 use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::MessageAttachment;
-use holdfast_session::{Acceptance, NewMessage, SessionOwner, Sessions};
+use holdfast_session::{Acceptance, CancelResult, NewMessage, SessionOwner, Sessions};
 use holdfast_types::{
-    Body, Command, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
+    Body, Command, MessageId, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source,
+    TenantId,
 };
 use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
@@ -123,10 +125,11 @@ impl Ingest {
     }
 
     async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<AcceptedMessage, Error> {
-        self.store_all(tenant, vec![message]).await
+        self.store_all(tenant, vec![message], None).await
     }
 
-    /// Stores messages of one session in order, and returns the last of them.
+    /// Stores messages of one session in order, and returns the last of them. With `after`, only if
+    /// this is the newest message that an API key has sent to the session.
     ///
     /// # Errors
     ///
@@ -135,6 +138,7 @@ impl Ingest {
         &self,
         tenant: TenantId,
         messages: Vec<NewMessage>,
+        after: Option<MessageId>,
     ) -> Result<AcceptedMessage, Error> {
         if messages.iter().any(|message| message.key.kind() == SessionKind::Subagent) {
             return Err(Error::Subagent);
@@ -142,15 +146,19 @@ impl Ingest {
         let began = Instant::now();
         let resumes = messages.last().is_some_and(is_resume_command);
         let mode = messages.last().map(|message| message.mode).unwrap_or_default();
-        let mut stored = match messages.len() {
-            1 => {
+        let mut stored = match (messages.len(), after) {
+            (_, Some(after)) => {
+                let accepted = self.sessions.ingest_after(tenant, &messages, after).await?;
+                accepted.into_iter().map(Ok).collect()
+            }
+            (1, None) => {
                 let mut stored = Vec::with_capacity(1);
                 for message in messages {
                     stored.push(self.sessions.ingest(tenant, message).await);
                 }
                 stored
             }
-            _ => self.sessions.ingest_batch(tenant, messages).await,
+            (_, None) => self.sessions.ingest_batch(tenant, messages).await,
         };
         metrics::histogram!("holdfast_gateway_ingest_duration_seconds").record(began.elapsed());
         let last = stored.pop().ok_or(Error::Empty)?;
@@ -194,28 +202,27 @@ impl Ingest {
         }
     }
 
-    /// Cancels the running turn of a session; returns whether there was one.
+    /// Cancels the turn of a session.
     pub async fn cancel(
         &self,
         tenant: TenantId,
         agent: &str,
         session: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<CancelResult, Error> {
         let session = self.existing_session(tenant, agent, session).await?;
-        let running = self.sessions.cancel(tenant, session).await?;
-        if let Some(running) = running {
-            self.signal_runner(session, running, ControlKind::Cancel);
+        let cancelled = self.sessions.cancel(tenant, session).await?;
+        match cancelled {
+            CancelResult::Running(running) => {
+                self.signal_runner(session, running, ControlKind::Cancel);
+            }
+            CancelResult::Waiting { wake: true } | CancelResult::Queued { wake: true } => {
+                self.bus.wake_run(0);
+            }
+            CancelResult::Nothing
+            | CancelResult::Waiting { wake: false }
+            | CancelResult::Queued { wake: false } => {}
         }
-        if running.is_some() {
-            return Ok(true);
-        }
-        // A turn that waits for an approval holds no lease, so no runner can be told: cancel the
-        // wait itself.
-        let waited = self.sessions.cancel_wait(tenant, session).await?;
-        if waited == Some(true) {
-            self.bus.wake_run(0);
-        }
-        Ok(waited.is_some())
+        Ok(cancelled)
     }
 
     fn signal_runner(&self, session: SessionId, running: SessionOwner, kind: ControlKind) {

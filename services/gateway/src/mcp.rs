@@ -15,6 +15,7 @@ mod tools;
 use std::{sync::Arc, time::Duration};
 
 use axum::{
+    Json,
     body::{Body, to_bytes},
     extract::{Request, State},
     middleware::Next,
@@ -28,6 +29,8 @@ use holdfast_proto::gateway::v1::{
     self as pb, agents_server::Agents as _, files_server::Files as _,
     sessions_server::Sessions as _,
 };
+use holdfast_types::{Body as MessageBody, Command};
+use http::{StatusCode, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -93,14 +96,38 @@ pub async fn read_whole_body(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_json = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.starts_with("application/json"));
     let (parts, body) = request.into_parts();
     let BodyLimits { max_bytes: limit, timeout: patience } = bounds;
     match tokio::time::timeout(patience, to_bytes(body, limit)).await {
-        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Ok(Ok(body)) => {
+            let request = Request::from_parts(parts, Body::from(body.clone()));
+            let response = next.run(request).await;
+            // The service says that of a body, too, that is no message.
+            match response.status() {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => invalid_message(&body),
+                _ => response,
+            }
+        }
         // An interrupted body gets the same response: the client is no longer there to read it.
         Ok(Err(_)) => ApiError::too_large(limit).into_response(),
         Err(_) => ApiError::too_slow(patience).into_response(),
     }
+}
+
+/// Response to a body that is no JSON-RPC message.
+fn invalid_message(body: &[u8]) -> Response {
+    let (code, message) = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+        Ok(_) => (-32_600, "the body is no JSON-RPC message".to_owned()),
+        Err(error) => (-32_700, format!("the body is no JSON: {error}")),
+    };
+    let error = json!({ "code": code, "message": message });
+    let told = json!({ "jsonrpc": "2.0", "id": null, "error": error });
+    (StatusCode::BAD_REQUEST, Json(told)).into_response()
 }
 
 impl ToolProvider for PlatformTools {
@@ -189,6 +216,11 @@ impl PlatformTools {
         said: InboundMessage,
     ) -> Result<FollowedMessage, Error> {
         require(who, Scope::Chat)?;
+        // The client is a model: it must not approve the calls of another one.
+        let text = self.ingest.text(&said.text)?;
+        if let Some(Command::Decide { .. }) = MessageBody::text(text).command() {
+            return Err(Error::DecisionOverMcp);
+        }
         let taken = self.ingest.accept(who, said).await?;
         let runs = taken.runs.clone();
         let follow = self.follower.follow_accepted(taken.tenant, &taken.accepted, runs).await;

@@ -5,8 +5,11 @@
 //!
 //! | the client sends | effect |
 //! |---|---|
-//! | `user` | the session of that name continues; only messages it does not have are added |
-//! | `previous_response_id` | the session of that response continues |
+//! | `user`, without earlier answers | the session of that name continues with these messages |
+//! | `user`, with the history that the session has | the session continues; only new messages are added |
+//! | `user`, with another history | a new session for this request, which begins with all messages sent |
+//! | `previous_response_id` of the newest response | the session of that response continues |
+//! | `previous_response_id` of an older response | a new session, which begins with the conversation up to it |
 //! | neither | a new session for this request, which begins with all messages sent |
 //! | `Idempotency-Key` | a repeated request gets the stored answer; another request: 409 |
 //!
@@ -17,6 +20,7 @@ mod body;
 mod chat;
 mod content;
 mod conversation;
+mod history;
 mod models;
 mod responses;
 mod sent_text;
@@ -29,6 +33,9 @@ pub use models::{model, models};
 pub use responses::respond;
 
 use crate::{config, follow::Follower, ingest::Ingest};
+
+/// Minimum size limit of a request, in bytes: pictures of 20 MiB, as over gRPC, in base64, and text.
+const MIN_BODY_LIMIT_BYTES: usize = 28 * 1024 * 1024;
 
 /// Dependencies of the handlers. Clones share them.
 #[derive(Debug, Clone)]
@@ -43,11 +50,11 @@ pub struct OpenAi {
 
 impl OpenAi {
     #[must_use]
-    pub const fn new(ingest: Ingest, follower: Follower, config: &config::Gateway) -> Self {
+    pub fn new(ingest: Ingest, follower: Follower, config: &config::Gateway) -> Self {
         Self {
             ingest,
             follower,
-            body_limit: config.body_limit,
+            body_limit: config.body_limit.max(MIN_BODY_LIMIT_BYTES),
             body_timeout: config.body_timeout,
             answer_timeout: config.answer_timeout,
             heartbeat: config.heartbeat,

@@ -73,7 +73,7 @@ pub enum Error {
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
 
-    #[error("the memory's store failed")]
+    #[error("the database (Postgres) failed: check that it runs, and try again")]
     Store(#[from] sqlx::Error),
 }
 

@@ -16,11 +16,8 @@ pub mod spaces;
 pub mod units;
 pub mod vectors;
 
-use sqlx::{
-    FromRow, Postgres,
-    postgres::{PgArguments, PgRow},
-    query::QueryAs,
-};
+use holdfast_pg::QueryAs;
+use sqlx::{FromRow, postgres::PgRow};
 use uuid::Uuid;
 
 use crate::viewer::Viewer;
@@ -40,16 +37,14 @@ macro_rules! seen {
 pub(crate) use seen;
 
 /// Binds the first five parameters of a [`seen!`] query; the caller's own begin at `$6`.
-pub(crate) fn visible_query<T>(sql: &'static str, tenant: Uuid, who: &Viewer) -> VisibleQuery<T>
+pub(crate) fn visible_query<T>(sql: &'static str, tenant: Uuid, who: &Viewer) -> QueryAs<T>
 where
     T: for<'r> FromRow<'r, PgRow>,
 {
-    sqlx::query_as(sql)
+    holdfast_pg::query_as(sql)
         .bind(tenant)
         .bind(who.everything)
         .bind(who.agents())
         .bind(who.users())
         .bind(who.group)
 }
-
-type VisibleQuery<T> = QueryAs<'static, Postgres, T, PgArguments>;

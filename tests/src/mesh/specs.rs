@@ -26,6 +26,8 @@ impl Mesh {
             set("MESH__SECRET", MESH_SECRET.to_owned()),
             set("SECRETS__KEK", STANDARD.encode([7; 32])),
             set("SECRETS__PEPPER", PEPPER.to_owned()),
+            // The scripted model is on this machine.
+            set("EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
             set("TELEMETRY__LOG", log_level()),
         ];
         env.extend(memory.map(|url| set("MESH__MEMORY_URL", url)));

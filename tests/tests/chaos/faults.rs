@@ -281,7 +281,7 @@ async fn unknown(mesh: &Mesh) -> anyhow::Result<i64> {
 }
 
 /// Waits until every message is finished and every reply sent, and asks for every promise.
-async fn finish(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
+pub async fn finish(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
     settled(mesh).await?;
     let findings = check(mesh, &load.said()).await?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));

@@ -10,6 +10,7 @@ mod idle;
 mod learns;
 mod remembers;
 mod report;
+mod restore;
 mod storm;
 mod talk;
 mod time;

@@ -5,6 +5,8 @@ mod proposals;
 use std::{
     fs,
     io::{self, Read as _},
+    pin::pin,
+    time::Duration,
 };
 
 use clap::Subcommand;
@@ -14,9 +16,21 @@ use holdfast_proto::gateway::v1::{
     UpdateArticleRequest,
 };
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::memory::{counts, rounded, source};
-use crate::{client::Client, error::Error, screen::Screen, view::time};
+use crate::{
+    client::{Client, MAX_ARTICLE_BYTES},
+    error::Error,
+    screen::Screen,
+    view::time,
+};
+
+/// Maximum size of a file, in bytes: its message also has its title, tags and source.
+const MAX_FILE_BYTES: usize = MAX_ARTICLE_BYTES - 64 * 1024;
+
+/// Interval of the remarks while an article is read and indexed.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 
 const COLUMNS: [&str; 7] = ["id", "version", "scope", "agent", "title", "tags", "updated_at"];
 const SEARCH_COLUMNS: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
@@ -151,7 +165,9 @@ impl Kb {
                     author,
                     ..IngestArticleRequest::default()
                 };
-                let added = client.knowledge().ingest_article(client.request(request)).await;
+                let mut knowledge = client.knowledge();
+                let sent = knowledge.ingest_article(client.request(request));
+                let added = with_progress(screen, sent).await?;
                 let article = client.answer(added)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
@@ -169,7 +185,9 @@ impl Kb {
                     version: base,
                     ..UpdateArticleRequest::default()
                 };
-                let changed = client.knowledge().update_article(client.request(request)).await;
+                let mut knowledge = client.knowledge();
+                let sent = knowledge.update_article(client.request(request));
+                let changed = with_progress(screen, sent).await?;
                 let article = client.answer(changed)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
@@ -210,12 +228,37 @@ impl Kb {
 
 /// Reads a local file, or stdin for `-`.
 fn read_local(from: &str) -> Result<Vec<u8>, Error> {
-    if from == "-" {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes)?;
-        return Ok(bytes);
+    let read = |file: &mut dyn io::Read| {
+        let (mut bytes, limit) = (Vec::new(), MAX_FILE_BYTES as u64);
+        file.take(limit + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let bytes = match from {
+        "-" => read(&mut io::stdin()),
+        from => fs::File::open(from).and_then(|mut file| read(&mut file)),
+    };
+    let bytes = bytes.map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))?;
+    if bytes.len() > MAX_FILE_BYTES {
+        let size = fs::metadata(from).map_or_else(
+            |_| format!("has more than {MAX_FILE_BYTES} bytes"),
+            |file| format!("has {} bytes, and {MAX_FILE_BYTES} are the most", file.len()),
+        );
+        return Err(Error::Usage(format!("`{from}` {size}: split it into several articles")));
     }
-    fs::read(from).map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))
+    Ok(bytes)
+}
+
+/// Waits for an answer, and tells now and then that it is awaited.
+async fn with_progress<T>(screen: &Screen, sent: impl Future<Output = T>) -> Result<T, Error> {
+    let (mut sent, began) = (pin!(sent), Instant::now());
+    loop {
+        tokio::select! {
+            answer = &mut sent => return Ok(answer),
+            () = sleep(PROGRESS_INTERVAL) => {
+                let seconds = began.elapsed().as_secs();
+                screen.aside(&format!("[reading and indexing, {seconds} s so far]"))?;
+            }
+        }
+    }
 }
 
 /// Returns the given media type, or guesses it from the file name.
@@ -271,6 +314,31 @@ fn found_view(found: &FoundArticle) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{screen::Format, state_dir::Scratch};
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_before_it_is_sent() {
+        let scratch = Scratch::new();
+        let path = scratch.0.path().join("manual.txt");
+        fs::write(&path, vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
+        let path = path.to_str().unwrap();
+
+        let refused = read_local(path).unwrap_err().to_string();
+        fs::write(path, vec![b'x'; MAX_FILE_BYTES]).unwrap();
+
+        assert!(refused.contains("has 8323073 bytes, and 8323072 are the most"), "{refused}");
+        assert_eq!(read_local(path).unwrap().len(), MAX_FILE_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_wait_ends_with_the_answer() {
+        let answer = async {
+            sleep(PROGRESS_INTERVAL * 3).await;
+            7
+        };
+
+        assert_eq!(with_progress(&Screen::new(Format::Text), answer).await.unwrap(), 7);
+    }
 
     #[test]
     fn a_file_s_name_says_what_it_is_unless_one_says_otherwise() {

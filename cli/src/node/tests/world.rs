@@ -118,6 +118,7 @@ impl World {
 
     pub async fn runner(&self) -> anyhow::Result<Running> {
         let config = agent_runner::Config {
+            egress: holdfast_egress::Config { allow: vec!["127.0.0.1".to_owned()] },
             database: of_database(&self.database),
             nats: of_nats(&self.nats),
             redis: of_redis(&self.redis),

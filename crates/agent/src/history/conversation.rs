@@ -284,7 +284,8 @@ impl<'j> Reader<'j> {
             | Note::Allowed
             | Note::Routed
             | Note::Posted
-            | Note::Dispatched => return,
+            | Note::Dispatched
+            | Note::Unknown => return,
         };
         if ends {
             self.settle();

@@ -231,6 +231,17 @@ impl View<'_> {
     }
 }
 
+/// Returns the normalised paths that a call writes or deletes; `None` if the tool writes no files.
+/// A path outside the workspace is left as it is written.
+#[must_use]
+pub fn written_paths(tool: &str, input: &Value) -> Option<Vec<String>> {
+    if !matches!(tool, "write" | "edit" | "apply_patch" | "append_file" | "delete_file") {
+        return None;
+    }
+    let paths = paths(tool, input);
+    Some(paths.into_iter().map(|path| normalised(&path).unwrap_or(path)).collect())
+}
+
 /// Returns the paths in a call's input.
 fn paths(tool: &str, input: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();

@@ -119,6 +119,8 @@ pub enum Reason {
     Protected,
     Exec,
     Command(super::exec::ExecReason),
+    /// The call changes what the agent does later, in a conversation with text from outside.
+    OutsideText,
 }
 
 impl fmt::Display for Reason {
@@ -128,6 +130,9 @@ impl fmt::Display for Reason {
             Self::Protected => f.write_str("writing to a protected path needs approval"),
             Self::Exec => f.write_str("running commands needs approval"),
             Self::Command(reason) => write!(f, "the command needs approval: {reason}"),
+            Self::OutsideText => f.write_str(
+                "it changes what the agent does later, and the agent has read text from outside",
+            ),
         }
     }
 }

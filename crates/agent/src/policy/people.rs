@@ -54,6 +54,12 @@ impl TurnAuthors {
     pub fn is_owner(&self) -> bool {
         self.roles.iter().any(|role| role == OWNER)
     }
+
+    /// Whether an author is named nowhere; `true` without authors.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        !self.roles.iter().any(|role| role == MEMBER)
+    }
 }
 
 impl NamedPeople {
@@ -257,6 +263,9 @@ mod tests {
         let (owner, stranger) = (author("telegram:7", &[]), author("telegram:9", &[]));
 
         assert_eq!(roles(&people, &[owner.clone(), stranger.clone()]), "guest");
+        assert!(people.turn_authors([&owner, &stranger].into_iter()).is_guest());
+        assert!(!people.turn_authors([&owner].into_iter()).is_guest());
+        assert!(TurnAuthors::default().is_guest());
         assert_eq!(
             people.turn_authors([&owner, &owner].into_iter()).user.as_deref(),
             Some("telegram:7")

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_bus::{
-    Control, ControlKind, Delta, DeltaBody, Error, McpProbe, McpProbeResult, McpProbeTool, Subject,
+    Config, Control, ControlKind, Delta, DeltaBody, Error, McpProbe, McpProbeResult, McpProbeTool,
+    Subject,
 };
 use holdfast_kit::{telemetry, trace};
 use holdfast_types::{RunId, RunnerId, SessionId, TenantId};
@@ -44,6 +45,29 @@ async fn a_token_wakes_one_runner_of_all() {
         soon(woken()).await;
     }
     assert!(tokio::time::timeout(Duration::from_millis(200), woken()).await.is_err());
+}
+
+#[tokio::test]
+async fn what_a_slow_listener_cannot_hold_is_dropped_and_counted() {
+    holdfast_kit::metrics::install().unwrap();
+    let world = World::with(|config| Config { subscription_capacity: 8, ..config }).await;
+    let (tenant, session) = (TenantId::generate(), SessionId::generate());
+    let mut deltas = world.bus.subscribe_deltas(tenant, session).await.unwrap();
+    world.bus.flush().await;
+
+    for n in 0..100 {
+        world.bus.publish_delta(tenant, session, &text(n));
+    }
+    world.bus.flush().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut got = Vec::new();
+    while let Ok(delta) = tokio::time::timeout(Duration::from_millis(200), deltas.next()).await {
+        got.push(delta.unwrap().n);
+    }
+
+    assert_eq!(got, (0..8).collect::<Vec<u32>>());
+    let metrics = holdfast_kit::metrics::render();
+    assert!(metrics.contains(r#"holdfast_bus_dropped_total{kind="received"}"#), "{metrics}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use holdfast_types::{SessionId, TenantId};
 use crate::world::World;
 
 async fn stream(world: &World) -> Stream {
-    let client = async_nats::connect(world.namespace.url()).await.unwrap();
+    let client = holdfast_testkit::nats::connect(world.namespace.url()).await.unwrap();
     let name = format!("{}_EVENTS", world.namespace.prefix());
     jetstream::new(client).get_stream(name).await.unwrap()
 }

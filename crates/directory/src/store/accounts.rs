@@ -39,7 +39,7 @@ pub(crate) async fn all(tx: &mut TenantTx, channel: Option<&str>) -> sqlx::Resul
                        order by channel, name";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(channel).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(channel).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
@@ -47,8 +47,11 @@ pub(crate) async fn get(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Option
     const SQL: &str = "select account_id, channel, name, enabled, settings, version, created_at \
                        from control.accounts where tenant_id = $1 and account_id = $2";
     let tenant = tx.tenant().as_uuid();
-    let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
     Ok(row.map(Row::read))
 }
 
@@ -57,13 +60,13 @@ pub(crate) async fn secrets(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Op
     const SQL: &str =
         "select secrets from control.accounts where tenant_id = $1 and account_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.accounts where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 pub(crate) async fn insert(
@@ -77,7 +80,7 @@ pub(crate) async fn insert(
                        values ($1, $2, $3, $4, $5, $6, $7) \
                        returning account_id, channel, name, enabled, settings, version, created_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(&new.channel)
@@ -102,7 +105,7 @@ pub(crate) async fn update(
                        where tenant_id = $1 and account_id = $2 \
                        returning account_id, channel, name, enabled, settings, version, created_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(&new.name)
@@ -118,7 +121,7 @@ pub(crate) async fn update(
 pub(crate) async fn delete(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.accounts where tenant_id = $1 and account_id = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -132,7 +135,7 @@ pub(crate) async fn to_serve(
                        where a.channel = $1 and a.enabled and t.state = 'active' \
                        order by a.account_id";
     let rows: Vec<(Uuid, Uuid, i64)> =
-        sqlx::query_as(SQL).bind(channel).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(channel).fetch_all(tx.conn()).await?;
     let read = |(tenant, account, version): (Uuid, Uuid, i64)| {
         (TenantId::from(tenant), AccountId::from(account), version)
     };
@@ -144,6 +147,6 @@ pub(crate) async fn tenant_of(tx: &mut SystemTx, id: AccountId) -> sqlx::Result<
                        from control.accounts a join control.tenants t using (tenant_id) \
                        where a.account_id = $1 and a.enabled and t.state = 'active'";
     let found: Option<Uuid> =
-        sqlx::query_scalar(SQL).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_scalar(SQL).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
     Ok(found.map(TenantId::from))
 }

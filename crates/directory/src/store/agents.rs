@@ -43,7 +43,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Agent>> {
                        settings, version, created_at, updated_at \
                        from control.agents where tenant_id = $1 order by created_at, agent_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn cards(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutedAgent>> {
                        where tenant_id = $1 order by created_at, agent_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<(Uuid, String, bool, Json<AgentSettings>)> =
-        sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let card = |(id, name, is_default, settings): (Uuid, String, bool, Json<AgentSettings>)| {
         RoutedAgent { id: id.into(), name: AgentName::new(&name), is_default, settings: settings.0 }
     };
@@ -71,8 +71,12 @@ pub(crate) async fn find(
         AgentReference::Id(id) => (Some(id.as_uuid()), None),
         AgentReference::Name(name) => (None, Some(name)),
     };
-    let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(id).bind(name).fetch_optional(tx.conn()).await?;
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(id)
+        .bind(name)
+        .fetch_optional(tx.conn())
+        .await?;
     Ok(row.map(Row::read))
 }
 
@@ -82,14 +86,15 @@ pub(crate) async fn default(tx: &mut TenantTx) -> sqlx::Result<Option<Agent>> {
                        settings, version, created_at, updated_at from control.agents \
                        where tenant_id = $1 order by is_default desc, created_at, agent_id limit 1";
     let tenant = tx.tenant().as_uuid();
-    let row: Option<Row> = sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
+    let row: Option<Row> =
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
     Ok(row.map(Row::read))
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.agents where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 pub(crate) async fn insert(tx: &mut TenantTx, id: AgentId, new: &NewAgent) -> sqlx::Result<Agent> {
@@ -117,7 +122,7 @@ async fn write(
     new: &NewAgent,
 ) -> sqlx::Result<Agent> {
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(sql)
+    let row: Row = holdfast_pg::query_as(sql)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(new.name.as_str())
@@ -135,7 +140,7 @@ pub(crate) async fn clear_default(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "update control.agents set is_default = false, version = version + 1 \
                        where tenant_id = $1 and is_default";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -144,7 +149,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, id: AgentId) -> sqlx::Result<()> {
     // The agent's memories are erased later.
     const FORGET: &str = "select memory.forget_later('agent', $1)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
-    sqlx::query(FORGET).bind(id.to_string()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    holdfast_pg::query(FORGET).bind(id.to_string()).execute(tx.conn()).await?;
     Ok(())
 }

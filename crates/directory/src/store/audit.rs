@@ -17,7 +17,7 @@ pub(crate) async fn record(
     const SQL: &str = "insert into control.audit (tenant_id, audit_id, actor, action, subject) \
                        values ($1, $2, $3, $4, $5)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(Uuid::now_v7())
         .bind(actor.to_string())

@@ -40,7 +40,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Binding>> {
     const SQL: &str = "select binding_id, channel, account, peer_kind, peer_id, guild, team, agent_id, \
                        by_model from control.bindings where tenant_id = $1 order by position, binding_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn insert(
                        returning binding_id, channel, account, peer_kind, peer_id, guild, team, \
                        agent_id, by_model";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id)
         .bind(&new.channel)
@@ -77,6 +77,6 @@ pub(crate) async fn insert(
 pub(crate) async fn delete(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.bindings where tenant_id = $1 and binding_id = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -16,7 +16,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Budget>> {
                        where tenant_id = $1 order by agent_id nulls first";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<(Option<Uuid>, Option<i64>, Option<i64>)> =
-        sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let budget = |(agent, tokens, micros): (Option<Uuid>, Option<i64>, Option<i64>)| Budget {
         agent: agent.map(AgentId::from),
         tokens: tokens.map(i64::unsigned_abs),
@@ -31,7 +31,7 @@ pub(crate) async fn put(tx: &mut TenantTx, budget: &Budget) -> sqlx::Result<()> 
         on conflict on constraint budgets_key do update
             set tokens = excluded.tokens, micros = excluded.micros, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(budget.agent.map(|agent| agent.as_uuid()))
         .bind(number(budget.tokens))
@@ -47,6 +47,6 @@ pub(crate) async fn delete(tx: &mut TenantTx, agent: Option<AgentId>) -> sqlx::R
                        where tenant_id = $1 and agent_id is not distinct from $2";
     let tenant = tx.tenant().as_uuid();
     let agent = agent.map(|agent| agent.as_uuid());
-    let done = sqlx::query(SQL).bind(tenant).bind(agent).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(agent).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -50,7 +50,7 @@ pub(crate) async fn additions(
                 where tenant_id = $1 and (agent_id is null or agent_id = $2)) as budgets";
     let tenant = tx.tenant().as_uuid();
     let row: Row =
-        sqlx::query_as(SQL).bind(tenant).bind(agent.as_uuid()).fetch_one(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(agent.as_uuid()).fetch_one(tx.conn()).await?;
     let models = row.models.map(|models| models.0).unwrap_or_default();
     let aliases = row.aliases.map(|aliases| aliases.0).unwrap_or_default();
     let budgets = row.budgets.map(|budgets| budgets.0).unwrap_or_default();
@@ -91,7 +91,7 @@ pub(crate) async fn put_model(
         insert into control.models (tenant_id, model, card) values ($1, $2, $3)
         on conflict (tenant_id, model) do update set card = excluded.card, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(model.to_string())
         .bind(Json(card))
@@ -104,7 +104,7 @@ pub(crate) async fn put_model(
 pub(crate) async fn delete_model(tx: &mut TenantTx, model: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.models where tenant_id = $1 and model = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -113,7 +113,12 @@ pub(crate) async fn put_alias(tx: &mut TenantTx, alias: &str, model: &ModelId) -
         insert into control.model_aliases (tenant_id, alias, model) values ($1, $2, $3)
         on conflict (tenant_id, alias) do update set model = excluded.model, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(alias).bind(model.to_string()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(alias)
+        .bind(model.to_string())
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 
@@ -121,7 +126,7 @@ pub(crate) async fn put_alias(tx: &mut TenantTx, alias: &str, model: &ModelId) -
 pub(crate) async fn delete_alias(tx: &mut TenantTx, alias: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.model_aliases where tenant_id = $1 and alias = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(alias).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(alias).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -137,7 +142,7 @@ pub(crate) async fn count_except(
              + (select count(*) from control.model_aliases
                 where tenant_id = $1 and alias is distinct from $3)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant)
         .bind(model.map(ModelId::to_string))
         .bind(alias)

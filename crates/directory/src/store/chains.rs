@@ -32,7 +32,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<NamedChain>> {
                               (extract(epoch from updated_at) * 1000000)::bigint as updated_us
                        from control.chains where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
@@ -42,14 +42,14 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> sqlx::Result<Option<Na
                        from control.chains where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     Ok(row.map(Row::read))
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.chains where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 pub(crate) async fn put(tx: &mut TenantTx, name: &str, chain: &Chain) -> sqlx::Result<()> {
@@ -58,13 +58,13 @@ pub(crate) async fn put(tx: &mut TenantTx, name: &str, chain: &Chain) -> sqlx::R
         on conflict (tenant_id, name) do update
         set spec = excluded.spec, version = chains.version + 1, updated_at = clock_timestamp()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(name).bind(Json(chain)).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(name).bind(Json(chain)).execute(tx.conn()).await?;
     Ok(())
 }
 
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.chains where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -39,7 +39,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Connection>, Error> {
                        secret is not null as has_secret, updated_at \
                        from control.connections where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -51,7 +51,8 @@ pub(crate) async fn of_agent(tx: &mut TenantTx, agent: AgentId) -> Result<Vec<Co
                        and (agent_id is null or agent_id = $2) order by name";
     let tenant = tx.tenant().as_uuid();
     let agent = agent.as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).bind(agent).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> =
+        holdfast_pg::query_as(SQL).bind(tenant).bind(agent).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Connecti
                        from control.connections where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     row.map(Row::read).transpose()
 }
 
@@ -70,14 +71,14 @@ pub(crate) async fn secret(tx: &mut TenantTx, name: &str) -> sqlx::Result<Option
     const SQL: &str = "select secret from control.connections where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let secret: Option<Option<Vec<u8>>> =
-        sqlx::query_scalar(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_scalar(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     Ok(secret.flatten())
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.connections where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Stores a connection; `sealed` of `None` keeps the stored secret.
@@ -96,7 +97,7 @@ pub(crate) async fn put(
                        returning name, kind, agent_id, used_by, settings, \
                        secret is not null as has_secret, updated_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(&connection.name)
         .bind(connection.to.kind().as_str())
@@ -113,6 +114,6 @@ pub(crate) async fn put(
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.connections where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -52,7 +52,7 @@ pub(crate) async fn of_provider(tx: &mut TenantTx, provider: &str) -> sqlx::Resu
         left join control.auth_orders o on o.tenant_id = $1 and o.provider = $2
         order by n.name <> 'default', n.name";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(provider).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(provider).fetch_all(tx.conn()).await
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialSummary>, Error> {
@@ -85,7 +85,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialSummary>, Err
         left join control.auth_orders o on o.tenant_id = $1 and o.provider = k.provider
         order by k.provider, o.names is null, place nulls last, k.name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<ListedRow> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<ListedRow> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let card = |row: ListedRow| {
         Ok(CredentialSummary {
             kind: CredentialKind::parse(&row.kind)?,
@@ -114,7 +114,7 @@ pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -
                 updated_at = now()";
     let renewed_at = new.refresh.as_ref().map(|_| &new.renewed_at);
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(&new.provider)
         .bind(&new.name)
@@ -144,7 +144,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, provider: &str, name: &str) -> sql
             returning 1)
         select exists (select from own) or exists (select from gone)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(provider).bind(name).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(provider).bind(name).fetch_one(tx.conn()).await
 }
 
 /// Stores an order, or deletes it if there are no names.
@@ -162,10 +162,10 @@ pub(crate) async fn order(
             set names = excluded.names, strict = excluded.strict";
     let tenant = tx.tenant().as_uuid();
     if names.is_empty() {
-        sqlx::query(FORGET).bind(tenant).bind(provider).execute(tx.conn()).await?;
+        holdfast_pg::query(FORGET).bind(tenant).bind(provider).execute(tx.conn()).await?;
         return Ok(());
     }
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(provider)
         .bind(names)
@@ -191,7 +191,7 @@ pub(crate) async fn store_stats(
             set changed = excluded.changed, stats = excluded.stats
             where s.changed < excluded.changed";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(provider)
         .bind(name)
@@ -216,6 +216,12 @@ pub(crate) async fn reset_stats(
         on conflict (tenant_id, provider, name) do update
             set changed = greatest(excluded.changed, s.changed + 1), stats = excluded.stats";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(provider).bind(name).bind(now).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(provider)
+        .bind(name)
+        .bind(now)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }

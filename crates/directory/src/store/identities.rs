@@ -9,7 +9,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Identity>> {
                        where tenant_id = $1 order by canonical, channel, peer";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<(String, String, String)> =
-        sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let read = |(channel, peer, canonical)| Identity { channel, peer, canonical };
     Ok(rows.into_iter().map(read).collect())
 }
@@ -19,7 +19,7 @@ pub(crate) async fn count_except(tx: &mut TenantTx, identity: &Identity) -> sqlx
     const SQL: &str = "select count(*) from control.identities \
                        where tenant_id = $1 and (channel, peer) <> ($2, $3)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant)
         .bind(&identity.channel)
         .bind(&identity.peer)
@@ -33,7 +33,7 @@ pub(crate) async fn put(tx: &mut TenantTx, identity: &Identity) -> sqlx::Result<
                        on conflict (tenant_id, channel, peer) \
                        do update set canonical = excluded.canonical";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(&identity.channel)
         .bind(&identity.peer)
@@ -48,6 +48,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, channel: &str, peer: &str) -> sqlx
     const SQL: &str = "delete from control.identities \
                        where tenant_id = $1 and channel = $2 and peer = $3";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(channel).bind(peer).execute(tx.conn()).await?;
+    let done =
+        holdfast_pg::query(SQL).bind(tenant).bind(channel).bind(peer).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

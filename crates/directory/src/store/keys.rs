@@ -52,7 +52,7 @@ impl KeyLookup {
 pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
     const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state \
                        from control.find_key($1)";
-    sqlx::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
 }
 
 pub(crate) async fn insert(
@@ -66,7 +66,7 @@ pub(crate) async fn insert(
                        values ($1, $2, $3, $4, $5, $6) \
                        returning key_id, name, scopes, created_at, expires_at, revoked_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(&new.name)
@@ -82,7 +82,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
     const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at \
                        from control.keys where tenant_id = $1 order by key_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.keys where tenant_id = $1 \
                        and revoked_at is null and (expires_at is null or expires_at > now())";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Returns whether the key existed; a revoked key keeps its time of revocation.
@@ -99,6 +99,6 @@ pub(crate) async fn revoke(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<bool> {
     const SQL: &str = "update control.keys set revoked_at = coalesce(revoked_at, now()) \
                        where tenant_id = $1 and key_id = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

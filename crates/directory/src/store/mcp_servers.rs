@@ -55,7 +55,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<McpServer>, Error> {
     const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
                        version from control.mcp_servers where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServe
                        version from control.mcp_servers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     row.map(Row::read).transpose()
 }
 
@@ -74,14 +74,14 @@ pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<
                        version, secrets from control.mcp_servers \
                        where tenant_id = $1 and enabled order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<SealedRow> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<SealedRow> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(|SealedRow { row, secrets }| Ok((row.read()?, secrets))).collect()
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.mcp_servers where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Sealed secrets to store; `None` keeps the stored ones, `Some(None)` deletes them.
@@ -113,7 +113,7 @@ pub(crate) async fn put(
     let agents = server.agents.as_ref();
     let agents = agents.map(|agents| agents.iter().map(|agent| agent.as_uuid()).collect());
     let agents: Option<Vec<Uuid>> = agents;
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(&server.name)
         .bind(word)
@@ -136,6 +136,6 @@ pub(crate) async fn put(
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.mcp_servers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

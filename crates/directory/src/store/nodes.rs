@@ -60,7 +60,7 @@ impl NodeLookup {
 pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<NodeLookup>> {
     const SQL: &str =
         "select tenant_id, name, digest, rate, live, tenant_state from control.find_node($1)";
-    sqlx::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
 }
 
 pub(crate) async fn insert(
@@ -74,7 +74,7 @@ pub(crate) async fn insert(
                        returning node_id, name, used_by, platform, version, commands, connection, \
                        last_seen_at, created_at, revoked_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(&new.name)
@@ -91,7 +91,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Node>, Error> {
                        last_seen_at, created_at, revoked_at \
                        from control.nodes where tenant_id = $1 order by node_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn get(
                        from control.nodes where tenant_id = $1 \
                        and (node_id = $2 or (name = $3 and revoked_at is null))";
     let tenant = tx.tenant().as_uuid();
-    let row: Option<Row> = sqlx::query_as(SQL)
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(id.map(NodeId::as_uuid))
         .bind(name)
@@ -120,7 +120,7 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str =
         "select count(*) from control.nodes where tenant_id = $1 and revoked_at is null";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Revokes a node; a revoked node keeps its time of revocation.
@@ -128,7 +128,7 @@ pub(crate) async fn revoke(tx: &mut TenantTx, id: NodeId) -> sqlx::Result<()> {
     const SQL: &str = "update control.nodes set revoked_at = coalesce(revoked_at, now()) \
                        where tenant_id = $1 and node_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn connect(
                        commands = $6, last_seen_at = now() \
                        where tenant_id = $1 and node_id = $2 and revoked_at is null";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL)
+    let done = holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(id.as_uuid())
         .bind(connection)
@@ -164,7 +164,12 @@ pub(crate) async fn disconnect(
     const SQL: &str = "update control.nodes set connection = null, last_seen_at = now() \
                        where tenant_id = $1 and node_id = $2 and connection = $3";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).bind(connection).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(connection)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 
@@ -176,5 +181,5 @@ pub(crate) async fn connection_state(
     const SQL: &str = "select connection, revoked_at is null from control.nodes \
                        where tenant_id = $1 and node_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
 }

@@ -32,7 +32,7 @@ pub(crate) async fn both(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Poli
                        where tenant_id = $1 and (agent_id is null or agent_id = $2)";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(agent.as_uuid()).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(agent.as_uuid()).fetch_all(tx.conn()).await?;
     let mut both = Policies::default();
     for row in rows {
         match row.agent_id {
@@ -51,7 +51,7 @@ pub(crate) async fn get(
                        where tenant_id = $1 and agent_id is not distinct from $2";
     let (tenant, agent) = (tx.tenant().as_uuid(), agent.map(AgentId::as_uuid));
     let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(agent).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(agent).fetch_optional(tx.conn()).await?;
     Ok(row.map(Row::read))
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn put(
                        set document = excluded.document, version = p.version + 1, \
                        updated_at = now() returning agent_id, document, version, updated_at";
     let (tenant, agent) = (tx.tenant().as_uuid(), agent.map(AgentId::as_uuid));
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(agent)
         .bind(Json(document))

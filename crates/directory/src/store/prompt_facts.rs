@@ -53,7 +53,7 @@ pub(crate) async fn get(tx: &mut TenantTx) -> sqlx::Result<PromptFacts> {
                     where tenant_id = $1 and api_key is not null and name = any ($3)) as has_search";
     let tenant = tx.tenant().as_uuid();
     let search = SEARCH_PROVIDERS.map(str::to_owned);
-    let asked = sqlx::query_as(SQL).bind(tenant).bind(ELEVENLABS).bind(search);
+    let asked = holdfast_pg::query_as(SQL).bind(tenant).bind(ELEVENLABS).bind(search);
     let row: Row = asked.fetch_one(tx.conn()).await?;
     let accounts = row.accounts.map(|accounts| accounts.0).unwrap_or_default();
     let actions = |(id, account): (Uuid, AccountRow)| {

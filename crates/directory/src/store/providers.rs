@@ -29,7 +29,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Provider>, Error> {
     const SQL: &str = "select name, kind, base_url, api_key is not null as has_key, default_model \
                        from control.providers where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Provider
                        from control.providers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
-        sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     row.map(Row::read).transpose()
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn api_key(tx: &mut TenantTx, name: &str) -> sqlx::Result<Optio
     const SQL: &str = "select api_key from control.providers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let key: Option<Option<Vec<u8>>> =
-        sqlx::query_scalar(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_scalar(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     Ok(key.flatten())
 }
 
@@ -55,20 +55,20 @@ pub(crate) async fn default_model(tx: &mut TenantTx) -> sqlx::Result<Option<Stri
     const SQL: &str = "select default_model from control.providers \
                        where tenant_id = $1 and default_model is not null limit 1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.providers where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 pub(crate) async fn clear_default_model(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "update control.providers set default_model = null \
                        where tenant_id = $1 and default_model is not null";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn put(
                        api_key = coalesce(excluded.api_key, p.api_key), \
                        default_model = excluded.default_model, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(&provider.name)
         .bind(provider.kind.as_str())
@@ -102,6 +102,6 @@ pub(crate) async fn put(
 pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
     const SQL: &str = "delete from control.providers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

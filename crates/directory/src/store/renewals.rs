@@ -38,7 +38,7 @@ pub(crate) async fn claim(
           and (renewing_until is null or renewing_until < clock_timestamp())
         returning version, secret, expires_at, token_url, client_id, true as is_claimed,
                   true as is_claimable";
-    sqlx::query_as(SQL)
+    holdfast_pg::query_as(SQL)
         .bind(tx.tenant().as_uuid())
         .bind(provider)
         .bind(name)
@@ -58,7 +58,12 @@ pub(crate) async fn get(
         from control.auth_profiles
         where tenant_id = $1 and provider = $2 and name = $3";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(provider).bind(name).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(provider)
+        .bind(name)
+        .fetch_optional(tx.conn())
+        .await
 }
 
 /// Replaces the tokens of a version. Returns the new version and the expiry.
@@ -74,7 +79,7 @@ pub(crate) async fn replace_tokens(
             version = version + 1, renewing_until = null, updated_at = now()
         where tenant_id = $1 and provider = $2 and name = $3 and version = $4
         returning version, expires_at";
-    sqlx::query_as(SQL)
+    holdfast_pg::query_as(SQL)
         .bind(tx.tenant().as_uuid())
         .bind(provider)
         .bind(name)
@@ -95,7 +100,7 @@ pub(crate) async fn record_failure(
         update control.auth_profiles
         set trouble = $5, renewing_until = clock_timestamp() + make_interval(secs => $6)
         where tenant_id = $1 and provider = $2 and name = $3 and version = $4";
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tx.tenant().as_uuid())
         .bind(provider)
         .bind(name)

@@ -36,14 +36,14 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutingRule>> {
     const SQL: &str = "select channel, user_id, pattern, agent_id, tools, by_model, disabled \
                        from control.rules where tenant_id = $1 order by position, rule_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
 pub(crate) async fn delete_all(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "delete from control.rules where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn insert(
                        pattern, agent_id, tools, by_model, disabled) \
                        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(Uuid::now_v7())
         .bind(position)
@@ -79,7 +79,7 @@ pub(crate) async fn end(tx: &mut TenantTx) -> sqlx::Result<(i64, i32)> {
     const SQL: &str = "select count(*), coalesce(max(position) + 1, 0) \
                        from control.rules where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Enables the disabled rules that lead to an agent. Returns how many there were.
@@ -87,6 +87,7 @@ pub(crate) async fn enable(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<u6
     const SQL: &str = "update control.rules set disabled = false \
                        where tenant_id = $1 and agent_id = $2 and disabled";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(agent.as_uuid()).execute(tx.conn()).await?;
+    let done =
+        holdfast_pg::query(SQL).bind(tenant).bind(agent.as_uuid()).execute(tx.conn()).await?;
     Ok(done.rows_affected())
 }

@@ -21,7 +21,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<SkillVariable>> {
     const SQL: &str = "select skill, name, updated_at from control.skill_env \
                        where tenant_id = $1 order by skill, name";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let read = |row: Row| SkillVariable {
         skill: row.skill,
         name: row.name,
@@ -34,13 +34,13 @@ pub(crate) async fn sealed(tx: &mut TenantTx) -> sqlx::Result<Vec<SealedVariable
     const SQL: &str = "select skill, name, value from control.skill_env \
                        where tenant_id = $1 order by skill, name";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await
 }
 
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.skill_env where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 pub(crate) async fn put(
@@ -53,7 +53,13 @@ pub(crate) async fn put(
                        on conflict (tenant_id, skill, name) do update set \
                        value = excluded.value, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(skill).bind(name).bind(value).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(skill)
+        .bind(name)
+        .bind(value)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 
@@ -62,6 +68,7 @@ pub(crate) async fn delete(tx: &mut TenantTx, skill: &str, name: &str) -> sqlx::
     const SQL: &str =
         "delete from control.skill_env where tenant_id = $1 and skill = $2 and name = $3";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(skill).bind(name).execute(tx.conn()).await?;
+    let done =
+        holdfast_pg::query(SQL).bind(tenant).bind(skill).bind(name).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -33,7 +33,7 @@ impl Row {
 pub(crate) async fn insert(tx: &mut TenantTx, name: &str, data_key: &[u8]) -> sqlx::Result<()> {
     const SQL: &str = "insert into control.tenants (tenant_id, name, data_key) values ($1, $2, $3)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(name).bind(data_key).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(name).bind(data_key).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -41,21 +41,22 @@ pub(crate) async fn insert(tx: &mut TenantTx, name: &str, data_key: &[u8]) -> sq
 pub(crate) async fn lock(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "select 1 from control.tenants where tenant_id = $1 for no key update";
     let tenant = tx.tenant().as_uuid();
-    let found: Option<i32> = sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
+    let found: Option<i32> =
+        holdfast_pg::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
     Ok(found.is_some())
 }
 
 /// Makes all queries of the transaction see one snapshot. Must be the first statement.
 pub(crate) async fn use_snapshot(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "set transaction isolation level repeatable read, read only";
-    sqlx::query(SQL).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).execute(tx.conn()).await?;
     Ok(())
 }
 
 pub(crate) async fn data_key(tx: &mut TenantTx) -> sqlx::Result<Option<Vec<u8>>> {
     const SQL: &str = "select data_key from control.tenants where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
 }
 
 pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
@@ -63,7 +64,8 @@ pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
                        from control.tenants \
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    let row: Option<Row> = sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
+    let row: Option<Row> =
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
     row.map(Row::read).transpose()
 }
 
@@ -74,7 +76,7 @@ pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::R
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
     let rate = changes.rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(changes.state.map(TenantState::as_str))
         .bind(rate)
@@ -87,12 +89,13 @@ pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::R
 pub(crate) async fn all(tx: &mut SystemTx) -> Result<Vec<Tenant>, Error> {
     const SQL: &str = "select tenant_id, name, state, rate, product, created_at \
                        from control.tenants order by name";
-    let rows: Vec<Row> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
 pub(crate) async fn by_name(tx: &mut SystemTx, name: &str) -> sqlx::Result<Option<TenantId>> {
     const SQL: &str = "select tenant_id from control.tenants where name = $1";
-    let found: Option<Uuid> = sqlx::query_scalar(SQL).bind(name).fetch_optional(tx.conn()).await?;
+    let found: Option<Uuid> =
+        holdfast_pg::query_scalar(SQL).bind(name).fetch_optional(tx.conn()).await?;
     Ok(found.map(TenantId::from))
 }

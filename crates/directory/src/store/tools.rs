@@ -8,7 +8,7 @@ use crate::policy::KnownTool;
 pub(crate) async fn all(tx: &mut SystemTx) -> sqlx::Result<Vec<KnownTool>> {
     const SQL: &str = "select name, summary from control.tools \
                        where seen_at > now() - interval '3 days' order by name";
-    let rows: Vec<(String, String)> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
+    let rows: Vec<(String, String)> = holdfast_pg::query_as(SQL).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(|(name, summary)| KnownTool { name, summary }).collect())
 }
 
@@ -24,7 +24,7 @@ pub(crate) async fn announce(tx: &mut SystemTx, tools: &[KnownTool]) -> sqlx::Re
         "delete from control.tools where seen_at < now() - interval '30 days'";
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     let summaries: Vec<&str> = tools.iter().map(|tool| tool.summary.as_str()).collect();
-    sqlx::query(SQL).bind(names).bind(summaries).execute(tx.conn()).await?;
-    sqlx::query(DELETE_STALE).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(names).bind(summaries).execute(tx.conn()).await?;
+    holdfast_pg::query(DELETE_STALE).execute(tx.conn()).await?;
     Ok(())
 }

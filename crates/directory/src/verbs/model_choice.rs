@@ -2,9 +2,10 @@
 
 use holdfast_llm::Catalogue;
 use holdfast_pg::TenantTx;
-use holdfast_types::TenantId;
+use holdfast_types::{AgentId, ModelId, TenantId};
 use secrecy::SecretString;
 use tracing::warn;
+use uuid::Uuid;
 
 use super::{Models, catalogue::build_catalogue};
 use crate::{
@@ -70,6 +71,28 @@ impl Models<'_> {
         })
     }
 
+    /// Checks names of models that somebody wants to use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a text that is no model's name, [`Error::NoProvider`] if the provider of
+    /// a model is not set up.
+    pub async fn check_names(
+        self,
+        tenant: TenantId,
+        names: impl IntoIterator<Item = &str>,
+    ) -> Result<(), Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let nobody = AgentId::from(Uuid::nil());
+        let extras = store::catalogue::additions(&mut tx, nobody).await?;
+        let catalogue = build_catalogue(extras.supplement);
+        for name in names {
+            find_provider(&mut tx, &catalogue, name).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
     /// Returns the model with this name or alias, and the access to its provider.
     async fn choose(
         self,
@@ -77,30 +100,7 @@ impl Models<'_> {
         catalogue: &Catalogue,
         name: &str,
     ) -> Result<ModelChoice, Error> {
-        let mut model = resolve(catalogue, name)?;
-        let mut found = store::providers::get(tx, model.provider()).await?;
-        let usual = catalogue.usual_provider(model.provider());
-        if found.is_none() && usual != model.provider() {
-            // Example: `google:gemini-3`, where the provider was set up as `gemini`.
-            found = store::providers::get(tx, usual).await?;
-            if found.is_some() {
-                model = resolve(catalogue, &format!("{usual}:{}", model.id()))?;
-            }
-        }
-        let provider = match found {
-            Some(provider) => provider,
-            None if model.provider() == DEMO => Provider {
-                name: DEMO.to_owned(),
-                kind: ProviderKind::Demo,
-                base_url: String::new(),
-                has_key: false,
-                default_model: None,
-            },
-            None => {
-                let provider = model.provider().to_owned();
-                return Err(Error::NoProvider { model: model.to_string(), provider });
-            }
-        };
+        let (model, provider) = find_provider(tx, catalogue, name).await?;
         let (kind, base_url) = (provider.kind, provider.base_url);
         if kind == ProviderKind::Demo {
             let keys = ProviderCredentials::default();
@@ -122,6 +122,41 @@ impl Models<'_> {
         };
         let keys = self.0.credentials().load(tx, &provider.name, api_key.as_ref()).await?;
         Ok(ModelChoice { model, kind, base_url, api_key, keys })
+    }
+}
+
+/// Returns the model with this name or alias, and its provider.
+async fn find_provider(
+    tx: &mut TenantTx,
+    catalogue: &Catalogue,
+    name: &str,
+) -> Result<(ModelId, Provider), Error> {
+    let mut model = resolve(catalogue, name)?;
+    let mut found = store::providers::get(tx, model.provider()).await?;
+    let usual = catalogue.usual_provider(model.provider());
+    if found.is_none() && usual != model.provider() {
+        // Example: `google:gemini-3`, where the provider was set up as `gemini`.
+        found = store::providers::get(tx, usual).await?;
+        if found.is_some() {
+            model = resolve(catalogue, &format!("{usual}:{}", model.id()))?;
+        }
+    }
+    match found {
+        Some(provider) => Ok((model, provider)),
+        None if model.provider() == DEMO => {
+            let demo = Provider {
+                name: DEMO.to_owned(),
+                kind: ProviderKind::Demo,
+                base_url: String::new(),
+                has_key: false,
+                default_model: None,
+            };
+            Ok((model, demo))
+        }
+        None => {
+            let provider = model.provider().to_owned();
+            Err(Error::NoProvider { model: model.to_string(), provider })
+        }
     }
 }
 

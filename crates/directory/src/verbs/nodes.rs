@@ -47,6 +47,7 @@ impl Nodes<'_> {
     /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked, or [`Error::TenantSuspended`].
     pub async fn authenticate(self, text: &str) -> Result<AuthenticatedNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
+        let _slot = self.0.lookup_slot(node.as_uuid(), &secret).await?;
         let mut tx = self.0.pools.system().await?;
         let found = store::nodes::find(&mut tx, node).await?;
         tx.commit().await?;
@@ -83,7 +84,8 @@ impl Nodes<'_> {
         if store::nodes::get(&mut tx, None, &new.name).await?.is_some() {
             return Err(Error::taken("a node", new.name));
         }
-        let (id, secret) = (NodeId::generate(), token::generate());
+        let id = NodeId::generate();
+        let secret = token::generate(&self.0.pepper, id.as_uuid());
         let digest = token::digest(&self.0.pepper, &secret);
         let node = store::nodes::insert(&mut tx, id, &digest, &new).await?;
         store::audit::record(&mut tx, actor, "node.create", node.id).await?;

@@ -96,7 +96,8 @@ async fn the_services_can_neither_change_nor_delete_what_is_recorded() {
 
     for sql in ["update control.audit set actor = 'nobody'", "delete from control.audit"] {
         let mut tx = world.pools.tenant(tenant.id).await.unwrap();
-        let refused = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(tx.conn()).await.unwrap_err();
+        let refused =
+            holdfast_pg::query(sqlx::AssertSqlSafe(sql)).execute(tx.conn()).await.unwrap_err();
         assert!(refused.to_string().contains("permission denied"), "{refused}");
     }
 }

@@ -168,8 +168,10 @@ async fn a_query_that_forgets_the_tenant_still_sees_only_one() {
         let sql = format!("select distinct tenant_id from control.{table}");
         for tenant in [&ours, &theirs] {
             let mut tx = world.pools.tenant(tenant.id).await.unwrap();
-            let seen: Vec<uuid::Uuid> =
-                sqlx::query_scalar(AssertSqlSafe(sql.clone())).fetch_all(tx.conn()).await.unwrap();
+            let seen: Vec<uuid::Uuid> = holdfast_pg::query_scalar(AssertSqlSafe(sql.clone()))
+                .fetch_all(tx.conn())
+                .await
+                .unwrap();
             assert_eq!(seen, [tenant.id.as_uuid()], "{table}");
         }
     }
@@ -190,7 +192,25 @@ async fn nothing_secret_is_granted_to_who_sees_all_tenants() {
         "update control.tenants set state = 'suspended'",
     ] {
         let mut tx = world.pools.system().await.unwrap();
-        let refused = sqlx::query(AssertSqlSafe(sql)).execute(tx.conn()).await.unwrap_err();
+        let refused = holdfast_pg::query(AssertSqlSafe(sql)).execute(tx.conn()).await.unwrap_err();
         assert!(refused.to_string().contains("permission denied"), "{sql}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn every_table_with_rows_of_tenants_forces_row_level_security() {
+    const SQL: &str = "
+        select n.nspname || '.' || c.relname
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where c.relkind in ('r', 'p') and n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
+          and not (c.relrowsecurity and c.relforcerowsecurity
+                   and exists (select from pg_policy p where p.polrelid = c.oid))
+        order by 1";
+    let world = World::new().await;
+
+    let open: Vec<String> =
+        sqlx::query_scalar(SQL).fetch_all(&mut world.admin().await).await.unwrap();
+
+    // The names of the tools are the same for all tenants; the other is the list of migrations.
+    assert_eq!(open, ["control.tools", "public._sqlx_migrations"]);
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use holdfast_directory::{Error, NewKey, TenantChanges, TenantState};
 use holdfast_types::{Fault as _, Kind};
 use secrecy::ExposeSecret as _;
+use sqlx::Connection as _;
+use uuid::Uuid;
 
 use crate::world::{BY, World, key};
 
@@ -138,4 +140,31 @@ async fn what_is_stored_of_a_key_is_not_its_secret() {
             .unwrap();
 
     assert!(!row.contains(&text[36..]));
+}
+
+#[tokio::test]
+async fn invented_keys_do_not_take_all_connections() {
+    let world = World::new().await;
+    let mut admin = world.admin().await;
+    let mut held = admin.begin().await.unwrap();
+    sqlx::query("lock table control.keys in access exclusive mode")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let invented = (0..20).map(|_| {
+        let text = format!("hf_{}_{}", Uuid::now_v7().simple(), "A".repeat(43));
+        let directory = world.directory.clone();
+        tokio::spawn(async move { directory.keys().authenticate(&text).await.map(drop) })
+    });
+    let invented: Vec<_> = invented.collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let free = tokio::time::timeout(Duration::from_secs(2), world.pools.ping()).await;
+
+    held.rollback().await.unwrap();
+    assert!(matches!(free, Ok(Ok(()))), "{free:?}");
+    for asked in invented {
+        let refused = asked.await.unwrap().unwrap_err();
+        assert!(matches!(refused, Error::UnknownKey | Error::TooManyUnknownKeys), "{refused}");
+    }
 }

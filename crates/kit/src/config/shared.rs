@@ -1,5 +1,7 @@
 //! Tables that several services read and no other crate owns.
 
+use std::time::Duration;
+
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,11 @@ pub struct Mesh {
     /// `Secret`.
     #[serde(serialize_with = "masked")]
     pub secret: SecretString,
+
+    /// Largest difference between the clocks of two services at which they accept each other's
+    /// calls. A call that somebody records can be repeated for as long.
+    #[serde(with = "humantime_serde")]
+    pub clock_tolerance: Duration,
 
     /// URL of the gateway's gRPC server.
     pub gateway_url: String,
@@ -39,6 +46,7 @@ impl Default for Mesh {
     fn default() -> Self {
         Self {
             secret: "".into(),
+            clock_tolerance: Duration::from_secs(300),
             gateway_url: "http://127.0.0.1:18790".to_owned(),
             memory_url: "http://127.0.0.1:18794".to_owned(),
         }

@@ -48,6 +48,11 @@ async fn server(kind: &'static str, status: u16, body: &'static str) -> (String,
     (format!("http://{address}"), seen)
 }
 
+/// A guard that lets this machine be asked.
+fn local() -> Guard {
+    Guard::with_system_resolver(["127.0.0.1".to_owned()]).unwrap()
+}
+
 async fn ask(kind: ProviderKind, url: &str, id: &str) -> Result<Reply, Error> {
     ask_as(kind, url, id, false).await
 }
@@ -55,7 +60,7 @@ async fn ask(kind: ProviderKind, url: &str, id: &str) -> Result<Reply, Error> {
 async fn ask_as(kind: ProviderKind, url: &str, id: &str, is_oauth: bool) -> Result<Reply, Error> {
     let (base_url, api_key) = (Some(url.to_owned()), Some("sk-secret".into()));
     let provider = Provider { kind, base_url, api_key, is_oauth };
-    let models = Models::new([("p".to_owned(), provider)]).unwrap();
+    let models = Models::demo().with_provider("p", &local(), &provider).unwrap();
     let mut asked = request();
     asked.model = format!("p:{id}").parse().unwrap();
     asked.chat.messages = vec![ChatMessage::user("hi")];

@@ -83,6 +83,11 @@ fn good() -> Answer {
     events(&[HELLO, STOP, DONE], Then::Ends)
 }
 
+/// A guard that lets this machine be asked.
+fn local() -> Guard {
+    Guard::with_system_resolver(["127.0.0.1".to_owned()]).unwrap()
+}
+
 fn models(url: &str, key: Option<&str>) -> Models {
     let provider = Provider {
         kind: ProviderKind::OpenAi,
@@ -90,7 +95,7 @@ fn models(url: &str, key: Option<&str>) -> Models {
         api_key: key.map(SecretString::from),
         is_oauth: false,
     };
-    Models::new([("openai".to_owned(), provider)]).unwrap()
+    Models::demo().with_provider("openai", &local(), &provider).unwrap()
 }
 
 fn asking() -> Request {

@@ -118,11 +118,14 @@ impl Jobs {
         }
         let tenant = tx.tenant();
         let all: i64 =
-            sqlx::query_scalar(TENANT).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+            holdfast_pg::query_scalar(TENANT).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         check_limit("the tenant", "jobs", all, self.limits.tenant)?;
         let Some(owner) = &new.owner else { return Ok(()) };
-        let (own, reminders): (i64, i64) =
-            sqlx::query_as(OWNER).bind(tenant.as_uuid()).bind(owner).fetch_one(tx.conn()).await?;
+        let (own, reminders): (i64, i64) = holdfast_pg::query_as(OWNER)
+            .bind(tenant.as_uuid())
+            .bind(owner)
+            .fetch_one(tx.conn())
+            .await?;
         check_limit("the user", "jobs", own, self.limits.owner)?;
         match new.kind {
             JobKind::Reminder => {
@@ -146,14 +149,14 @@ fn check_limit(
 async fn lock_adding(tx: &mut TenantTx) -> Result<(), Error> {
     const SQL: &str = "select pg_advisory_xact_lock(hashtextextended('schedule.jobs:' || $1, 0))";
     let tenant = tx.tenant();
-    sqlx::query(SQL).bind(tenant.as_uuid().to_string()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant.as_uuid().to_string()).execute(tx.conn()).await?;
     Ok(())
 }
 
 async fn by_id(tx: &mut TenantTx, id: JobId) -> Result<Option<JobRow>, Error> {
     const SQL: &str = job!("job_id = $2");
     let tenant = tx.tenant();
-    Ok(sqlx::query_as(SQL)
+    Ok(holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(id.as_uuid())
         .fetch_optional(tx.conn())
@@ -165,7 +168,7 @@ async fn check_free(tx: &mut TenantTx, external_id: &str) -> Result<(), Error> {
     const SQL: &str = "
         select exists (select from schedule.jobs where tenant_id = $1 and external_id = $2)";
     let tenant = tx.tenant();
-    let is_taken: bool = sqlx::query_scalar(SQL)
+    let is_taken: bool = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(external_id)
         .fetch_one(tx.conn())
@@ -201,7 +204,7 @@ async fn insert(
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(new.id.as_uuid())
         .bind(external_id)

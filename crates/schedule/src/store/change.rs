@@ -174,7 +174,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         where tenant_id = $1 and job_id = $2
         returning version, updated_at";
 
-    let (version, updated_at): (i64, jiff_sqlx::Timestamp) = sqlx::query_as(SQL)
+    let (version, updated_at): (i64, jiff_sqlx::Timestamp) = holdfast_pg::query_as(SQL)
         .bind(job.tenant.as_uuid())
         .bind(job.id.as_uuid())
         .bind(job.kind.as_str())

@@ -28,7 +28,7 @@ impl Jobs {
         let mut tx = self.pools.tenant(tenant).await?;
         type Row = (i64, i64, i64, Option<jiff_sqlx::Timestamp>, String);
         let (all, active, running, next, next_name): Row =
-            sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+            holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         tx.finish_reading();
         Ok(Counts {
             all: all.unsigned_abs(),

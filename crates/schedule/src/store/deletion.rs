@@ -27,13 +27,20 @@ pub(crate) async fn delete_job(tx: &mut TenantTx, job: JobId) -> Result<bool, Er
     ];
 
     let tenant = tx.tenant();
-    let gone =
-        sqlx::query(JOB).bind(tenant.as_uuid()).bind(job.as_uuid()).execute(tx.conn()).await?;
+    let gone = holdfast_pg::query(JOB)
+        .bind(tenant.as_uuid())
+        .bind(job.as_uuid())
+        .execute(tx.conn())
+        .await?;
     if gone.rows_affected() == 0 {
         return Ok(false);
     }
     for sql in REST {
-        sqlx::query(sql).bind(tenant.as_uuid()).bind(job.as_uuid()).execute(tx.conn()).await?;
+        holdfast_pg::query(sql)
+            .bind(tenant.as_uuid())
+            .bind(job.as_uuid())
+            .execute(tx.conn())
+            .await?;
     }
     Ok(true)
 }

@@ -164,7 +164,11 @@ impl Jobs {
                 set version = m.version + 1, marked_at = clock_timestamp()";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
+        holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .execute(tx.conn())
+            .await?;
         Ok(tx.commit().await?)
     }
 
@@ -182,7 +186,7 @@ impl Jobs {
             returning m.tenant_id, m.agent_id, m.version";
 
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, Uuid, i64)> = holdfast_pg::query_as(SQL)
             .bind(i64::from(limit))
             .bind(MARK_HOLD.as_secs_f64())
             .fetch_all(once.conn())
@@ -210,7 +214,7 @@ impl Jobs {
             where agent_id = $2 and tenant_id = $1 and version <> $3";
 
         let mut once = self.pools.system_connection().await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(mark.tenant.as_uuid())
             .bind(mark.agent.as_uuid())
             .bind(mark.version)
@@ -233,7 +237,7 @@ impl Jobs {
 
         let mut once = self.pools.system_connection().await?;
         let rows: Vec<RunningHeartbeatRow> =
-            sqlx::query_as(SQL).bind(i64::from(limit)).fetch_all(once.conn()).await?;
+            holdfast_pg::query_as(SQL).bind(i64::from(limit)).fetch_all(once.conn()).await?;
         once.done();
         let beating = |(tenant, job, slot, took, now): RunningHeartbeatRow| {
             let took = Duration::try_from_secs_f64(took).unwrap_or_default();
@@ -265,7 +269,7 @@ impl Jobs {
         let at = Timestamp::from_millisecond(event.ts).unwrap_or_default();
         let reason = event.reason.as_deref().map(|text| truncated(text, MAX_REASON_CHARS));
         let mut tx = self.pools.tenant(firing.tenant).await?;
-        let new = sqlx::query(NOTE)
+        let new = holdfast_pg::query(NOTE)
             .bind(firing.tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(firing.slot.to_string())
@@ -281,7 +285,7 @@ impl Jobs {
             .execute(tx.conn())
             .await?
             .rows_affected();
-        sqlx::query(PRUNE)
+        holdfast_pg::query(PRUNE)
             .bind(firing.tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(MAX_EVENTS_PER_AGENT)
@@ -310,7 +314,7 @@ impl Jobs {
             order by event_id desc limit $3";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<LineRow> = sqlx::query_as(SQL)
+        let rows: Vec<LineRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(i64::from(limit))
@@ -327,7 +331,11 @@ impl Jobs {
 
         self.remove(tenant, heartbeat_job(agent)).await?;
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
+        holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .execute(tx.conn())
+            .await?;
         Ok(tx.commit().await?)
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn lock(tx: &mut TenantTx, job: JobId) -> Result<JobRow, Error>
     const SQL: &str = crate::store::row::job!("job_id = $2 for update");
 
     let tenant = tx.tenant();
-    let row: Option<JobRow> = sqlx::query_as(SQL)
+    let row: Option<JobRow> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(job.as_uuid())
         .fetch_optional(tx.conn())
@@ -69,6 +69,6 @@ pub(crate) async fn lock(tx: &mut TenantTx, job: JobId) -> Result<JobRow, Error>
 
 pub(crate) async fn now(tx: &mut TenantTx) -> Result<Timestamp, Error> {
     let now: jiff_sqlx::Timestamp =
-        sqlx::query_scalar("select clock_timestamp()").fetch_one(tx.conn()).await?;
+        holdfast_pg::query_scalar("select clock_timestamp()").fetch_one(tx.conn()).await?;
     Ok(now.to_jiff())
 }

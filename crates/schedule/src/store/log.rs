@@ -1,6 +1,6 @@
 //! Log of a job: one line for each firing that ended and for skipped slots.
 
-use sqlx::PgConnection;
+use holdfast_pg::Connection;
 use uuid::Uuid;
 
 use crate::store::{Error, Origin, Outcome};
@@ -24,7 +24,7 @@ pub(crate) struct Line {
 }
 
 /// Inserts lines; the jobs' rows must be locked.
-pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(), Error> {
+pub(crate) async fn write(conn: &mut Connection, lines: &[Line]) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.runs
             (tenant_id, job_id, n, slot, slot_at, slot_last, slots, origin, status, class,
@@ -36,7 +36,7 @@ pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(),
     if lines.is_empty() {
         return Ok(());
     }
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(lines, |line| line.tenant))
         .bind(column(lines, |line| line.job))
         .bind(column(lines, |line| line.n))
@@ -57,7 +57,7 @@ pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(),
 /// Deletes lines beyond the last [`KEPT`], and their firings. `newest` has tenant, job and number
 /// of the last line.
 pub(crate) async fn prune(
-    conn: &mut PgConnection,
+    conn: &mut Connection,
     newest: &[(Uuid, Uuid, i64)],
 ) -> Result<(), Error> {
     const SQL: &str = "
@@ -75,7 +75,7 @@ pub(crate) async fn prune(
     if long.is_empty() {
         return Ok(());
     }
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(&long, |job| job.0))
         .bind(column(&long, |job| job.1))
         .bind(column(&long, |job| job.2))

@@ -1,7 +1,7 @@
 //! Read-only queries for jobs, their firings and their log.
 
+use holdfast_pg::QueryBuilder;
 use holdfast_types::{AgentId, JobId, TenantId};
-use sqlx::{Postgres, QueryBuilder};
 
 use crate::store::{
     Error, FiringRef, FiringView, Job, JobKind, Jobs, RunLine,
@@ -30,7 +30,7 @@ impl Jobs {
     pub async fn get(&self, tenant: TenantId, id: JobId) -> Result<Job, Error> {
         const SQL: &str = job!("job_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<JobRow> = sqlx::query_as(SQL)
+        let row: Option<JobRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(id.as_uuid())
             .fetch_optional(tx.conn())
@@ -63,7 +63,7 @@ impl Jobs {
         }
         let mut tx = self.pools.tenant(tenant).await?;
         for sql in [BY_NAME, BY_END] {
-            let mut rows: Vec<JobRow> = sqlx::query_as(sql)
+            let mut rows: Vec<JobRow> = holdfast_pg::query_as(sql)
                 .bind(tenant.as_uuid())
                 .bind(name)
                 .bind(owner)
@@ -91,7 +91,7 @@ impl Jobs {
             let problem = format!("has 1 to {MAX_PAGE_SIZE} entries, not {}", filter.limit);
             return Err(Error::field("page", problem));
         }
-        let mut query = QueryBuilder::<Postgres>::new(job!("").trim_end_matches("$1 and "));
+        let mut query = QueryBuilder::new(job!("").trim_end_matches("$1 and "));
         query.push_bind(tenant.as_uuid());
         match (filter.agent, &filter.owner) {
             // Agent and owner are selective: their index should serve the page, not the tenant's.
@@ -123,7 +123,7 @@ impl Jobs {
     pub async fn load(&self, tenant: TenantId, ids: &[JobId]) -> Result<Vec<Job>, Error> {
         const SQL: &str = job!("job_id = any($2)");
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<JobRow> = sqlx::query_as(SQL)
+        let rows: Vec<JobRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
             .fetch_all(tx.conn())
@@ -153,7 +153,7 @@ impl Jobs {
 
         self.get(tenant, job).await?;
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<RunRow> = sqlx::query_as(SQL)
+        let rows: Vec<RunRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(job.as_uuid())
             .bind(i64::from(limit))
@@ -170,7 +170,7 @@ impl Jobs {
             where tenant_id = $1 and job_id = $2 and slot = $3";
 
         let mut tx = self.pools.tenant(firing.tenant).await?;
-        let row: Option<FiringViewRow> = sqlx::query_as(SQL)
+        let row: Option<FiringViewRow> = holdfast_pg::query_as(SQL)
             .bind(firing.tenant.as_uuid())
             .bind(firing.job.as_uuid())
             .bind(firing.slot.to_string())

@@ -191,8 +191,11 @@ impl Jobs {
             return Ok(HashMap::new());
         }
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, jiff_sqlx::Timestamp)> =
-            sqlx::query_as(SQL).bind(tenant.as_uuid()).bind(jobs).fetch_all(tx.conn()).await?;
+        let rows: Vec<(Uuid, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(jobs)
+            .fetch_all(tx.conn())
+            .await?;
         tx.finish_reading();
         Ok(rows.into_iter().map(|(job, at)| (job.into(), at.to_jiff())).collect())
     }

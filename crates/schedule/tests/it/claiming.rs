@@ -273,8 +273,8 @@ async fn nothing_due_writes_no_row() -> anyhow::Result<()> {
         jobs.next_due().await?;
     }
     let mut tx = pools.system().await?;
-    sqlx::query("update schedule.jobs set errors = errors").execute(tx.conn()).await?;
-    sqlx::query("select pg_stat_force_next_flush()").execute(tx.conn()).await?;
+    holdfast_pg::query("update schedule.jobs set errors = errors").execute(tx.conn()).await?;
+    holdfast_pg::query("select pg_stat_force_next_flush()").execute(tx.conn()).await?;
     tx.commit().await?;
 
     let mut written = 0;

@@ -51,12 +51,12 @@ async fn decided(world: &World, first: Timestamp) -> anyhow::Result<Decided> {
     let number = |at: i64| (at - first.as_second()) / EVERY;
     let pools = world.pools()?;
     let mut tx = pools.system().await?;
-    let fired: Vec<i64> = sqlx::query_scalar(
+    let fired: Vec<i64> = holdfast_pg::query_scalar(
         "select extract(epoch from slot_at)::bigint from schedule.firings where origin = 'due'",
     )
     .fetch_all(tx.conn())
     .await?;
-    let lines: Vec<(i64, i32)> = sqlx::query_as(
+    let lines: Vec<(i64, i32)> = holdfast_pg::query_as(
         "select extract(epoch from slot_at)::bigint, slots from schedule.runs where slot is null",
     )
     .fetch_all(tx.conn())

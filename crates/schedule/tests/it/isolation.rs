@@ -70,7 +70,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
         let sql = "select (select count(*) from schedule.jobs)
                         + (select count(*) from schedule.firings)
                         + (select count(*) from schedule.runs)";
-        let found: i64 = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+        let found: i64 = holdfast_pg::query_scalar(sql).fetch_one(tx.conn()).await?;
         assert_eq!(found, rows);
     }
     Ok(())
@@ -84,7 +84,7 @@ async fn the_system_role_reads_no_payload_and_no_name() -> anyhow::Result<()> {
     for column in ["payload", "name", "description", "owner", "external_id", "isolation"] {
         let mut tx = pools.system().await?;
         let sql = format!("select {column} from schedule.jobs");
-        let read = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(tx.conn()).await;
+        let read = holdfast_pg::query(sqlx::AssertSqlSafe(sql)).execute(tx.conn()).await;
         assert!(read.unwrap_err().to_string().contains("permission denied"), "{column}");
     }
     Ok(())

@@ -41,7 +41,7 @@ impl Approvals<'_> {
         }
         append_entries(&mut tx, &lease, ask.run, &ask.entries).await?;
         apply_system_events(&mut tx, ask.run, &ask.entries).await?;
-        sqlx::query(MARK_SEEN)
+        holdfast_pg::query(MARK_SEEN)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(ask.run.as_uuid())
@@ -93,7 +93,7 @@ async fn store(
         where tenant_id = $1 and delivery_id = $2";
 
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(new.id.as_uuid())
         .bind(new.id.slug())
@@ -110,7 +110,7 @@ async fn store(
         .execute(tx.conn())
         .await?;
     if let Some(request) = &new.request {
-        sqlx::query(LINK_REQUEST)
+        holdfast_pg::query(LINK_REQUEST)
             .bind(tenant.as_uuid())
             .bind(request.id.as_uuid())
             .bind(new.id.as_uuid())

@@ -27,7 +27,7 @@ pub(super) async fn close(
         return Ok(());
     }
     let tenant = tx.tenant();
-    let requests: Vec<(Uuid, Uuid, Json<Target>)> = sqlx::query_as(REQUESTS)
+    let requests: Vec<(Uuid, Uuid, Json<Target>)> = holdfast_pg::query_as(REQUESTS)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(approvals)
@@ -35,7 +35,7 @@ pub(super) async fn close(
         .await?;
     let Some((_, run, _)) = requests.first() else { return Ok(()) };
     let run = RunId::from(*run);
-    let first: i64 = sqlx::query_scalar(ALLOCATE_OUT_SEQS)
+    let first: i64 = holdfast_pg::query_scalar(ALLOCATE_OUT_SEQS)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(i64::try_from(requests.len()).unwrap_or(i64::MAX))

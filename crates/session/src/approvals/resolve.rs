@@ -48,7 +48,7 @@ impl Approvals<'_> {
             select session_id from session.approvals where tenant_id = $1 and approval_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let session: Option<Uuid> = sqlx::query_scalar(SESSION)
+        let session: Option<Uuid> = holdfast_pg::query_scalar(SESSION)
             .bind(tenant.as_uuid())
             .bind(id.as_uuid())
             .fetch_optional(tx.conn())
@@ -90,7 +90,7 @@ impl Approvals<'_> {
 async fn lock_approval(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Error> {
     const SQL: &str = approval!("approval_id = $2 for update");
     let tenant = tx.tenant();
-    let row: Option<Row> = sqlx::query_as(SQL)
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(id.as_uuid())
         .fetch_optional(tx.conn())
@@ -111,7 +111,7 @@ async fn decide(
         returning approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
                   state, decided_by, asked_at, expires_at, decided_at";
     let tenant = tx.tenant();
-    let row: Row = sqlx::query_as(SQL)
+    let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(id.as_uuid())
         .bind(state.as_str())

@@ -48,7 +48,7 @@ impl Approvals<'_> {
               and ($3::text is null or tool = $3)
             order by created_at desc limit $4";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<RuleRow> = sqlx::query_as(SQL)
+        let rows: Vec<RuleRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.map(AgentId::as_uuid))
             .bind(tool)
@@ -70,7 +70,12 @@ impl Approvals<'_> {
             update session.approval_rules set last_used_at = clock_timestamp(), last_used = $3
             where tenant_id = $1 and rule_id = any($2)";
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(rules).bind(used).execute(tx.conn()).await?;
+        holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(rules)
+            .bind(used)
+            .execute(tx.conn())
+            .await?;
         Ok(tx.commit().await?)
     }
 
@@ -83,7 +88,7 @@ impl Approvals<'_> {
         const SQL: &str =
             "delete from session.approval_rules where tenant_id = $1 and rule_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
-        let gone = sqlx::query(SQL)
+        let gone = holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(rule)
             .execute(tx.conn())
@@ -109,7 +114,7 @@ pub(super) async fn insert_rule(
         values ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp(), $7)
         on conflict do nothing";
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(Uuid::now_v7())
         .bind(approval.agent.as_uuid())

@@ -58,7 +58,7 @@ impl Approvals<'_> {
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        let overdue: Vec<Uuid> = sqlx::query_scalar(OVERDUE)
+        let overdue: Vec<Uuid> = holdfast_pg::query_scalar(OVERDUE)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(run.as_uuid())
@@ -66,7 +66,7 @@ impl Approvals<'_> {
             .await?;
         emit_approval_event(&mut tx, claim.session, "approval.resolved", &overdue).await?;
         close(&mut tx, claim.session, &overdue).await?;
-        let rows: Vec<(String, String, i64)> = sqlx::query_as(READ)
+        let rows: Vec<(String, String, i64)> = holdfast_pg::query_as(READ)
             .bind(claim.tenant.as_uuid())
             .bind(run.as_uuid())
             .bind(step)
@@ -106,7 +106,7 @@ impl Approvals<'_> {
             where tenant_id = $1 and run_id = $2 and step = $3 and call = $4
               and state in ('allowed_once', 'allowed_always')";
         let mut tx = self.pools.tenant(claim.tenant).await?;
-        let hash = sqlx::query_scalar(SQL)
+        let hash = holdfast_pg::query_scalar(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(run.as_uuid())
             .bind(step)
@@ -129,7 +129,7 @@ impl Approvals<'_> {
             returning approval_id";
         let mut tx = self.pools.tenant(claim.tenant).await?;
         lock_claimed(&mut tx, claim).await?;
-        let withdrawn: Vec<Uuid> = sqlx::query_scalar(SQL)
+        let withdrawn: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(run.as_uuid())
@@ -169,7 +169,7 @@ impl Approvals<'_> {
             select message_id from finished";
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        let message: Option<Uuid> = sqlx::query_scalar(SQL)
+        let message: Option<Uuid> = holdfast_pg::query_scalar(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(seq)

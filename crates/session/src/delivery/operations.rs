@@ -36,7 +36,7 @@ impl Deliveries<'_> {
             where tenant_id = $1 and part >= 0 and ($2::text is null or state = $2)
             order by created_at desc limit $3";
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<DeliveryRow> = sqlx::query_as(SQL)
+        let rows: Vec<DeliveryRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(state.map(DeliveryState::as_str))
             .bind(limit)
@@ -59,7 +59,7 @@ impl Deliveries<'_> {
             order by out_seq, part limit 1000";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<DeliveryStatusRow> = sqlx::query_as(SQL)
+        let rows: Vec<DeliveryStatusRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(run.as_uuid())
@@ -95,7 +95,7 @@ impl Deliveries<'_> {
         const STATE: &str = "
             select state from session.deliveries where tenant_id = $1 and delivery_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
-        let channel: Option<String> = sqlx::query_scalar(SQL)
+        let channel: Option<String> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(delivery.as_uuid())
             .fetch_optional(tx.conn())
@@ -104,7 +104,7 @@ impl Deliveries<'_> {
             tx.commit().await?;
             return Ok(channel);
         }
-        let state: Option<String> = sqlx::query_scalar(STATE)
+        let state: Option<String> = holdfast_pg::query_scalar(STATE)
             .bind(tenant.as_uuid())
             .bind(delivery.as_uuid())
             .fetch_optional(tx.conn())

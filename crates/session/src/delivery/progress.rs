@@ -36,7 +36,7 @@ impl Deliveries<'_> {
             return Ok(Vec::new());
         }
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(i64, bool, bool)> = sqlx::query_as(SQL)
+        let rows: Vec<(i64, bool, bool)> = holdfast_pg::query_as(SQL)
             .bind(of.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
             .bind(of.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
             .bind(of.iter().map(|one| one.2.as_uuid()).collect::<Vec<_>>())
@@ -72,7 +72,7 @@ impl Deliveries<'_> {
 
         let run: Uuid = run.as_uuid();
         let mut tx = self.pools.tenant(tenant).await?;
-        let lost: bool = sqlx::query_scalar(SQL)
+        let lost: bool = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(run)

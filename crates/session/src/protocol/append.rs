@@ -1,7 +1,7 @@
 //! Writing one step of a turn.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Entry, RunId, SessionId};
+use holdfast_types::{ChannelAction, Entry, RunId, SessionId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -39,7 +39,8 @@ impl Sessions {
         const SQL: &str = "
             with held as materialized (
                 select next_entry from session.session_lease
-                where tenant_id = $1 and session_id = $2 and epoch = $3 and state = 'RUNNING'
+                where tenant_id = $1 and session_id = $2 and epoch = $3 and owner = $12
+                  and state = 'RUNNING'
                   and next_entry = coalesce($11, next_entry)
                 for update),
             marked as (
@@ -59,15 +60,15 @@ impl Sessions {
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         // Without a run no entries are written: only the cost is, and the signals are read.
-        let StepWrite { run, at, entries, seen, deliveries } = match append.run {
+        let StepWrite { run, at, entries, seen, deliveries, no_progress } = match append.run {
             Some(_) => append,
             None => StepWrite::default(),
         };
         let run = run.unwrap_or_else(|| Uuid::nil().into());
-        let progress = entries.iter().any(Entry::is_progress);
+        let progress = !no_progress && entries.iter().any(Entry::is_progress);
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
-        let row: Option<(bool, i64, i64, i64, i64)> = sqlx::query_as(SQL)
+        let row: Option<(bool, i64, i64, i64, i64)> = holdfast_pg::query_as(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(claim.epoch)
@@ -79,6 +80,7 @@ impl Sessions {
             .bind(count(deliveries.len()))
             .bind(progress)
             .bind(at)
+            .bind(claim.runner.as_uuid())
             .fetch_optional(tx.conn())
             .await?;
         let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {
@@ -108,17 +110,17 @@ pub(crate) async fn insert_deliveries(
     const SQL: &str = "
         insert into session.deliveries
             (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, act,
-             trace)
-        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act,
+             is_cosmetic, trace)
+        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act, d.is_cosmetic,
                (select trace from session.inbox i
                 where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3)
         from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[],
-                    $10::jsonb[])
-             as d (seq, id, channel, account, target, body, act)
+                    $10::jsonb[], $11::boolean[])
+             as d (seq, id, channel, account, target, body, act, is_cosmetic)
         on conflict on constraint deliveries_id_key do nothing";
 
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(run.as_uuid())
@@ -129,6 +131,12 @@ pub(crate) async fn insert_deliveries(
         .bind(deliveries.iter().map(|d| Json(&d.target)).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.text.as_str()).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.act.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(
+            deliveries
+                .iter()
+                .map(|d| d.act.as_ref().is_some_and(ChannelAction::is_cosmetic))
+                .collect::<Vec<_>>(),
+        )
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -18,7 +18,7 @@ use super::ingest::{
 };
 use crate::{
     Acceptance, Error, NewMessage, Sessions, Views,
-    sessions::{FAIR_KEY_STEP, Lease},
+    sessions::{FAIR_KEY_STEP, Lease, check_session_limit, priority},
 };
 
 /// Maximum number of sessions per transaction. The tenant's counters stay locked until the commit.
@@ -66,7 +66,7 @@ impl Sessions {
         alone.sort_unstable();
         for at in alone {
             let one = std::slice::from_ref(&openings[at].message);
-            let answer = ingest_group(&self.pools, tenant, one).await;
+            let answer = ingest_group(&self.pools, tenant, one, None).await;
             answers[at] =
                 Some(answer.and_then(|mut one| one.pop().ok_or(Error::InvalidIdemKey(0))));
         }
@@ -210,7 +210,8 @@ async fn lock(
 
     let tenant = tx.tenant();
     let keys: Vec<&str> = given.iter().map(|(_, one)| one.message.key.as_str()).collect();
-    let rows = sqlx::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
+    let rows =
+        holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
     let mut found = Vec::with_capacity(given.len());
     found.resize_with(given.len(), || SessionLookup::Missing);
     for row in rows {
@@ -231,7 +232,8 @@ async fn lock(
     Ok(found)
 }
 
-/// Creates sessions; leaves out those that another transaction creates at the same time.
+/// Creates sessions; leaves out those that another transaction creates at the same time, and all of
+/// them if the tenant may not create so many.
 async fn create<'a>(
     tx: &mut TenantTx,
     missing: Vec<(usize, &'a MessageWithSettings)>,
@@ -249,10 +251,15 @@ async fn create<'a>(
     if missing.is_empty() {
         return Ok(Vec::new());
     }
+    match check_session_limit(tx, missing.len()).await {
+        // Those for which there is room are created one by one.
+        Err(Error::TooManySessions { .. }) => return Ok(Vec::new()),
+        checked => checked?,
+    }
     let tenant = tx.tenant();
     let ids: Vec<SessionId> = missing.iter().map(|_| SessionId::generate()).collect();
     let messages = || missing.iter().map(|(_, opening)| &opening.message);
-    let made: Vec<Uuid> = sqlx::query_scalar(SQL)
+    let made: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
         .bind(messages().map(|m| m.key.as_str()).collect::<Vec<_>>())
@@ -288,9 +295,10 @@ async fn store(
         with given as materialized (
             select * from unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[],
                                  $7::bytea[], $8::jsonb[], $9::text[], $10::jsonb[], $11::text[],
-                                 $12::boolean[], $13::bigint[], $14::boolean[]) with ordinality
+                                 $12::boolean[], $13::bigint[], $14::boolean[], $17::smallint[])
+                 with ordinality
                  as g (session_id, seq, id, source, idem_key, hash, body, mode, target, trace,
-                       wakes, millis, is_new, place)),
+                       wakes, millis, is_new, priority, place)),
         share as materialized (
             select p.fair_key, p.step,
                    coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
@@ -323,8 +331,9 @@ async fn store(
             on conflict on constraint inbox_idem_key do nothing
             returning 1),
         made as (
-            insert into session.session_lease (tenant_id, session_id, next_in, state, ready_at, fair_key)
-            select $1, g.session_id, g.seq + 1, case when g.wakes then 'READY' else 'WAIT' end,
+            insert into session.session_lease
+                (tenant_id, session_id, priority, next_in, state, ready_at, fair_key)
+            select $1, g.session_id, g.priority, g.seq + 1, case when g.wakes then 'READY' else 'WAIT' end,
                    case when g.wakes
                         then clock_timestamp() + g.millis * interval '1 millisecond' end,
                    a.fair_key
@@ -352,7 +361,7 @@ async fn store(
     let millis = |place: &BatchItem<'_>| {
         i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX)
     };
-    let (count, admitted): (i64, Vec<Uuid>) = sqlx::query_as(SQL)
+    let (count, admitted): (i64, Vec<Uuid>) = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(places.iter().map(|place| place.lease.session.as_uuid()).collect::<Vec<_>>())
         .bind(places.iter().map(|place| place.lease.next_in).collect::<Vec<_>>())
@@ -369,6 +378,7 @@ async fn store(
         .bind(places.iter().map(|place| place.is_new).collect::<Vec<_>>())
         .bind(FAIR_KEY_STEP)
         .bind(first.lease.session.as_uuid())
+        .bind(messages().map(|m| priority(m.key.kind())).collect::<Vec<_>>())
         .fetch_one(tx.conn())
         .await?;
     if usize::try_from(count).ok() != Some(places.len()) {
@@ -414,7 +424,7 @@ async fn load_accepted(
             limit 1) f";
 
     let tenant = tx.tenant();
-    let rows: Vec<(i64, Uuid, Uuid, i64, Vec<u8>)> = sqlx::query_as(SQL)
+    let rows: Vec<(i64, Uuid, Uuid, i64, Vec<u8>)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(keys.iter().map(|key| key.0.as_str()).collect::<Vec<_>>())
         .bind(keys.iter().map(|key| key.1.as_str()).collect::<Vec<_>>())

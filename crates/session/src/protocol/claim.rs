@@ -1,33 +1,60 @@
 //! Claim, renewal and release of sessions.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
-use holdfast_types::RunnerId;
+use holdfast_pg::Connection;
+use holdfast_types::{RunnerId, Wait};
 use uuid::Uuid;
 
 use super::{
     complete::{LeaseChanges, end_claim},
     sweep::SUSPECT_ATTEMPTS,
 };
-use crate::{Claim, CompletionResult, Error, RenewedLease, Sessions, sessions::lock_claimed};
-use holdfast_types::Wait;
+use crate::{
+    Claim, CompletionResult, Error, RenewalResult, RenewedLease, Sessions,
+    sessions::{CHOICES_PER_FAIR_ONE, lock_claimed},
+};
 
-impl Sessions {
-    /// Claims up to `slots` ready sessions, in the fair order.
-    ///
-    /// The attempt is counted here, before the run, so that a message that kills its runner is
-    /// detected. One statement, which is its own transaction; it waits for no lock and writes
-    /// nothing if no session is ready.
-    ///
-    /// Claims at most one suspect (see [`SUSPECT_ATTEMPTS`]), and none while this runner runs one that has
-    /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
-    ///
-    /// # Errors
-    ///
-    /// After an error sessions may have been claimed; their leases expire.
-    pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
-        const SQL: &str = "
-            with ready as materialized (
+/// Maximum time for leases that other transactions have locked, per renewal.
+const LOCKED_LEASES_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Renews the leases of a runner's claims, `$1` to `$5`.
+macro_rules! renew {
+    ($locked:literal) => {
+        concat!(
+            "with held as (
+                select l.tenant_id, l.session_id
+                from unnest($2::uuid[], $3::uuid[], $4::bigint[]) as h (tenant_id, session_id, epoch)
+                join session.session_lease l using (tenant_id, session_id)
+                where l.epoch = h.epoch and l.owner = $1 and l.state = 'RUNNING'
+                order by l.session_id
+                for update of l ",
+            $locked,
+            "),
+            rooms as (
+                update session.workspace_lease w
+                set lease_until = clock_timestamp() + $5 * interval '1 second'
+                from held h where w.tenant_id = h.tenant_id and w.session_id = h.session_id)
+            update session.session_lease l
+            set lease_until = clock_timestamp() + $5 * interval '1 second'
+            from held h
+            where l.tenant_id = h.tenant_id and l.session_id = h.session_id
+            returning l.tenant_id, l.session_id, l.epoch, l.paused is not null, l.cancel_upto, l.next_in"
+        )
+    };
+}
+
+const RENEW: &str = renew!("");
+const RENEW_UNLOCKED: &str = renew!("skip locked");
+
+/// The claim; the parameter is the order of the ready sessions.
+macro_rules! claim {
+    ($order:literal) => {
+        concat!(
+            "with ready as materialized (
                 select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts
                 from session.session_lease l
                 where l.state = 'READY' and l.fair_key is not null and l.paused is null
@@ -40,7 +67,9 @@ impl Sessions {
                   and (l.attempts < $4 or not exists (
                       select from session.session_lease h
                       where h.state = 'RUNNING' and h.owner = $1 and h.attempts > $4))
-                order by l.fair_key
+                order by ",
+            $order,
+            "
                 limit $2
                 for update of l skip locked),
             chosen as materialized (
@@ -70,22 +99,47 @@ impl Sessions {
                 returning l.tenant_id, l.session_id, l.epoch, l.attempts, l.fair_key)
             select tenant_id, session_id, epoch, attempts,
                    setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
-            from taken";
+            from taken"
+        )
+    };
+}
 
+impl Sessions {
+    /// Claims up to `slots` ready sessions: by priority, and in the fair order within one. Every
+    /// fourth claim ignores the priorities, so that no session starves.
+    ///
+    /// The attempt is counted here, before the run, so that a message that kills its runner is
+    /// detected. One statement, which is its own transaction; it waits for no lock and writes
+    /// nothing if no session is ready.
+    ///
+    /// Claims at most one suspect (see [`SUSPECT_ATTEMPTS`]), and none while this runner runs one that has
+    /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
+    ///
+    /// # Errors
+    ///
+    /// After an error sessions may have been claimed; their leases expire.
+    pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
+        const BY_PRIORITY: &str = claim!("l.priority, l.fair_key");
+        const FAIR: &str = claim!("l.fair_key");
+
+        let number = self.claims.fetch_add(1, Ordering::Relaxed);
+        let is_fair = number % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1;
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid, i64, i32, i64)> = sqlx::query_as(SQL)
-            .bind(runner.as_uuid())
-            .bind(i64::from(slots))
-            .bind(self.lease.as_secs_f64())
-            .bind(SUSPECT_ATTEMPTS)
-            .fetch_all(once.conn())
-            .await?;
+        let rows: Vec<(Uuid, Uuid, i64, i32, i64)> =
+            holdfast_pg::query_as(if is_fair { FAIR } else { BY_PRIORITY })
+                .bind(runner.as_uuid())
+                .bind(i64::from(slots))
+                .bind(self.lease.as_secs_f64())
+                .bind(SUSPECT_ATTEMPTS)
+                .fetch_all(once.conn())
+                .await?;
         once.done();
         Ok(rows
             .into_iter()
             .map(|(tenant, session, epoch, attempts, _)| Claim {
                 tenant: tenant.into(),
                 session: session.into(),
+                runner,
                 epoch,
                 attempts,
             })
@@ -94,47 +148,55 @@ impl Sessions {
 
     /// Extends the leases of a runner's claims, in one statement.
     ///
-    /// A claim that is not returned is lost: the runner must write nothing more for it.
+    /// A lease that another transaction has locked delays no other: it is tried again by itself.
     ///
     /// # Errors
     ///
-    /// After an error the leases keep their old expiry.
-    pub async fn renew(
+    /// After an error the leases may keep their old expiry.
+    pub async fn renew(&self, runner: RunnerId, held: &[Claim]) -> Result<RenewalResult, Error> {
+        if held.is_empty() {
+            return Ok(RenewalResult::default());
+        }
+        let mut once = self.pools.renewal_connection().await?;
+        let renewed = self.renew_leases(once.conn(), RENEW_UNLOCKED, runner, held).await?;
+        let mut result = RenewalResult { renewed, locked: Vec::new() };
+        let until = Instant::now() + LOCKED_LEASES_TIMEOUT;
+        for claim in held {
+            if result.renewed.iter().any(|renewed| renewed.session == claim.session) {
+                continue;
+            }
+            if Instant::now() >= until {
+                result.locked.push(claim.session);
+                continue;
+            }
+            let one = std::slice::from_ref(claim);
+            match self.renew_leases(once.conn(), RENEW, runner, one).await {
+                Ok(renewed) => result.renewed.extend(renewed),
+                Err(error) if holdfast_pg::is_lock_timeout(&error) => {
+                    result.locked.push(claim.session);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        once.done();
+        Ok(result)
+    }
+
+    async fn renew_leases(
         &self,
+        conn: &mut Connection,
+        sql: &'static str,
         runner: RunnerId,
         held: &[Claim],
-    ) -> Result<Vec<RenewedLease>, Error> {
-        const SQL: &str = "
-            with held as (
-                select l.tenant_id, l.session_id
-                from unnest($2::uuid[], $3::uuid[], $4::bigint[]) as h (tenant_id, session_id, epoch)
-                join session.session_lease l using (tenant_id, session_id)
-                where l.epoch = h.epoch and l.owner = $1 and l.state = 'RUNNING'
-                order by l.session_id
-                for update of l),
-            rooms as (
-                update session.workspace_lease w
-                set lease_until = clock_timestamp() + $5 * interval '1 second'
-                from held h where w.tenant_id = h.tenant_id and w.session_id = h.session_id)
-            update session.session_lease l
-            set lease_until = clock_timestamp() + $5 * interval '1 second'
-            from held h
-            where l.tenant_id = h.tenant_id and l.session_id = h.session_id
-            returning l.tenant_id, l.session_id, l.epoch, l.paused is not null, l.cancel_upto, l.next_in";
-
-        if held.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = sqlx::query_as(SQL)
+    ) -> sqlx::Result<Vec<RenewedLease>> {
+        let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = holdfast_pg::query_as(sql)
             .bind(runner.as_uuid())
             .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
             .bind(self.lease.as_secs_f64())
-            .fetch_all(once.conn())
+            .fetch_all(conn)
             .await?;
-        once.done();
         Ok(rows
             .into_iter()
             .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| RenewedLease {
@@ -175,14 +237,14 @@ impl Sessions {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
         if let Some(workspace) = &lease.workspace {
-            sqlx::query(FREE_WORKSPACE)
+            holdfast_pg::query(FREE_WORKSPACE)
                 .bind(claim.tenant.as_uuid())
                 .bind(claim.session.as_uuid())
                 .bind(workspace)
                 .execute(tx.conn())
                 .await?;
         }
-        sqlx::query(if lease.paused { RELEASE_PAUSED } else { RELEASE_READY })
+        holdfast_pg::query(if lease.paused { RELEASE_PAUSED } else { RELEASE_READY })
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .execute(tx.conn())
@@ -220,7 +282,7 @@ impl Sessions {
             from session.session_lease
             where state = 'READY' and fair_key is not null and paused is null";
         let mut once = self.pools.system_connection().await?;
-        let millis: Option<i64> = sqlx::query_scalar(SQL).fetch_one(once.conn()).await?;
+        let millis: Option<i64> = holdfast_pg::query_scalar(SQL).fetch_one(once.conn()).await?;
         once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
     }

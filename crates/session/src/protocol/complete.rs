@@ -1,13 +1,13 @@
 //! End of a turn: the reply, the finished messages and the session's next state, all or nothing.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Body, Entry, SessionState, Wait, wakes};
+use holdfast_types::{Body, Entry, SessionId, SessionState, Wait, wakes};
 use sqlx::types::Json;
 
 use super::append::insert_deliveries;
 use crate::{
     Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
-    sessions::{FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
+    sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
     summary::copy_summary_to_session,
     system_events::apply_system_events,
 };
@@ -91,7 +91,7 @@ async fn commit_turn_end(
 }
 
 /// Common table expressions that append the entries, finish the messages, record the run with its
-/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18`, and `$28`.
+/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18`, `$28` and `$29`.
 ///
 /// The fence comes first, under the row's lock, and all writes depend on its row. `ingest` locks
 /// this row before it touches the inbox; the other order would deadlock with a repeated message
@@ -100,7 +100,8 @@ macro_rules! finish {
     () => {
         "held as materialized (
             select next_entry from session.session_lease
-            where tenant_id = $1 and session_id = $2 and epoch = $12 and state = 'RUNNING'
+            where tenant_id = $1 and session_id = $2 and epoch = $12 and owner = $29
+              and state = 'RUNNING'
               and next_entry = coalesce($18, next_entry)
             for update),
         entries as (
@@ -149,7 +150,7 @@ macro_rules! finish {
 /// promotes them.
 macro_rules! rest {
     (
-        queue $queue:literal, turn $turn:literal, state $state:literal, wait $wait:literal,
+        next $next:literal, queue $queue:literal, turn $turn:literal, state $state:literal, wait $wait:literal,
         deadline $deadline:literal, entries $entries:literal, finished $finished:literal,
         replies $replies:literal, epoch $epoch:literal, workspace $workspace:literal,
         only $only:literal, returning $returning:literal
@@ -159,7 +160,9 @@ macro_rules! rest {
                 select session_id from session.session_lease
                 where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
                   and session_id <> $2
-                order by ready_at limit 1
+                order by ",
+            $next,
+            " limit 1
                 for update skip locked),
             place as materialized (select fair_key, step from session.place($1, ",
             $turn,
@@ -223,6 +226,47 @@ macro_rules! rest {
     };
 }
 
+/// The statement that ends a turn; the parameter is the order of the tenant's queued sessions.
+macro_rules! end_turn {
+    ($next:literal) => {
+        concat!(
+            "with ",
+            finish!(),
+            ",",
+            rest!(
+                next $next, queue "$19", turn "$20", state "$21", wait "$22", deadline "$23",
+                entries "$24", finished "(select count(*) from finished)", replies "$25",
+                epoch "$12", workspace "$26",
+                only " and exists (select from held)
+                      and ($27 or (l.paused is null and l.workspace is null
+                                    and l.next_in - 1 - l.done_in = (select count(*) from finished)))",
+                returning ", next_out - $25, (select count(*) from finished)"
+            )
+        )
+    };
+}
+
+/// The statement that ends a claim; the parameter is the order of the tenant's queued sessions.
+macro_rules! end_claim {
+    ($next:literal) => {
+        concat!(
+            "with ",
+            rest!(
+                next $next, queue "$3", turn "$4", state "$5", wait "$6", deadline "$7",
+                entries "$8", finished "$9", replies "$10", epoch "$11", workspace "$12", only "",
+                returning ""
+            )
+        )
+    };
+}
+
+/// Whether the end of a claim gives its slot in flight to the session that waits longest, whatever
+/// its priority. True for one claim of [`CHOICES_PER_FAIR_ONE`], so that no session starves.
+fn is_fair_end(session: SessionId, epoch: i64) -> bool {
+    let [.., last] = *session.as_uuid().as_bytes();
+    epoch.unsigned_abs().wrapping_add(last.into()) % CHOICES_PER_FAIR_ONE == 0
+}
+
 /// Result row of the statement that ends a turn.
 struct TurnEndRow {
     /// Another session of the tenant got the slot in flight.
@@ -243,25 +287,14 @@ async fn end_turn(
     rest: &LeaseChanges<'_>,
     next: &NextState<'_>,
 ) -> Result<Option<TurnEndRow>, Error> {
-    const SQL: &str = concat!(
-        "with ",
-        finish!(),
-        ",",
-        rest!(
-            queue "$19", turn "$20", state "$21", wait "$22", deadline "$23", entries "$24",
-            finished "(select count(*) from finished)", replies "$25", epoch "$12",
-            workspace "$26",
-            only " and exists (select from held)
-                  and ($27 or (l.paused is null and l.workspace is null
-                                and l.next_in - 1 - l.done_in = (select count(*) from finished)))",
-            returning ", next_out - $25, (select count(*) from finished)"
-        )
-    );
+    const BY_PRIORITY: &str = end_turn!("priority, ready_at");
+    const FAIR: &str = end_turn!("ready_at");
 
     let tenant = tx.tenant();
+    let sql = if is_fair_end(claim.session, claim.epoch) { FAIR } else { BY_PRIORITY };
     let reply = end.reply.and_then(|index| i64::try_from(index).ok());
     let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let row: Option<(bool, i64, i64)> = sqlx::query_as(SQL)
+    let row: Option<(bool, i64, i64)> = holdfast_pg::query_as(sql)
         .bind(tenant.as_uuid())
         .bind(claim.session.as_uuid())
         .bind(end.run.as_uuid())
@@ -290,6 +323,7 @@ async fn end_turn(
         .bind(next.workspace.as_deref())
         .bind(next.is_read_under_lock)
         .bind(tokens(spent.run_micros))
+        .bind(claim.runner.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };
@@ -324,18 +358,13 @@ pub(crate) async fn end_claim(
     lease: &Lease,
     rest: LeaseChanges<'_>,
 ) -> Result<CompletionResult, Error> {
-    const SQL: &str = concat!(
-        "with ",
-        rest!(
-            queue "$3", turn "$4", state "$5", wait "$6", deadline "$7", entries "$8",
-            finished "$9", replies "$10", epoch "$11", workspace "$12", only "",
-            returning ""
-        )
-    );
+    const BY_PRIORITY: &str = end_claim!("priority, ready_at");
+    const FAIR: &str = end_claim!("ready_at");
 
     let tenant = tx.tenant();
+    let sql = if is_fair_end(lease.session, lease.epoch) { FAIR } else { BY_PRIORITY };
     let next = NextState::of(tx, lease, &rest).await?;
-    let promoted: Option<bool> = sqlx::query_scalar(SQL)
+    let promoted: Option<bool> = holdfast_pg::query_scalar(sql)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(next.queue)
@@ -420,7 +449,7 @@ pub(crate) async fn has_waking_message(
         order by seq";
 
     let tenant = tx.tenant();
-    let open: Vec<(Json<Body>, bool)> = sqlx::query_as(SQL)
+    let open: Vec<(Json<Body>, bool)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(but)

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{
     Acceptance, Error, NewMessage, SessionOwner, Sessions,
-    sessions::{FAIR_KEY_STEP, Lease, LeaseRow},
+    sessions::{FAIR_KEY_STEP, Lease, LeaseRow, check_session_limit, priority},
 };
 
 /// Default for the maximum number of unfinished messages in a session; a tenant's row may override
@@ -28,6 +28,10 @@ const DEFAULT_INBOX_DEPTH: i64 = 200;
 /// The turn moves the silent messages to the journal. Otherwise a group that never mentions its
 /// agent would fill the inbox, and then the message that mentions the agent would be refused.
 const UNFINISHED_MESSAGES_BEFORE_TURN: i64 = 50;
+
+/// Bound on the wait of a message in queue mode collect, as a multiple of the debounce pause: further
+/// messages restart the pause only so long.
+const MAX_DEBOUNCE_PAUSES: i64 = 10;
 
 /// Delay before a sender should retry when the session is full.
 const SESSION_FULL_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -41,8 +45,24 @@ impl Sessions {
     /// the inbox is full. After any other error the outcome is unknown: send the message again.
     pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Acceptance, Error> {
         let mut accepted =
-            ingest_group(&self.pools, tenant, std::slice::from_ref(&message)).await?;
+            ingest_group(&self.pools, tenant, std::slice::from_ref(&message), None).await?;
         accepted.pop().ok_or(Error::InvalidIdemKey(0))
+    }
+
+    /// Accepts messages of one session, all or none, if no API key has sent a message to it since
+    /// `after`. Returns one result per message, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotNewest`] if one has, except by a repetition of this request; otherwise as
+    /// [`ingest`](Self::ingest).
+    pub async fn ingest_after(
+        &self,
+        tenant: TenantId,
+        messages: &[NewMessage],
+        after: MessageId,
+    ) -> Result<Vec<Acceptance>, Error> {
+        ingest_group(&self.pools, tenant, messages, Some(after)).await
     }
 
     /// Accepts many messages; neighbours of one session share a transaction.
@@ -55,7 +75,7 @@ impl Sessions {
     ) -> Vec<Result<Acceptance, Error>> {
         let mut answers = Vec::with_capacity(messages.len());
         for group in messages.chunk_by(|a, b| a.key == b.key) {
-            match ingest_group(&self.pools, tenant, group).await {
+            match ingest_group(&self.pools, tenant, group, None).await {
                 Ok(accepted) => answers.extend(accepted.into_iter().map(Ok)),
                 // One refused message must not reject the others of its session.
                 Err(_) if group.len() > 1 => {
@@ -70,11 +90,12 @@ impl Sessions {
     }
 }
 
-/// Accepts messages of one session, all or none.
+/// Accepts messages of one session, all or none; with `after`, only as its next messages.
 pub(crate) async fn ingest_group(
     pools: &Pools,
     tenant: TenantId,
     messages: &[NewMessage],
+    after: Option<MessageId>,
 ) -> Result<Vec<Acceptance>, Error> {
     let Some(first) = messages.first() else { return Ok(Vec::new()) };
     if let Some(bad) = messages.iter().find(|m| !(1..=256).contains(&m.idem_key.len())) {
@@ -85,6 +106,13 @@ pub(crate) async fn ingest_group(
     let mut tx = pools.tenant(tenant).await?;
     let (lease, depth) = lock_or_create_session(&mut tx, first).await?;
 
+    if let Some(after) = after
+        && has_newer_message(&mut tx, lease.session, after).await?
+    {
+        let known = find_duplicates(&mut tx, messages, &hashes).await;
+        tx.rollback().await?;
+        return known?.ok_or(Error::NotNewest);
+    }
     let room = depth - lease.unfinished_messages();
     let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if wanted > room {
@@ -140,10 +168,30 @@ async fn ingest_one_by_one(
         tx.commit().await?;
         match known.and_then(|mut known| known.pop()) {
             Some(known) => answers.push(known),
-            None => answers.extend(Box::pin(ingest_group(pools, tenant, one)).await?),
+            None => answers.extend(Box::pin(ingest_group(pools, tenant, one, None)).await?),
         }
     }
     Ok(answers)
+}
+
+/// Whether an API key has sent a message to the session since `after`.
+async fn has_newer_message(
+    tx: &mut TenantTx,
+    session: SessionId,
+    after: MessageId,
+) -> Result<bool, Error> {
+    const SQL: &str = "
+        select exists (
+            select from session.inbox
+            where tenant_id = $1 and session_id = $2 and starts_with(source, 'key_')
+              and seq > (select seq from session.inbox where tenant_id = $1 and message_id = $3))";
+    let tenant = tx.tenant();
+    Ok(holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(after.as_uuid())
+        .fetch_one(tx.conn())
+        .await?)
 }
 
 /// Returns the hash that distinguishes two requests with one idempotency key. It covers only what
@@ -188,13 +236,13 @@ async fn lock_or_create_session(
             values ($1, $3, $2, $4, $5, $6)
             on conflict on constraint sessions_key do nothing
             returning session_id)
-        insert into session.session_lease (tenant_id, session_id)
-        select $1, session_id from made";
+        insert into session.session_lease (tenant_id, session_id, priority)
+        select $1, session_id, $7 from made";
 
     let tenant = tx.tenant();
     let key = &message.key;
     loop {
-        let row = sqlx::query(LOCK)
+        let row = holdfast_pg::query(LOCK)
             .bind(tenant.as_uuid())
             .bind(key.as_str())
             .fetch_optional(tx.conn())
@@ -202,14 +250,16 @@ async fn lock_or_create_session(
         if let Some(row) = row {
             return Ok(parse_lease_and_depth(&row)?);
         }
+        check_session_limit(tx, 1).await?;
         let session = SessionId::generate();
-        let made = sqlx::query(CREATE)
+        let made = holdfast_pg::query(CREATE)
             .bind(tenant.as_uuid())
             .bind(key.as_str())
             .bind(session.as_uuid())
             .bind(key.kind().as_str())
             .bind(message.agent.as_uuid())
             .bind(message.label.unwrap_or_default())
+            .bind(priority(key.kind()))
             .execute(tx.conn())
             .await?
             .rows_affected();
@@ -296,7 +346,12 @@ async fn store(
     const STORE_AND_DEBOUNCE: &str = stored!(
         " update session.session_lease
          set next_in = next_in + $12,
-             ready_at = clock_timestamp() + $13 * interval '1 millisecond'
+             ready_at = greatest(ready_at, least(
+                 clock_timestamp() + $13 * interval '1 millisecond',
+                 (select min(i.accepted_at) + $14 * interval '1 millisecond'
+                  from session.inbox i
+                  where i.tenant_id = $1 and i.session_id = $2 and i.state in ('new', 'seen')
+                    and not coalesce((i.body->>'silent')::boolean, false))))
          where tenant_id = $1 and session_id = $2
          returning (select count(*) from stored), true"
     );
@@ -327,7 +382,7 @@ async fn store(
         (false, true) => STORE_AND_DEBOUNCE,
         (false, false) => STORE_ONLY,
     };
-    let query = sqlx::query_as(sql)
+    let query = holdfast_pg::query_as(sql)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind((lease.next_in..).take(messages.len()).collect::<Vec<i64>>())
@@ -341,7 +396,11 @@ async fn store(
         .bind(messages.iter().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
         .bind(count);
     let query = if wake || gather { query.bind(millis) } else { query };
-    let query = if wake { query.bind(FAIR_KEY_STEP) } else { query };
+    let query = match (wake, gather) {
+        (true, _) => query.bind(FAIR_KEY_STEP),
+        (false, true) => query.bind(millis.saturating_mul(MAX_DEBOUNCE_PAUSES)),
+        (false, false) => query,
+    };
     let (count, somebody): (i64, bool) = query.fetch_one(tx.conn()).await?;
     Ok(StoreResult { count, wake: somebody.then_some(debounce) })
 }
@@ -377,7 +436,6 @@ impl IngestEffect {
         let resting = !matches!(lease.state, SessionState::Ready | SessionState::Running);
         Self {
             wake: (waker.is_some() || crowded) && resting && !lease.paused,
-            // Each further message restarts the pause, by the definition of debounce.
             restart_debounce: waker.is_some()
                 && lease.state == SessionState::Ready
                 && !debounce.is_zero(),
@@ -412,7 +470,7 @@ async fn find_duplicates(
     let tenant = tx.tenant();
     let mut known = Vec::with_capacity(messages.len());
     for (message, hash) in messages.iter().zip(hashes) {
-        let row: Option<(Uuid, Uuid, i64, Vec<u8>)> = sqlx::query_as(SQL)
+        let row: Option<(Uuid, Uuid, i64, Vec<u8>)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(message.source.as_text())
             .bind(&message.idem_key)

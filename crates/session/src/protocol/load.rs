@@ -48,18 +48,23 @@ impl Sessions {
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<LoadedSession, Error> {
         let kept = self.journal_cache.get(claim.tenant, claim.session, history);
-        let known = kept.last().map_or(0, |(seq, ..)| seq + 1);
+        // The last cached entry is read again. A database that lost its last commits in a failover
+        // may have another entry in its place.
+        let known = kept.last().map_or(0, |(seq, ..)| *seq);
         let mut loaded = read_session(&self.pools, claim, history, known).await?;
-        if loaded.next_entry < known {
-            // The journal is shorter than the cached part of it.
-            loaded = read_session(&self.pools, claim, history, 0).await?;
-        } else if loaded.entries.first().is_none_or(|(seq, ..)| *seq == known) {
-            // The new entries continue the cached ones without a gap.
-            let came = std::mem::replace(&mut loaded.entries, kept);
-            loaded.entries.extend(came);
-            let most = usize::try_from(history).unwrap_or(0);
-            let surplus = loaded.entries.len().saturating_sub(most);
-            loaded.entries.drain(..surplus);
+        if let Some(last) = kept.last() {
+            match loaded.entries.first() {
+                Some(first) if first == last => {
+                    let came = std::mem::replace(&mut loaded.entries, kept);
+                    loaded.entries.extend(came.into_iter().skip(1));
+                    let most = usize::try_from(history).unwrap_or(0);
+                    let surplus = loaded.entries.len().saturating_sub(most);
+                    loaded.entries.drain(..surplus);
+                }
+                // There are more new entries than are asked for.
+                Some((seq, ..)) if *seq > known => {}
+                _ => loaded = read_session(&self.pools, claim, history, 0).await?,
+            }
         }
         if history > 0 {
             self.journal_cache.put(claim.tenant, claim.session, history, &loaded.entries);
@@ -97,15 +102,17 @@ async fn read_session(
                 from session.system_events e
                 where e.tenant_id = $1 and e.key = s.key and gone_at is null)
         from session.sessions s join session.session_lease l using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
+        where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4
+          and l.owner = $6";
 
     let mut tx = pools.tenant(claim.tenant).await?;
-    let row: Option<SessionRow> = sqlx::query_as(SQL)
+    let row: Option<SessionRow> = holdfast_pg::query_as(SQL)
         .bind(claim.tenant.as_uuid())
         .bind(claim.session.as_uuid())
         .bind(history)
         .bind(claim.epoch)
         .bind(known)
+        .bind(claim.runner.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
     tx.finish_reading();

@@ -121,7 +121,7 @@ async fn state(tx: &mut TenantTx, session: SessionId, seq: i64) -> sqlx::Result<
     const SQL: &str = "
         select state from session.inbox where tenant_id = $1 and session_id = $2 and seq = $3";
     let tenant = tx.tenant();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(seq)

@@ -35,6 +35,31 @@ pub struct ResumeResult {
     pub wake: bool,
 }
 
+/// The turn that a cancellation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelResult {
+    /// The session has no turn.
+    Nothing,
+    /// A runner has the turn. It ends at its next step boundary, sooner if the runner is told.
+    Running(SessionOwner),
+    /// The turn waits for an approval; `wake` tells whether a wake-up should be sent.
+    Waiting { wake: bool },
+    /// The turn waits for a runner, and ends as soon as one has it; `wake` tells whether a wake-up
+    /// should be sent.
+    Queued { wake: bool },
+}
+
+impl CancelResult {
+    /// The runner that should be told.
+    #[must_use]
+    pub const fn owner(self) -> Option<SessionOwner> {
+        match self {
+            Self::Running(running) => Some(running),
+            Self::Nothing | Self::Waiting { .. } | Self::Queued { .. } => None,
+        }
+    }
+}
+
 impl Sessions {
     /// Pauses a session and its descendants.
     ///
@@ -79,8 +104,8 @@ impl Sessions {
         Ok(resumed)
     }
 
-    /// Requests the end of the turn that runs in a session. Returns the runner that has it, `None`
-    /// if no turn runs. Queued messages are not affected.
+    /// Requests the end of the turn of a session, whether it runs, is queued or waits for an
+    /// approval. Messages of later turns are not affected.
     ///
     /// # Errors
     ///
@@ -89,42 +114,30 @@ impl Sessions {
         &self,
         tenant: TenantId,
         session: SessionId,
-    ) -> Result<Option<SessionOwner>, Error> {
+    ) -> Result<CancelResult, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
-        let Some(running) = current_owner(&lease) else {
-            tx.rollback().await?;
-            return Ok(None);
+        let waits = lease.state == SessionState::WaitForEvent && lease.wait.is_for_approval();
+        let result = if waits {
+            cancel_seen_messages(&mut tx, session, None).await?;
+            CancelResult::Waiting { wake: make_ready(&mut tx, &lease, KeepWait::No).await? }
+        } else if matches!(lease.state, SessionState::Ready | SessionState::Running) {
+            // A turn marks the messages it has seen with its first write. Until then its message
+            // is the oldest one.
+            let first = oldest_seq(&mut tx, session).await?;
+            let is_any = cancel_seen_messages(&mut tx, session, first).await?;
+            match current_owner(&lease) {
+                Some(running) => CancelResult::Running(running),
+                None if is_any => {
+                    CancelResult::Queued { wake: end_backoff(&mut tx, session).await? }
+                }
+                None => CancelResult::Nothing,
+            }
+        } else {
+            CancelResult::Nothing
         };
-        // A turn marks the messages it has seen with its first write. Until then its message is the
-        // oldest one.
-        let first = oldest_seq(&mut tx, session).await?;
-        cancel_seen_messages(&mut tx, session, first).await?;
         tx.commit().await?;
-        Ok(Some(running))
-    }
-
-    /// Requests the end of a turn that waits for an approval. Returns `None` if no turn waits, else
-    /// whether a wake-up should be sent.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] if there is no such session.
-    pub async fn cancel_wait(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<Option<bool>, Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let lease = lock(&mut tx, session).await?.ok_or_else(|| session_not_found(session))?;
-        if lease.state != SessionState::WaitForEvent || !lease.wait.is_for_approval() {
-            tx.rollback().await?;
-            return Ok(None);
-        }
-        cancel_seen_messages(&mut tx, session, None).await?;
-        let wake = make_ready(&mut tx, &lease, KeepWait::No).await?;
-        tx.commit().await?;
-        Ok(Some(wake))
+        Ok(result)
     }
 }
 
@@ -156,7 +169,7 @@ async fn pause_one(
         return Ok(());
     }
     let admitted = lease.state == SessionState::Ready && is_admitted(&mut tx, session).await?;
-    sqlx::query(if admitted { PAUSE_AND_LEAVE_FLIGHT } else { PAUSE })
+    holdfast_pg::query(if admitted { PAUSE_AND_LEAVE_FLIGHT } else { PAUSE })
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(reason)
@@ -186,7 +199,7 @@ async fn resume_one(
     let Some(mut lease) = lock(&mut tx, session).await? else {
         return if only.is_none() { Err(session_not_found(session)) } else { Ok(false) };
     };
-    let changed = sqlx::query(SQL)
+    let changed = holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(only)
@@ -221,7 +234,7 @@ async fn children(
     const SQL: &str = "
         select session_id from session.sessions where tenant_id = $1 and parent_id = $2";
     let mut tx = pools.tenant(tenant).await?;
-    let children: Vec<Uuid> = sqlx::query_scalar(SQL)
+    let children: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(parent.as_uuid())
         .fetch_all(tx.conn())
@@ -230,28 +243,44 @@ async fn children(
     Ok(children.into_iter().map(SessionId::from).collect())
 }
 
-/// Marks the messages that a turn has seen as cancelled, and unseen ones up to `first`.
+/// Marks the messages that a turn has seen as cancelled, and unseen ones up to `first`. Returns
+/// whether there are any.
 pub(crate) async fn cancel_seen_messages(
     tx: &mut TenantTx,
     session: SessionId,
     first: Option<i64>,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<bool> {
     const SQL: &str = "
         update session.session_lease
-        set cancel_upto = coalesce((
-            select max(seq) from session.inbox
-            where tenant_id = $1 and session_id = $2
-              and (state = 'seen' or (state = 'new' and seq <= $3))), cancel_upto)
-        where tenant_id = $1 and session_id = $2";
+        set cancel_upto = coalesce(upto.seq, cancel_upto)
+        from (select max(seq) as seq from session.inbox
+              where tenant_id = $1 and session_id = $2
+                and (state = 'seen' or (state = 'new' and seq <= $3))) upto
+        where tenant_id = $1 and session_id = $2
+        returning upto.seq is not null";
 
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .bind(first)
-        .execute(tx.conn())
-        .await?;
-    Ok(())
+        .fetch_one(tx.conn())
+        .await
+}
+
+/// Lets a ready session run at once. Returns whether it has a slot in flight.
+async fn end_backoff(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        update session.session_lease set ready_at = least(ready_at, clock_timestamp())
+        where tenant_id = $1 and session_id = $2
+        returning fair_key is not null and paused is null";
+
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
 }
 
 pub(crate) fn current_owner(lease: &Lease) -> Option<SessionOwner> {
@@ -268,7 +297,7 @@ async fn is_admitted(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool
         select fair_key is not null from session.session_lease
         where tenant_id = $1 and session_id = $2";
     let tenant = tx.tenant();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_one(tx.conn())
@@ -281,7 +310,7 @@ pub(crate) async fn oldest_seq(tx: &mut TenantTx, session: SessionId) -> sqlx::R
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
           and not coalesce((body->>'silent')::boolean, false)";
     let tenant = tx.tenant();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_one(tx.conn())

@@ -3,7 +3,7 @@
 //! An idle sweep runs five cheap statements and writes no row.
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, TenantId};
+use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -37,76 +37,110 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// The parts are separate transactions: what was done before an error lasts.
+    /// The first of all errors. Each part and each session is handled by itself, so an error keeps
+    /// no other from being handled.
     pub async fn sweep(&self) -> Result<SweepCounts, Error> {
-        let dead = give_up_failing_messages(&self.pools).await?;
-        let orphaned = free_expired_leases(&self.pools).await?;
-        let overdue = end_overdue_waits(&self.pools).await?;
-        let promoted = promote(&self.pools).await?;
-        Ok(SweepCounts { orphaned, overdue, promoted, dead })
+        let mut failure = FirstError::default();
+        let counts = SweepCounts {
+            dead: failure.count(give_up_failing_messages(&self.pools).await),
+            orphaned: failure.count(free_expired_leases(&self.pools, FREE_UNPAUSED).await)
+                + failure.count(free_expired_leases(&self.pools, FREE_PAUSED).await),
+            overdue: failure.count(end_overdue_waits(&self.pools).await),
+            promoted: failure.count(promote(&self.pools).await),
+        };
+        failure.into_result(counts)
     }
 }
 
-/// Makes sessions with expired leases ready again: at once the first time, then with backoff.
-async fn free_expired_leases(pools: &Pools) -> Result<u64, Error> {
-    // The epoch grows here, so that the old owner is fenced before there is a new one. The
-    // delay is random, so that sessions lost together do not return together.
-    const FREE_UNPAUSED: &str = "
-        with lost as (
-            select tenant_id, session_id from session.session_lease
-            where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
-              and attempts < $1
-            limit 200 for update skip locked)
-        update session.session_lease l
-        set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
-            ready_at = clock_timestamp() + case
-                when l.attempts <= 1 then interval '0'
-                else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
-                     * (0.55 + 0.45 * random())
-                end
-        from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
-    // A paused session gives up its slot in flight; resuming requests one again.
-    const FREE_PAUSED: &str = "
-        with lost as (
-            select tenant_id, session_id from session.session_lease
-            where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
-              and attempts < $1
-            limit 200 for update skip locked),
-        counted as (
-            update session.tenant_flight f set in_flight = f.in_flight - c.count
-            from (select tenant_id, session.shard(session_id) as shard, count(*)::integer as count
-                  from lost group by 1, 2) c
-            where f.tenant_id = c.tenant_id and f.shard = c.shard)
-        update session.session_lease l
-        set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
-            ready_at = clock_timestamp(), fair_key = null
-        from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+/// First error of several operations that do not depend on each other.
+#[derive(Default)]
+pub(crate) struct FirstError(Option<Error>);
 
-    let mut freed = 0;
-    let mut once = pools.system_connection().await?;
-    for sql in [FREE_UNPAUSED, FREE_PAUSED] {
-        freed += sqlx::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?.rows_affected();
+impl FirstError {
+    /// Returns the result of an operation; 0 if it failed.
+    pub(crate) fn count(&mut self, result: Result<u64, Error>) -> u64 {
+        result.unwrap_or_else(|error| {
+            self.0.get_or_insert(error);
+            0
+        })
     }
+
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Error> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
+/// Frees expired leases of sessions that are not paused.
+///
+/// The epoch grows here, so that the old owner is fenced before there is a new one. The delay is
+/// random, so that sessions lost together do not return together.
+const FREE_UNPAUSED: &str = "
+    with lost as (
+        select tenant_id, session_id from session.session_lease
+        where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
+          and attempts < $1
+        limit 200 for update skip locked)
+    update session.session_lease l
+    set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+        ready_at = clock_timestamp() + case
+            when l.attempts <= 1 then interval '0'
+            else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
+                 * (0.55 + 0.45 * random())
+            end
+    from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+
+/// Frees expired leases of paused sessions.
+///
+/// A paused session gives up its slot in flight; resuming requests one again. Two sweeps lock the
+/// counters in the same order, so they cannot deadlock.
+const FREE_PAUSED: &str = "
+    with lost as materialized (
+        select tenant_id, session_id from session.session_lease
+        where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
+          and attempts < $1
+        limit 200 for update skip locked),
+    left_flight as materialized (
+        select tenant_id, session.shard(session_id) as shard, count(*)::integer as count
+        from lost group by 1, 2),
+    counters as materialized (
+        select f.tenant_id, f.shard, c.count
+        from session.tenant_flight f join left_flight c using (tenant_id, shard)
+        order by f.tenant_id, f.shard for update of f),
+    counted as (
+        update session.tenant_flight f set in_flight = f.in_flight - c.count
+        from counters c where f.tenant_id = c.tenant_id and f.shard = c.shard)
+    update session.session_lease l
+    set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+        ready_at = clock_timestamp(), fair_key = null
+    from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+
+/// Makes sessions with expired leases ready again: at once the first time, then with backoff.
+async fn free_expired_leases(pools: &Pools, sql: &'static str) -> Result<u64, Error> {
+    let mut once = pools.system_connection().await?;
+    let freed = holdfast_pg::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?;
     once.done();
-    Ok(freed)
+    Ok(freed.rows_affected())
 }
 
 /// Gives up the oldest unfinished message of each session that lost too many runners.
 async fn give_up_failing_messages(pools: &Pools) -> Result<u64, Error> {
+    // In random order: sessions that fail must not keep the others out for ever.
     const SQL: &str = "
         select tenant_id, session_id from session.session_lease
         where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
-        limit 100";
+        order by random() limit 100";
 
     let mut once = pools.system_connection().await?;
     let found: Vec<(Uuid, Uuid)> =
-        sqlx::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
     once.done();
-    let mut dead = 0;
+    let (mut dead, mut failure) = (0, FirstError::default());
     for (tenant, session) in found {
-        dead += u64::from(give_up_oldest_message(pools, tenant_of(tenant), session.into()).await?);
+        let session = SessionId::from(session);
+        let given_up = give_up_oldest_message(pools, tenant_of(tenant), session).await;
+        dead += failure.count(given_up.map(u64::from).map_err(|error| error.in_session(session)));
     }
-    Ok(dead)
+    failure.into_result(dead)
 }
 
 async fn give_up_oldest_message(
@@ -162,15 +196,12 @@ async fn end_expired_claim(
         update session.session_lease set epoch = epoch + 1, attempts = 0
         where tenant_id = $1 and session_id = $2";
 
-    let wait = lease.wait.clone();
-    end_claim(
-        &mut tx,
-        &lease,
-        LeaseChanges { finished, finishes: &[], entries, replies, wait: &wait },
-    )
-    .await?;
+    // A wait that a running session still has is over: its deadline began the turn.
+    let wait = &Wait::Anything;
+    end_claim(&mut tx, &lease, LeaseChanges { finished, finishes: &[], entries, replies, wait })
+        .await?;
     let tenant = tx.tenant();
-    sqlx::query(RESET_ATTEMPTS)
+    holdfast_pg::query(RESET_ATTEMPTS)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .execute(tx.conn())
@@ -183,24 +214,34 @@ async fn end_expired_claim(
 async fn end_overdue_waits(pools: &Pools) -> Result<u64, Error> {
     const SQL: &str = "
         select tenant_id, session_id from session.session_lease
-        where wait_until < clock_timestamp() limit 100";
+        where wait_until < clock_timestamp() order by random() limit 100";
 
     let mut once = pools.system_connection().await?;
-    let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
+    let found: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL).fetch_all(once.conn()).await?;
     once.done();
-    let mut ended = 0;
+    let (mut ended, mut failure) = (0, FirstError::default());
     for (tenant, session) in found {
-        let mut tx = pools.tenant(tenant_of(tenant)).await?;
-        let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
-        if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
-            tx.rollback().await?;
-            continue;
-        }
-        make_ready(&mut tx, &lease, KeepWait::Yes).await?;
-        tx.commit().await?;
-        ended += 1;
+        let session = SessionId::from(session);
+        let result = end_overdue_wait(pools, tenant_of(tenant), session).await;
+        ended += failure.count(result.map(u64::from).map_err(|error| error.in_session(session)));
     }
-    Ok(ended)
+    failure.into_result(ended)
+}
+
+async fn end_overdue_wait(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+) -> Result<bool, Error> {
+    let mut tx = pools.tenant(tenant).await?;
+    let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
+    if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
+        tx.rollback().await?;
+        return Ok(false);
+    }
+    make_ready(&mut tx, &lease, KeepWait::Yes).await?;
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// Admits queued sessions of tenants that are below their cap, one statement per tenant.
@@ -219,10 +260,10 @@ async fn promote(pools: &Pools) -> Result<u64, Error> {
                       where tenant_id = $1) as free
             from session.place($1, $2) p),
         next as (
-            select session_id, row_number() over (order by ready_at) as place
-            from (select session_id, ready_at from session.session_lease
+            select session_id, row_number() over (order by priority, ready_at) as place
+            from (select session_id, priority, ready_at from session.session_lease
                   where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-                  order by ready_at limit (select greatest(free, 0) from place)
+                  order by priority, ready_at limit (select greatest(free, 0) from place)
                   for update skip locked) queued),
         moved as (
             insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
@@ -238,18 +279,15 @@ async fn promote(pools: &Pools) -> Result<u64, Error> {
 
     let mut once = pools.system_connection().await?;
     let tenants: Vec<Uuid> =
-        sqlx::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
-    let mut promoted = 0;
+        holdfast_pg::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
+    let (mut promoted, mut failure) = (0, FirstError::default());
     for tenant in tenants {
-        promoted += sqlx::query(SQL)
-            .bind(tenant)
-            .bind(FAIR_KEY_STEP)
-            .execute(once.conn())
-            .await?
-            .rows_affected();
+        let done =
+            holdfast_pg::query(SQL).bind(tenant).bind(FAIR_KEY_STEP).execute(once.conn()).await;
+        promoted += failure.count(done.map(|done| done.rows_affected()).map_err(Error::from));
     }
     once.done();
-    Ok(promoted)
+    failure.into_result(promoted)
 }
 
 /// Appends entries to the journal, under a locked lease row.
@@ -265,7 +303,7 @@ pub(crate) async fn append_entries(
         from unnest($6::text[], $7::jsonb[]) with ordinality as e (kind, body, n)";
 
     let tenant = tx.tenant();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(lease.next_entry)
@@ -308,7 +346,7 @@ pub(crate) async fn make_ready(
         returning fair_key is not null";
 
     let tenant = tx.tenant();
-    Ok(sqlx::query_scalar(SQL)
+    Ok(holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(FAIR_KEY_STEP)
@@ -329,7 +367,7 @@ async fn is_lease_expired(tx: &mut TenantTx, session: SessionId) -> sqlx::Result
         select coalesce(lease_until < clock_timestamp(), true) from session.session_lease
         where tenant_id = $1 and session_id = $2";
     let tenant = tx.tenant();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_one(tx.conn())
@@ -347,7 +385,7 @@ async fn oldest_message(
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
         order by coalesce((body->>'silent')::boolean, false), seq limit 1";
     let tenant = tx.tenant();
-    let row: Option<(i64, Uuid, Option<Json<Target>>)> = sqlx::query_as(SQL)
+    let row: Option<(i64, Uuid, Option<Json<Target>>)> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_optional(tx.conn())
@@ -368,7 +406,7 @@ async fn unknown_results(tx: &mut TenantTx, session: SessionId) -> Result<Vec<En
             where tenant_id = $1 and session_id = $2 and kind = 'thought')
         order by seq";
     let tenant = tx.tenant();
-    let tail: Vec<Json<Entry>> = sqlx::query_scalar(SQL)
+    let tail: Vec<Json<Entry>> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_all(tx.conn())
@@ -416,7 +454,7 @@ async fn mark_dead(
                     jsonb_build_object('run', $4::uuid, 'seq', $3::bigint, 'reason', $5::text)))
         select count(*) from dead";
     let tenant = tx.tenant();
-    Ok(sqlx::query_scalar(SQL)
+    Ok(holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(seq)

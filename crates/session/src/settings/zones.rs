@@ -22,7 +22,7 @@ impl Settings<'_> {
                  where tenant_id = $1 and agent_id = $3 and person = $4))";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<String> = sqlx::query_scalar(SQL)
+        let found: Option<String> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(key.as_str())
             .bind(agent.as_uuid())
@@ -45,7 +45,7 @@ impl Settings<'_> {
             where tenant_id = $1 and agent_id = $2 and person = $3";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<String> = sqlx::query_scalar(SQL)
+        let found: Option<String> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(person)
@@ -60,7 +60,7 @@ impl Settings<'_> {
         const SQL: &str = "delete from session.zones where tenant_id = $1 and person = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let gone = sqlx::query(SQL)
+        let gone = holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(person)
             .execute(tx.conn())
@@ -94,7 +94,7 @@ impl Settings<'_> {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         lock_claimed(&mut tx, claim).await?;
         store(&mut tx, claim, settings).await?;
-        let said = sqlx::query(if zone.is_some() { SET } else { FORGET })
+        let said = holdfast_pg::query(if zone.is_some() { SET } else { FORGET })
             .bind(claim.tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(person);

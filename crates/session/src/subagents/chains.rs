@@ -39,7 +39,8 @@ pub struct ChainRun {
     pub stage: i32,
     /// `ok` or `error`; `None` while the run has not ended.
     pub outcome: Option<String>,
-    /// Duration; until now, if it has not ended.
+    /// Duration; until the last of its steps ended, if the end is not recorded yet, and until now
+    /// if a step has not ended.
     pub took: Duration,
     /// Subagents of the run, ordered by stage.
     pub steps: Vec<Subagent>,
@@ -55,7 +56,7 @@ impl Subagents<'_> {
             values ($1, $2, $3, $4, $5, $6)
             on conflict do nothing";
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(new.run.as_uuid())
             .bind(new.session.as_uuid())
@@ -71,10 +72,16 @@ impl Subagents<'_> {
     pub async fn chain_run(self, tenant: TenantId, run: RunId) -> Result<Option<ChainRun>, Error> {
         const SQL: &str = "
             select run_id, session_id, name, spec, input, stage, outcome,
-                   extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
+                   extract(epoch from coalesce(
+                       finished_at,
+                       (select case when bool_and(a.finished_at is not null)
+                                    then max(a.finished_at) end
+                        from session.subagents a
+                        where a.tenant_id = $1 and a.chain_run_id = $2),
+                       clock_timestamp()) - started_at)::float8
             from session.chain_runs where tenant_id = $1 and run_id = $2";
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        let row: Option<Row> = sqlx::query_as(SQL)
+        let row: Option<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .fetch_optional(tx.conn())
@@ -108,7 +115,7 @@ impl Subagents<'_> {
             update session.chain_runs set stage = $3
             where tenant_id = $1 and run_id = $2 and stage < $3";
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
             .bind(stage)
@@ -118,7 +125,7 @@ impl Subagents<'_> {
     }
 
     /// Tells the requester how a run ended, once, and records the end. Returns `None` if the
-    /// requester's session is deleted.
+    /// requester's session is deleted, or if an earlier try told it in other words.
     ///
     /// # Errors
     ///
@@ -134,13 +141,10 @@ impl Subagents<'_> {
             update session.chain_runs set outcome = $3, finished_at = clock_timestamp()
             where tenant_id = $1 and run_id = $2 and outcome is null";
         let key = format!("chain:{}", run.run);
-        let accepted = match self.event_message(tenant, run.session, CHAIN_EVENT, key, told).await?
-        {
-            Some(message) => Some(self.sessions.ingest(tenant, message).await?),
-            None => None,
-        };
+        let message = self.event_message(tenant, run.session, CHAIN_EVENT, key, told).await?;
+        let accepted = self.tell_once(tenant, message).await?;
         let mut tx = self.sessions.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
+        holdfast_pg::query(SQL)
             .bind(tenant.as_uuid())
             .bind(run.run.as_uuid())
             .bind(outcome)

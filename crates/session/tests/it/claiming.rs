@@ -1,11 +1,13 @@
 //! A session has one runner at a time, and each tenant its fair share.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use holdfast_session::{Claim, SUSPECT_ATTEMPTS, StepWrite};
-use holdfast_types::{RunId, RunnerId};
+use holdfast_session::{
+    Claim, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions, ShareChanges, StepWrite,
+};
+use holdfast_types::{AgentName, RunId, RunnerId, SessionKey, Source, Wait};
 
-use crate::world::{World, thought};
+use crate::world::{World, completion, thought};
 
 #[tokio::test]
 async fn a_session_is_claimed_by_one_of_many_runners() -> anyhow::Result<()> {
@@ -46,7 +48,11 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
-    world.sessions.queues().set_share(ada.id, None, Some(2)).await?;
+    world
+        .sessions
+        .queues()
+        .set_share(ada.id, ShareChanges { cap: Some(2), ..ShareChanges::default() })
+        .await?;
     for n in 0..5 {
         ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
     }
@@ -73,8 +79,9 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
 async fn twice_the_weight_is_twice_the_share() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (heavy, light) = (world.tenant(), world.tenant());
-    world.sessions.queues().set_share(heavy.id, Some(2), None).await?;
-    world.sessions.queues().set_share(light.id, Some(1), None).await?;
+    let weight = |weight| ShareChanges { weight: Some(weight), ..ShareChanges::default() };
+    world.sessions.queues().set_share(heavy.id, weight(2)).await?;
+    world.sessions.queues().set_share(light.id, weight(1)).await?;
     for n in 0..30 {
         heavy.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
         light.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
@@ -99,8 +106,9 @@ async fn renewing_returns_what_is_still_held_and_nothing_else() -> anyhow::Resul
     let renewed = world.sessions.renew(world.runner, &held).await?;
     let stranger = world.sessions.renew(RunnerId::generate(), &held).await?;
 
-    assert_eq!(renewed.iter().map(|one| one.session).collect::<Vec<_>>(), [held[1].session]);
-    assert!(stranger.is_empty());
+    let sessions = renewed.renewed.iter().map(|one| one.session).collect::<Vec<_>>();
+    assert_eq!((sessions, renewed.locked), (vec![held[1].session], vec![]));
+    assert_eq!(stranger, RenewalResult::default());
     Ok(())
 }
 
@@ -191,5 +199,141 @@ async fn suspect(world: &World, count: u32) -> anyhow::Result<()> {
                  select session_id from session.session_lease order by fair_key limit {count})"
         ))
         .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_locked_lease_delays_the_renewal_of_no_other() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let locked = ada.say("locked", "k1", "hello").await?.session;
+    let free = ada.say("free", "k2", "hello").await?.session;
+    let held = world.claim().await?;
+    let until = "select (extract(epoch from lease_until) * 1000)::bigint
+                 from session.session_lease where session_id <> ";
+    let until = format!("{until}'{}'", locked.as_uuid());
+    let before = world.number(&until).await?;
+
+    // A client is frozen in a transaction that has locked one of the leases.
+    let mut frozen = world.hold_session(locked).await?;
+    let renewal = world.sessions.renew(world.runner, &held);
+    let renewed = tokio::time::timeout(Duration::from_secs(5), renewal).await??;
+
+    assert_eq!(renewed.renewed.iter().map(|one| one.session).collect::<Vec<_>>(), [free]);
+    assert_eq!(renewed.locked, [locked]);
+    assert!(world.number(&until).await? > before);
+
+    sqlx::query("commit").execute(&mut frozen).await?;
+    let renewed = world.sessions.renew(world.runner, &held).await?;
+    assert_eq!((renewed.renewed.len(), renewed.locked.len()), (2, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn leases_are_renewed_while_all_connections_are_in_use() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let held = world.claim().await?;
+    let pools = world.pools()?;
+    let sessions = Sessions::new(pools.clone());
+    // Claims and sweeps have taken all connections of the system role.
+    let _busy = (pools.system_connection().await?, pools.system_connection().await?);
+
+    let renewed = sessions.renew(world.runner, &held).await?;
+
+    assert_eq!(renewed.renewed.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_is_refused_with_the_epoch_of_another() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    // As after a failover that lost a claim: two runners have counted the same epoch.
+    let other = Claim { runner: RunnerId::generate(), ..claim.clone() };
+    let write = StepWrite {
+        run: Some(RunId::generate()),
+        entries: vec![thought("one")],
+        ..StepWrite::default()
+    };
+
+    let run = RunId::generate();
+    let refused = [
+        world.sessions.load(&other, 10).await.map(drop),
+        world.sessions.append(&other, write.clone()).await.map(drop),
+        world.sessions.complete(&other, completion(run)).await.map(drop),
+        world.sessions.release(&other).await,
+        world.sessions.yield_session(&other, Wait::Anything).await.map(drop),
+    ];
+
+    for refused in refused {
+        assert!(refused.unwrap_err().is_fenced());
+    }
+    assert_eq!(world.number("select count(*) from session.entries").await?, 0);
+    world.sessions.append(&claim, write).await?;
+    world.answer(&claim, "hi").await?;
+    Ok(())
+}
+
+/// Claims sessions one at a time; returns the first letters of their keys' kinds.
+async fn claim_all(world: &World) -> anyhow::Result<String> {
+    let mut kinds = String::new();
+    while let Some(claim) = world.sessions.claim(world.runner, 1).await?.first() {
+        let key = world.sessions.views().session(claim.tenant, claim.session).await?.key;
+        let kind = key.parse::<SessionKey>()?.kind();
+        kinds.push_str(&kind.as_str()[..1]);
+    }
+    Ok(kinds)
+}
+
+#[tokio::test]
+async fn people_come_first_then_subagents_then_jobs_and_none_starves() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, agent) = (world.tenant(), AgentName::new("s"));
+    for n in 0..4 {
+        let id = n.to_string();
+        for key in [SessionKey::cron(&agent, "job", &id)?, SessionKey::subagent(&agent, &id)?] {
+            let message = NewMessage { key, ..ada.message("x", &format!("{n}"), "go") };
+            let source = Source::Internal(message.key.as_str().to_owned());
+            world.sessions.ingest(ada.id, NewMessage { source, ..message }).await?;
+        }
+    }
+    for n in 0..4 {
+        ada.say(&format!("a{n}"), &format!("k{n}"), "hello").await?;
+    }
+
+    // Every fourth claim takes the session that waits longest.
+    assert_eq!(claim_all(&world).await?, "mmmcmsscsscc");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_gets_the_next_slot_of_a_tenant_whose_jobs_hold_all() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, agent) = (world.tenant(), AgentName::new("s"));
+    let share = ShareChanges { cap: Some(2), ..ShareChanges::default() };
+    world.sessions.queues().set_share(ada.id, share).await?;
+    for n in 0..10 {
+        let key = SessionKey::cron(&agent, "job", &n.to_string())?;
+        let message = NewMessage { key, ..ada.message("x", &format!("job {n}"), "go") };
+        world.sessions.ingest(ada.id, message).await?;
+    }
+    // The first turn is not one of those whose end ignores priorities.
+    world
+        .admin(
+            "update session.session_lease
+             set epoch = 8 - get_byte(uuid_send(session_id), 15) % 4",
+        )
+        .await?;
+    let jobs = world.claim().await?;
+    let person = ada.say("a", "k", "hello").await?;
+
+    world.answer(&jobs[0], "done").await?;
+
+    let next = world.claim().await?;
+    assert_eq!(next.iter().map(|claim| claim.session).collect::<Vec<_>>(), [person.session]);
     Ok(())
 }

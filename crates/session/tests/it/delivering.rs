@@ -3,8 +3,12 @@
 
 use std::time::Duration;
 
-use holdfast_session::{DeliveryProgress, HANDOVER_TIMEOUT, NewDelivery, SendResult, StepWrite};
-use holdfast_types::{ChannelAction, DeliveryClass, DeliveryId, RunId, RunnerId};
+use holdfast_session::{
+    DeliveryProgress, HANDOVER_TIMEOUT, NewDelivery, SendCapacity, SendResult, StepWrite,
+};
+use holdfast_types::{
+    AccountId, ChannelAction, DeliveryClass, DeliveryId, RunId, RunnerId, Target,
+};
 
 use crate::world::World;
 
@@ -70,7 +74,11 @@ async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<
     let bridge = RunnerId::generate();
     replies(&world, &["a b", "c"]).await?;
     let claim = async || {
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, bridge, 10).await
+        world
+            .sessions
+            .deliveries()
+            .claim("webhook", DeliveryClass::Keyed, bridge, &SendCapacity::slots(10))
+            .await
     };
 
     let mut said = Vec::new();
@@ -98,12 +106,18 @@ async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel(
     let world = World::start().await?;
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     let tenant = replies(&world, &["a"]).await?;
-    let sending =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, lost, 10).await?;
+    let sending = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, lost, &SendCapacity::slots(10))
+        .await?;
     lose(&world).await?;
 
-    let again =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, next, 10).await?;
+    let again = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, next, &SendCapacity::slots(10))
+        .await?;
     assert!(again.is_empty());
     let state = async || -> anyhow::Result<String> {
         Ok(world.sessions.deliveries().list(tenant, None, 10).await?[0].state.clone())
@@ -121,14 +135,20 @@ async fn the_same_is_sent_again_with_its_key_on_a_keyed_channel() -> anyhow::Res
     let world = World::start().await?;
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     replies(&world, &["a"]).await?;
-    let first =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    let first = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Keyed, lost, &SendCapacity::slots(10))
+        .await?;
     lose(&world).await?;
 
-    let again =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, next, 10).await?;
+    let again = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Keyed, next, &SendCapacity::slots(10))
+        .await?;
 
-    assert_eq!((again[0].id, again[0].ambiguous, again[0].attempt), (first[0].id, true, 2));
+    assert_eq!((again[0].id, again[0].attempt), (first[0].id, 2));
     Ok(())
 }
 
@@ -137,11 +157,17 @@ async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::R
     let world = World::start().await?;
     let (lost, next) = (RunnerId::generate(), RunnerId::generate());
     let tenant = replies(&world, &["a"]).await?;
-    let stale =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    let stale = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Keyed, lost, &SendCapacity::slots(10))
+        .await?;
     lose(&world).await?;
-    let owned =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, next, 10).await?;
+    let owned = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Keyed, next, &SendCapacity::slots(10))
+        .await?;
 
     let refused = SendResult::Rejected { reason: "no".into() };
     world.sessions.deliveries().record_result(&stale[0], lost, refused).await?;
@@ -165,19 +191,28 @@ async fn what_surely_was_not_sent_is_tried_again_later() -> anyhow::Result<()> {
     let world = World::start().await?;
     let bridge = RunnerId::generate();
     replies(&world, &["a"]).await?;
-    let due =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let due = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
 
     let again = SendResult::Retry { after: Duration::from_secs(60), reason: "busy".into() };
     world.sessions.deliveries().record_result(&due[0], bridge, again).await?;
 
-    let none =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let none = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
     assert!(none.is_empty());
     world.admin("update session.deliveries set next_at = clock_timestamp()").await?;
-    let due =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
-    assert_eq!((due.len(), due[0].ambiguous), (1, false));
+    let due = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
+    assert_eq!((due.len(), due[0].attempt), (1, 2));
     Ok(())
 }
 
@@ -186,8 +221,11 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
     let world = World::start().await?;
     let bridge = RunnerId::generate();
     let tenant = replies(&world, &["a"]).await?;
-    let due =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let due = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
     assert!(world.sessions.deliveries().resend(tenant, due[0].id).await.is_err());
 
     world
@@ -197,8 +235,11 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
         .await?;
     assert_eq!(world.sessions.deliveries().resend(tenant, due[0].id).await?, "webhook");
 
-    let again =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let again = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
     assert_eq!(again.len(), 1);
     // A late result of the first send does not settle the second one.
     let late = SendResult::Rejected { reason: "the chat is gone".into() };
@@ -218,16 +259,32 @@ async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been
         replies(&world, &["a"]).await?;
         // The bridge crashes right after its claim.
         whenever(&world, "new.state = 'sending'", "raise exception 'lost'").await?;
-        world.sessions.deliveries().claim("webhook", class, lost, 10).await.unwrap_err();
+        world
+            .sessions
+            .deliveries()
+            .claim("webhook", class, lost, &SendCapacity::slots(10))
+            .await
+            .unwrap_err();
         never_again(&world).await?;
 
-        assert!(world.sessions.deliveries().claim("webhook", class, next, 10).await?.is_empty());
+        assert!(
+            world
+                .sessions
+                .deliveries()
+                .claim("webhook", class, next, &SendCapacity::slots(10))
+                .await?
+                .is_empty()
+        );
         let left = world.number(LEFT).await?;
         assert!(left > 0 && u128::try_from(left)? <= HANDOVER_TIMEOUT.as_millis(), "{left} ms");
 
         world.admin("update session.deliveries set lease_until = clock_timestamp()").await?;
-        let due = world.sessions.deliveries().claim("webhook", class, next, 10).await?;
-        assert_eq!((due.len(), due[0].attempt, due[0].ambiguous), (1, 1, false));
+        let due = world
+            .sessions
+            .deliveries()
+            .claim("webhook", class, next, &SendCapacity::slots(10))
+            .await?;
+        assert_eq!((due.len(), due[0].attempt), (1, 1));
         assert!(world.number(LEFT).await? > i64::try_from(HANDOVER_TIMEOUT.as_millis())?);
     }
     Ok(())
@@ -241,14 +298,21 @@ async fn a_bridge_that_took_too_long_from_claim_to_send_does_not_send() -> anyho
     let late = "new.lease_until = clock_timestamp()";
     whenever(&world, "new.state = 'pending' and new.owner is not null", late).await?;
 
-    let begun =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, slow, 10).await?;
+    let begun = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, slow, &SendCapacity::slots(10))
+        .await?;
     never_again(&world).await?;
 
     assert!(begun.is_empty());
     let state = world.sessions.deliveries().list(tenant, None, 10).await?.remove(0);
     assert_eq!((state.state.as_str(), state.attempt), ("pending", 0));
-    let due = world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, next, 10).await?;
+    let due = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, next, &SendCapacity::slots(10))
+        .await?;
     assert_eq!(due.len(), 1);
     Ok(())
 }
@@ -262,16 +326,22 @@ async fn what_was_begun_is_sent_although_another_tenants_could_not_be() -> anyho
     let fails = format!("new.state = 'sending' and new.tenant_id = '{}'", tenants[1].as_uuid());
     whenever(&world, &fails, "raise exception 'lost'").await?;
 
-    let begun =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let begun = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
     never_again(&world).await?;
     world
         .admin(
             "update session.deliveries set lease_until = clock_timestamp() where state = 'pending'",
         )
         .await?;
-    let rest =
-        world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    let rest = world
+        .sessions
+        .deliveries()
+        .claim("webhook", DeliveryClass::Plain, bridge, &SendCapacity::slots(10))
+        .await?;
 
     let whose = |found: &[holdfast_session::Delivery]| -> Vec<_> {
         found.iter().map(|delivery| delivery.tenant).collect()
@@ -305,8 +375,11 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
     let turns = [said, pinned, RunId::generate()].map(|run| (ada.id, claim.session, run));
     let far = async || world.sessions.deliveries().progress(&turns).await;
     let settle = async |sent: SendResult| {
-        let due =
-            world.sessions.deliveries().claim("webhook", DeliveryClass::Keyed, bridge, 1).await?;
+        let due = world
+            .sessions
+            .deliveries()
+            .claim("webhook", DeliveryClass::Keyed, bridge, &SendCapacity::slots(1))
+            .await?;
         world.sessions.deliveries().record_result(&due[0], bridge, sent).await
     };
     let refused = || SendResult::Rejected { reason: "no such chat".into() };
@@ -329,5 +402,80 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
         world.sessions.deliveries().progress(&strangers).await?,
         [DeliveryProgress::Delivered; 3]
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backlog_of_one_account_does_not_delay_the_replies_of_another() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bridge) = (world.tenant(), RunnerId::generate());
+    let (busy, quiet) = (AccountId::generate(), AccountId::generate());
+    // Ten conversations of one account, and then two of another.
+    for n in 0..12 {
+        let account = if n < 10 { busy } else { quiet };
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+        let claim = world.claim_one().await?;
+        let reply = NewDelivery {
+            target: Target { account, ..ada.target() },
+            text: "hi".to_owned(),
+            act: None,
+            id: DeliveryId::generate(),
+        };
+        let run = Some(RunId::generate());
+        let append = StepWrite { run, deliveries: vec![reply], ..StepWrite::default() };
+        world.sessions.append(&claim, append).await?;
+    }
+    let accounts = async |capacity| -> anyhow::Result<Vec<AccountId>> {
+        let deliveries = world.sessions.deliveries();
+        let due = deliveries.claim("webhook", DeliveryClass::Keyed, bridge, &capacity).await?;
+        let mut accounts: Vec<_> = due.iter().map(|due| due.target.account).collect();
+        accounts.sort_by_key(|account| *account == quiet);
+        Ok(accounts)
+    };
+
+    let first = SendCapacity { per_account: 2, ..SendCapacity::slots(3) };
+    let next = SendCapacity { slots: 2, per_account: 4, used: vec![(busy, 2), (quiet, 1)] };
+    let full = SendCapacity { slots: 9, per_account: 3, used: vec![(busy, 3), (quiet, 2)] };
+    let rest = SendCapacity::slots(9);
+
+    assert_eq!(accounts(first).await?, [busy, busy, quiet]);
+    assert_eq!(accounts(next).await?, [busy, quiet]);
+    assert!(accounts(full).await?.is_empty());
+    assert_eq!(accounts(rest).await?, [busy; 7]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_only_decorates_a_message_holds_up_no_reply() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bridge) = (world.tenant(), RunnerId::generate());
+    let target = ada.target();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let react = |emoji: &str| ChannelAction::React { message: "m1".into(), emoji: emoji.into() };
+    let deliveries = [("", Some(react("👍"))), ("", Some(react(""))), ("hi", None)]
+        .map(|(text, act)| NewDelivery {
+            target: target.clone(),
+            text: text.to_owned(),
+            act,
+            id: DeliveryId::generate(),
+        })
+        .to_vec();
+    let append = StepWrite { run: Some(RunId::generate()), deliveries, ..StepWrite::default() };
+    world.sessions.append(&claim, append).await?;
+    let claim = async || {
+        let (deliveries, class) = (world.sessions.deliveries(), DeliveryClass::Plain);
+        let mut due = deliveries.claim("webhook", class, bridge, &SendCapacity::slots(10)).await?;
+        due.sort_by_key(|due| due.out_seq);
+        anyhow::Ok(due)
+    };
+
+    let due = claim().await?;
+    let seqs: Vec<i64> = due.iter().map(|due| due.out_seq).collect();
+    assert_eq!(seqs, [1, 3], "decorations keep their own order");
+    let again = SendResult::Retry { after: Duration::from_secs(60), reason: "away".into() };
+    world.sessions.deliveries().record_result(&due[0], bridge, again).await?;
+
+    assert!(claim().await?.is_empty());
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A message is stored once, in order, and a refusal gives its reason.
 
-use holdfast_session::Error;
+use holdfast_session::{Error, MessageWithSettings, ShareChanges};
+use holdfast_types::SessionSettings;
 
 use crate::world::World;
 
@@ -96,5 +97,32 @@ async fn a_key_of_no_bytes_or_too_many_is_refused() -> anyhow::Result<()> {
         ada.say("s", &"k".repeat(257), "hello").await,
         Err(Error::InvalidIdemKey(257))
     ));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_as_many_sessions_as_it_may_gets_no_more_and_keeps_using_those()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, eve) = (world.tenant(), world.tenant());
+    let changes = ShareChanges { max_sessions: Some(2), ..ShareChanges::default() };
+    world.sessions.queues().set_share(ada.id, changes).await?;
+    ada.say("s1", "k1", "hello").await?;
+    let second = ada.say("s2", "k2", "hello").await?.session;
+
+    let refused = ada.say("s3", "k3", "hello").await.unwrap_err();
+    assert!(matches!(refused, Error::TooManySessions { limit: 2 }), "{refused}");
+    assert_eq!(ada.say("s2", "k4", "hello").await?.session, second);
+    eve.say("s3", "k3", "hello").await?;
+
+    world.sessions.delete(ada.id, second).await?;
+    let given = ["s1", "s3", "s4"].map(|session| MessageWithSettings {
+        message: ada.message(session, session, "hello"),
+        settings: SessionSettings::default(),
+    });
+    let accepted = world.sessions.ingest_many(ada.id, &given).await?;
+
+    let accepted: Vec<bool> = accepted.iter().map(Result::is_ok).collect();
+    assert_eq!(accepted, [true, true, false]);
     Ok(())
 }

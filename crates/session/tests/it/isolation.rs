@@ -67,13 +67,15 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
 
     let pools = world.pools()?;
     let mut tx = pools.tenant(eve.id).await?;
-    let rows: i64 =
-        sqlx::query_scalar("select count(*) from session.inbox").fetch_one(tx.conn()).await?;
+    let rows: i64 = holdfast_pg::query_scalar("select count(*) from session.inbox")
+        .fetch_one(tx.conn())
+        .await?;
     assert_eq!(rows, 0);
     drop(tx);
     let mut tx = pools.tenant(ada.id).await?;
-    let rows: i64 =
-        sqlx::query_scalar("select count(*) from session.inbox").fetch_one(tx.conn()).await?;
+    let rows: i64 = holdfast_pg::query_scalar("select count(*) from session.inbox")
+        .fetch_one(tx.conn())
+        .await?;
     assert_eq!(rows, 1);
     Ok(())
 }
@@ -85,10 +87,10 @@ async fn the_system_role_reads_no_message() -> anyhow::Result<()> {
     let pools = world.pools()?;
 
     let mut tx = pools.system().await?;
-    let body = sqlx::query("select body from session.inbox").execute(tx.conn()).await;
+    let body = holdfast_pg::query("select body from session.inbox").execute(tx.conn()).await;
     drop(tx);
     let mut tx = pools.system().await?;
-    let entries = sqlx::query("select body from session.entries").execute(tx.conn()).await;
+    let entries = holdfast_pg::query("select body from session.entries").execute(tx.conn()).await;
 
     assert!(body.unwrap_err().to_string().contains("permission denied"));
     assert!(entries.unwrap_err().to_string().contains("permission denied"));

@@ -16,13 +16,7 @@ async fn a_pruned_message_is_still_known_when_it_comes_again() -> anyhow::Result
     let ada = world.tenant();
     let first = ada.say("s", "k1", "hello").await?;
     world.answer(&world.claim_one().await?, "hi").await?;
-    // Pruning reads the list of tenants.
-    world
-        .admin(&format!(
-            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
-            ada.id.as_uuid()
-        ))
-        .await?;
+    world.enroll(ada).await?;
 
     world.sessions.prune(&at_once()).await?;
     assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
@@ -144,12 +138,7 @@ async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_othe
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
-    world
-        .admin(&format!(
-            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
-            ada.id.as_uuid()
-        ))
-        .await?;
+    world.enroll(ada).await?;
     for session in ["old", "kept", "new", "waits"] {
         ada.say(session, session, "hello").await?;
         world.answer(&world.claim_one().await?, "hi").await?;
@@ -188,12 +177,7 @@ async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_othe
 async fn a_session_that_another_runner_deleted_does_not_end_the_pruning() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
-    world
-        .admin(&format!(
-            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
-            ada.id.as_uuid()
-        ))
-        .await?;
+    world.enroll(ada).await?;
     for session in ["a", "b"] {
         ada.say(session, session, "hello").await?;
         world.answer(&world.claim_one().await?, "hi").await?;
@@ -222,5 +206,151 @@ async fn a_session_that_another_runner_deleted_does_not_end_the_pruning() -> any
 
     assert_eq!(pruned?.sessions, 1);
     assert_eq!(world.number("select count(*) from session.sessions").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_is_used_again_while_it_is_pruned_is_kept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    for session in ["a", "b"] {
+        ada.say(session, session, "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    world
+        .admin("update session.sessions set kind = 'cron', created_at = '2020-01-01', updated_at = '2020-01-01'")
+        .await?;
+
+    // A message is accepted in one session while pruning waits for the lease's row.
+    let mut sender = world.hold_sessions().await?;
+    let accept = async {
+        sqlx::query(
+            "update session.session_lease set next_in = next_in + 1 where session_id = (
+                 select session_id from session.sessions where key like 'agent:a:%')",
+        )
+        .execute(&mut sender)
+        .await?;
+        sqlx::query("commit").execute(&mut sender).await?;
+        Ok(())
+    };
+    let keep = Retention::default();
+    let (pruned, accepted) =
+        tokio::join!(world.sessions.prune(&keep), world.after_waiting(1, accept));
+    accepted?;
+
+    assert_eq!(pruned?.sessions, 1);
+    let kept = "select count(*) from session.sessions where key like 'agent:a:%'";
+    assert_eq!(world.number(kept).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_paused_session_with_an_accepted_message_is_kept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    let first = ada.say("s", "k1", "hello").await?;
+    world.answer(&world.claim_one().await?, "hi").await?;
+    world.sessions.pause(ada.id, first.session).await?;
+    ada.say("s", "k2", "are you there?").await?;
+    world
+        .admin("update session.sessions set kind = 'cron', created_at = '2020-01-01', updated_at = '2020-01-01'")
+        .await?;
+
+    assert_eq!(world.sessions.prune(&Retention::default()).await?.sessions, 0);
+
+    assert!(world.sessions.resume(ada.id, first.session).await?.wake);
+    assert_eq!(world.claim().await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_pruned_keeps_nothing_else() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, eve) = (world.tenant(), world.tenant());
+    for tenant in [ada, eve] {
+        world.enroll(tenant).await?;
+        tenant.say("s", "k", "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    for tenant in [ada, eve] {
+        world
+            .admin(&format!(
+                "insert into session.spending (tenant_id, scope, day, tokens, micros)
+                 values ('{0}', '{0}', '2020-01-01', 1, 1)",
+                tenant.id.as_uuid(),
+            ))
+            .await?;
+    }
+    // Runs, the messages' records, cannot be deleted; what comes before and after them can.
+    world
+        .admin(
+            "create function session.refuse() returns trigger language plpgsql
+                as $$ begin raise exception 'a defect'; end $$",
+        )
+        .await?;
+    world
+        .admin(
+            "create trigger refuse before delete on session.runs
+                for each row execute function session.refuse()",
+        )
+        .await?;
+
+    let failed = world.sessions.prune(&at_once()).await;
+
+    assert!(failed.is_err());
+    assert_eq!(world.number("select count(*) from session.runs").await?, 2);
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
+    assert_eq!(world.number("select count(*) from session.spending").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn pruning_waits_for_no_row_that_another_runner_deletes() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    for n in 0..3 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    let mut other = world.hold_sessions().await?;
+    for table in ["inbox", "runs"] {
+        let sql = format!(
+            "delete from session.{table} where ctid = (select min(ctid) from session.{table})"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut other).await?;
+    }
+
+    let keep = at_once();
+    let pruning = world.sessions.prune(&keep);
+    let pruned = tokio::time::timeout(Duration::from_secs(5), pruning).await??;
+
+    assert_eq!(pruned.rows, 4);
+    sqlx::query("rollback").execute(&mut other).await?;
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn more_old_rows_than_one_batch_has_are_all_deleted() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    let sent = ada.say("s", "k", "hello").await?;
+    world
+        .admin(&format!(
+            "insert into session.events (tenant_id, family, session_id, name, payload, created_at)
+             select '{}', 'runs', '{}', 'RunFinished', '{{}}', '2020-01-01'
+             from generate_series(1, 2500)",
+            ada.id.as_uuid(),
+            sent.session.as_uuid()
+        ))
+        .await?;
+
+    let pruned = world.sessions.prune(&Retention::default()).await?;
+
+    assert_eq!(pruned.rows, 2500);
     Ok(())
 }

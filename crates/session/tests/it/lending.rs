@@ -1,10 +1,17 @@
-//! A pool lends connections up to its limit.
+//! A pool lends connections up to its limit, and gives up those without an answer.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use holdfast_pg::{Config, Pools};
-use holdfast_testkit::Database;
-use holdfast_types::TenantId;
+use holdfast_session::Error;
+use holdfast_testkit::{Database, Proxy};
+use holdfast_types::{Fault as _, Kind, TenantId};
+use tokio::time::timeout;
+
+use crate::world::World;
 
 #[tokio::test]
 async fn no_more_connections_are_open_than_a_pool_may_have() -> anyhow::Result<()> {
@@ -19,7 +26,7 @@ async fn no_more_connections_are_open_than_a_pool_may_have() -> anyhow::Result<(
         for _ in 0..2 {
             let mut tx = pools.tenant(TenantId::generate()).await?;
             let pid: i32 =
-                sqlx::query_scalar("select pg_backend_pid()").fetch_one(tx.conn()).await?;
+                holdfast_pg::query_scalar("select pg_backend_pid()").fetch_one(tx.conn()).await?;
             seen.insert(pid);
             both.push(tx);
         }
@@ -27,5 +34,90 @@ async fn no_more_connections_are_open_than_a_pool_may_have() -> anyhow::Result<(
     }
 
     assert_eq!(seen.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_statement_without_an_answer_ends_and_the_next_one_has_a_new_connection()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let proxy = Proxy::in_front_of(&world.url()).await?;
+    let config = Config {
+        url: proxy.through(&world.url()).into(),
+        pool_size: 1,
+        statement_timeout: Duration::from_millis(500),
+        ..Config::default()
+    };
+    let pools = Pools::lazy(&config, "test")?;
+    let tenant = TenantId::generate();
+    let mut running = pools.tenant(tenant).await?;
+    holdfast_pg::query("select 1").execute(running.conn()).await?;
+
+    // From here on packets are lost in both directions, and nobody closes a connection.
+    proxy.stall();
+    let statement = holdfast_pg::query("select 2").execute(running.conn());
+    let cut_off = timeout(Duration::from_secs(10), statement).await?.unwrap_err();
+    let lost_commit = timeout(Duration::from_secs(10), running.commit()).await?.unwrap_err();
+    let new = timeout(Duration::from_secs(10), pools.tenant(tenant)).await?.unwrap_err();
+    proxy.resume();
+
+    for error in [cut_off, lost_commit, new] {
+        assert_eq!(holdfast_pg::kind(&error), Kind::Unavailable, "{error}");
+    }
+    let begun = Instant::now();
+    let mut tx = pools.tenant(tenant).await?;
+    holdfast_pg::query("select 3").execute(tx.conn()).await?;
+    tx.commit().await?;
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(proxy.accepted(), 3, "one of them while nothing was carried");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_stops_in_a_transaction_loses_its_locks() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let pools = world.pools()?;
+    let mut frozen = pools.tenant(ada.id).await?;
+    holdfast_pg::query("select from session.session_lease for update")
+        .execute(frozen.conn())
+        .await?;
+
+    let begun = Instant::now();
+    ada.say("s", "k2", "are you there?").await?;
+
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    let ended = frozen.commit().await.unwrap_err();
+    assert_eq!(holdfast_pg::kind(&ended), Kind::Unavailable);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deadlock_is_reported_as_unavailable() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for session in ["a", "b"] {
+        ada.say(session, session, "hello").await?;
+    }
+    let pools = world.pools()?;
+    let lock = async |tx: &mut holdfast_pg::TenantTx, agent: &str| {
+        holdfast_pg::query(
+            "select from session.session_lease where session_id = (
+                 select session_id from session.sessions where key like $1) for update",
+        )
+        .bind(format!("agent:{agent}:%"))
+        .execute(tx.conn())
+        .await
+    };
+    let (mut first, mut second) = (pools.tenant(ada.id).await?, pools.tenant(ada.id).await?);
+    lock(&mut first, "a").await?;
+    lock(&mut second, "b").await?;
+
+    let (one, two) = tokio::join!(lock(&mut first, "b"), lock(&mut second, "a"));
+
+    let lost: Vec<Error> =
+        [one, two].into_iter().filter_map(Result::err).map(Error::from).collect();
+    assert_eq!(lost.iter().map(Error::kind).collect::<Vec<_>>(), [Kind::Unavailable]);
     Ok(())
 }

@@ -63,13 +63,13 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     let (same, again) =
         world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     assert_eq!((same, again.message, again.duplicate), (child, first.message, true));
-    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
     assert!(world.sessions.subagents().announce(ada.id, child, told).await?.is_none());
 
     let claim = world.claim_one().await?;
     assert_eq!(claim.session, child);
     world.answer(&claim, "about seven").await?;
-    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, child)]);
+    assert_eq!(world.sessions.subagents().ended(None, 9).await?, [(ada.id, child)]);
     let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
     let accepted = announced.accepted.unwrap();
     // State after a crash between storing the announcement and recording it.
@@ -84,7 +84,29 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     assert_eq!(waiting.body.event.as_deref(), Some("subagent"));
     assert_eq!(waiting.body.text, "count Some(Ok) about seven ");
     assert!(waiting.target.is_some());
-    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_end_that_was_announced_in_other_words_is_not_announced_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let claim = world.claim_one().await?;
+    world.answer(&claim, "about seven").await?;
+    world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
+    // State after a crash between storing the announcement and recording it.
+    world.admin("update session.subagents set announced_at = null").await?;
+
+    let other = |ended: &Subagent| format!("{} and its changes", told(ended));
+    let repeated = world.sessions.subagents().announce(ada.id, child, other).await?.unwrap();
+
+    assert!(repeated.accepted.is_none(), "{repeated:?}");
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
+    let told = "select count(*) from session.inbox where body->>'event' = 'subagent'";
+    assert_eq!(world.number(told).await?, 1);
     Ok(())
 }
 
@@ -97,10 +119,10 @@ async fn one_that_takes_too_long_is_said_to_and_ends() -> anyhow::Result<()> {
     let claim = world.claim_one().await?;
     world.admin("update session.subagents set deadline_at = clock_timestamp()").await?;
     assert!(world.sessions.subagents().announce(ada.id, child, told).await?.is_none());
-    assert!(world.sessions.subagents().ended(9).await?.is_empty(), "announced at its limit");
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty(), "announced at its limit");
     world.admin("update session.subagents set deadline_at = now() - interval '5 seconds'").await?;
 
-    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, child)]);
+    assert_eq!(world.sessions.subagents().ended(None, 9).await?, [(ada.id, child)]);
     let announced = world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
 
     assert!(announced.running.is_some());
@@ -128,7 +150,7 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
         .await?;
     world.sessions.delete(ada.id, gone).await?;
 
-    let mut ended = world.sessions.subagents().ended(9).await?;
+    let mut ended = world.sessions.subagents().ended(None, 9).await?;
     ended.sort_by_key(|(_, session)| *session != failed);
     assert_eq!(ended, [(ada.id, failed), (ada.id, gone)]);
 
@@ -163,20 +185,20 @@ async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_o
         world.answer(&claim, "about seven").await?;
     }
 
-    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
     let end = world.sessions.subagents().await_end(ada.id, heard).await?.unwrap();
     assert_eq!(end.result, "about seven");
     world.sessions.subagents().stop_awaiting(ada.id, left).await?;
-    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, left)]);
+    assert_eq!(world.sessions.subagents().ended(None, 9).await?, [(ada.id, left)]);
     let announced = world.sessions.subagents().announce(ada.id, left, told).await?.unwrap();
     assert!(announced.accepted.is_some());
 
     // After the time in which the call must have stored the result, its end counts as handled.
     world.admin("update session.subagents set heard_at = heard_at - interval '3 minutes'").await?;
-    assert_eq!(world.sessions.subagents().ended(9).await?, [(ada.id, heard)]);
+    assert_eq!(world.sessions.subagents().ended(None, 9).await?, [(ada.id, heard)]);
     let settled = world.sessions.subagents().announce(ada.id, heard, told).await?.unwrap();
     assert!(settled.accepted.is_none(), "the call has told of it");
-    assert!(world.sessions.subagents().ended(9).await?.is_empty());
+    assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
     Ok(())
 }
 

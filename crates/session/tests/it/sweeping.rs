@@ -1,9 +1,9 @@
 //! The sweep recovers everything that a crash left, and a poison message becomes a dead letter.
 
-use holdfast_session::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS, TurnOutcome};
-use holdfast_types::{RunnerId, Wait};
+use holdfast_session::{Error, MAX_ATTEMPTS, SUSPECT_ATTEMPTS, StepWrite, TurnOutcome};
+use holdfast_types::{Entry, Note, RunnerId, Wait};
 
-use crate::world::World;
+use crate::world::{World, thought};
 
 /// Returns the database's clock, in milliseconds.
 const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
@@ -203,4 +203,111 @@ async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
         versions.push(world.number(&sql).await?);
     }
     Ok(versions)
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_keeps_no_other_from_being_swept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let wait = Wait::Message {
+        filter: holdfast_types::MessageFilter::default(),
+        deadline_ms: Some(60_000),
+        note: String::new(),
+    };
+    for session in ["bad-wait", "waits", "bad-claim", "dies", "orphan"] {
+        ada.say(session, session, "hello").await?;
+    }
+    for claim in world.claim().await? {
+        let key = world.sessions.load(&claim, 1).await?.key;
+        if key.contains("wait") {
+            world.finish(&claim, vec![1], "sure?", wait.clone()).await?;
+        }
+    }
+    world.lapse().await?;
+    let of = |keys: &str| {
+        format!(
+            "session_id in (select session_id from session.sessions where key similar to '{keys}')"
+        )
+    };
+    for sql in [
+        format!(
+            "update session.session_lease set wait = '{{\"for\": 7}}' where {}",
+            of("agent:bad-%")
+        ),
+        format!(
+            "update session.session_lease set wait_until = clock_timestamp() where {}",
+            of("%wait%")
+        ),
+        format!(
+            "update session.session_lease set attempts = {MAX_ATTEMPTS} where {}",
+            of("%(bad-claim|dies)%")
+        ),
+    ] {
+        assert_eq!(world.admin(&sql).await?, 2);
+    }
+
+    let error = world.sessions.sweep().await.unwrap_err();
+
+    assert!(matches!(error, Error::Session { .. }), "{error:?}");
+    assert_eq!(world.number("select count(*) from session.inbox where state = 'dead'").await?, 1);
+    let ready = "select count(*) from session.session_lease where state = 'READY'";
+    assert_eq!(world.number(ready).await?, 2, "the wait that is over, and the orphan");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_does_not_begin_again_when_its_turn_is_given_up() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let wait = Wait::Message {
+        filter: holdfast_types::MessageFilter::default(),
+        deadline_ms: Some(60_000),
+        note: String::new(),
+    };
+    let claim = world.claim_one().await?;
+    world.finish(&claim, vec![1], "sure?", wait).await?;
+    world.admin("update session.session_lease set wait_until = clock_timestamp()").await?;
+    world.sessions.sweep().await?;
+
+    for _ in 0..MAX_ATTEMPTS {
+        world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+        world.claim_one().await?;
+        world.lapse().await?;
+        world.sessions.sweep().await?;
+    }
+
+    let idle = "select count(*) from session.session_lease
+                where state = 'WAIT' and wait is null and wait_until is null";
+    assert_eq!(world.number(idle).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn entries_of_a_newer_version_are_read_and_left_alone() -> anyhow::Result<()> {
+    const NEWER: &str = r#"{"kind": "noted", "note": "from_the_future", "text": "t", "more": [1]}"#;
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let poison = ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let write = StepWrite {
+        run: Some(poison.message.into()),
+        entries: vec![thought("one"), Entry::noted(Note::Routed, "t")],
+        ..StepWrite::default()
+    };
+    world.sessions.append(&claim, write).await?;
+    let newer = format!("update session.entries set body = '{NEWER}' where seq = 2");
+    world.admin(&newer).await?;
+
+    let loaded = world.sessions.load(&claim, 10).await?;
+    world.admin(&format!("update session.session_lease set attempts = {MAX_ATTEMPTS}")).await?;
+    world.lapse().await?;
+    assert_eq!(world.sessions.sweep().await?.dead, 1);
+
+    let entry = &loaded.entries[1].2;
+    assert!(matches!(entry, Entry::Noted { note: Note::Unknown, .. }), "{entry:?}");
+    let same = format!("select count(*) from session.entries where seq = 2 and body = '{NEWER}'");
+    assert_eq!(world.number(&same).await?, 1);
+    Ok(())
 }

@@ -19,7 +19,7 @@ async fn waiting(
         where tenant_id = $1 and key = $2 and gone_at is null order by event_id";
 
     let mut tx = world.pools()?.tenant(tenant.id).await?;
-    let texts = sqlx::query_scalar(SQL).bind(tenant.id.as_uuid()).bind(key.as_str());
+    let texts = holdfast_pg::query_scalar(SQL).bind(tenant.id.as_uuid()).bind(key.as_str());
     let texts = texts.fetch_all(tx.conn()).await?;
     tx.finish_reading();
     Ok(texts)

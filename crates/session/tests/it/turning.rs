@@ -2,7 +2,7 @@
 //! be read.
 
 use holdfast_session::{Completion, Error, NewDelivery, StepWrite, TurnOutcome};
-use holdfast_types::{DeliveryId, Entry, Fault as _, RunId, Wait};
+use holdfast_types::{CallRecord, DeliveryId, Entry, Fault as _, Media, RunId, Wait};
 
 use crate::world::{World, completion, thought};
 
@@ -231,5 +231,66 @@ async fn a_journal_reads_the_same_however_much_of_it_was_read_before() -> anyhow
     world.admin("delete from session.entries where seq > 5").await?;
     world.admin("update session.session_lease set next_entry = 6").await?;
     assert_eq!(world.sessions.load(&claim, 100).await?.entries.len(), 5);
+
+    // After a failover that lost an entry, another one has its place.
+    let replace =
+        "update session.entries set body = body || '{\"text\": \"another\"}' where seq = 5";
+    world.admin(replace).await?;
+    let last = world.sessions.load(&claim, 100).await?.entries.pop();
+    assert!(matches!(last, Some((5, _, Entry::Thought { text, .. })) if text == "another"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_nul_character_fails_no_write_and_is_replaced() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut message = ada.message("s", "k\0", "find\0me");
+    message.target = Some(ada.target());
+    let sent = world.sessions.ingest(ada.id, message.clone()).await?;
+    let claim = world.claim_one().await?;
+    let run = RunId::from(sent.message);
+    let record = CallRecord {
+        details: Some(serde_json::json!({"file\0": "a\0b", "escaped": "\\u0000"})),
+        ..CallRecord::default()
+    };
+    let returned = Entry::Returned {
+        call: "c\0".to_owned(),
+        output: "one\0two\0".to_owned(),
+        failed: true,
+        media: Media::default(),
+        record,
+    };
+    let delivery = |text: &str| NewDelivery {
+        target: ada.target(),
+        text: text.to_owned(),
+        act: None,
+        id: DeliveryId::generate(),
+    };
+    let write = StepWrite {
+        run: Some(run),
+        entries: vec![thought("x\0y"), returned],
+        deliveries: ["first\0", "plain"].map(delivery).into(),
+        ..StepWrite::default()
+    };
+
+    world.sessions.append(&claim, write).await?;
+    let end = Completion {
+        entries: vec![Entry::summary("sum\0", 0), thought("\0bye")],
+        done: vec![1],
+        reason: Some("why\0".to_owned()),
+        model: "test:\0".to_owned(),
+        ..completion(run)
+    };
+    world.sessions.complete(&claim, end).await?;
+
+    assert!(world.sessions.ingest(ada.id, message).await?.duplicate);
+    let journal = world.sessions.views().history(ada.id, sent.session, 10, None).await?;
+    let told = serde_json::to_string(&journal.iter().map(|view| &view.entry).collect::<Vec<_>>())?;
+    for text in ["x\u{fffd}y", "one\u{fffd}two\u{fffd}", "a\u{fffd}b", r"\\u0000", "\u{fffd}bye"] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    let stored = "select count(*) from session.deliveries where body in (U&'first\\FFFD', 'plain')";
+    assert_eq!(world.number(stored).await?, 2);
     Ok(())
 }

@@ -96,3 +96,41 @@ async fn gathered_messages_are_ready_after_a_pause() -> anyhow::Result<()> {
     assert_eq!(world.claim().await?.len(), 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn gathered_messages_wait_ten_pauses_at_most_however_many_come() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let say = async |key: &str| {
+        let mut message = ada.message("s", key, "and");
+        message.mode = holdfast_types::QueueMode::Collect;
+        message.debounce = std::time::Duration::from_secs(60);
+        world.sessions.ingest(ada.id, message).await
+    };
+    let wait = "select round(extract(epoch from l.ready_at - min(i.accepted_at)))::bigint
+                from session.session_lease l join session.inbox i using (session_id)
+                where not coalesce((i.body->>'silent')::boolean, false) group by l.ready_at";
+    let age = |seconds| {
+        format!(
+            "with lease as (
+                 update session.session_lease
+                 set ready_at = ready_at - interval '1 second' * {seconds})
+             update session.inbox set accepted_at = accepted_at - interval '1 second' * {seconds}"
+        )
+    };
+    // Chatter from before is not what is gathered.
+    let mut silent = ada.message("s", "k0", "chatter");
+    silent.body = Body { silent: true, ..silent.body };
+    world.sessions.ingest(ada.id, silent).await?;
+    world.admin(&age(10_000)).await?;
+
+    say("k1").await?;
+    world.admin(&age(50)).await?;
+    say("k2").await?;
+    assert_eq!(world.number(wait).await?, 110);
+    world.admin(&age(520)).await?;
+    say("k3").await?;
+
+    assert_eq!(world.number(wait).await?, 600);
+    Ok(())
+}

@@ -6,8 +6,8 @@ use holdfast_pg::{Config, Pools};
 use holdfast_session::{Acceptance, Claim, Completion, Error, NewMessage, Sessions, TurnOutcome};
 use holdfast_testkit::Database;
 use holdfast_types::{
-    AccountId, AgentId, AgentName, Body, Entry, QueueMode, RunId, RunnerId, SessionKey, Source,
-    Target, TenantId, Usage, Wait,
+    AccountId, AgentId, AgentName, Body, Entry, QueueMode, RunId, RunnerId, SessionId, SessionKey,
+    Source, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
@@ -41,6 +41,20 @@ impl World {
         Tenant { world: self, id: TenantId::generate(), agent: AgentId::generate() }
     }
 
+    /// Stores a tenant's row, which pruning reads.
+    pub async fn enroll(&self, tenant: Tenant<'_>) -> anyhow::Result<()> {
+        let id = tenant.id.as_uuid();
+        let sql = format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{id}', '{id}', '')"
+        );
+        self.admin(&sql).await.map(drop)
+    }
+
+    /// URL of the database for the services' login.
+    pub fn url(&self) -> String {
+        self.database.url()
+    }
+
     /// Runs a statement as the owner, to whom row-level security does not apply.
     pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
@@ -59,6 +73,15 @@ impl World {
         let mut holder = PgConnection::connect(&self.database.admin_url()).await?;
         sqlx::query("begin").execute(&mut holder).await?;
         sqlx::query("select from session.session_lease for update").execute(&mut holder).await?;
+        Ok(holder)
+    }
+
+    /// Locks the row of one session in a transaction that stays open.
+    pub async fn hold_session(&self, session: SessionId) -> anyhow::Result<PgConnection> {
+        const SQL: &str = "select from session.session_lease where session_id = $1 for update";
+        let mut holder = PgConnection::connect(&self.database.admin_url()).await?;
+        sqlx::query("begin").execute(&mut holder).await?;
+        sqlx::query(SQL).bind(session.as_uuid()).execute(&mut holder).await?;
         Ok(holder)
     }
 

@@ -111,7 +111,10 @@ async fn a_skill_is_installed_once_however_often_the_call_is_made() {
             skills/pdf/SKILL.md.")
     );
     assert_eq!(first, again);
-    assert_eq!(other, Err("`pdf` is installed already: say `force` to replace it".to_owned()));
+    assert_eq!(
+        other,
+        Err("`pdf` is installed already: set `force` (`--force`) to replace it".to_owned())
+    );
     assert_eq!(home.kept().len(), 1);
     assert!(home.kept()[0].1.origin.installed_at > 1_700_000_000_000);
 }

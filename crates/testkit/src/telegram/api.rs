@@ -185,6 +185,7 @@ impl Shared {
             "editMessageReplyMarkup" => {
                 let (chat, id) = (chat(params)?, params["message_id"].as_i64().unwrap_or_default());
                 match lock(&self.texts).get(&(chat, id)) {
+                    Some(_) if self.null_results.load(Ordering::Relaxed) => Ok(Value::Null),
                     Some(text) => Ok(message(token, chat, id, text)),
                     None => Err(refuse(400, "Bad Request: message to edit not found")),
                 }
@@ -228,11 +229,13 @@ impl Shared {
     }
 
     async fn get_updates(&self, bot: &Bot, params: &Value) -> Result<Value, Refusal> {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        let longest = if self.hasty.load(Ordering::Relaxed) { 0 } else { 50 };
         let limit = params["limit"].as_u64().unwrap_or(100).clamp(1, 100);
         let poll = Poll {
             offset: params["offset"].as_i64().unwrap_or(0),
             limit: usize::try_from(limit).unwrap_or(100),
-            timeout: Duration::from_secs(params["timeout"].as_u64().unwrap_or(0).min(50)),
+            timeout: Duration::from_secs(params["timeout"].as_u64().unwrap_or(0).min(longest)),
         };
         let conflict = || {
             self.conflicts.fetch_add(1, Ordering::Relaxed);

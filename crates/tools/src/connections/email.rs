@@ -28,7 +28,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::{ConnectionContext, Connections, OpenConnection, open_connection};
-use crate::{Approval, Call, Output, Tool, ToolError};
+use crate::{Approval, Call, Output, SubjectText, Tool, ToolError};
 
 /// Maximum number of recipients of one mail.
 const MAX_RECIPIENTS: usize = 20;
@@ -110,7 +110,7 @@ impl<C: Connections> Tool<Output> for Email<C> {
         let (opened, letter) = self.checked_mail(call, input).await?;
         letter.check_draft(input).map_err(ToolError::Tell)?;
         Ok(Approval::Ask {
-            subject: format!("{}\n{}", opened.name, letter.display_text()),
+            subject: letter.subject_text(&opened.name),
             summary: letter.summary(),
             // Each mail needs its own approval.
             pattern: None,
@@ -300,6 +300,22 @@ impl CheckedMail {
         }
         let _ = write!(text, "Subject: {}\n\n{}", self.subject, self.body);
         text
+    }
+
+    /// Everything that would be sent, for its approval.
+    fn subject_text(&self, connection: &str) -> String {
+        let list = |people: &[Mailbox]| {
+            people.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        SubjectText::default()
+            .with("connection", connection)
+            .with("from", &self.from.to_string())
+            .with("to", &list(&self.to))
+            .with("cc", &list(&self.cc))
+            .with("in reply to", self.in_reply_to.as_deref().unwrap_or_default())
+            .with("subject", &self.subject)
+            .with("body", &self.body)
+            .into()
     }
 
     fn summary(&self) -> String {

@@ -12,7 +12,7 @@ use super::{
     CONNECTION_CHECK_TIMEOUT, NodeLine, Nodes, NodesInput, NodesTool, UNREACHABLE_MESSAGE,
     not_connected_message, source, tell,
 };
-use crate::{Approval, Call, ToolError, untrusted};
+use crate::{Approval, Call, SubjectText, ToolError, untrusted};
 
 /// Default and maximum timeout of a command, in seconds.
 const DEFAULT_TIMEOUT_SECS: u32 = 60;
@@ -71,10 +71,12 @@ impl<N: Nodes> NodesTool<N> {
         let place = if workdir.is_empty() { String::new() } else { format!(" in `{workdir}`") };
         Ok(Approval::Ask {
             // By the id: another machine with the same name needs its own approval.
-            subject: format!(
-                "on the node {} ({}), in `{workdir}`, for {timeout_s} s at most:\n{script}",
-                node.name, node.id
-            ),
+            subject: SubjectText::default()
+                .with("node", &format!("{} ({})", node.name, node.id))
+                .with("folder", &workdir)
+                .with("seconds at most", &timeout_s.to_string())
+                .with("command", &script)
+                .into(),
             summary: format!("run on {}{place} `{script}`", node.name),
             // "Always" applies to exactly this command.
             pattern: None,

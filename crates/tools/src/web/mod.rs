@@ -18,6 +18,7 @@ mod search;
 
 use std::sync::Arc;
 
+use holdfast_egress::Guard;
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
@@ -47,7 +48,7 @@ impl Default for Web {
 }
 
 impl Registry {
-    /// Adds the tools that are enabled. Search is for the tenants that have a key of a provider, and
+    /// Adds the tools that are enabled. `guard` checks the addresses of search providers. Search is for the tenants that have a key of a provider, and
     /// for all if the settings have one.
     ///
     /// # Errors
@@ -57,17 +58,21 @@ impl Registry {
         mut self,
         web: &Web,
         accounts: Arc<A>,
+        guard: Guard,
     ) -> anyhow::Result<Self> {
         if web.fetch {
             self = self.with(WebFetch::new(web.allow.clone())?);
         }
-        Ok(self.with(WebSearch::new(&web.search, accounts)?))
+        Ok(self.with(WebSearch::new(&web.search, accounts, guard)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{search::tests::NoAccounts, *};
+    use super::{
+        search::tests::{NoAccounts, local},
+        *,
+    };
     use crate::{AllowedTools, DEFAULT_DIRECT_TOOLS, files::fake::Memory, mesh::tests::world};
 
     fn web_with_search() -> Web {
@@ -80,7 +85,7 @@ mod tests {
         let web = web_with_search();
         let tools = tools
             .with_files(Arc::new(Memory::default()))
-            .with_web(&web, Arc::new(NoAccounts))
+            .with_web(&web, Arc::new(NoAccounts), local())
             .unwrap();
 
         let all = serde_json::to_string(&tools.specs()).unwrap();
@@ -101,9 +106,10 @@ mod tests {
     fn without_leave_nothing_is_fetched() {
         let web = Web { fetch: false, ..Web::default() };
 
-        let tools = Registry::default().with_web(&web, Arc::new(NoAccounts)).unwrap();
+        let tools = Registry::default().with_web(&web, Arc::new(NoAccounts), local()).unwrap();
         assert_eq!(tools.canonical("fetch_url"), None);
-        let tools = Registry::default().with_web(&Web::default(), Arc::new(NoAccounts)).unwrap();
+        let tools =
+            Registry::default().with_web(&Web::default(), Arc::new(NoAccounts), local()).unwrap();
         assert_eq!(tools.canonical("fetch_url"), Some("web_fetch"));
         assert!(!Search::default().has_provider() && web_with_search().search.has_provider());
     }

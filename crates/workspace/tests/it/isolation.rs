@@ -106,14 +106,14 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
             let mut tx = pools.tenant(tenant).await?;
             let sql = format!("select count(*) from workspace.{table}");
             let found: i64 =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
+                holdfast_pg::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
             assert_eq!(found, rows, "{table}");
         }
     }
     let mut tx = pools.tenant(world.tenant).await?;
     let foreign = "insert into workspace.trees (tenant_id, agent_id) \
                    values (gen_random_uuid(), gen_random_uuid())";
-    assert!(sqlx::query(foreign).execute(tx.conn()).await.is_err());
+    assert!(holdfast_pg::query(foreign).execute(tx.conn()).await.is_err());
     Ok(())
 }
 
@@ -124,7 +124,7 @@ async fn the_system_role_sees_no_file_and_nobody_rewrites_history() -> anyhow::R
     let pools = world.pools()?;
 
     let mut tx = pools.system().await?;
-    let read = sqlx::query("select 1 from workspace.files").execute(tx.conn()).await;
+    let read = holdfast_pg::query("select 1 from workspace.files").execute(tx.conn()).await;
     assert!(read.is_err());
     for forbidden in [
         "update workspace.contents set content = ''",
@@ -133,7 +133,7 @@ async fn the_system_role_sees_no_file_and_nobody_rewrites_history() -> anyhow::R
         "update workspace.files set tenant_id = gen_random_uuid()",
     ] {
         let mut tx = pools.tenant(world.tenant).await?;
-        let done = sqlx::query(sqlx::AssertSqlSafe(forbidden)).execute(tx.conn()).await;
+        let done = holdfast_pg::query(sqlx::AssertSqlSafe(forbidden)).execute(tx.conn()).await;
         assert!(done.is_err(), "{forbidden}");
     }
     Ok(())

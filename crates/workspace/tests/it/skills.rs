@@ -121,12 +121,12 @@ async fn a_tenants_word_on_installations_is_its_own_and_the_audit_is_written_onc
         ["update workspace.skill_changes set actor = 'eve'", "delete from workspace.skill_changes"]
     {
         let mut tx = world.pools()?.tenant(world.tenant).await?;
-        assert!(sqlx::query(forbidden).execute(tx.conn()).await.is_err(), "{forbidden}");
+        assert!(holdfast_pg::query(forbidden).execute(tx.conn()).await.is_err(), "{forbidden}");
     }
     for table in ["skill_policies", "skill_changes", "skill_uses"] {
         let mut tx = world.pools()?.tenant(TenantId::generate()).await?;
         let sql = sqlx::AssertSqlSafe(format!("select count(*) from workspace.{table}"));
-        let found: i64 = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+        let found: i64 = holdfast_pg::query_scalar(sql).fetch_one(tx.conn()).await?;
         assert_eq!(found, 0, "{table}");
     }
     Ok(())

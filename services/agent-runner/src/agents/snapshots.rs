@@ -10,14 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use holdfast_agent::{
     bootstrap::{BootstrapFile, BootstrapName},
     prompt::{DailyNote, PromptMode},
 };
 use holdfast_directory::{
-    Agent, Connection, Directory, ModelChoice, ModelSetup, Product, ProviderKind, RenewableTokens,
+    AGENT_CACHE_TTL, Agent, Connection, Directory, ModelChoice, ModelSetup, Product, ProviderKind,
+    RenewableTokens,
 };
+use holdfast_egress::Guard;
 use holdfast_llm::{
     Alternatives, Catalogue, Model, ModelCard, Models, Provider,
     credentials::{Credential, Profile},
@@ -44,14 +45,8 @@ use crate::{
     error::Error,
 };
 
-/// Time limit for connecting to a provider.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Providers whose clients are cached. When the cache is full, all of it is cleared.
 const MAX_CACHED_PROVIDERS: usize = 2_000;
-
-/// Time for which a cached snapshot is used: a change takes effect after at most this long.
-const SNAPSHOT_TTL: Duration = Duration::from_secs(1);
 
 /// Age from which a snapshot in use is refreshed in the background, so that no turn waits for it.
 const SNAPSHOT_REFRESH_AGE: Duration = Duration::from_millis(600);
@@ -167,7 +162,8 @@ pub(crate) struct Agents {
     shelves: SkillLoader,
     /// Paths of the bootstrap files.
     paths: Vec<TreePath>,
-    client: reqwest::Client,
+    /// Checks the addresses of tenants' providers.
+    guard: Guard,
     built_in: Models,
     /// Time limit for an approval decision, unless the agent sets one.
     approval_timeout: Duration,
@@ -203,21 +199,19 @@ impl Agents {
         shelves: SkillLoader,
         built_in: Models,
         locks: Locks,
+        guard: Guard,
     ) -> anyhow::Result<Self> {
-        let client = holdfast_egress::client_builder(CONNECT_TIMEOUT)?
-            .build()
-            .context("no https client can be built: are ca certificates installed?")?;
         let paths = BootstrapName::ALL.iter().map(|name| name.path().parse());
         let paths = paths.collect::<Result<Vec<TreePath>, _>>()?;
         Ok(Self {
             health: Arc::new(KeyHealth::new(locks.clone(), directory.clone())),
-            renewals: Arc::new(TokenRenewer::new(directory.clone(), client.clone())),
+            renewals: Arc::new(TokenRenewer::new(directory.clone(), guard.clone())),
             locks,
             directory,
             workspaces,
             shelves,
             paths,
-            client,
+            guard,
             built_in,
             approval_timeout: Duration::from_secs(120),
             provider_cache: Mutex::default(),
@@ -245,7 +239,7 @@ impl Agents {
         let which = (tenant, agent, model);
         let kept = lock(&self.snapshot_cache).get(&which).cloned();
         if let Some((at, snapshot)) = &kept
-            && now.duration_since(*at) < SNAPSHOT_TTL
+            && now.duration_since(*at) < AGENT_CACHE_TTL
         {
             return Ok(AgentLookup::Ready(Arc::clone(snapshot)));
         }
@@ -272,7 +266,7 @@ impl Agents {
     /// caller only, who must then refresh it.
     pub(crate) fn should_refresh(&self, which: &AgentKey) -> bool {
         let at = lock(&self.snapshot_cache).get(which).map(|(at, _)| *at);
-        at.is_some_and(|at| (SNAPSHOT_REFRESH_AGE..SNAPSHOT_TTL).contains(&at.elapsed()))
+        at.is_some_and(|at| (SNAPSHOT_REFRESH_AGE..AGENT_CACHE_TTL).contains(&at.elapsed()))
             && lock(&self.refreshing).insert(which.clone())
     }
 
@@ -540,7 +534,7 @@ impl Agents {
                 let which = RenewableTokens { tenant, provider: provider_name, name };
                 let held = CurrentToken { version: *version, expires, model };
                 let make =
-                    ClientSettings { id: id.clone(), provider, among, client: self.client.clone() };
+                    ClientSettings { id: id.clone(), provider, among, guard: self.guard.clone() };
                 let renewals = Arc::clone(&self.renewals);
                 model = Arc::new(RenewableModel::new(renewals, which, held, make));
             }
@@ -575,10 +569,9 @@ impl Agents {
         if let Some(found) = ready.get(&name).filter(same) {
             return found.models.get(id);
         }
-        let client = self.client.clone();
-        let models = Models::new([])?.with_provider_and_alternatives(
+        let models = Models::demo().with_provider_and_alternatives(
             id.provider(),
-            client,
+            &self.guard,
             &provider,
             among,
         )?;

@@ -23,6 +23,7 @@ use holdfast_directory::{
     Directory, NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim,
     RenewedTokens, TokenEndpoint,
 };
+use holdfast_egress::Guard;
 use holdfast_kit::Backoff;
 use holdfast_llm::{
     Alternatives, Delta, Error, Model, Models, OnDelta, Provider, Reason, ReplyFuture, Request,
@@ -73,7 +74,7 @@ const FINAL_ERRORS: [&str; 6] = [
 #[derive(Debug, Clone)]
 pub(crate) struct TokenRenewer {
     directory: Directory,
-    client: reqwest::Client,
+    guard: Guard,
 }
 
 /// A model whose token is renewed.
@@ -100,7 +101,7 @@ pub(crate) struct ClientSettings {
     pub(crate) id: ModelId,
     pub(crate) provider: Provider,
     pub(crate) among: Alternatives,
-    pub(crate) client: reqwest::Client,
+    pub(crate) guard: Guard,
 }
 
 /// Reason why there are no new tokens.
@@ -196,9 +197,8 @@ impl Model for RenewableModel {
 impl ClientSettings {
     fn build_client(&self, access: SecretString) -> Result<Arc<dyn Model>, Error> {
         let provider = Provider { api_key: Some(access), ..self.provider.clone() };
-        let (name, client) = (self.id.provider(), self.client.clone());
-        Models::new([])?
-            .with_provider_and_alternatives(name, client, &provider, self.among)?
+        Models::demo()
+            .with_provider_and_alternatives(self.id.provider(), &self.guard, &provider, self.among)?
             .get(&self.id)
     }
 }
@@ -210,8 +210,8 @@ impl fmt::Debug for CurrentToken {
 }
 
 impl TokenRenewer {
-    pub(crate) const fn new(directory: Directory, client: reqwest::Client) -> Self {
-        Self { directory, client }
+    pub(crate) const fn new(directory: Directory, guard: Guard) -> Self {
+        Self { directory, guard }
     }
 
     /// Returns the tokens that follow a version, exchanged here or by another runner.
@@ -319,8 +319,9 @@ impl TokenRenewer {
         let url = Url::parse(token_url).map_err(|_| RenewalFailure::Final("invalid_request"))?;
         let mut form =
             vec![("grant_type", "refresh_token"), ("refresh_token", grant.refresh.expose_secret())];
-        let mut request = self
-            .client
+        let client = self.guard.client_for_secret(&url);
+        let client = client.map_err(|_| RenewalFailure::Transient("the address is refused"))?;
+        let mut request = client
             .post(url)
             .timeout(ENDPOINT_TIMEOUT)
             .header(ACCEPT, "application/json")

@@ -8,7 +8,7 @@ use holdfast_session::{Subagent, SubagentOutcome};
 use holdfast_types::{Fault as _, Kind, SessionId, TenantId};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     failpoints,
@@ -30,50 +30,77 @@ pub(crate) async fn run_announcements(worker: Arc<Worker>, stop: CancellationTok
             () = worker.ended.notified() => {}
             () = sleep(jittered(worker.config.sweep)) => {}
         }
-        match announce_all(&worker).await {
+        match announce_all(&worker, &stop).await {
             Ok(()) => trouble.on_success(),
             Err(error) => trouble.on_failure(&error),
         }
     }
 }
 
-async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
-    let mesh =
-        ChainRunner { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
-    for (tenant, session) in worker.sessions.subagents().ended(ANNOUNCE_BATCH_SIZE).await? {
-        let child = worker.sessions.subagents().get(tenant, session).await?;
-        if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
-            if let Err(error) = mesh.continue_chain(tenant, session, &place).await {
-                let error: &dyn std::error::Error = error.as_ref();
-                warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+/// Announces all ended subagents. One that cannot be announced holds up no other; the first
+/// failure is returned after all were tried.
+async fn announce_all(
+    worker: &Worker,
+    stop: &CancellationToken,
+) -> Result<(), holdfast_session::Error> {
+    let (mut last, mut failed) = (None, None);
+    loop {
+        let ended = worker.sessions.subagents().ended(last, ANNOUNCE_BATCH_SIZE).await?;
+        for (tenant, session) in &ended {
+            if let Err(error) = announce_end(worker, *tenant, *session).await {
+                debug!(%error, session.id = %session, "an end is not announced yet");
+                failed.get_or_insert(error);
             }
-            continue;
+            if stop.is_cancelled() {
+                return Ok(());
+            }
         }
-        failpoints::point("runner.before_announce").await;
-        let patch = match &child {
-            Some(child) => changes_note(worker, tenant, child).await,
-            None => None,
-        };
-        let say =
-            |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
-        let announced = match worker.sessions.subagents().announce(tenant, session, say).await {
-            // The requester's inbox is full: it is told later, the others now.
-            Err(error) if error.kind() == Kind::Exhausted => continue,
-            announced => announced?,
-        };
-        failpoints::point("runner.after_announce").await;
-        let Some(announced) = announced else { continue };
-        if let Some(running) = announced.running {
-            send_control(worker, session, running, ControlKind::Cancel);
+        match ended.last() {
+            Some((_, session)) => last = Some(*session),
+            None => return failed.map_or(Ok(()), Err),
         }
-        if let Some(accepted) = announced.accepted {
-            metrics::counter!("holdfast_runner_subagents_announced_total").increment(1);
-            if accepted.wake.is_some() {
-                worker.bus.wake_run(0);
-            }
-            if let Some(running) = accepted.running {
-                send_control(worker, accepted.session, running, ControlKind::Input);
-            }
+    }
+}
+
+/// Announces the end of one subagent, or continues the chain to which it belongs.
+async fn announce_end(
+    worker: &Worker,
+    tenant: TenantId,
+    session: SessionId,
+) -> Result<(), holdfast_session::Error> {
+    let child = worker.sessions.subagents().get(tenant, session).await?;
+    if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
+        let (sessions, directory, bus) = (&worker.sessions, &worker.directory, &worker.bus);
+        let chains = ChainRunner { sessions, directory, bus };
+        if let Err(error) = chains.continue_chain(tenant, session, &place).await {
+            let error: &dyn std::error::Error = error.as_ref();
+            warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+        }
+        return Ok(());
+    }
+    failpoints::point("runner.before_announce").await;
+    let patch = match &child {
+        Some(child) => changes_note(worker, tenant, child).await,
+        None => None,
+    };
+    let say = |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
+    let announced = match worker.sessions.subagents().announce(tenant, session, say).await {
+        // The requester's inbox is full: it is told later.
+        Err(error) if error.kind() == Kind::Exhausted => return Ok(()),
+        announced => announced?,
+    };
+    failpoints::point("runner.after_announce").await;
+    let Some(announced) = announced else { return Ok(()) };
+    if let Some(running) = announced.running {
+        send_control(worker, session, running, ControlKind::Cancel);
+    }
+    if let Some(accepted) = announced.accepted {
+        metrics::counter!("holdfast_runner_subagents_announced_total").increment(1);
+        if accepted.wake.is_some() {
+            worker.bus.wake_run(0);
+        }
+        if let Some(running) = accepted.running {
+            send_control(worker, accepted.session, running, ControlKind::Input);
         }
     }
     Ok(())

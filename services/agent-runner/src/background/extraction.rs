@@ -211,7 +211,7 @@ fn is_unrelated_to_range(error: &anyhow::Error) -> bool {
         return match model {
             // The range, or its size, may be the cause.
             Llm::Timeout | Llm::Malformed(_) | Llm::Empty => false,
-            Llm::Setup(_) => true,
+            Llm::Setup(_) | Llm::Address(_) => true,
             other => other.kind() != Kind::Invalid,
         };
     }

@@ -1,7 +1,8 @@
 //! Lease renewal, and signals for the sessions that run here.
 //!
-//! One statement, every third of a lease, renews all leases of the process. A lease that it does
-//! not return is lost. Renewal continues while the process stops, until the last turn has ended.
+//! One statement, every third of a lease, renews all leases of the process, on a connection of its
+//! own. A lease that it finds locked is tried again soon; any other that it does not return is lost.
+//! Renewal continues while the process stops, until the last turn has ended.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,9 +29,9 @@ pub(crate) async fn renew_leases(worker: Arc<Worker>, stop: CancellationToken) {
             continue;
         }
         wait = match renew_once(&worker, &holds).await {
-            Ok(()) => {
+            Ok(locked) => {
                 trouble.on_success();
-                usual
+                if locked == 0 { usual } else { RETRY_DELAY.min(usual) }
             }
             Err(error) => {
                 trouble.on_failure(&error);
@@ -41,26 +42,31 @@ pub(crate) async fn renew_leases(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-async fn renew_once(worker: &Worker, holds: &[Arc<Lease>]) -> Result<(), holdfast_session::Error> {
+/// Returns the number of leases that other transactions have locked.
+async fn renew_once(
+    worker: &Worker,
+    holds: &[Arc<Lease>],
+) -> Result<usize, holdfast_session::Error> {
     let claims: Vec<Claim> = holds.iter().map(|lease| lease.claim.clone()).collect();
     // Taken before the request is sent: the new lease starts later than this.
     let asked = boot_clock::now();
     failpoints::point("runner.before_renew").await;
-    let renewed = worker.sessions.renew(worker.id, &claims).await?;
+    let result = worker.sessions.renew(worker.id, &claims).await?;
     for lease in holds {
         let mine = |renewed: &&RenewedLease| {
             renewed.session == lease.claim.session && renewed.epoch == lease.claim.epoch
         };
-        match renewed.iter().find(mine) {
+        match result.renewed.iter().find(mine) {
             Some(renewed) => {
                 lease.extend(asked);
                 lease.update_signal(renewed);
             }
+            None if result.locked.contains(&lease.claim.session) => {}
             // Lost, or its turn has ended meanwhile and nobody reads the token.
             None => lease.lost.cancel(),
         }
     }
-    Ok(())
+    Ok(result.locked.len())
 }
 
 async fn renew_locks(worker: Arc<Worker>, holds: Vec<Arc<Lease>>) {

@@ -242,11 +242,15 @@ fn is_note(path: &str) -> bool {
     path.starts_with(NOTES_FOLDER) || path == NOTES_FOLDER.trim_end_matches('/')
 }
 
+/// Whether a file is part of the prompts of later conversations.
+pub(crate) fn is_instruction(path: &str) -> bool {
+    // The header of a skill is in the prompts of all conversations.
+    BootstrapName::of(path).is_some() || is_note(path) || is_skill(path)
+}
+
 /// Whether the audience may change a file.
 pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
-    // The header of a skill is in the prompts of all conversations.
-    let is_own = BootstrapName::of(path).is_some() || is_note(path) || is_skill(path);
-    !is_own || (audience == Audience::Owner && is_visible(kind, audience, path))
+    !is_instruction(path) || (audience == Audience::Owner && is_visible(kind, audience, path))
 }
 
 /// Whether the audience may see a file.

@@ -14,6 +14,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{
     Agent, Directory, ELEVENLABS, ModelChoice, Provider, ProviderKind, SEARCH_PROVIDERS,
 };
+use holdfast_egress::Guard;
 use holdfast_llm::{Catalogue, Models, Request};
 use holdfast_tools::{Call, MediaBackend, MediaFile, Speaker, Speech, ToolError};
 use holdfast_types::{
@@ -43,14 +44,13 @@ const VOICES: [&str; 9] =
 #[derive(Debug)]
 pub(crate) struct MediaProviders {
     directory: Directory,
-    client: reqwest::Client,
+    guard: Guard,
     media: MediaConfig,
 }
 
 impl MediaProviders {
-    pub(crate) fn new(directory: Directory, media: MediaConfig) -> anyhow::Result<Self> {
-        let client = holdfast_egress::client_builder(Duration::from_secs(5))?.build()?;
-        Ok(Self { directory, client, media })
+    pub(crate) const fn new(directory: Directory, media: MediaConfig, guard: Guard) -> Self {
+        Self { directory, guard, media }
     }
 
     /// Synthesises a text with the first provider that succeeds, or returns why none did.
@@ -163,7 +163,9 @@ impl MediaProviders {
         (header, key): (&str, String),
         body: &Value,
     ) -> Result<Vec<u8>, String> {
-        let request = self.client.post(url).timeout(REQUEST_TIMEOUT).header(header, key).json(body);
+        let url = Guard::parse(url).map_err(|refused| refused.to_string())?;
+        let client = self.guard.client_for_secret(&url).map_err(|refused| refused.to_string())?;
+        let request = client.post(url).timeout(REQUEST_TIMEOUT).header(header, key).json(body);
         let mut response = request.send().await.map_err(|error| connection_error(&error))?;
         let status = response.status();
         let mut content = Vec::new();
@@ -288,9 +290,7 @@ impl MediaProviders {
             warn!(error = &error as &dyn std::error::Error, "a model could not look at a picture");
             ToolError::Tell(format!("`{model}` could not look at it: {}", error.class()))
         };
-        let models = Models::new([]).and_then(|models| {
-            models.with_provider(model.provider(), self.client.clone(), &provider)
-        });
+        let models = Models::demo().with_provider(model.provider(), &self.guard, &provider);
         let asked = models.and_then(|models| models.get(&model)).map_err(not_asked)?;
         let image = Image {
             media_type: file.media_type.clone(),

@@ -6,7 +6,7 @@
 
 use holdfast_agent::{policy::Decision, subagent::patch_note};
 use holdfast_session::Subagent;
-use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges};
+use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges, SubjectText};
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
 use holdfast_workspace::{BranchState, ChangeAuthor, Error, FileChange, Patch, Workspaces};
 use serde_json::json;
@@ -15,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 use crate::tools::{
     files::{WorkspaceFiles, to_files_error},
     mesh::SessionTools,
-    shell::CommandPolicy,
+    shell::{self, CommandPolicy},
     tool_context::ToolContext,
 };
 
-/// Files that an approval request for a merge names.
-const MAX_FILES_IN_REQUEST: usize = 5;
+/// Files that the summary of an approval for a merge names.
+const MAX_FILES_IN_SUMMARY: usize = 5;
 
 /// A subagent of the conversation and its copy of the workspace.
 struct SubagentCopy {
@@ -104,8 +104,23 @@ impl SubagentChanges for SessionTools {
         let patched = store.workspaces.patched_files(call.tenant, call.agent, copy.branch).await;
         let Ok(mut files) = split_errors(patched)? else { return Ok(Approval::Never) };
         files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
-        let policy = &ToolContext::of(call)?.command_policy;
-        Ok(merge_approval(policy, &copy.subagent, &files))
+        let asked = match protected_files(&ToolContext::of(call)?.command_policy, &files) {
+            Ok(asked) => asked,
+            Err(denied) => return Ok(denied),
+        };
+        if asked.is_empty() {
+            return Ok(Approval::Never);
+        }
+        let paths: Vec<TreePath> = asked.iter().map(|file| file.path.clone()).collect();
+        let contents = store.workspaces.read_many(call.tenant, copy.branch, &paths).await?;
+        let subject = SubjectText::default()
+            .with("session", &copy.subagent.session.to_string())
+            .with("patch", &format!("SHA-256 {}", patch_digest(&files)));
+        let subject = asked.iter().fold(subject, |subject, file| {
+            shell::with_file(subject, file.path.as_str(), contents.get(&file.path))
+        });
+        let summary = merge_summary(&copy.subagent.label, &asked);
+        Ok(Approval::Ask { subject: subject.into(), summary, pattern: None })
     }
 
     async fn merge(
@@ -193,25 +208,30 @@ impl SessionTools {
     }
 }
 
-/// Whether a merge needs an approval: the policy decides as for writing those files. Without a
-/// policy it does.
-fn merge_approval(command_policy: &CommandPolicy, of: &Subagent, files: &[FileChange]) -> Approval {
+/// Files of a merge that need an approval: the policy decides as for writing them. Without a policy
+/// they do.
+fn protected_files<'a>(
+    command_policy: &CommandPolicy,
+    files: &'a [FileChange],
+) -> Result<Vec<&'a FileChange>, Approval> {
     let mut asked = Vec::new();
     for file in files {
         let path = file.path.as_str();
         match command_policy.decide("write", &json!({ "path": path })) {
             Decision::Allow => {}
-            Decision::NeedApproval { .. } => asked.push(path),
+            Decision::NeedApproval { .. } => asked.push(file),
             Decision::Deny { .. } => {
-                return Approval::Deny(format!(
+                return Err(Approval::Deny(format!(
                     "not merged: you may not write `{path}` here; leave it out with `except`"
-                ));
+                )));
             }
         }
     }
-    if asked.is_empty() {
-        return Approval::Never;
-    }
+    Ok(asked)
+}
+
+/// Digest of all changes of a merge: a merge with other changes needs its own approval.
+fn patch_digest(files: &[FileChange]) -> String {
     let mut patch = Sha256::new();
     for file in files {
         patch.update((file.path.as_str().len() as u64).to_be_bytes());
@@ -221,15 +241,15 @@ fn merge_approval(command_policy: &CommandPolicy, of: &Subagent, files: &[FileCh
             None => patch.update([0]),
         }
     }
-    let patch: String = patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let more = asked.len().saturating_sub(MAX_FILES_IN_REQUEST);
-    asked.truncate(MAX_FILES_IN_REQUEST);
-    let mut summary = format!("merge what \"{}\" changed in {}", of.label, asked.join(", "));
-    if more > 0 {
-        summary.push_str(&format!(" and {more} more"));
-    }
-    let subject = json!({ "session": of.session.to_string(), "patch": patch }).to_string();
-    Approval::Ask { subject, summary, pattern: None }
+    patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn merge_summary(label: &str, asked: &[&FileChange]) -> String {
+    let names = asked.iter().take(MAX_FILES_IN_SUMMARY).map(|file| file.path.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = asked.len().saturating_sub(MAX_FILES_IN_SUMMARY);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("merge what \"{label}\" changed in {names}{more}")
 }
 
 /// Note for the requester about its subagent's changes; `None` if the subagent worked without a

@@ -42,7 +42,7 @@ use holdfast_workspace::{ChangeAuthor, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use self::command_policy::{CommandPolicy, is_bound_to_scripts};
+pub(crate) use self::command_policy::{CommandPolicy, is_bound_to_scripts, with_file};
 use self::{
     command_parts::CommandParts,
     command_policy::CommandBinding,
@@ -155,7 +155,7 @@ impl Shell {
         Some(SandboxDescription { container, restrictions })
     }
 
-    /// Paths of the command's programs, and hashes of the workspace files that it runs.
+    /// Paths of the command's programs, and the workspace files that it runs.
     async fn bind_command(
         &self,
         call: &Call,
@@ -187,10 +187,7 @@ impl Shell {
             programs: programs
                 .filter_map(|name| Some((name.clone(), command_parts::find_program(name)?)))
                 .collect(),
-            scripts: files
-                .into_iter()
-                .map(|(path, file)| (path.to_string(), file.hash.to_string()))
-                .collect(),
+            scripts: files,
         })
     }
 
@@ -224,7 +221,10 @@ impl Shell {
                 &format!("exec: {}", command_title(&line.script)),
             )
         };
-        Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder))
+        let mut running =
+            RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder);
+        running.may_change_instructions = !ToolContext::of(call)?.has_read_outside_text;
+        Ok(running)
     }
 }
 

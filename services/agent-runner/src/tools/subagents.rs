@@ -118,7 +118,7 @@ impl Subagents for SessionTools {
                 }
                 Ok(Ok(StartedSubagent { session: child, key: session.to_string(), label }))
             }
-            Err(error @ holdfast_session::Error::Conflict(_)) => Ok(Err(error.to_string())),
+            Err(error) if is_limit(&error) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
@@ -292,6 +292,14 @@ pub(crate) fn bundle_tools(settings: &AgentSettings, name: &str) -> Result<Vec<S
         let all: Vec<&str> = BUNDLES.iter().map(|(name, _)| *name).chain(own).collect();
         format!("there is no bundle `{}`; there are: {}", truncate(name), all.join(", "))
     })
+}
+
+/// Whether a subagent was refused because there are as many as there may be.
+const fn is_limit(error: &holdfast_session::Error) -> bool {
+    matches!(
+        error,
+        holdfast_session::Error::Conflict(_) | holdfast_session::Error::TooManySessions { .. }
+    )
 }
 
 /// Last part of a subagent's session key, derived from the call so that a retry gives the same key.

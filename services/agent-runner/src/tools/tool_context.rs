@@ -46,6 +46,8 @@ pub(crate) struct ToolContext {
     pub(crate) skills: Arc<SkillSet>,
     /// Secrets for the commands of the agent's skills.
     pub(crate) secrets: Arc<Secrets>,
+    /// Whether the conversation has read text from outside.
+    pub(crate) has_read_outside_text: bool,
     /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) workspace_branch: Option<AgentId>,
     /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.

@@ -16,6 +16,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `approval_need.rs` | which calls need an approval |
+//! | `outside_text.rs` | calls that change instructions after text from outside was read |
 //! | `allow_rules.rs` | matching of "always" rules; pure |
 //! | `request.rs` | texts for people and models; pure |
 //! | `decisions.rs` | decisions: who may make them, and their execution |
@@ -23,6 +24,7 @@
 mod allow_rules;
 pub(crate) mod approval_need;
 pub(crate) mod decisions;
+pub(crate) mod outside_text;
 mod request;
 
 use holdfast_agent::{calls_awaiting_approval, new_calls};
@@ -103,8 +105,15 @@ async fn request_approvals(
         .increment(approvals.len() as u64);
     for new in approvals {
         let left_ms = u64::try_from(new.timeout.as_millis()).unwrap_or(u64::MAX);
-        let NewApproval { id: approval, tool, summary, .. } = new;
-        turn.stream.send(DeltaBody::ApprovalRequested { approval, tool, summary, left_ms });
+        let NewApproval { id: approval, tool, summary, subject, pattern, .. } = new;
+        turn.stream.send(DeltaBody::ApprovalRequested {
+            approval,
+            tool,
+            summary,
+            subject,
+            pattern: pattern.unwrap_or_default(),
+            left_ms,
+        });
     }
     Ok(completed)
 }
@@ -122,7 +131,7 @@ fn new_approval(
         slug: &id.slug(),
         agent: snapshot.name.as_str(),
         tool: &tool,
-        summary: &summary,
+        subject: &subject,
         pattern: pattern.as_deref(),
         timeout,
     };

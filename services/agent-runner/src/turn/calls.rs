@@ -31,7 +31,7 @@ use crate::{
         tool_context::{CallEffects, ToolContext},
     },
     turn::{
-        approvals::{self, ApprovalCheck},
+        approvals::{self, ApprovalCheck, outside_text},
         context::media,
         participants,
         reply::progress_messages,
@@ -127,6 +127,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         scope: turn.file_scope(),
         skills: Arc::clone(&snapshot.skills.skill_set),
         secrets: Arc::clone(&snapshot.skills.secrets),
+        has_read_outside_text: outside_text::was_read(turn.journal.entries()),
         workspace_branch: turn.workspace_branch(),
         narrowed: turn.journal.tool_limits(),
         requester: requester::requester(turn, snapshot),

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_agent::has_lost_call;
 use holdfast_kit::Backoff;
 use holdfast_session::{
     ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, NewDelivery,
@@ -209,6 +210,9 @@ impl Journal {
             entries: self.entries[self.stored..].to_vec(),
             seen: heard_seqs(&self.entries[self.stored..]),
             deliveries: std::mem::take(&mut self.outbox),
+            // A model may repeat an acting call that kills each runner: a new thought about the
+            // lost call must not hide that.
+            no_progress: has_lost_call(self.turn()),
         };
         let spent = self.take_spent();
         failpoints::point("runner.before_append").await;

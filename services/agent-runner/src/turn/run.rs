@@ -169,7 +169,10 @@ async fn run_session(
     // The policy is needed at the first step; loading both at the same time saves a round trip.
     let policy = worker.policies.find(&worker.tools, lease.claim.tenant, loaded.agent);
     let (found, _) = tokio::try_join!(found.instrument(span.clone()), policy)?;
+    // The task holds the subagent's limits: without it nothing would bound the turn.
+    let has_no_task = kind == Ok(SessionKind::Subagent) && task.is_none();
     let snapshot = match found {
+        _ if has_no_task => Err(Failure::NoTask),
         AgentLookup::Ready(snapshot) => Ok(snapshot),
         AgentLookup::NoAgent => Err(Failure::NoAgent),
         AgentLookup::NoModel => Err(Failure::NoModel),

@@ -257,8 +257,11 @@ impl<'w> TurnState<'w> {
         // The periodic renewal is late: renew once here.
         let asked = holdfast_kit::boot_clock::now();
         let claims = [self.lease.claim.clone()];
-        let renewed = self.worker.sessions.renew(self.worker.id, &claims).await?;
-        match renewed.first() {
+        let result = self.worker.sessions.renew(self.worker.id, &claims).await?;
+        if !result.locked.is_empty() {
+            return Err(holdfast_session::Error::LeaseLocked.into());
+        }
+        match result.renewed.first() {
             Some(renewed) if !self.lease.lost.is_cancelled() => {
                 self.lease.extend(asked);
                 self.lease.update_signal(renewed);

@@ -98,6 +98,39 @@ async fn runners_that_die_at_any_stage_change_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn an_end_that_was_told_but_not_recorded_is_told_once_and_then_recorded() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.model.answer(script);
+    let _runner = world.runner().await?;
+    let sent = world.say("s", "/chain plan-work-review count everything").await?;
+    told(&world, sent.session, "there are seven stars and two fish").await?;
+    let recorded = async || {
+        let outcomes = "select outcome from session.chain_runs where outcome is not null";
+        world.texts(outcomes).await.is_ok_and(|outcomes| outcomes == ["ok"])
+    };
+    world.until("the end is recorded", recorded).await?;
+
+    // State after a crash between the two.
+    world
+        .admin(
+            "with run as (update session.chain_runs set outcome = null, finished_at = null)
+             update session.subagents set announced_at = null where step = 'review'",
+        )
+        .await?;
+    world.until("the end is recorded again", recorded).await?;
+
+    let told = "select count(*) from session.inbox where body->>'event' = 'chain'";
+    assert_eq!(world.number(told).await?, 1);
+    let left = "select count(*) from session.subagents where announced_at is null";
+    world
+        .until("nothing is left to announce", async || {
+            world.number(left).await.is_ok_and(|left| left == 0)
+        })
+        .await
+}
+
+#[tokio::test]
 async fn a_chain_of_the_tenant_s_own_is_run_by_its_agents_with_their_bundles() -> anyhow::Result<()>
 {
     let world = World::start().await?;

@@ -10,7 +10,7 @@ use holdfast_schedule::heartbeat::{
 use holdfast_schedule::store::{
     HeartbeatLine, Job, JobState, RunMode, RunRequestOutcome, heartbeat_job,
 };
-use holdfast_session::{NewMessage, SendResult};
+use holdfast_session::{NewMessage, SendCapacity, SendResult};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target};
 use holdfast_workspace::{Base, ChangeAuthor, Edit};
@@ -153,7 +153,11 @@ impl World {
     ) -> anyhow::Result<Vec<(Target, String)>> {
         let bridge = RunnerId::generate();
         let class = DeliveryClass::Keyed;
-        let taken = self.sessions.deliveries().claim("telegram", class, bridge, 10).await?;
+        let taken = self
+            .sessions
+            .deliveries()
+            .claim("telegram", class, bridge, &SendCapacity::slots(10))
+            .await?;
         let mut sent = Vec::new();
         for one in taken {
             self.sessions.deliveries().record_result(&one, bridge, how("7".to_owned())).await?;

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_session::{SessionOwner as Owner, TurnOutcome};
+use holdfast_session::{CancelResult, SessionOwner as Owner, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
-use holdfast_types::{Entry, MessageFilter, Note, RunnerId, SessionId, Wait};
+use holdfast_types::{Entry, MessageFilter, Note, QueueMode, RunnerId, SessionId, Wait};
 
 use crate::{gated::Gated, world::World};
 
@@ -23,7 +23,7 @@ async fn a_cancelled_turn_ends_at_once_and_says_so() -> anyhow::Result<()> {
 
     let sent = world.say("s", "one").await?;
     model.until_asked(1).await?;
-    let owner = world.sessions.cancel(world.tenant, sent.session).await?.unwrap();
+    let owner = world.sessions.cancel(world.tenant, sent.session).await?.owner().unwrap();
     tell(&world, sent.session, owner, ControlKind::Cancel);
     let answer = world.answer(&sent).await?;
 
@@ -48,9 +48,29 @@ async fn cancelling_reaches_the_runner_without_the_bus_too() -> anyhow::Result<(
 
     let sent = world.say("s", "one").await?;
     model.until_asked(1).await?;
-    world.sessions.cancel(world.tenant, sent.session).await?.unwrap();
+    world.sessions.cancel(world.tenant, sent.session).await?.owner().unwrap();
 
     assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_while_it_is_backed_off_calls_no_model() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let sent = world.say("s", "one").await?;
+    let next = world.say_as(QueueMode::Followup, "s", "two").await?;
+    // As after lost runners.
+    let backed_off = "update session.session_lease
+                      set attempts = 3, ready_at = clock_timestamp() + interval '1 hour'";
+    world.admin(backed_off).await?;
+
+    let cancelled = world.sessions.cancel(world.tenant, sent.session).await?;
+    let _runner = world.runner().await?;
+
+    assert_eq!(cancelled, CancelResult::Queued { wake: true });
+    assert_eq!(world.answer(&sent).await?.outcome, Some(TurnOutcome::Cancelled));
+    assert_eq!(world.text(&next).await?, "echo: two");
+    assert_eq!(world.model.count(), 1);
     Ok(())
 }
 

@@ -9,6 +9,22 @@ use holdfast_testkit::{FakeModel, Reply};
 
 use crate::world::World;
 
+#[tokio::test]
+async fn a_provider_on_a_private_address_is_asked_only_if_the_operator_lists_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.egress.allow.clear();
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let answer = world.answer(&world.say("s", "hello").await?).await?;
+
+    assert_eq!(answer.outcome, Some(TurnOutcome::Failed));
+    assert!(answer.text.contains("is not set up rightly"), "{}", answer.text);
+    assert_eq!(world.model.count(), 0, "nothing reaches the address");
+    Ok(())
+}
+
 fn key(name: &str, secret: &str) -> NewCredential {
     NewCredential {
         provider: "fake".into(),

@@ -49,7 +49,7 @@ fn writes(files: &'static [(&str, &str)]) -> impl Fn(&Request) -> Reply + Send +
     }
 }
 
-async fn put(world: &World, name: &str, text: &str) -> anyhow::Result<()> {
+pub async fn put(world: &World, name: &str, text: &str) -> anyhow::Result<()> {
     let edit = Edit::Put { path: name.parse()?, content: text.into(), base: Base::Any };
     let by = ChangeAuthor::new("ada", "a test");
     world.workspaces.commit(world.tenant, world.agent.id, &by, vec![edit]).await?;
@@ -257,6 +257,8 @@ async fn a_patch_with_a_protected_file_waits_for_a_persons_word() -> anyhow::Res
         .await?;
 
     assert_eq!(world.texts(asked).await?, [r#"merge what "notes" changed in self.md"#]);
+    let shown = world.texts("select subject from session.approvals").await?.remove(0);
+    assert!(shown.ends_with("\nfile: self.md\ncontent:\n| mine\n|"), "{shown}");
     assert_eq!(world.file("self.md").await?, None);
     assert_eq!(world.file("notes.txt").await?.as_deref(), Some("one\n"));
     Ok(())

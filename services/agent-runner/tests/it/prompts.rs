@@ -4,6 +4,7 @@ use agent_runner::Config;
 use holdfast_directory::{Actor, NewAccount, Product, ProductCommand, TenantChanges};
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::NewMessage;
+use holdfast_testkit::Reply;
 use holdfast_types::{
     AccountId, AgentKind, Author, Body, ContextOptions, DmScope, PromptStrategy, Reactions,
     SessionKey, Target,
@@ -265,10 +266,20 @@ async fn subagents_and_jobs_are_shown_two_files_only() -> anyhow::Result<()> {
     let _runner = world.runner().await?;
     let name = &world.agent.name;
 
-    for key in [SessionKey::subagent(name, "x").unwrap(), SessionKey::cron(name, "j", "r").unwrap()]
-    {
-        let prompt = told_for(&world, NewMessage { key, ..world.message("s", "dig") }).await?;
+    let job = NewMessage { key: SessionKey::cron(name, "j", "r")?, ..world.message("s", "dig") };
+    let of_job = told_for(&world, job).await?;
+    let spawn = r#"{"task":"dig","wait":true}"#;
+    world.model.answer(move |asked| match asked.messages().last() {
+        Some(last) if last["role"] == "tool" => Reply::text("done"),
+        _ if asked.last_user_text().contains("dig") => Reply::text("dug"),
+        _ => Reply::call("a", "sessions_spawn", spawn),
+    });
+    world.text(&world.send(world.owners("have it done")).await?).await?;
+    let requests = world.model.requests();
+    let child = requests.iter().rev().find(|asked| asked.last_user_text().contains("dig")).unwrap();
+    let of_subagent = child.messages()[0]["content"].as_str().unwrap().to_owned();
 
+    for prompt in [of_job, of_subagent] {
         let files: Vec<&str> = prompt.lines().filter(|line| line.starts_with("<file")).collect();
         assert_eq!(files, ["<file name=\"AGENTS.md\">", "<file name=\"TOOLS.md\">"], "{prompt}");
     }

@@ -80,7 +80,9 @@ async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_th
 
     let sent = world.go().await?;
     let asked = world.asked().await?;
-    assert!(asked.summary.contains("`sh run.sh`, with run.sh ("), "{}", asked.summary);
+    let shown = "command: sh run.sh\n";
+    assert!(asked.subject.contains(shown), "{}", asked.subject);
+    assert!(asked.subject.ends_with("file: run.sh\ncontent: echo one"), "{}", asked.subject);
     assert_eq!(asked.pattern, None);
     world.script("echo evil").await?;
     world.allow(&asked, ApprovalDecision::Once).await?;

@@ -720,3 +720,32 @@ async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> any
     assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
     Ok(())
 }
+
+#[tokio::test]
+async fn nul_in_outputs_files_and_answers_ends_no_turn_and_repeats_no_call() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    world.model.queue([
+        Reply::call("a", "exec", r#"{"command":"printf 'one\\0two\\0' | tee nul.txt"}"#),
+        Reply::call("b", "exec", r#"{"command":"find . -name nul.txt -print0"}"#),
+        Reply::call("c", "read", r#"{"path":"nul.txt"}"#),
+        Reply::call("d\0", "exec", r#"{"command":"echo a\u0000b"}"#),
+        Reply::call("e", "read", r#"{"path":"a\u0000b"}"#),
+        Reply::text("that \0 was it"),
+    ]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+
+    assert_eq!(world.text(&sent).await?, "that \u{fffd} was it");
+    assert_eq!(world.model.count(), 6);
+    assert_eq!(world.model.violations(), Vec::<String>::new());
+    let told = returned(&world, &sent).await?;
+    assert!(told[0].contains("one\u{fffd}two\u{fffd}"), "{told:?}");
+    assert!(told[1].contains("./nul.txt\u{fffd}"), "{told:?}");
+    assert_eq!(told.len(), 5);
+    assert_eq!(
+        world.number("select count(*) from session.runs where outcome = 'completed'").await?,
+        1
+    );
+    Ok(())
+}

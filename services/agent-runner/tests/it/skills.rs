@@ -251,7 +251,9 @@ async fn a_skill_is_found_in_a_registry_installed_read_and_used() -> anyhow::Res
     offer(folder.path(), "water-plants", "Pour 0.2 l.")?;
     let _runner = world.runner_with(registry(&world, folder.path()), |app| app).await?;
 
-    let found = owner(&world, r#"!find_skills {"query":"water plants"}"#).await?;
+    // In a conversation of its own: a registry's text is from outside, and installing after it needs
+    // an approval.
+    let found = world.ask("s", r#"!find_skills {"query":"water plants"}"#).await?;
     assert!(found.contains("slug `water-plants`, registry `shelf`, 1.0"), "{found}");
     let done = owner(&world, &install("water-plants", false)).await?;
     assert!(done.contains("The skill `water-plants` 1.0 of the registry `shelf` is installed"));

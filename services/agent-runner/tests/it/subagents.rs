@@ -7,7 +7,7 @@ use holdfast_testkit::{
     Reply,
     model::{Gate, Request},
 };
-use holdfast_types::{Entry, SessionId};
+use holdfast_types::{Entry, Note, SessionId};
 
 use crate::world::{World, place};
 
@@ -179,6 +179,74 @@ async fn a_runner_that_dies_with_a_task_loses_neither_the_task_nor_its_end() -> 
     let told = "select count(*) from session.inbox where body->>'event' = 'subagent'";
     assert_eq!(world.number(told).await?, 1);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_subagent_whose_task_is_deleted_does_nothing_more_and_says_why() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (counted, scripted) = (Gate::default(), script(SPAWN));
+    let gate = counted.clone();
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
+        "count the stars" => scripted(asked).behind(&gate),
+        _ => scripted(asked),
+    });
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(2);
+    let first = world.runner_with(config.clone(), |app| app).await?;
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+    let asked = || {
+        let requests = world.model.requests();
+        requests.iter().filter(|one| one.last_user_text() == "count the stars").count()
+    };
+    world.until("the subagent is at work", async || asked() == 1).await?;
+    first.kill();
+
+    let child = world.sessions.subagents().children(world.tenant, sent.session).await?.remove(0);
+    world.sessions.delete(world.tenant, sent.session).await?;
+    counted.open();
+    let _second = world.runner_with(config, |app| app).await?;
+    let ended = "select reason from session.inbox where state = 'done' and outcome = 'failed'";
+    world
+        .until("the subagent's turn ends", async || {
+            world.texts(ended).await.is_ok_and(|reasons| reasons == ["no_task"])
+        })
+        .await?;
+
+    assert_eq!(asked(), 1, "nothing bounds it, so the model is not asked again");
+    let last = world.journal(child.session).await?.pop();
+    let Some(Entry::Noted { note: Note::Failed, text, .. }) = last else {
+        anyhow::bail!("{last:?}")
+    };
+    assert!(text.contains("this subagent's task is deleted"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_announced_holds_up_no_other() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(SPAWN));
+    let broken = world.say("broken", "hello").await?;
+    // More than are read at once; none can be announced, because their requester has no valid key.
+    let sql = format!(
+        "with requester as (
+             update session.sessions set key = '?' where session_id = '{}' returning tenant_id)
+         insert into session.subagents
+             (tenant_id, session_id, parent_id, label, task, cleanup, deadline_at, outcome)
+         select tenant_id, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, '{}',
+                'x', 'x', 'keep', now(), 'ok'
+         from requester, generate_series(1, 70) as n",
+        broken.session.as_uuid(),
+        broken.session.as_uuid(),
+    );
+    assert_eq!(world.admin(&sql).await?, 70);
+    world.admin("update session.session_lease set paused = 'user'").await?;
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+
+    last_answer(&world, sent.session, "there are about seven stars").await
 }
 
 #[tokio::test]

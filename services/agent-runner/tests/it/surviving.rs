@@ -6,7 +6,7 @@ use std::{
 };
 
 use holdfast_agent::UNKNOWN_OUTCOME;
-use holdfast_session::{StepWrite, TurnOutcome};
+use holdfast_session::{MAX_ATTEMPTS, StepWrite, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{Effect, Entry, RunId, RunnerId, ToolCall, Usage};
 
@@ -104,7 +104,7 @@ async fn what_was_begun_in_the_world_is_reported_as_unknown_and_not_done_again()
             Entry::Called { call: "a".into(), effect: Effect::Acts },
         ],
         seen: vec![1],
-        deliveries: Vec::new(),
+        ..StepWrite::default()
     };
     world.sessions.append(&claim, begun).await?;
     world.admin("update session.session_lease set lease_until = now() - interval '1 s'").await?;
@@ -176,6 +176,47 @@ struct BrokenInput {}
 impl holdfast_tools::Tool for Broken {
     const NAME: &'static str = "broken";
     const EFFECT: Effect = Effect::Reads;
+    type Input = BrokenInput;
+
+    async fn call(
+        &self,
+        _: holdfast_tools::Call,
+        _: BrokenInput,
+    ) -> Result<String, holdfast_tools::ToolError> {
+        Err(anyhow::anyhow!("as a defect does").into())
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_acting_calls_break_their_runners_is_given_up_after_five_attempts()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(1);
+    config.runner.sweep = Duration::from_millis(50);
+    let _runner = world.runner_with(config, |app| app.with_tool(BrokenAct)).await?;
+    // After each lost call the model looks around, and calls again.
+    world.model.answer(|request| {
+        let results = request.tool_results();
+        let is_lost = results.first().is_some_and(|(_, output)| output == UNKNOWN_OUTCOME);
+        let tool = if is_lost { "agents_list" } else { "broken_act" };
+        Reply::call(format!("c{}", request.messages().len()), tool, "{}")
+    });
+
+    let poison = world.say("s", "poison").await?;
+
+    let answer = world.answer(&poison).await?;
+    assert_eq!(answer.outcome, Some(TurnOutcome::Dead), "{answer:?}");
+    let begun = "select count(*) from session.entries where kind = 'called'";
+    assert!(world.number(begun).await? <= i64::from(MAX_ATTEMPTS) + 1);
+    Ok(())
+}
+
+struct BrokenAct;
+
+impl holdfast_tools::Tool for BrokenAct {
+    const NAME: &'static str = "broken_act";
+    const EFFECT: Effect = Effect::Acts;
     type Input = BrokenInput;
 
     async fn call(

@@ -156,6 +156,7 @@ impl World {
                 ..holdfast_lock::Config::default()
             },
             secrets: Secrets { kek: kek(), pepper: "pepper".into() },
+            egress: holdfast_egress::Config { allow: vec!["127.0.0.1".to_owned()] },
             runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
                 slots: 8,

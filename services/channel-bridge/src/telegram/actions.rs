@@ -145,9 +145,8 @@ impl Telegram {
         params: Value,
         id: &str,
     ) -> Result<String, ActionFailure> {
-        // The result is `true`, or the changed message.
-        match self.bot.method::<Value>(method, &params).await {
-            Ok(_) => Ok(id.to_owned()),
+        match self.bot.execute(method, &params).await {
+            Ok(()) => Ok(id.to_owned()),
             Err(CallError::Unsure(why)) => Err(ActionFailure::Call(CallError::NotSent(why))),
             Err(error) => Err(error.into()),
         }

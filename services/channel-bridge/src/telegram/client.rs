@@ -7,7 +7,10 @@ use std::{fmt, time::Duration};
 
 use reqwest::{Client, StatusCode, multipart::Form};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::{Value, json};
 
 use super::wire::{BotIdentity, MessageId};
@@ -146,7 +149,7 @@ impl Bot {
     /// Confirms that a button was pressed; until then Telegram shows it as busy.
     pub async fn answer_callback_query(&self, press: &str, text: &str) -> Result<(), CallError> {
         let params = json!({"callback_query_id": press, "text": text});
-        self.call::<bool>("answerCallbackQuery", &params, CALL_TIMEOUT).await.map(drop)
+        self.execute("answerCallbackQuery", &params).await
     }
 
     pub async fn send_typing(&self, chat: i64, thread: Option<i64>) -> Result<(), CallError> {
@@ -154,19 +157,25 @@ impl Bot {
         if let Some(thread) = thread {
             params["message_thread_id"] = thread.into();
         }
-        self.call::<bool>("sendChatAction", &params, CALL_TIMEOUT).await.map(drop)
+        self.execute("sendChatAction", &params).await
     }
 
     /// Registers `url` for updates. Telegram sends `secret` in a header.
     pub async fn set_webhook(&self, url: &str, secret: &SecretString) -> Result<(), CallError> {
         let params = json!({"url": url, "secret_token": secret.expose_secret(),
             "allowed_updates": ALLOWED_UPDATES, "max_connections": 10});
-        self.call::<bool>("setWebhook", &params, CALL_TIMEOUT).await.map(drop)
+        self.execute("setWebhook", &params).await
     }
 
     /// Removes the webhook, so that updates can be polled. Pending updates are kept.
     pub async fn delete_webhook(&self) -> Result<(), CallError> {
-        self.call::<bool>("deleteWebhook", &json!({}), CALL_TIMEOUT).await.map(drop)
+        self.execute("deleteWebhook", &json!({})).await
+    }
+
+    /// Calls a method whose result does not matter: `ok` is enough.
+    pub async fn execute(&self, method: &str, params: &Value) -> Result<(), CallError> {
+        let (status, body) = self.post(method, params, CALL_TIMEOUT).await?;
+        parse_response::<IgnoredAny>(status, &body).map(drop)
     }
 
     /// Calls a method with these parameters.
@@ -209,22 +218,29 @@ impl Bot {
         let sent = self.http.post(url).timeout(patience).multipart(form).send().await;
         let response = sent.map_err(|error| transport_error(&error.without_url()))?;
         let status = response.status();
-        let body = read(response).await?;
-        parse_response(status, &body)
+        parse_result(status, &read(response).await?)
     }
 
     async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
-        params: &impl Serialize,
+        params: &Value,
         patience: Duration,
     ) -> Result<T, CallError> {
+        let (status, body) = self.post(method, params, patience).await?;
+        parse_result(status, &body)
+    }
+
+    async fn post(
+        &self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<(StatusCode, Vec<u8>), CallError> {
         let url = format!("{}/{method}", self.base.expose_secret());
         let sent = self.http.post(url).timeout(patience).json(params).send().await;
         let response = sent.map_err(|error| transport_error(&error.without_url()))?;
-        let status = response.status();
-        let body = read(response).await?;
-        parse_response(status, &body)
+        Ok((response.status(), read(response).await?))
     }
 }
 
@@ -280,14 +296,27 @@ async fn read_up_to(mut response: reqwest::Response, most: usize) -> Result<Vec<
     Ok(body)
 }
 
-fn parse_response<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
+/// Parses a response that must have a result.
+fn parse_result<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
+    // A success that cannot be parsed may come from another server, or from Telegram after the
+    // work was done.
+    parse_response(status, body)?.ok_or_else(unreadable)
+}
+
+fn unreadable() -> CallError {
+    CallError::Unsure("it cannot be read".to_owned())
+}
+
+/// Parses a response; a successful one may have no result.
+fn parse_response<T: DeserializeOwned>(
+    status: StatusCode,
+    body: &[u8],
+) -> Result<Option<T>, CallError> {
     let parsed = serde_json::from_slice::<ApiResponse<T>>(body).ok();
     if status.is_success() {
-        // A success that cannot be parsed may come from another server, or from Telegram after the
-        // work was done.
         return match parsed {
-            Some(ApiResponse { ok: true, result: Some(result), .. }) => Ok(result),
-            Some(_) | None => Err(CallError::Unsure("it cannot be read".to_owned())),
+            Some(ApiResponse { ok: true, result, .. }) => Ok(result),
+            Some(_) | None => Err(unreadable()),
         };
     }
     let (description, parameters) =
@@ -314,7 +343,7 @@ mod tests {
     use super::*;
 
     fn status(code: u16, body: &str) -> Result<MessageId, CallError> {
-        parse_response(StatusCode::from_u16(code).unwrap(), body.as_bytes())
+        parse_result(StatusCode::from_u16(code).unwrap(), body.as_bytes())
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_kit::Backoff;
 use holdfast_lock::{Lease, Locks};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -25,6 +25,9 @@ const LEASE_TTL: Duration = Duration::from_secs(15);
 
 /// Interval at which a poller without a lease checks whether Redis is available again.
 const REDIS_CHECK_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Minimum interval between two polls without progress: some servers answer at once, with nothing.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delays after a failed call.
 const FAILURE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
@@ -132,6 +135,7 @@ impl Poller {
         let telegram = Arc::clone(&self.telegram);
         let mut failures = 0;
         loop {
+            let (began, before) = (Instant::now(), self.offset);
             let polled = match telegram.me().await {
                 Ok(_) => telegram.bot.get_updates(self.offset, self.wait).await,
                 Err(error) => Err(error),
@@ -149,6 +153,9 @@ impl Poller {
                         } else {
                             break;
                         }
+                    }
+                    if self.offset == before {
+                        sleep_until(began + MIN_POLL_INTERVAL).await;
                     }
                 }
                 Err(error) => {

@@ -292,7 +292,11 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
     world.reply_of(other.id, target("webhook", theirs, "room"), "hello").await;
 
     assert!(quick.wait_for(1, Duration::from_secs(5)).await);
+    // Those that wait for their account's share are not attempted.
+    sleep(Duration::from_secs(1)).await;
     assert_eq!(slow.posts().len(), 1);
+    let attempts: i32 = world.deliveries().await.iter().map(|delivery| delivery.attempt).sum();
+    assert_eq!(attempts, 1);
     bridge.stop().await;
 }
 
@@ -309,6 +313,30 @@ async fn a_request_for_approval_has_buttons_on_telegram() {
     let keyboard = &sent.params["reply_markup"]["inline_keyboard"];
     assert_eq!(keyboard[0][0]["text"], "Allow once");
     assert_eq!(keyboard[2][0]["callback_data"], format!("d:{asked}"));
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_long_request_for_approval_is_shown_in_full_before_it_has_buttons() {
+    let (world, account) = with_bot().await;
+    let lines: Vec<String> = (0..900).map(|n| format!("| line {n} of a script")).collect();
+    let text = format!("Approval needed\n```\n{}\n```\nAnswer", lines.join("\n"));
+    let asked = world.ask(target("telegram", account, "7"), &text).await;
+    let bridge = world.bridge().await;
+
+    eventually("all is sent", async || {
+        texts(&world).last().is_some_and(|text| text.ends_with("Answer"))
+    })
+    .await;
+
+    let calls = world.telegram.calls();
+    let sent: Vec<_> = calls.iter().filter(|call| call.method == "sendMessage").collect();
+    let (last, before) = sent.split_last().unwrap();
+    assert!(before.len() > 3 && before.iter().all(|call| call.params["reply_markup"].is_null()));
+    let keyboard = &last.params["reply_markup"]["inline_keyboard"];
+    assert_eq!(keyboard[2][0]["callback_data"], format!("d:{asked}"));
+    let shown = texts(&world).join("\n");
+    assert!(lines.iter().all(|line| shown.contains(line.as_str())), "{shown}");
     bridge.stop().await;
 }
 
@@ -341,5 +369,24 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
         world.sessions.approvals().resolve(world.tenant, asked, ApprovalDecision::Deny, "key_test");
     assert!(again.await.unwrap().duplicate);
     assert_eq!(world.deliveries().await.len(), 2);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_telegram_says_was_made_is_made_whatever_its_result() {
+    let (world, account) = with_bot().await;
+    world.telegram.answer_edits_with_null();
+    let asked = world.ask(target("telegram", account, "7"), "Approval needed").await;
+    let bridge = world.bridge().await;
+    eventually("it is sent", async || texts(&world).len() == 1).await;
+
+    let deny = ApprovalDecision::Deny;
+    world.sessions.approvals().resolve(world.tenant, asked, deny, "key_test").await.unwrap();
+    eventually("the buttons are taken away", async || {
+        world.deliveries().await.iter().filter(|delivery| delivery.state == "sent").count() == 2
+    })
+    .await;
+
+    assert_eq!(world.deliveries().await[1].attempt, 1);
     bridge.stop().await;
 }

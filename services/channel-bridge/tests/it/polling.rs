@@ -341,3 +341,20 @@ async fn a_button_says_what_its_presser_could_have_written_and_no_more() {
     crate::world::eventually("all buttons look pressed", async || answered() == 4).await;
     bridge.stop().await;
 }
+
+#[tokio::test]
+async fn a_server_that_answers_at_once_with_nothing_is_not_polled_all_the_time() {
+    let (world, _) = world().await;
+    world.telegram.answer_polls_at_once();
+    let bridge = world.bridge().await;
+    eventually("it polls", async || world.telegram.polls() > 0).await;
+
+    let before = world.telegram.polls();
+    sleep(Duration::from_secs(2)).await;
+    let polls = world.telegram.polls() - before;
+    world.telegram.push(TOKEN, Incoming::private(7, "hello"));
+    world.taken(1).await;
+
+    assert!((1..=3).contains(&polls), "{polls} polls in two seconds");
+    bridge.stop().await;
+}

@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
     GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
     UpdateAgentResponse, agents_server::Agents as Service,
 };
-use holdfast_types::{AgentName, ContextOptions, RecommendSkills};
+use holdfast_types::{AgentName, ContextOptions, RecommendSkills, TenantId};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -58,6 +58,8 @@ impl Service for Agents {
         require(&caller, Scope::Admin)?;
         let new = new_agent(required("agent", request.agent)?)?;
 
+        check_models(&self.0, caller.tenant, &new, None).await?;
+
         let agent = self.0.directory.agents().create(caller.tenant, actor(&caller), new).await;
 
         let agent = agent.map_err(Error::from)?;
@@ -74,6 +76,8 @@ impl Service for Agents {
         let agent = required("agent", request.agent)?;
         let found_by = non_empty(agent.id.clone()).unwrap_or_else(|| agent.name.clone());
         let new = new_agent(agent)?;
+        let before = self.0.directory.agents().get(caller.tenant, &found_by).await;
+        check_models(&self.0, caller.tenant, &new, Some(&before.map_err(Error::from)?)).await?;
 
         let by = actor(&caller);
         let agent = self.0.directory.agents().update(caller.tenant, by, &found_by, new).await;
@@ -99,6 +103,30 @@ impl Service for Agents {
         self.0.jobs.delete_heartbeat(tenant, agent.id).await.map_err(Error::from)?;
         Ok(Response::new(DeleteAgentResponse {}))
     }
+}
+
+/// Checks the models that an agent is given now. Those that it has already are not checked: their
+/// provider may have been removed, and other fields must still be changeable.
+async fn check_models(
+    state: &State,
+    tenant: TenantId,
+    new: &NewAgent,
+    before: Option<&Agent>,
+) -> Result<(), Error> {
+    let had = |name: &str| {
+        before.is_some_and(|agent| {
+            agent.model.as_deref() == Some(name)
+                || agent.settings.fallbacks.iter().any(|fallback| fallback == name)
+                || agent.settings.heartbeat.model.as_deref() == Some(name)
+        })
+    };
+    let names =
+        new.model.iter().chain(&new.settings.fallbacks).chain(&new.settings.heartbeat.model);
+    let names: Vec<&str> = names.map(String::as_str).filter(|name| !had(name)).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Ok(state.directory.models().check_names(tenant, names).await?)
 }
 
 /// Names the entries of an agent's lists that cover no tool.

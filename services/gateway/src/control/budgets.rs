@@ -1,6 +1,6 @@
 //! The service `Budgets`: daily limits and usage.
 
-use holdfast_directory::Budget;
+use holdfast_directory::{AGENT_CACHE_TTL, Budget};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, GetUsageRequest, GetUsageResponse, ListBudgetsRequest, ListBudgetsResponse,
@@ -77,6 +77,8 @@ impl Service for Budgets {
         set.map_err(Error::from)?;
         // Usage of the day before the budget was set counts too.
         self.0.sessions.usage().open_budget(caller.tenant, agent).await.map_err(Error::from)?;
+        // The budget holds for every turn that begins after the answer.
+        tokio::time::sleep(AGENT_CACHE_TTL).await;
         Ok(Response::new(SetBudgetResponse {}))
     }
 

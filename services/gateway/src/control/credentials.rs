@@ -11,7 +11,7 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, invalid, non_empty, required, timestamp};
+use super::{State, actor, check_address, invalid, non_empty, required, timestamp};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Credentials`.
@@ -42,6 +42,7 @@ impl Service for Credentials {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let credential = required("credential", request.credential)?;
+        check_address(&self.0.egress, &credential.token_url)?;
         let new = NewCredential {
             provider: credential.provider,
             name: credential.name,

@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, non_empty, required};
+use super::{State, actor, check_address, non_empty, required};
 use crate::{Error, auth::require};
 
 /// Implements `holdfast.gateway.v1.Providers`.
@@ -39,6 +39,7 @@ impl Service for Providers {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let provider = required("provider", request.provider)?;
+        check_address(&self.0.egress, &provider.base_url)?;
         let new = NewProvider {
             kind: ProviderKind::parse(&provider.kind).map_err(Error::from)?,
             name: provider.name,

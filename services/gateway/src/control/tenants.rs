@@ -7,6 +7,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, CreateTenantRequest, CreateTenantResponse, ListTenantsRequest, ListTenantsResponse,
     UpdateTenantRequest, UpdateTenantResponse, tenants_server::Tenants as Service,
 };
+use holdfast_session::ShareChanges;
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
@@ -17,6 +18,8 @@ use crate::{Error, auth::require};
 const MAX_WEIGHT: u32 = 100;
 /// Maximum cap on a tenant's sessions that are ready or running.
 const MAX_SESSION_CAP: u32 = 100_000;
+/// Maximum limit on a tenant's sessions.
+const MAX_SESSIONS: u32 = 1_000_000_000;
 /// Concurrent reads of shares for a list.
 const CONCURRENT_SHARE_READS: usize = 4;
 
@@ -69,18 +72,15 @@ impl Service for Tenants {
         let changes = TenantChanges { state, rate: non_zero(wanted.rate), product };
         let weight = at_most("weight", wanted.weight, MAX_WEIGHT)?;
         let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
+        let max_sessions = at_most("max_sessions", wanted.max_sessions, MAX_SESSIONS)?;
+        let share = ShareChanges { weight, cap, max_sessions };
 
         let directory = &self.0.directory;
         let tenant = directory.tenants().get(&found_by).await.map_err(Error::from)?;
         let changed = directory.tenants().update(tenant.id, actor(&caller), changes).await;
         let tenant = changed.map_err(Error::from)?;
-        if weight.is_some() || cap.is_some() {
-            self.0
-                .sessions
-                .queues()
-                .set_share(tenant.id, weight, cap)
-                .await
-                .map_err(Error::from)?;
+        if share != ShareChanges::default() {
+            self.0.sessions.queues().set_share(tenant.id, share).await.map_err(Error::from)?;
         }
 
         let tenant = Some(self.with_share(tenant).await?);
@@ -90,14 +90,15 @@ impl Service for Tenants {
 
 impl Tenants {
     async fn with_share(&self, tenant: Tenant) -> Result<pb::Tenant, Error> {
-        let (weight, cap) = self.0.sessions.queues().share(tenant.id).await?;
+        let share = self.0.sessions.queues().share(tenant.id).await?;
         Ok(pb::Tenant {
             id: tenant.id.to_string(),
             name: tenant.name,
             state: tenant.state.as_str().to_owned(),
             rate: tenant.rate,
-            weight,
-            cap,
+            weight: share.weight,
+            cap: share.cap,
+            max_sessions: share.max_sessions,
             created_at: Some(timestamp(tenant.created_at)),
             product: Some(product_of(tenant.product)),
         })

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory, Seal};
+use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Scope, Scopes};
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
@@ -46,7 +47,9 @@ impl World {
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let library = SkillLibrary::new(workspaces.clone(), Arc::default());
         let sessions = Sessions::new(pools);
-        let state = State { directory, sessions, bus, workspaces, jobs, memory: None, library };
+        let egress = Guard::with_system_resolver([]).unwrap();
+        let state =
+            State { directory, sessions, bus, workspaces, jobs, memory: None, library, egress };
         Self { state, _database: database }
     }
 

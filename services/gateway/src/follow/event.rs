@@ -49,16 +49,20 @@ pub struct TurnResult {
 }
 
 impl TurnResult {
+    /// Beginning of an answer that tells that an approval is needed.
+    pub const APPROVAL_PREFIX: &str = "This needs approval before it goes on (";
+
     /// Answer for clients that cannot wait for an approval: tells that one is needed, and how to go
     /// on.
     pub fn approval_needed(awaited: &PendingApproval) -> Self {
-        let PendingApproval { approval, tool, summary, left_ms } = awaited;
+        let PendingApproval { approval, tool, subject, left_ms, .. } = awaited;
         let slug = approval.slug();
         let seconds = left_ms.div_ceil(1_000);
         let text = format!(
-            "This needs approval before it goes on ({slug}): {tool} – {summary}\n\nTo decide, within \
-             {seconds} s: `holdfast approvals allow {slug}` or `holdfast approvals deny {slug}`. Then \
-             ask again; the same request with the same Idempotency-Key gets the answer."
+            "{}{slug}): {tool}\n```\n{subject}\n```\nTo decide, \
+             within {seconds} s: `holdfast approvals allow {slug}` or `holdfast approvals deny {slug}`. Then \
+             ask again; the same request with the same Idempotency-Key gets the answer.",
+            Self::APPROVAL_PREFIX,
         );
         Self {
             outcome: TurnOutcome::Completed,

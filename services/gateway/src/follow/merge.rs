@@ -180,8 +180,15 @@ impl DeltaMerge {
             },
             DeltaBody::ToolStarted { call, tool } => EventKind::ToolStarted { call, tool },
             DeltaBody::ToolEnded { call, failed } => EventKind::ToolEnded { call, failed },
-            DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {
-                EventKind::Approval(PendingApproval { approval, tool, summary, left_ms })
+            DeltaBody::ApprovalRequested { approval, tool, summary, subject, pattern, left_ms } => {
+                EventKind::Approval(PendingApproval {
+                    approval,
+                    tool,
+                    summary,
+                    subject,
+                    pattern,
+                    left_ms,
+                })
             }
             DeltaBody::Canvas { surfaces } => EventKind::Canvas(surfaces),
             DeltaBody::Started | DeltaBody::StepRestarted | DeltaBody::Done { .. } => return,

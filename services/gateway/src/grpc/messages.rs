@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, CancelRequest, CancelResponse, FollowRequest, RunEvent, SendRequest, SendResponse,
     messages_server::Messages as Service, run_event,
 };
-use holdfast_session::{Acceptance, TurnOutcome};
+use holdfast_session::{Acceptance, CancelResult, TurnOutcome};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
@@ -80,9 +80,12 @@ impl Service for Messages {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Chat)?;
 
-        let running = self.ingest.cancel(caller.tenant, &request.agent, &request.session).await?;
+        let cancelled = self.ingest.cancel(caller.tenant, &request.agent, &request.session).await?;
 
-        Ok(Response::new(CancelResponse { running }))
+        Ok(Response::new(CancelResponse {
+            running: matches!(cancelled, CancelResult::Running(_) | CancelResult::Waiting { .. }),
+            queued: matches!(cancelled, CancelResult::Queued { .. }),
+        }))
     }
 }
 
@@ -144,6 +147,8 @@ fn event_of(follow: &FollowedMessage, event: Event) -> RunEvent {
             slug: awaited.approval.slug(),
             tool: awaited.tool,
             summary: awaited.summary,
+            subject: awaited.subject,
+            pattern: awaited.pattern,
             left_ms: awaited.left_ms,
         }),
         EventKind::Canvas(surfaces) => E::CanvasChanged(pb::CanvasChanged { surfaces }),

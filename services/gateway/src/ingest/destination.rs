@@ -8,7 +8,7 @@
 //! | anything else | a session of the agent that the caller has given this name |
 
 use holdfast_directory::{RoutedAgent, Routing};
-use holdfast_types::{AgentName, MessageId, SessionId, SessionKey, TenantId};
+use holdfast_types::{AgentName, SessionId, SessionKey, TenantId};
 
 use super::{Ingest, named_session_key};
 use crate::Error;
@@ -107,19 +107,6 @@ impl Ingest {
             name: place.key.as_str().chars().take(80).collect(),
         };
         Ok(found.ok_or_else(missing)?)
-    }
-
-    /// Session that a message belongs to.
-    pub async fn session_of(
-        &self,
-        tenant: TenantId,
-        message: MessageId,
-    ) -> Result<SessionId, Error> {
-        Ok(self.sessions.views().answer(tenant, message).await?.session)
-    }
-
-    pub async fn session_exists(&self, tenant: TenantId, key: &SessionKey) -> Result<bool, Error> {
-        Ok(self.sessions.views().find(tenant, key).await?.is_some())
     }
 }
 

@@ -3,7 +3,7 @@
 use holdfast_directory::RoutedAgent;
 use holdfast_grpc::Caller;
 use holdfast_session::{EPHEMERAL_LABEL, NewMessage};
-use holdfast_types::{Body, MessageId, QueueMode, SessionId, TenantId};
+use holdfast_types::{Body, MessageId, QueueMode, RunId, SessionId, Source, TenantId};
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     OpenAi,
     content::{ConversationMessage, Role},
+    history::{self, JOINED_PREFIX},
 };
 use crate::{
     Error,
@@ -24,6 +25,12 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Prefix of all model names, and the name of the default agent.
 pub const MODEL_PREFIX: &str = "holdfast";
+
+/// Prefix of the names of sessions that are made for one request.
+const SINGLE_REQUEST_PREFIX: &str = "once-";
+
+/// Separates a branch's name from the name of its session.
+const BRANCH_INFIX: &str = "/branch-";
 
 /// Maximum number of messages that a new session begins with; older ones are joined into one.
 const MAX_INITIAL_MESSAGES: usize = 128;
@@ -46,6 +53,17 @@ struct SessionInput {
     /// Set for a session that is made for one request.
     label: Option<&'static str>,
     turns: Vec<ConversationMessage>,
+    /// Response to continue from.
+    previous: Option<PreviousResponse>,
+}
+
+/// Response that a request continues from.
+#[derive(Debug, Clone, Copy)]
+struct PreviousResponse {
+    message: MessageId,
+    session: SessionId,
+    /// `None` if the response is not complete.
+    run: Option<RunId>,
 }
 
 impl OpenAi {
@@ -60,9 +78,24 @@ impl OpenAi {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
         let goes_on = self.session_input(caller, agent, key.as_deref(), ask).await?;
-        let messages = self.inbox_messages(caller, goes_on, key).await?;
+        let (previous, place) = (goes_on.previous, goes_on.place.clone());
+        let messages = self.inbox_messages(caller, goes_on, key.clone()).await?;
 
-        let taken = self.ingest.store_all(tenant, messages).await?;
+        let after = previous.map(|previous| previous.message);
+        let branched = previous.map(|previous| (previous, messages.clone()));
+        let taken = match (self.ingest.store_all(tenant, messages, after).await, branched) {
+            // A repetition of a request that has branched has its key in the branch.
+            (
+                Err(Error::Session(
+                    holdfast_session::Error::NotNewest | holdfast_session::Error::RequestReused(_),
+                )),
+                Some((previous, messages)),
+            ) => {
+                let messages = self.branch(tenant, previous, &place, messages, key).await?;
+                self.ingest.store_all(tenant, messages, None).await?
+            }
+            (taken, _) => taken?,
+        };
         let runs = taken.runs.clone();
         let follow = self.follower.follow_accepted(tenant, &taken.accepted, runs).await;
         self.ingest.notify_runners(&taken);
@@ -95,41 +128,132 @@ impl OpenAi {
     ) -> Result<SessionInput, ApiError> {
         let AnswerRequest { user, previous, mut turns, .. } = ask;
         if let Some(previous) = previous {
-            let session = self.session_of(caller.tenant, &previous).await?;
+            let previous = self.previous_response(caller.tenant, &previous).await?;
             let agent = if ask.model == MODEL_PREFIX { "" } else { agent.name.as_str() };
+            let session = previous.session;
             let place = self.ingest.destination_of_session(caller.tenant, agent, session).await?;
-            return Ok(SessionInput { place, label: None, turns });
+            return Ok(SessionInput { place, label: None, turns, previous: Some(previous) });
         }
         let Some(user) = user.filter(|user| !user.is_empty()) else {
             let name = match key {
                 Some(key) => single_request_session(caller, key, &turns),
                 None => Uuid::now_v7().simple().to_string(),
             };
-            let key = named_session_key(&agent, &format!("once-{name}"))?;
-            return Ok(SessionInput {
-                place: Destination { agent, key },
-                label: Some(EPHEMERAL_LABEL),
-                turns,
-            });
+            let key = named_session_key(&agent, &format!("{SINGLE_REQUEST_PREFIX}{name}"))?;
+            let place = Destination { agent, key };
+            return Ok(SessionInput { place, label: Some(EPHEMERAL_LABEL), turns, previous: None });
         };
-        let key = named_session_key(&agent, &user)?;
-        let news = count_unanswered(&turns);
+        let mut place = Destination { key: named_session_key(&agent, &user)?, agent };
+        let (mut label, news) = (None, count_unanswered(&turns));
         // A new session begins with the whole conversation that the client sent.
-        if news < turns.len() && self.ingest.session_exists(caller.tenant, &key).await? {
-            turns.drain(..turns.len() - news);
+        if news < turns.len()
+            && let Some(session) = self.ingest.find_session(caller.tenant, &place.key).await?
+        {
+            let history = &turns[..turns.len() - news];
+            if self.is_repeated(caller, session, key).await?
+                || self.is_history_of(caller.tenant, session, history).await?
+            {
+                turns.drain(..turns.len() - news);
+            } else {
+                // The client has edited the conversation, or shows another one.
+                let name = match key {
+                    Some(key) => single_request_session(caller, key, &turns),
+                    None => Uuid::now_v7().simple().to_string(),
+                };
+                place.key = named_session_key(&place.agent, &branch_name(&user, &name))?;
+                label = Some(EPHEMERAL_LABEL);
+            }
         }
-        Ok(SessionInput { place: Destination { agent, key }, label: None, turns })
+        Ok(SessionInput { place, label, turns, previous: None })
     }
 
-    async fn session_of(&self, tenant: TenantId, response: &str) -> Result<SessionId, ApiError> {
+    /// Whether this request was accepted before in the session.
+    async fn is_repeated(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        key: Option<&str>,
+    ) -> Result<bool, ApiError> {
+        let (Some(key), Some(by)) = (key, caller.key) else { return Ok(false) };
+        let source = Source::Key(by);
+        let found = self.ingest.session_of_request(caller.tenant, &source, key).await?;
+        Ok(found == Some(session))
+    }
+
+    /// Whether a session's conversation ends with the history that the client sent.
+    async fn is_history_of(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        sent: &[ConversationMessage],
+    ) -> Result<bool, ApiError> {
+        // Calls and their results are entries too.
+        let limit = sent.len().saturating_mul(8).saturating_add(200);
+        let stored = self.ingest.newest_entries(tenant, session, limit).await?;
+        let is_whole = stored.first().is_none_or(|oldest| oldest.seq == 1);
+        let stored = stored.iter().map(|stored| &stored.entry);
+        Ok(history::ends_with(&history::stored(stored), &history::sent(sent), is_whole))
+    }
+
+    async fn previous_response(
+        &self,
+        tenant: TenantId,
+        response: &str,
+    ) -> Result<PreviousResponse, ApiError> {
         let unknown = || ApiError::no_response(response);
         let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
-        let id = id.map(MessageId::from).ok_or_else(unknown)?;
-        match self.ingest.session_of(tenant, id).await {
-            Ok(session) => Ok(session),
+        let message = id.map(MessageId::from).ok_or_else(unknown)?;
+        match self.ingest.run_of(tenant, message).await {
+            Ok((session, run)) => Ok(PreviousResponse { message, session, run }),
             Err(Error::Session(holdfast_session::Error::NotFound { .. })) => Err(unknown()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Moves messages to a new session that begins with the conversation up to a response.
+    async fn branch(
+        &self,
+        tenant: TenantId,
+        previous: PreviousResponse,
+        from: &Destination,
+        mut messages: Vec<NewMessage>,
+        key: Option<String>,
+    ) -> Result<Vec<NewMessage>, ApiError> {
+        let Some(run) = previous.run else {
+            let message = "this response is not complete, and the conversation goes on without it \
+                           already: wait for it";
+            return Err(ApiError::invalid_field("previous_response_id", message));
+        };
+        let entries = self.ingest.entries_until(tenant, previous.session, run).await?;
+        let Some(entries) = entries else {
+            let message = "this response is too old to branch from: continue from a newer one";
+            return Err(ApiError::invalid_field("previous_response_id", message));
+        };
+        let Some(last) = messages.last().cloned() else { return Ok(messages) };
+        let name = match key {
+            Some(_) => hex(&Sha256::digest(format!("{}{}", last.source.as_text(), last.idem_key))),
+            None => Uuid::now_v7().simple().to_string(),
+        };
+        let of = from.key.api_name().unwrap_or_default();
+        let to = named_session_key(&from.agent, &branch_name(&of, &name[..32]))?;
+        let label = of.starts_with(SINGLE_REQUEST_PREFIX).then_some(EPHEMERAL_LABEL);
+        let keep = MAX_INITIAL_MESSAGES.saturating_sub(messages.len());
+        let history = history::bodies(entries.into_iter().map(|stored| stored.entry), keep);
+        let mut branched: Vec<NewMessage> = history
+            .into_iter()
+            .enumerate()
+            .map(|(n, body)| NewMessage {
+                body: Body { author: last.body.author.clone(), ..body },
+                idem_key: hex(&Sha256::digest(format!("{}:branch:{n}", last.idem_key))),
+                ..last.clone()
+            })
+            .collect();
+        branched.append(&mut messages);
+        for message in &mut branched {
+            message.key = to.clone();
+            message.label = label;
+        }
+        Ok(branched)
     }
 
     /// Messages for the inbox. Earlier ones are silent; only the last one wakes a runner.
@@ -139,7 +263,7 @@ impl OpenAi {
         goes_on: SessionInput,
         key: Option<String>,
     ) -> Result<Vec<NewMessage>, ApiError> {
-        let SessionInput { place, label, mut turns } = goes_on;
+        let SessionInput { place, label, mut turns, .. } = goes_on;
         let last = match turns.pop() {
             Some(ConversationMessage { role: Role::User, text, pictures }) => {
                 self.ingest
@@ -188,6 +312,12 @@ impl OpenAi {
     }
 }
 
+/// Name of a session that branches off the session of this name. Both belong to one person.
+fn branch_name(of: &str, name: &str) -> String {
+    let of = of.split_once(BRANCH_INFIX).map_or(of, |(of, _)| of);
+    format!("{of}{BRANCH_INFIX}{name}")
+}
+
 /// Number of messages at the end without an answer.
 fn count_unanswered(turns: &[ConversationMessage]) -> usize {
     turns.iter().rev().take_while(|turn| turn.role != Role::Assistant).count()
@@ -202,12 +332,12 @@ fn join_oldest(mut turns: Vec<ConversationMessage>) -> Vec<ConversationMessage> 
     let told = turns.iter().map(|turn| format!("{}: {}", role_name(turn.role), turn.text));
     let told = told.collect::<Vec<_>>().join("\n");
     let mut folded =
-        vec![ConversationMessage::text_only(Role::User, format!("[what was said before]\n{told}"))];
+        vec![ConversationMessage::text_only(Role::User, format!("{JOINED_PREFIX}{told}"))];
     folded.extend(newest);
     folded
 }
 
-const fn role_name(role: Role) -> &'static str {
+pub const fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Assistant => "assistant",

@@ -2,7 +2,7 @@
 
 use axum::{
     Extension, Json,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
 };
 use holdfast_grpc::{Caller, Scope};
 use holdfast_types::AgentId;
@@ -42,9 +42,12 @@ pub async fn models(
 pub async fn model(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
-    Path(model): Path<String>,
+    model: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Model>, ApiError> {
     require_chat_or_read(&caller)?;
+    let Ok(Path(model)) = model else {
+        return Err(ApiError::invalid_field("model", "the model's name is not UTF-8"));
+    };
     let agent = api.agent_of(caller.tenant, &model).await?;
     Ok(Json(Model::new(model, agent.id)))
 }

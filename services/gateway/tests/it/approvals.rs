@@ -41,6 +41,7 @@ async fn a_stream_tells_that_a_word_is_needed_and_goes_on_once_it_is_said() {
                 let listed = listed.into_inner().approvals;
                 assert_eq!((listed.len(), &listed[0].id), (1, &told.approval_id));
                 assert_eq!((told.summary.as_str(), told.slug.len()), ("ask me", 8));
+                assert_eq!(told.subject, listed[0].subject);
                 let mut sessions = SessionsClient::new(world.channel().await.unwrap());
                 let get = GetSessionRequest { session: event.session_id.clone() };
                 let session = sessions.get_session(world.anna.request(get)).await.unwrap();
@@ -111,6 +112,7 @@ async fn an_openai_client_is_not_kept_waiting_and_its_key_brings_the_answer() {
 
     let told = text(&first);
     assert!(told.starts_with("This needs approval before it goes on ("), "{told}");
+    assert!(told.contains("\n```\nask me\n```\n"), "{told}");
     assert!(told.contains("holdfast approvals allow "), "{told}");
     let streamed: String = streamed
         .iter()

@@ -30,7 +30,17 @@ fn arrival(text: &str) -> AcceptRequest {
 }
 
 fn signed(tenant: TenantId, secret: &str, request: AcceptRequest) -> Request<AcceptRequest> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    signed_at(tenant, secret, request, 0)
+}
+
+/// Signs with a clock that is so many seconds behind.
+fn signed_at(
+    tenant: TenantId,
+    secret: &str,
+    request: AcceptRequest,
+    behind: u64,
+) -> Request<AcceptRequest> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - behind;
     let context = Signer::new(&secret.into()).unwrap().sign(tenant, "channel-bridge", now);
     let mut request = Request::new(request);
     request.metadata_mut().insert(CONTEXT_HEADER, context.parse().unwrap());
@@ -44,6 +54,24 @@ pub async fn accept(
 ) -> Result<AcceptResponse, Status> {
     let mut client = IngestClient::new(world.channel().await.unwrap());
     Ok(client.accept(signed(tenant, MESH, request)).await?.into_inner())
+}
+
+#[tokio::test]
+async fn a_bridge_whose_clock_is_minutes_off_is_believed_up_to_the_set_tolerance() {
+    let tolerance = std::time::Duration::from_secs(120);
+    let strict = World::start_with(|config| config.mesh.clock_tolerance = tolerance).await.unwrap();
+    let world = World::start().await.unwrap();
+    let accept = async |world: &World| {
+        let mut client = IngestClient::new(world.channel().await.unwrap());
+        client.accept(signed_at(world.anna.id, MESH, arrival("hi"), 200)).await
+    };
+
+    accept(&world).await.unwrap();
+    let refused = accept(&strict).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let told = refused.message();
+    assert!(told.contains("s behind this one's, and `mesh.clock_tolerance` is 120 s"), "{told}");
 }
 
 #[tokio::test]

@@ -1,10 +1,17 @@
 //! The gateway answers invalid input with an error, and goes on.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_proto::gateway::v1::{FollowRequest, SendRequest};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::world::{World, done, message};
+use crate::{
+    foreign::raw,
+    world::{World, done, message},
+};
+
+/// A picture of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 async fn post(world: &World, path: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
     let response = world.post(&world.anna, path).body(body).send().await.unwrap();
@@ -14,9 +21,9 @@ async fn post(world: &World, path: &str, body: impl Into<reqwest::Body>) -> (u16
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_refused_with_what_is_wrong() {
     let world = World::start().await.unwrap();
-    let huge = vec![b' '; 1024 * 1024 + 1];
+    let huge = vec![b' '; 28 * 1024 * 1024 + 1];
     let cases: [(Vec<u8>, u16, &str); 7] = [
-        (huge, 413, "more than 1048576 bytes"),
+        (huge, 413, "more than 29360128 bytes"),
         (b"{\"model\": \"\xff\"}".to_vec(), 400, "not UTF-8 from byte 11 on"),
         (b"{\"model\": ".to_vec(), 400, "is no JSON"),
         (b"".to_vec(), 400, "is no JSON"),
@@ -155,6 +162,47 @@ async fn what_an_openai_client_cannot_have_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_picture_may_be_as_large_as_over_grpc() {
+    let world = World::start().await.unwrap();
+    // A PNG with what a camera adds to it.
+    let mut picture = STANDARD.decode(PIXEL).unwrap();
+    picture.resize(3 * 1024 * 1024, 0);
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(picture));
+    let content = json!([
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": url}},
+    ]);
+    let body = json!({"model": "holdfast", "messages": [{"role": "user", "content": content}]});
+
+    let (status, answer) = post(&world, "/v1/chat/completions", body.to_string()).await;
+
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[tokio::test]
+async fn a_message_that_is_no_json_rpc_is_told_so() {
+    let world = World::start().await.unwrap();
+    for (body, code) in [("{\"jsonrpc\": ", -32_700), ("{\"id\": 7}", -32_600)] {
+        let response = world.post(&world.anna, "/mcp").header("content-type", "application/json");
+        let response = response.header("accept", "application/json, text/event-stream");
+        let response = response.body(body).send().await.unwrap();
+
+        assert_eq!(response.status(), 400, "{body}");
+        let told = response.json::<Value>().await.unwrap();
+        assert_eq!(told["error"]["code"], code, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_the_caller_s_fault() {
+    let world = World::start().await.unwrap();
+
+    let refused = raw::call(&world, &world.anna, "Messages/Send", vec![0xff; 5]).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+}
+
+#[tokio::test]
 async fn an_unknown_path_and_a_wrong_method_are_told_in_json() {
     let world = World::start().await.unwrap();
 
@@ -164,5 +212,43 @@ async fn an_unknown_path_and_a_wrong_method_are_told_in_json() {
     assert_eq!(nowhere.status(), 404);
     assert_eq!(nowhere.json::<Value>().await.unwrap()["error"]["code"], "unknown_url");
     assert_eq!(wrong.status(), 405);
-    assert_eq!(wrong.json::<Value>().await.unwrap()["error"]["code"], "method_not_allowed");
+    let wrong = wrong.json::<Value>().await.unwrap();
+    assert_eq!(wrong["error"]["code"], "method_not_allowed");
+    let message = wrong["error"]["message"].as_str().unwrap();
+    assert_eq!(message, "`/v1/chat/completions` does not take `GET`: use `POST`");
+    let no_text = world.get(&world.anna, "/v1/models/%00%ff").send().await.unwrap();
+    assert_eq!(no_text.status(), 400);
+    assert_eq!(no_text.json::<Value>().await.unwrap()["error"]["param"], "model");
+}
+
+#[tokio::test]
+async fn nul_in_any_text_is_cleaned_or_refused() {
+    let world = World::start().await.unwrap();
+    let said = |content: &str| json!([{"role": "user", "content": content}]);
+    let earlier = json!([
+        {"role": "system", "content": "be\0brief"},
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "t\0wo"},
+        {"role": "user", "content": "three"},
+    ]);
+    for body in [
+        json!({"model": "holdfast", "messages": said("hi"), "user": "a\0b"}),
+        json!({"model": "holdfast/a\0b", "messages": said("hi")}),
+        json!({"model": "holdfast", "messages": earlier}),
+        json!({"model": "holdfast", "input": "hi", "previous_response_id": "resp_\0"}),
+    ] {
+        for path in ["/v1/chat/completions", "/v1/responses"] {
+            let (status, answer) = post(&world, path, body.to_string()).await;
+
+            assert!(status < 500, "{path} {body}: {answer}");
+        }
+    }
+    for request in [
+        SendRequest { agent: "a\0b".into(), ..message("hi") },
+        SendRequest { session: "agent:main:\0".into(), ..message("hi") },
+    ] {
+        let refused = world.send(&world.anna, request).await.unwrap_err();
+
+        assert!(matches!(refused.code(), Code::InvalidArgument | Code::NotFound), "{refused}");
+    }
 }

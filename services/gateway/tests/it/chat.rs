@@ -190,6 +190,56 @@ async fn a_turn_that_fails_is_an_error_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_would_come_again_is_no_failure_of_the_server() {
+    let world = World::start().await.unwrap();
+    for (class, status, kind) in [
+        ("budget_spent", 429, "insufficient_quota"),
+        ("rate_limited", 429, "rate_limit_error"),
+        ("filtered", 422, "invalid_request_error"),
+        ("unavailable", 502, "server_error"),
+    ] {
+        let messages = json!([{"role": "user", "content": format!("fail {class}")}]);
+        let wanted = body(json!({"messages": messages}));
+
+        let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+        let response = response.await.unwrap();
+
+        assert_eq!(response.status(), status, "{class}");
+        let told: Value = response.json().await.unwrap();
+        assert_eq!(told["error"]["type"], kind, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_a_client_has_edited_is_answered_as_the_client_shows_it() {
+    let world = World::start().await.unwrap();
+    let ask = async |turns: &[(&str, &str)], key: Option<&str>| {
+        let messages: Vec<Value> =
+            turns.iter().map(|(role, text)| json!({"role": role, "content": text})).collect();
+        let mut post = world.post(&world.anna, "/v1/chat/completions");
+        if let Some(key) = key {
+            post = post.header("Idempotency-Key", key);
+        }
+        let post = post.json(&body(json!({"user": "u1", "messages": messages})));
+        let answer: Value = post.send().await.unwrap().json().await.unwrap();
+        answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()
+    };
+    let (u, a) = ("user", "assistant");
+    ask(&[(u, "one")], None).await;
+    ask(&[(u, "one"), (a, "echo: one"), (u, "two")], None).await;
+
+    let edited = ask(&[(u, "uno"), (a, "echo: uno"), (u, "history")], Some("k")).await;
+    let again = ask(&[(u, "uno"), (a, "echo: uno"), (u, "history")], Some("k")).await;
+    let regenerated = ask(&[(u, "one"), (a, "echo: one"), (u, "history")], None).await;
+    let kept = ask(&[(u, "two"), (a, "echo: two"), (u, "history")], None).await;
+
+    assert_eq!(edited, "user=uno; assistant=echo: uno; user=history");
+    assert_eq!(again, edited);
+    assert_eq!(regenerated, "user=one; assistant=echo: one; user=history");
+    assert_eq!(kept, "user=one; assistant=echo: one; user=two; assistant=echo: two; user=history");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_leaves_the_turn_running() {
     let world = World::start_with(|config| {
         config.gateway.heartbeat = Duration::from_millis(50);

@@ -5,7 +5,7 @@
 //! data that never existed, word for word.
 
 mod http;
-mod raw;
+pub mod raw;
 mod table;
 mod things;
 

@@ -10,6 +10,7 @@ mod approvals;
 mod arrivals;
 mod bad_input;
 mod chat;
+mod durability;
 mod files;
 mod following;
 mod foreign;

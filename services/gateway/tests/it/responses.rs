@@ -117,6 +117,36 @@ async fn a_response_goes_on_from_another() {
 }
 
 #[tokio::test]
+async fn two_responses_that_go_on_from_one_do_not_see_each_other() {
+    let world = World::start().await.unwrap();
+    let text = |response: &Value| {
+        response["output"][0]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    let next = async |previous: &Value, input: &str, key: &str| {
+        let body = json!({"model": "holdfast", "previous_response_id": previous, "input": input});
+        let post = world.post(&world.anna, "/v1/responses").header("Idempotency-Key", key);
+        post.json(&body).send().await.unwrap().json::<Value>().await.unwrap()
+    };
+    let a = respond(&world, json!({"model": "holdfast", "input": "one"})).await;
+    let b = next(&a["id"], "two", "b").await;
+
+    let c = next(&a["id"], "history", "c").await;
+    let again = next(&a["id"], "history", "c").await;
+    let of_b = next(&b["id"], "history", "d").await;
+    let of_c = next(&c["id"], "history", "e").await;
+    let (left, right) =
+        tokio::join!(next(&of_b["id"], "x", "f"), next(&of_b["id"], "history", "g"));
+
+    assert_eq!(text(&c), "user=one; assistant=echo: one; user=history", "{c}");
+    assert_eq!((text(&again), &again["id"]), (text(&c), &c["id"]));
+    let one_two = "user=one; assistant=echo: one; user=two; assistant=echo: two; user=history";
+    assert_eq!(text(&of_b), one_two, "{of_b}");
+    assert!(text(&of_c).starts_with(&text(&c)), "{of_c}");
+    assert_eq!(text(&left), "echo: x");
+    assert!(text(&right).starts_with(one_two) && !text(&right).contains("user=x"), "{right}");
+}
+
+#[tokio::test]
 async fn a_response_of_nobody_and_one_of_another_tenant_look_alike() {
     let world = World::start().await.unwrap();
     let first = respond(&world, json!({"model": "holdfast", "input": "one"})).await;

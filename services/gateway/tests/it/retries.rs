@@ -88,3 +88,24 @@ async fn a_completion_that_is_sent_again_brings_the_stored_answer() {
     assert_ne!(fresh["id"], first["id"]);
     assert_eq!(fresh["choices"][0]["message"]["content"], answer);
 }
+
+#[tokio::test]
+async fn who_is_refused_because_the_database_is_away_is_told_when_to_come_back() {
+    let (world, proxy) = World::start_behind_proxy().await.unwrap();
+    world.send(&world.anna, message("hi")).await.unwrap();
+    proxy.refuse().await.unwrap();
+    proxy.cut();
+
+    let refused = world.send(&world.anna, message("ho")).await.unwrap_err();
+    let body = json!({"model": "holdfast", "messages": [{"role": "user", "content": "ho"}]});
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&body).send().await;
+    let response = response.unwrap();
+
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert_eq!(holdfast_grpc::retry_after(&refused), Some(std::time::Duration::from_secs(1)));
+    // As `google.rpc.RetryInfo`.
+    let details = String::from_utf8_lossy(refused.details()).into_owned();
+    assert!(details.contains("google.rpc.RetryInfo"), "{details:?}");
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "1");
+}

@@ -181,7 +181,14 @@ impl Work {
         let tool = "launch".to_owned();
         told.tell(
             1,
-            DeltaBody::ApprovalRequested { approval, tool, summary: text, left_ms: 60_000 },
+            DeltaBody::ApprovalRequested {
+                approval,
+                tool,
+                summary: text.clone(),
+                subject: text,
+                pattern: String::new(),
+                left_ms: 60_000,
+            },
         );
         Ok(())
     }
@@ -247,7 +254,10 @@ impl Work {
             carry: None,
         });
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
-        let reason = (outcome != TurnOutcome::Completed).then(|| "test".to_owned());
+        // `fail` may be followed by the class of the failure.
+        let class = seen.last().and_then(|row| row.body.text.strip_prefix("fail "));
+        let reason =
+            (outcome != TurnOutcome::Completed).then(|| class.unwrap_or("test").to_owned());
         let target = seen.iter().rev().find_map(|row| row.target.clone());
         let delivery = |target| NewDelivery {
             target,

@@ -235,7 +235,7 @@ async fn an_agent_is_told_something_with_its_next_turn_once() -> anyhow::Result<
     assert!(!first.duplicate && again.duplicate);
     let mut tx = world.pools.tenant(world.anna.id).await?;
     let pending: Vec<(String, String)> =
-        sqlx::query_as("select key, text from session.system_events where gone_at is null")
+        holdfast_pg::query_as("select key, text from session.system_events where gone_at is null")
             .fetch_all(tx.conn())
             .await?;
     assert_eq!(pending, [("agent:main:main".to_owned(), "the build is green".to_owned())]);
@@ -297,7 +297,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     // A time zone set in one conversation holds in the others, and the owner has it under every id.
     let mut tx = world.pools.tenant(anna.id).await?;
     let heard = json!({"kind": "heard", "body": {"text": "hi", "author": {"id": "telegram:7"}}});
-    sqlx::query(
+    holdfast_pg::query(
         "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
          values ($1, $2, 0, 1, gen_random_uuid(), 'heard', $3)",
     )
@@ -307,7 +307,7 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     .execute(tx.conn())
     .await?;
     for person in ["api:v", "owner"] {
-        sqlx::query(
+        holdfast_pg::query(
             "insert into session.zones (tenant_id, agent_id, person, zone)
              values ($1, $2, $3, 'Asia/Tokyo')",
         )

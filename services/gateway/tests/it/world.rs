@@ -12,7 +12,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
 };
 use holdfast_session::Sessions;
-use holdfast_testkit::{Database, nats, redis};
+use holdfast_testkit::{Database, Proxy, nats, redis};
 use holdfast_types::{AgentName, QueueMode, SessionState, TenantId};
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -90,6 +90,16 @@ impl World {
         let signer = holdfast_grpc::Signer::new(&MESH.into())?;
         let mesh = holdfast_grpc::Mesh::new(signer, "test");
         Ok(holdfast_grpc::MemoryClient::new(&self.memory_url, mesh)?)
+    }
+
+    /// The same, with a proxy in front of the database.
+    pub async fn start_behind_proxy() -> anyhow::Result<(Self, Proxy)> {
+        let database = database().await?;
+        let proxy = Proxy::in_front_of(&database.url()).await?;
+        let url = proxy.through(&database.url());
+        let change = |config: &mut Config| config.database.url = url.into();
+        let world = Self::start_on(database, CancellationToken::new(), change).await?;
+        Ok((world, proxy))
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {

@@ -230,7 +230,7 @@ struct DuplicateCheck<'a> {
 async fn lock_memories(tx: &mut TenantTx, who: &Viewer) -> sqlx::Result<()> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 36))";
     let whose = format!("{}:{}:{}", tx.tenant(), who.agent, who.user);
-    sqlx::query(LOCK).bind(whose).execute(tx.conn()).await?;
+    holdfast_pg::query(LOCK).bind(whose).execute(tx.conn()).await?;
     Ok(())
 }
 

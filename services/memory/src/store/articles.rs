@@ -31,7 +31,7 @@ pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
              approved)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(version.document_id)
         .bind(version.version)
@@ -57,7 +57,7 @@ pub async fn get(tx: &mut TenantTx, id: Uuid, version: i32) -> sqlx::Result<Opti
         where tenant_id = $1 and document_id = $2 and ($3 = 0 or version = $3)
         order by version desc limit 1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(id).bind(version).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(id).bind(version).fetch_optional(tx.conn()).await
 }
 
 /// Returns all versions, newest first, without texts.
@@ -69,5 +69,5 @@ pub async fn all(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Vec<Version>> {
         where tenant_id = $1 and document_id = $2
         order by version desc limit 1000";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(id).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(id).fetch_all(tx.conn()).await
 }

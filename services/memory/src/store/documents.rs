@@ -1,7 +1,7 @@
 //! `memory.documents`: workspace documents and knowledge base articles.
 
-use holdfast_pg::TenantTx;
-use sqlx::{Postgres, QueryBuilder, types::Json};
+use holdfast_pg::{QueryBuilder, TenantTx};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{seen, visible_query};
@@ -53,8 +53,8 @@ pub async fn by_path(
         where tenant_id = $1 and path = $2 and agent_id = $3 and user_id = $4 and kind = 6";
     let tenant = tx.tenant();
     let which = format!("{tenant}:{}:{}:{path}", who.agent, who.user);
-    sqlx::query(LOCK).bind(which).execute(tx.conn()).await?;
-    sqlx::query_as(SQL)
+    holdfast_pg::query(LOCK).bind(which).execute(tx.conn()).await?;
+    holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(path)
         .bind(who.agent)
@@ -80,7 +80,7 @@ pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     const SQL: &str =
         "select 1 from memory.documents where tenant_id = $1 and document_id = $2 for update";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -89,7 +89,7 @@ pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Option
     const SQL: &str =
         "select document_id from memory.documents where tenant_id = $1 and request = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(request).fetch_optional(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(request).fetch_optional(tx.conn()).await
 }
 
 /// Inserts or updates a document.
@@ -109,7 +109,7 @@ pub async fn put(
             last_version = greatest(documents.last_version, documents.version),
             provenance = excluded.provenance, updated_at = clock_timestamp()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(document.document_id)
         .bind(document.kind)
@@ -133,7 +133,7 @@ pub async fn put(
 pub async fn remove(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<bool> {
     const SQL: &str = "delete from memory.documents where tenant_id = $1 and document_id = $2";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
+    let done = holdfast_pg::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -153,7 +153,7 @@ pub async fn list(
     which: &DocumentFilter,
 ) -> sqlx::Result<Vec<Document>> {
     let select = document!("").split("$1").next().unwrap_or_default();
-    let mut query = QueryBuilder::<Postgres>::new(select);
+    let mut query = QueryBuilder::new(select);
     query.push_bind(tx.tenant().as_uuid()).push(" and kind = ").push_bind(which.kind);
     if !who.everything {
         query.push(" and agent_id = any (").push_bind(who.agents());
@@ -190,5 +190,5 @@ pub async fn progress(
         where u.tenant_id = $1 and u.source_id = any ($2)
         group by 1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(documents).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(documents).fetch_all(tx.conn()).await
 }

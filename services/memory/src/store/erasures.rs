@@ -35,7 +35,7 @@ pub async fn due(tx: &mut SystemTx) -> sqlx::Result<Vec<(TenantId, Uuid)>> {
     const SQL: &str = "
         select tenant_id, erasure_id from memory.erasures
         where due_at <= now() and due_at is not null order by due_at limit 50";
-    let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
+    let found: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL).fetch_all(tx.conn()).await?;
     Ok(found.into_iter().map(|(tenant, id)| (TenantId::from(tenant), id)).collect())
 }
 
@@ -46,7 +46,7 @@ pub async fn take(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Option<Erasure>> 
         where tenant_id = $1 and erasure_id = $2 and due_at <= now()
         for update skip locked";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(id).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(id).fetch_optional(tx.conn()).await
 }
 
 /// Records the result of a pass. `again` is the delay of the next pass in seconds; `None` ends the
@@ -63,7 +63,7 @@ pub async fn record_pass(
             due_at = clock_timestamp() + make_interval(secs => $5)
         where tenant_id = $1 and erasure_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(id)
         .bind(Json(erased))
@@ -97,5 +97,5 @@ pub async fn list(
         where tenant_id = $1 and ($2 = '' or subject = $2)
         order by asked_at desc limit $3";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(subject).bind(limit).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(subject).bind(limit).fetch_all(tx.conn()).await
 }

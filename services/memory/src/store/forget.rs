@@ -64,7 +64,7 @@ impl Erase {
 
 macro_rules! bound {
     ($tx:ident, $what:ident, $sql:ident, $query:ident) => {{
-        let query = sqlx::$query(AssertSqlSafe($sql)).bind($tx.tenant().as_uuid());
+        let query = holdfast_pg::$query(AssertSqlSafe($sql)).bind($tx.tenant().as_uuid());
         match $what {
             Erase::Item(id) | Erase::Agent(id) => query.bind(*id),
             Erase::User(user) => query.bind(user.clone()),
@@ -113,14 +113,15 @@ pub async fn count_dependents(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result
     let tenant = tx.tenant().as_uuid();
     let mut counts = Vec::new();
     for (what, sql) in [("vectors", VECTORS), ("queue", QUEUE)] {
-        let rows = sqlx::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
+        let rows =
+            holdfast_pg::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
         counts.push((what, rows));
     }
     let mut index = None;
     for own in own {
         let sql = format!("select count(*) from memory.{own} where unit_id = any ($1)");
         let rows: i64 =
-            sqlx::query_scalar(AssertSqlSafe(sql)).bind(units).fetch_one(tx.conn()).await?;
+            holdfast_pg::query_scalar(AssertSqlSafe(sql)).bind(units).fetch_one(tx.conn()).await?;
         index = Some(index.unwrap_or(0) + rows);
     }
     counts.extend(index.map(|rows| ("index", rows)));
@@ -132,7 +133,7 @@ pub async fn units_left(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<i64> 
     const SQL: &str =
         "select count(*) from memory.units where tenant_id = $1 and unit_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(units).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(units).fetch_one(tx.conn()).await
 }
 
 /// Deletes the author names that occur in no other units.
@@ -148,7 +149,7 @@ async fn delete_unused_authors(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Resul
               where u.tenant_id = $1 and u.place >= 0 and u.agent_id = a.agent_id
                 and u.user_id = a.user_id and u.author = a.name and u.unit_id <> all ($2))";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -174,8 +175,8 @@ async fn own_tables(tx: &mut TenantTx) -> sqlx::Result<Vec<String>> {
     // The lock prevents that one is created or dropped meanwhile.
     const LOCK: &str = "select from memory.spaces where tenant_id = $1 for share";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(LOCK).bind(tenant).execute(tx.conn()).await?;
-    let own: Vec<String> = sqlx::query_scalar(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    holdfast_pg::query(LOCK).bind(tenant).execute(tx.conn()).await?;
+    let own: Vec<String> = holdfast_pg::query_scalar(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     let is_name = |own: &String| own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     Ok(own.into_iter().filter(is_name).collect())
 }
@@ -191,7 +192,7 @@ pub async fn rows(tx: &mut TenantTx) -> sqlx::Result<Vec<Count>> {
     let tenant = tx.tenant().as_uuid();
     let mut counts = Vec::new();
     for (what, sql) in SQL {
-        let rows = sqlx::query_scalar(sql).bind(tenant).fetch_one(tx.conn()).await?;
+        let rows = holdfast_pg::query_scalar(sql).bind(tenant).fetch_one(tx.conn()).await?;
         counts.push((what, rows));
     }
     Ok(counts)

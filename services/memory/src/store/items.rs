@@ -1,9 +1,9 @@
 //! `memory.items`: memories, values, facts and events.
 
-use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_pg::{QueryBuilder, SystemTx, TenantTx};
 use holdfast_types::TenantId;
 use jiff::Timestamp;
-use sqlx::{Postgres, QueryBuilder, types::Json};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{seen, visible_query};
@@ -58,7 +58,7 @@ pub async fn insert(
              confidence, importance, tags, group_safe, at, expires_at, provenance, request, request_n)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(item.item_id)
         .bind(item.kind)
@@ -89,7 +89,7 @@ pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Vec<(i
         select request_n, item_id from memory.items
         where tenant_id = $1 and request = $2 order by request_n";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(request).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(request).fetch_all(tx.conn()).await
 }
 
 /// Locks a key, or a subject and predicate, and returns its current item.
@@ -107,8 +107,8 @@ pub async fn current(
     let tenant = tx.tenant();
     let (subject, predicate) = key;
     let what = format!("{tenant}:{}:{}:{kind}:{subject}\n{predicate}", who.agent, who.user);
-    sqlx::query(LOCK).bind(what).execute(tx.conn()).await?;
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query(LOCK).bind(what).execute(tx.conn()).await?;
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(kind)
         .bind(who.agent)
@@ -124,7 +124,7 @@ pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<(
         update memory.items set superseded_by = $3, superseded_at = clock_timestamp()
         where tenant_id = $1 and item_id = $2 and superseded_at is null";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(old).bind(by).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(old).bind(by).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -139,7 +139,7 @@ pub async fn get(tx: &mut TenantTx, who: &Viewer, id: Uuid) -> sqlx::Result<Opti
 pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
     const SQL: &str = "select 1 from memory.items where tenant_id = $1 and item_id = $2 for update";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ pub async fn contents(tx: &mut TenantTx, ids: &[Uuid]) -> sqlx::Result<Vec<(Uuid
     const SQL: &str = "
         select item_id, content from memory.items where tenant_id = $1 and item_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(ids).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(ids).fetch_all(tx.conn()).await
 }
 
 /// Returns the current value of a key. The user's own takes precedence over the shared one, then
@@ -166,7 +166,12 @@ pub async fn by_key(tx: &mut TenantTx, who: &Viewer, key: &str) -> sqlx::Result<
 pub async fn set_active(tx: &mut TenantTx, id: Uuid, active: Active) -> sqlx::Result<()> {
     const SQL: &str = "update memory.items set active = $3 where tenant_id = $1 and item_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(id).bind(active == Active::Yes).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(id)
+        .bind(active == Active::Yes)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 
@@ -194,7 +199,7 @@ pub struct ItemFilter {
 }
 
 pub async fn list(tx: &mut TenantTx, who: &Viewer, which: &ItemFilter) -> sqlx::Result<Vec<Item>> {
-    let mut query = QueryBuilder::<Postgres>::new(item!("").split("$1").next().unwrap_or_default());
+    let mut query = QueryBuilder::new(item!("").split("$1").next().unwrap_or_default());
     query.push_bind(tx.tenant().as_uuid());
     if !who.everything {
         query.push(" and agent_id = any (").push_bind(who.agents());
@@ -254,7 +259,7 @@ pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
         delete from memory.units u using past
         where u.tenant_id = $1 and u.source_id = past.item_id";
     let tenant = tx.tenant().as_uuid();
-    Ok(sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?.rows_affected())
+    Ok(holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?.rows_affected())
 }
 
 /// Returns the tenants with expired items.
@@ -264,6 +269,6 @@ pub async fn expiring(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
             select tenant_id from memory.items
             where expires_at <= now() and expires_at is not null and active
             order by expires_at limit 500) past";
-    let found: Vec<Uuid> = sqlx::query_scalar(SQL).fetch_all(tx.conn()).await?;
+    let found: Vec<Uuid> = holdfast_pg::query_scalar(SQL).fetch_all(tx.conn()).await?;
     Ok(found.into_iter().map(TenantId::from).collect())
 }

@@ -19,9 +19,9 @@ pub async fn next_tenant(
         order by tenant_id limit 1";
     let after = after.map_or(Uuid::nil(), TenantId::as_uuid);
     let mut found: Option<Uuid> =
-        sqlx::query_scalar(SQL).bind(after).fetch_optional(tx.conn()).await?;
+        holdfast_pg::query_scalar(SQL).bind(after).fetch_optional(tx.conn()).await?;
     if found.is_none() && !after.is_nil() {
-        found = sqlx::query_scalar(SQL).bind(Uuid::nil()).fetch_optional(tx.conn()).await?;
+        found = holdfast_pg::query_scalar(SQL).bind(Uuid::nil()).fetch_optional(tx.conn()).await?;
     }
     Ok(found.map(TenantId::from))
 }
@@ -40,7 +40,7 @@ pub async fn claim(tx: &mut SystemTx, tenant: TenantId, most: i64) -> sqlx::Resu
             order by ready_at limit $2
             for update skip locked)
         returning q.unit_id";
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(most)
         .bind(MAX_ATTEMPTS)
@@ -55,7 +55,7 @@ pub async fn give_back(tx: &mut SystemTx, tenant: TenantId, units: &[Uuid]) -> s
         update memory.queue
         set attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()
         where tenant_id = $1 and unit_id = any ($2)";
-    sqlx::query(SQL).bind(tenant.as_uuid()).bind(units).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(units).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -72,13 +72,13 @@ pub async fn texts(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Queued
         select unit_id, headings, text from memory.units
         where tenant_id = $1 and unit_id = any ($2) order by unit_id";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(units).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(units).fetch_all(tx.conn()).await
 }
 
 pub async fn done(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "delete from memory.queue where tenant_id = $1 and unit_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -104,7 +104,7 @@ pub async fn queue_missing(
         )
         select unit_id from page order by unit_id desc limit 1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant)
         .bind(model)
         .bind(after)
@@ -119,7 +119,7 @@ pub async fn has_queued(tx: &mut TenantTx) -> sqlx::Result<bool> {
         select exists (
             select from memory.queue where tenant_id = $1 and ready_at < 'infinity')";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
 }
 
 /// Returns the number of queued units and of those given up.
@@ -128,5 +128,5 @@ pub async fn counts(tx: &mut TenantTx) -> sqlx::Result<(i64, i64)> {
         select count(*), count(*) filter (where ready_at = 'infinity')
         from memory.queue where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
 }

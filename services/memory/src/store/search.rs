@@ -156,7 +156,7 @@ pub async fn find(
         shown = load_hits_sql(ask, "$13", "(select held_by from said limit 1)"),
     );
     let terms = ask.terms();
-    sqlx::query_as(AssertSqlSafe(sql))
+    holdfast_pg::query_as(AssertSqlSafe(sql))
         .bind(tenant.as_uuid())
         .bind(meaning.map(|meaning| &meaning.vector))
         .bind(meaning.map_or("", |meaning| &meaning.model))
@@ -184,7 +184,7 @@ pub async fn keyword_hits(
         select unit_id, held_by
         from memory.words($1::text[]::tsquery[], $2, $3, $4, $5, $6, $7, $8)";
 
-    let rows: Vec<(Uuid, Vec<i32>)> = sqlx::query_as(SQL)
+    let rows: Vec<(Uuid, Vec<i32>)> = holdfast_pg::query_as(SQL)
         .bind(words::each_of(ask.terms()))
         .bind(who.agents())
         .bind(who.users())
@@ -215,7 +215,7 @@ pub async fn vector_hits(
         "with q as materialized (select $2::real[]::vector as v) {}",
         vector_hits_sql(ask, Some(meaning))
     );
-    sqlx::query_scalar(AssertSqlSafe(sql))
+    holdfast_pg::query_scalar(AssertSqlSafe(sql))
         .bind(tenant.as_uuid())
         .bind(&meaning.vector)
         .bind(&meaning.model)
@@ -242,7 +242,7 @@ pub async fn load_hits(
          found as (select unnest($4::uuid[]) as unit_id) {}",
         load_hits_sql(ask, "$5", "$6::integer[]")
     );
-    sqlx::query_as(AssertSqlSafe(sql))
+    holdfast_pg::query_as(AssertSqlSafe(sql))
         .bind(tx.tenant().as_uuid())
         .bind(meaning.map(|meaning| &meaning.vector))
         .bind(meaning.map_or("", |meaning| &meaning.model))
@@ -280,7 +280,7 @@ pub async fn filtered_units(
         by = narrow.index_condition()
     );
     let terms = ask.terms();
-    sqlx::query_as(AssertSqlSafe(sql))
+    holdfast_pg::query_as(AssertSqlSafe(sql))
         .bind(tx.tenant().as_uuid())
         .bind(who.agents())
         .bind(who.users())
@@ -301,7 +301,7 @@ pub async fn doc_freqs(
 ) -> sqlx::Result<Vec<i32>> {
     const SQL: &str = "select memory.held_by($1::text[]::tsquery[], $2, $3, $4)";
 
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(words::each_of(ask.terms()))
         .bind(who.agents())
         .bind(who.users())
@@ -328,7 +328,7 @@ pub async fn search_filtered(
 
     let mut found: Vec<Uuid> = Vec::new();
     if let Some(meaning) = meaning {
-        found = sqlx::query_scalar(VECTOR_HITS)
+        found = holdfast_pg::query_scalar(VECTOR_HITS)
             .bind(left.iter().map(|one| one.unit_id).collect::<Vec<_>>())
             .bind(tx.tenant().as_uuid())
             .bind(&meaning.model)
@@ -515,13 +515,13 @@ pub async fn visible_stats(
             select length from memory.units where tenant_id = $1 and place >= 0 limit 300) sample";
 
     let tenant = tx.tenant().as_uuid();
-    let authors = sqlx::query_scalar(AUTHORS)
+    let authors = holdfast_pg::query_scalar(AUTHORS)
         .bind(tenant)
         .bind(who.agents())
         .bind(who.users())
         .fetch_all(tx.conn())
         .await?;
-    let vectors: i64 = sqlx::query_scalar(COUNT)
+    let vectors: i64 = holdfast_pg::query_scalar(COUNT)
         .bind(tenant)
         .bind(who.agents())
         .bind(who.users())
@@ -530,7 +530,7 @@ pub async fn visible_stats(
         .fetch_one(tx.conn())
         .await?;
     let of_kind = if vectors > much {
-        sqlx::query_as(OF_KIND)
+        holdfast_pg::query_as(OF_KIND)
             .bind(tenant)
             .bind(who.agents())
             .bind(who.users())
@@ -542,7 +542,7 @@ pub async fn visible_stats(
     } else {
         Vec::new()
     };
-    let mean_length = sqlx::query_scalar(MEAN).bind(tenant).fetch_one(tx.conn()).await?;
+    let mean_length = holdfast_pg::query_scalar(MEAN).bind(tenant).fetch_one(tx.conn()).await?;
     Ok(VisibleStats { authors, vectors, of_kind, mean_length })
 }
 

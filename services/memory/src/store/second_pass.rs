@@ -34,7 +34,7 @@ pub async fn record_requested(
                 left_over = excluded.left_over, due_at = excluded.due_at
             where e.until is not null";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(what)
         .bind(subject)
@@ -50,7 +50,7 @@ pub async fn record_requested(
 pub async fn until(tx: &mut TenantTx, erasure: Uuid) -> sqlx::Result<Option<jiff_sqlx::Timestamp>> {
     const SQL: &str = "select until from memory.erasures where tenant_id = $1 and erasure_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(erasure).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(erasure).fetch_one(tx.conn()).await
 }
 
 /// Erases content that was said up to `until` and stored later. Returns the erased and the
@@ -91,10 +91,10 @@ pub async fn erase(
     let tenant = tx.tenant().as_uuid();
     let (mut erased, mut left) = (Vec::new(), Vec::new());
     for (table, delete, count) in tables {
-        let gone = sqlx::query(delete).bind(tenant).bind(subject).bind(until);
+        let gone = holdfast_pg::query(delete).bind(tenant).bind(subject).bind(until);
         let gone = gone.execute(tx.conn()).await?.rows_affected();
         erased.push((table, i64::try_from(gone).unwrap_or(i64::MAX)));
-        let rows = sqlx::query_scalar(count).bind(tenant).bind(subject).bind(until);
+        let rows = holdfast_pg::query_scalar(count).bind(tenant).bind(subject).bind(until);
         left.push((table, rows.fetch_one(tx.conn()).await?));
     }
     Ok((erased, left))

@@ -54,7 +54,7 @@ impl Conversations {
 macro_rules! bound {
     ($tx:ident, $of:ident, $sql:ident, $query:ident) => {{
         let (agents, users) = $of.whose.clone().unwrap_or_default();
-        sqlx::$query(AssertSqlSafe($sql))
+        holdfast_pg::$query(AssertSqlSafe($sql))
             .bind($tx.tenant().as_uuid())
             .bind($of.subject.clone())
             .bind($of.whose.is_none())
@@ -85,7 +85,7 @@ pub async fn put(
         select $1, $2, $3, $4, $5 where $4 <> '' or $5 <> ''
         on conflict do nothing";
     let tenant = tx.tenant().as_uuid();
-    let insert = sqlx::query(SQL).bind(tenant).bind(document).bind(version);
+    let insert = holdfast_pg::query(SQL).bind(tenant).bind(document).bind(version);
     insert.bind(session).bind(user).execute(tx.conn()).await?;
     Ok(())
 }
@@ -102,7 +102,7 @@ pub async fn copy_sources(
         where tenant_id = $1 and document_id = $2 and version = $3
         on conflict do nothing";
     let tenant = tx.tenant().as_uuid();
-    let insert = sqlx::query(SQL).bind(tenant).bind(document).bind(before).bind(version);
+    let insert = holdfast_pg::query(SQL).bind(tenant).bind(document).bind(before).bind(version);
     insert.execute(tx.conn()).await?;
     Ok(())
 }
@@ -143,7 +143,7 @@ pub async fn units(
             select r.document_id, r.provenance
             from jsonb_to_recordset($3) as r (document_id uuid, provenance jsonb))";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(tenant)
         .bind(articles)
         .bind(Json(brought))
@@ -157,7 +157,7 @@ pub async fn remove_versions(tx: &mut TenantTx, gone: &[&SourcedVersion]) -> sql
         using jsonb_to_recordset($2) as r (document_id uuid, version integer)
         where v.tenant_id = $1 and v.document_id = r.document_id and v.version = r.version";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(Json(gone)).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(Json(gone)).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -173,7 +173,7 @@ pub async fn remove_names(tx: &mut TenantTx, stay: &[&SourcedVersion]) -> sqlx::
         where v.tenant_id = $1 and v.document_id = r.document_id and v.version = r.version
           and v.provenance->>'kind' in ('agent', 'user')"#;
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL).bind(tenant).bind(Json(stay)).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(Json(stay)).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -203,9 +203,9 @@ pub async fn left(
     let tenant = tx.tenant().as_uuid();
     let sql = format!("select count(*) from memory.sources s where {}", of.condition());
     let sources = bound!(tx, of, sql, query_scalar).fetch_one(tx.conn()).await?;
-    let versions = sqlx::query_scalar(VERSIONS).bind(tenant).bind(Json(gone));
+    let versions = holdfast_pg::query_scalar(VERSIONS).bind(tenant).bind(Json(gone));
     let versions = versions.fetch_one(tx.conn()).await?;
-    let documents = sqlx::query_scalar(DOCUMENTS).bind(tenant).bind(articles);
+    let documents = holdfast_pg::query_scalar(DOCUMENTS).bind(tenant).bind(articles);
     let documents = documents.fetch_one(tx.conn()).await?;
     Ok([("sources", sources), ("versions", versions), ("documents", documents)])
 }

@@ -23,7 +23,7 @@ pub async fn get(tx: &mut TenantTx) -> sqlx::Result<Option<Space>> {
     const SQL: &str =
         "select model, dimension, own, former from memory.spaces where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await
 }
 
 /// Returns the tenant's settings; creates them with this model for its first vector.
@@ -36,7 +36,7 @@ pub async fn ensure(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<Space> 
         return Ok(space);
     }
     let tenant = tx.tenant().as_uuid();
-    let made: Option<Space> = sqlx::query_as(SQL)
+    let made: Option<Space> = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(model.name)
         .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
@@ -56,7 +56,7 @@ pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<bool> {
         set former = model, model = $2, dimension = $3, own = null, changed_at = clock_timestamp()
         where tenant_id = $1 and model <> $2 and (former is null or former = $2)";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL)
+    let done = holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(model.name)
         .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
@@ -70,8 +70,8 @@ pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
     const DROP: &str = "select memory.drop_own($1)";
     const SQL: &str = "update memory.spaces set former = null where tenant_id = $1 and former = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(DROP).bind(model).execute(tx.conn()).await?;
-    sqlx::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
+    holdfast_pg::query(DROP).bind(model).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
     Ok(())
 }
 
@@ -79,7 +79,7 @@ pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
 pub async fn other_dimension(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Option<i32>> {
     const SQL: &str =
         "select dimension from memory.spaces where model = $1 and dimension <> $2 limit 1";
-    sqlx::query_scalar(SQL)
+    holdfast_pg::query_scalar(SQL)
         .bind(model.name)
         .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
         .fetch_optional(tx.conn())
@@ -88,8 +88,8 @@ pub async fn other_dimension(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Resul
 
 /// Creates the tenant's own table with its index. Returns the number of vectors in it.
 pub async fn make_own(tx: &mut TenantTx) -> sqlx::Result<i64> {
-    sqlx::query("set local statement_timeout = 0").execute(tx.conn()).await?;
-    sqlx::query_scalar("select memory.make_own()").fetch_one(tx.conn()).await
+    holdfast_pg::query("set local statement_timeout = 0").execute(tx.conn()).await?;
+    holdfast_pg::query_scalar("select memory.make_own()").fetch_one(tx.conn()).await
 }
 
 /// Returns the tenants with another model, except those switched after this process started: an old
@@ -103,8 +103,11 @@ pub async fn outdated(
         select tenant_id from memory.spaces
         where model <> $1 and changed_at < clock_timestamp() - make_interval(secs => $2)
         order by tenant_id limit 100";
-    let found: Vec<Uuid> =
-        sqlx::query_scalar(SQL).bind(model).bind(seconds(running_s)).fetch_all(tx.conn()).await?;
+    let found: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
+        .bind(model)
+        .bind(seconds(running_s))
+        .fetch_all(tx.conn())
+        .await?;
     Ok(found.into_iter().map(TenantId::from).collect())
 }
 
@@ -115,7 +118,7 @@ pub async fn with_former(tx: &mut SystemTx, after_s: i64) -> sqlx::Result<Vec<(T
         where former is not null and changed_at < clock_timestamp() - make_interval(secs => $1)
         order by tenant_id limit 100";
     let found: Vec<(Uuid, String)> =
-        sqlx::query_as(SQL).bind(seconds(after_s)).fetch_all(tx.conn()).await?;
+        holdfast_pg::query_as(SQL).bind(seconds(after_s)).fetch_all(tx.conn()).await?;
     Ok(found.into_iter().map(|(tenant, former)| (tenant.into(), former)).collect())
 }
 

@@ -37,8 +37,11 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
     let tenant = tx.tenant().as_uuid();
     let mut made = Vec::with_capacity(units.len());
     for part in units.chunks(BATCH_SIZE) {
-        let ids: Vec<Uuid> =
-            sqlx::query_scalar(SQL).bind(tenant).bind(Json(part)).fetch_all(tx.conn()).await?;
+        let ids: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
+            .bind(tenant)
+            .bind(Json(part))
+            .fetch_all(tx.conn())
+            .await?;
         made.extend(ids);
     }
     Ok(made)
@@ -48,13 +51,13 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
 pub async fn remove_of(tx: &mut TenantTx, source: Uuid) -> sqlx::Result<u64> {
     const SQL: &str = "delete from memory.units where tenant_id = $1 and source_id = $2";
     let tenant = tx.tenant().as_uuid();
-    Ok(sqlx::query(SQL).bind(tenant).bind(source).execute(tx.conn()).await?.rows_affected())
+    Ok(holdfast_pg::query(SQL).bind(tenant).bind(source).execute(tx.conn()).await?.rows_affected())
 }
 
 pub async fn remove(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<u64> {
     const SQL: &str = "delete from memory.units where tenant_id = $1 and unit_id = any ($2)";
     let tenant = tx.tenant().as_uuid();
-    Ok(sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?.rows_affected())
+    Ok(holdfast_pg::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?.rows_affected())
 }
 
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -77,8 +80,8 @@ pub async fn last_turn(
 
     let tenant = tx.tenant();
     let whose = format!("{tenant}:{}:{}:{session}", who.agent, who.user);
-    sqlx::query(LOCK).bind(whose).execute(tx.conn()).await?;
-    sqlx::query_as(SQL)
+    holdfast_pg::query(LOCK).bind(whose).execute(tx.conn()).await?;
+    holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(session)
         .bind(who.agent)
@@ -94,7 +97,7 @@ pub async fn authors(tx: &mut TenantTx, who: &Viewer, names: &[String]) -> sqlx:
         select $1, $2, $3, name from unnest($4::text[]) as n (name)
         on conflict do nothing";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL)
+    let done = holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(who.agent)
         .bind(&who.user)
@@ -118,7 +121,7 @@ pub async fn chunks(tx: &mut TenantTx, document: Uuid) -> sqlx::Result<Vec<Chunk
         select unit_id, hash from memory.units
         where tenant_id = $1 and source_id = $2 order by place";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL).bind(tenant).bind(document).fetch_all(tx.conn()).await
+    holdfast_pg::query_as(SQL).bind(tenant).bind(document).fetch_all(tx.conn()).await
 }
 
 /// New position of a chunk whose text did not change.
@@ -147,7 +150,7 @@ pub async fn move_chunks(
 
     let tenant = tx.tenant().as_uuid();
     for part in moved.chunks(BATCH_SIZE) {
-        sqlx::query(UNITS)
+        holdfast_pg::query(UNITS)
             .bind(tenant)
             .bind(Json(part))
             .bind(like.group_safe)

@@ -30,7 +30,7 @@ pub async fn insert(
     let tenant = tx.tenant().as_uuid();
     let ids: Vec<Uuid> = vectors.iter().map(|(id, _)| *id).collect();
     let numbers: Vec<f32> = vectors.iter().flat_map(|(_, vector)| vector.iter().copied()).collect();
-    let done = sqlx::query(SQL)
+    let done = holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(model.name)
         .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
@@ -57,7 +57,7 @@ pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Resu
         on conflict do nothing
         returning unit_id";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(units).fetch_all(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(model).bind(units).fetch_all(tx.conn()).await
 }
 
 /// Returns the number of a tenant's vectors of a model, counted up to `most`.
@@ -66,7 +66,7 @@ pub async fn count(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<i6
         select count(*) from (
             select from memory.vectors where tenant_id = $1 and model = $2 limit $3) counted";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(most).fetch_one(tx.conn()).await
+    holdfast_pg::query_scalar(SQL).bind(tenant).bind(model).bind(most).fetch_one(tx.conn()).await
 }
 
 /// Deletes up to `most` vectors of a model. Returns how many.
@@ -75,7 +75,8 @@ pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Res
         delete from memory.vectors where tenant_id = $1 and model = $2 and unit_id in (
             select unit_id from memory.vectors where tenant_id = $1 and model = $2 limit $3)";
     let tenant = tx.tenant().as_uuid();
-    let done = sqlx::query(SQL).bind(tenant).bind(model).bind(most).execute(tx.conn()).await?;
+    let done =
+        holdfast_pg::query(SQL).bind(tenant).bind(model).bind(most).execute(tx.conn()).await?;
     Ok(done.rows_affected())
 }
 
@@ -104,7 +105,7 @@ pub async fn nearest(
         order by v.embedding <#> $3::real[]::vector limit 1";
     let (agent, user, of_type) = whose;
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL)
+    holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(model)
         .bind(vector)

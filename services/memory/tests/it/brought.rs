@@ -118,7 +118,7 @@ fn nothing_is_left(proof: &pb::ForgetResponse) {
 async fn rows(world: &World, tenant: TenantId, of: &str) -> anyhow::Result<i64> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = format!("select count(*) from memory.{of}");
-    let rows = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
+    let rows = holdfast_pg::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
     tx.finish_reading();
     Ok(rows)
 }
@@ -362,7 +362,7 @@ async fn propose(
 async fn looked_again(world: &World, tenant: TenantId) -> anyhow::Result<()> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = "update memory.erasures set due_at = now()";
-    sqlx::query(sql).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).execute(tx.conn()).await?;
     tx.commit().await?;
     let until = Instant::now() + Duration::from_secs(60);
     while rows(world, tenant, "erasures where due_at is not null").await? > 0 {
@@ -413,7 +413,7 @@ async fn what_was_under_way_when_people_had_it_erased_goes_and_what_comes_since_
     // The versions were written before the request and stored after the first pass.
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let earlier = "update memory.versions set created_at = created_at - interval '1 hour'";
-    sqlx::query(earlier).execute(tx.conn()).await?;
+    holdfast_pg::query(earlier).execute(tx.conn()).await?;
     tx.commit().await?;
     let since = add(&ann, pb::Scope::Workspace, "ses_1", "The cat wakes.").await?;
 
@@ -440,7 +440,7 @@ async fn a_version_that_is_made_while_its_session_is_erased_goes_too() -> anyhow
     // Another replica is changing the article.
     let mut other = world.pools()?.tenant(ann.tenant).await?;
     for sql in AGAIN {
-        sqlx::query(sql).execute(other.conn()).await?;
+        holdfast_pg::query(sql).execute(other.conn()).await?;
     }
     let admin = ann.as_admin();
     let erasing = tokio::spawn(async move { forget(&admin, of_session("ses_1")).await });
@@ -465,7 +465,7 @@ async fn where_words_come_from_is_seen_by_their_tenant_alone() -> anyhow::Result
     assert_eq!(rows(&world, eve.tenant, "sources").await?, 0);
     let mut tx = world.pools()?.system().await?;
     let sql = "select session from memory.sources";
-    let refused = sqlx::query(sql).fetch_all(tx.conn()).await.unwrap_err();
+    let refused = holdfast_pg::query(sql).fetch_all(tx.conn()).await.unwrap_err();
     assert!(refused.to_string().contains("permission denied"), "{refused}");
     Ok(())
 }

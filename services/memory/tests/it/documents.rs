@@ -89,7 +89,7 @@ async fn the_same_text_is_embedded_once_in_a_tenant() -> anyhow::Result<()> {
 
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "select count(*), count(distinct hash) from memory.vectors";
-    let counts: (i64, i64) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+    let counts: (i64, i64) = holdfast_pg::query_as(sql).fetch_one(tx.conn()).await?;
     assert_eq!(counts, (2, 1));
     Ok(())
 }
@@ -99,5 +99,5 @@ async fn vectors(
     tenant: holdfast_types::TenantId,
 ) -> anyhow::Result<Vec<uuid::Uuid>> {
     let mut tx = world.pools()?.tenant(tenant).await?;
-    Ok(sqlx::query_scalar("select unit_id from memory.vectors").fetch_all(tx.conn()).await?)
+    Ok(holdfast_pg::query_scalar("select unit_id from memory.vectors").fetch_all(tx.conn()).await?)
 }

@@ -204,7 +204,7 @@ async fn of_a_word_that_counts_which_they_see_who_asks() -> anyhow::Result<()> {
     {
         let mut tx = pools.tenant(ann.tenant).await?;
         let counts: Vec<i32> =
-            sqlx::query_scalar("select memory.held_by('{tea}', array[$1], $2, '{}')")
+            holdfast_pg::query_scalar("select memory.held_by('{tea}', array[$1], $2, '{}')")
                 .bind(agent.as_uuid())
                 .bind(users)
                 .fetch_one(tx.conn())
@@ -309,7 +309,7 @@ async fn go_over(world: &World, person: &Person, former: &str, seconds: i32) -> 
         set former = $1, model = 'other', own = null,
             changed_at = clock_timestamp() + make_interval(secs => $2)";
     let mut tx = world.pools()?.tenant(person.tenant).await?;
-    sqlx::query(SQL).bind(former).bind(seconds).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL).bind(former).bind(seconds).execute(tx.conn()).await?;
     Ok(tx.commit().await?)
 }
 
@@ -334,9 +334,9 @@ async fn what_is_forgotten_between_two_models_leaves_the_formers_index_too() -> 
     assert_eq!((index(&proof.erased), index(&proof.left)), (Some(20), Some(0)));
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "select relname::text from pg_class where relname like 'own\\_%' and relkind = 'r'";
-    let own: String = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+    let own: String = holdfast_pg::query_scalar(sql).fetch_one(tx.conn()).await?;
     let sql = sqlx::AssertSqlSafe(format!("select count(*) from memory.{own}"));
-    let rows: i64 = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+    let rows: i64 = holdfast_pg::query_scalar(sql).fetch_one(tx.conn()).await?;
     assert_eq!(rows, 110);
     Ok(())
 }
@@ -355,7 +355,7 @@ async fn a_third_model_waits_until_nothing_is_left_of_the_first() -> anyhow::Res
         select tenant_id, unit_id, 'first', dimension, agent_id, user_id, kind, group_safe, hash,
                embedding
         from memory.vectors";
-    sqlx::query(sql).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).execute(tx.conn()).await?;
     tx.commit().await?;
     go_over(&world, &ann, "first", -120).await?;
 
@@ -370,7 +370,7 @@ async fn a_third_model_waits_until_nothing_is_left_of_the_first() -> anyhow::Res
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "select (select count(*) from memory.vectors where model = 'first'), former
                from memory.spaces";
-    let left: (i64, Option<String>) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+    let left: (i64, Option<String>) = holdfast_pg::query_as(sql).fetch_one(tx.conn()).await?;
     assert_eq!(left, (0, Some("other".to_owned())));
     Ok(())
 }
@@ -393,7 +393,7 @@ async fn a_model_that_has_another_dimension_than_its_vectors_is_refused_at_the_s
     let mut tx = world.pools()?.tenant(holdfast_types::TenantId::generate()).await?;
     let sql = "insert into memory.spaces (tenant_id, model, dimension)
                values (control.tenant(), 'tiny', 192)";
-    sqlx::query(sql).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).execute(tx.conn()).await?;
     tx.commit().await?;
 
     let told = world.serve_with(config(256)).await?.ended().await.unwrap_err();
@@ -558,7 +558,9 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
     second.wait_for_ok(&ready, Duration::from_secs(60)).await?;
     // Units claimed by the killed process are available again after a minute, which is over now.
     let mut tx = world.pools()?.system().await?;
-    sqlx::query("update memory.queue set ready_at = clock_timestamp()").execute(tx.conn()).await?;
+    holdfast_pg::query("update memory.queue set ready_at = clock_timestamp()")
+        .execute(tx.conn())
+        .await?;
     tx.commit().await?;
     let status = ann.embedded().await?;
 
@@ -566,7 +568,7 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "select count(*), count(distinct unit_id), (select count(*) from memory.units)
                from memory.vectors";
-    let counts: (i64, i64, i64) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+    let counts: (i64, i64, i64) = holdfast_pg::query_as(sql).fetch_one(tx.conn()).await?;
     assert_eq!(counts, (600, 600, 600));
     second.kill().await
 }

@@ -21,7 +21,7 @@ pub async fn deleted(
 ) -> anyhow::Result<()> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = "select memory.forget_later($1, $2)";
-    sqlx::query(sql).bind(what).bind(subject).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).bind(what).bind(subject).execute(tx.conn()).await?;
     Ok(tx.commit().await?)
 }
 
@@ -37,7 +37,7 @@ async fn looked(
     loop {
         let mut tx = world.pools()?.tenant(tenant).await?;
         let row: (i32, Json<Value>, Json<Value>, bool) =
-            sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+            holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         tx.finish_reading();
         if row.0 >= passes {
             return Ok((row.1.0, row.2.0, row.3));
@@ -113,7 +113,7 @@ async fn what_is_kept_late_of_a_deleted_session_goes_too() -> anyhow::Result<()>
     tell_in(&ann, "ses_1", "the cat wakes").await?;
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "update memory.erasures set due_at = now()";
-    sqlx::query(sql).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).execute(tx.conn()).await?;
     tx.commit().await?;
     let (erased, left, is_done) = looked(&world, ann.tenant, 2).await?;
 
@@ -126,7 +126,7 @@ async fn what_is_kept_late_of_a_deleted_session_goes_too() -> anyhow::Result<()>
 async fn due_now(world: &World, tenant: TenantId) -> anyhow::Result<()> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = "update memory.erasures set due_at = now()";
-    sqlx::query(sql).execute(tx.conn()).await?;
+    holdfast_pg::query(sql).execute(tx.conn()).await?;
     Ok(tx.commit().await?)
 }
 

@@ -43,13 +43,14 @@ async fn one_thing_goes_with_its_vector() -> anyhow::Result<()> {
 pub async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
     const SQL: &str =
         "select count(*) from pg_locks where not granted and transactionid::text = $1";
-    let holder: String = sqlx::query_scalar("select pg_current_xact_id()::xid::text")
+    let holder: String = holdfast_pg::query_scalar("select pg_current_xact_id()::xid::text")
         .fetch_one(holder.conn())
         .await?;
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         let mut tx = world.pools()?.system().await?;
-        let waiting: i64 = sqlx::query_scalar(SQL).bind(&holder).fetch_one(tx.conn()).await?;
+        let waiting: i64 =
+            holdfast_pg::query_scalar(SQL).bind(&holder).fetch_one(tx.conn()).await?;
         tx.finish_reading();
         if waiting > 0 {
             return Ok(());
@@ -69,7 +70,7 @@ async fn what_is_put_back_while_it_is_erased_is_not_found_again() -> anyhow::Res
     // Another replica is erasing the item.
     let mut eraser = world.pools()?.tenant(ann.tenant).await?;
     for sql in ["delete from memory.units", "delete from memory.items"] {
-        sqlx::query(sql).execute(eraser.conn()).await?;
+        holdfast_pg::query(sql).execute(eraser.conn()).await?;
     }
     let request = pb::SetItemActiveRequest { who: ann.me(), id, active: true };
     let (memory, tenant) = (ann.memory.clone(), ann.tenant);
@@ -96,7 +97,7 @@ async fn what_is_erased_while_it_is_put_back_is_gone_whole() -> anyhow::Result<(
     // Another replica is making the item active again.
     let mut other = world.pools()?.tenant(ann.tenant).await?;
     for sql in ["update memory.items set active = true", AGAIN] {
-        sqlx::query(sql).execute(other.conn()).await?;
+        holdfast_pg::query(sql).execute(other.conn()).await?;
     }
     let asked = ann.clone();
     let erasing = tokio::spawn(async move { forget(&asked, What::Item(id)).await });
@@ -126,9 +127,10 @@ async fn a_session_goes_with_everything_that_came_from_it() -> anyhow::Result<()
     assert_eq!(ann.found("Rome").await?, ["I was in Oslo"]);
     assert_eq!(ann.as_user("cy").found("Rome").await?[0], "I was in Rome too");
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
-    let names: Vec<String> = sqlx::query_scalar("select name from memory.authors order by 1")
-        .fetch_all(tx.conn())
-        .await?;
+    let names: Vec<String> =
+        holdfast_pg::query_scalar("select name from memory.authors order by 1")
+            .fetch_all(tx.conn())
+            .await?;
     assert_eq!(names, ["Ann", "Cy"], "Bo said nothing else");
     Ok(())
 }
@@ -157,7 +159,7 @@ async fn a_user_goes_from_every_table_and_others_stay() -> anyhow::Result<()> {
     for table in ["items", "units", "vectors", "documents", "authors"] {
         let sql = format!("select count(*) from memory.{table} where user_id = $1");
         for (user, expected) in [("bo", false), ("ann", true)] {
-            let rows: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(sql.clone()))
+            let rows: i64 = holdfast_pg::query_scalar(sqlx::AssertSqlSafe(sql.clone()))
                 .bind(user)
                 .fetch_one(tx.conn())
                 .await?;

@@ -198,7 +198,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
     let pools = world.pools()?;
     // Independent of what the unit's own columns say.
     let mut tx = pools.tenant(ann.tenant).await?;
-    sqlx::query(
+    holdfast_pg::query(
         "update memory.units set words = words || memory.mark($1, agent_id, user_id)::tsvector",
     )
     .bind(eve.tenant.as_uuid())
@@ -212,7 +212,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
         for table in tables {
             let sql = format!("select count(*) from memory.{table}");
             let rows: i64 =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
+                holdfast_pg::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
             assert_eq!(rows > 0, sees, "{table}");
         }
         // The functions run as the owner, but read the transaction's tenant.
@@ -226,7 +226,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
             "select count(*) from memory.words('{clock}'::tsquery[], '!zzz', array[$1, $2],
              array['', 'ann'], array[1,2,3,4,5,6,7]::smallint[], false, null, 100)",
         ] {
-            let rows: i64 = sqlx::query_scalar(words)
+            let rows: i64 = holdfast_pg::query_scalar(words)
                 .bind(uuid::Uuid::nil())
                 .bind(agent.as_uuid())
                 .fetch_one(tx.conn())
@@ -251,7 +251,7 @@ async fn the_system_role_reads_nothing_that_was_said() -> anyhow::Result<()> {
         "select name from memory.authors",
     ] {
         let mut tx = pools.system().await?;
-        let refused = sqlx::query(sql).fetch_all(tx.conn()).await.unwrap_err();
+        let refused = holdfast_pg::query(sql).fetch_all(tx.conn()).await.unwrap_err();
         assert!(refused.to_string().contains("permission denied"), "{sql}: {refused}");
     }
     Ok(())

@@ -312,7 +312,7 @@ async fn what_is_over_is_taken_out_by_itself() -> anyhow::Result<()> {
         let mut tx = pools.tenant(ann.tenant).await?;
         let sql = "select (select count(*) from memory.units),
                           (select count(*) from memory.items where active)";
-        let counts: (i64, i64) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+        let counts: (i64, i64) = holdfast_pg::query_as(sql).fetch_one(tx.conn()).await?;
         if counts == (1, 1) {
             break;
         }

@@ -13,7 +13,7 @@ use holdfast_schedule::store::{
 };
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
 use holdfast_session::{
-    Claim, Completion, LoadedSession, NewDelivery, SendResult, Sessions, TurnOutcome,
+    Claim, Completion, LoadedSession, NewDelivery, SendCapacity, SendResult, Sessions, TurnOutcome,
 };
 use holdfast_testkit::{Database, nats};
 use holdfast_types::{
@@ -211,7 +211,11 @@ impl World {
     /// Tries to send the next delivery.
     pub async fn send(&self, sent: SendResult) -> anyhow::Result<()> {
         let (bridge, class) = (self.runner, DeliveryClass::Keyed);
-        let due = self.sessions.deliveries().claim("webhook", class, bridge, 1).await?;
+        let due = self
+            .sessions
+            .deliveries()
+            .claim("webhook", class, bridge, &SendCapacity::slots(1))
+            .await?;
         let delivery = due.first().context("nothing is to be sent")?;
         self.sessions.deliveries().record_result(delivery, bridge, sent).await?;
         Ok(())

@@ -13,7 +13,7 @@ use holdfast_directory::{
     Actor, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, Seal, TenantChanges,
 };
 use holdfast_pg::Pools;
-use holdfast_session::Sessions;
+use holdfast_session::{Sessions, ShareChanges};
 use holdfast_testkit::{Database, OwnBackends, Process};
 use holdfast_types::{AgentName, QueueMode, TenantId};
 use holdfast_workspace::Workspaces;
@@ -114,7 +114,8 @@ impl Mesh {
         let directory = Directory::new(pools.clone(), seal, secrets.pepper.as_str().into());
         let models = Models::start().await?;
         let tenant = make_tenant(&directory, &models, "measured").await?;
-        Sessions::new(pools).queues().set_share(tenant.id, None, Some(setup.cap)).await?;
+        let share = ShareChanges { cap: Some(setup.cap), ..ShareChanges::default() };
+        Sessions::new(pools).queues().set_share(tenant.id, share).await?;
 
         let mut mesh = Self {
             running: Vec::new(),
@@ -210,6 +211,7 @@ impl Mesh {
         let settings = [
             ("HOLDFAST_DATABASE__URL", self.database.url()),
             ("HOLDFAST_NATS__URL", urls.nats_url.clone()),
+            ("HOLDFAST_EGRESS__ALLOW", "[\"127.0.0.1\"]".to_owned()),
             ("HOLDFAST_REDIS__URL", urls.redis_url.clone()),
             ("HOLDFAST_SECRETS__KEK", self.secrets.kek.clone()),
             ("HOLDFAST_SECRETS__PEPPER", self.secrets.pepper.clone()),

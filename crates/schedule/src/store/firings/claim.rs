@@ -95,7 +95,7 @@ impl Jobs {
         but: &[TenantId],
     ) -> Result<ClaimResult, Error> {
         let mut tx = self.pools.system().await?;
-        let rows: Vec<DueRow> = sqlx::query_as(sql)
+        let rows: Vec<DueRow> = holdfast_pg::query_as(sql)
             .bind(i64::from(limit))
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
             .bind(column(Overlap::ALL, |overlap| overlap.as_str()))
@@ -128,7 +128,7 @@ impl Jobs {
                 - clock_timestamp()) * 1000)::bigint";
 
         let mut once = self.pools.system_connection().await?;
-        let millis: Option<i64> = sqlx::query_scalar(SQL).fetch_one(once.conn()).await?;
+        let millis: Option<i64> = holdfast_pg::query_scalar(SQL).fetch_one(once.conn()).await?;
         once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
     }

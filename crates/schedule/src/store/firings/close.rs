@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::PgConnection;
+use holdfast_pg::Connection;
 use uuid::Uuid;
 
 use super::{
@@ -184,7 +184,7 @@ impl LockedJob {
 /// Locks the rows of the firings' jobs, ordered by id: every transaction locks in this order, or
 /// two could deadlock.
 pub(crate) async fn lock(
-    conn: &mut PgConnection,
+    conn: &mut Connection,
     firings: impl Iterator<Item = FiringRef>,
 ) -> Result<HashMap<(Uuid, Uuid), LockedJob>, Error> {
     const SQL: &str = "
@@ -200,7 +200,7 @@ pub(crate) async fn lock(
         firings.map(|one| (one.job.as_uuid(), one.tenant.as_uuid())).collect();
     keys.sort_unstable();
     keys.dedup();
-    let rows: Vec<Row> = sqlx::query_as(SQL)
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL)
         .bind(column(&keys, |key| key.1))
         .bind(column(&keys, |key| key.0))
         .fetch_all(conn)
@@ -226,7 +226,7 @@ pub(crate) async fn lock(
 }
 
 /// Writes the job rows. Returns the jobs that are to be deleted.
-async fn write(conn: &mut PgConnection, jobs: &[&LockedJob]) -> Result<Vec<(Uuid, Uuid)>, Error> {
+async fn write(conn: &mut Connection, jobs: &[&LockedJob]) -> Result<Vec<(Uuid, Uuid)>, Error> {
     const SQL: &str = "
         with ends as materialized (
             select d.*, d.ends and not exists (
@@ -253,7 +253,7 @@ async fn write(conn: &mut PgConnection, jobs: &[&LockedJob]) -> Result<Vec<(Uuid
         return Ok(Vec::new());
     }
     let last = |job: &&LockedJob| job.last.clone().unwrap_or((Outcome::Skipped, None, None));
-    let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL)
+    let rows: Vec<(Uuid, Uuid, bool)> = holdfast_pg::query_as(SQL)
         .bind(column(jobs, |job| job.tenant))
         .bind(column(jobs, |job| job.job))
         .bind(column(jobs, |job| job.logged))
@@ -273,7 +273,7 @@ async fn write(conn: &mut PgConnection, jobs: &[&LockedJob]) -> Result<Vec<(Uuid
 }
 
 /// Deletes jobs whose rows are locked, with their firings and log.
-async fn delete_jobs(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
+async fn delete_jobs(conn: &mut Connection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: [&str; 3] = [
         "delete from schedule.jobs t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
          where t.job_id = k.job_id and t.tenant_id = k.tenant_id",
@@ -287,7 +287,7 @@ async fn delete_jobs(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(
         return Ok(());
     }
     for sql in SQL {
-        sqlx::query(sql)
+        holdfast_pg::query(sql)
             .bind(column(jobs, |job| job.0))
             .bind(column(jobs, |job| job.1))
             .execute(&mut *conn)

@@ -2,9 +2,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use holdfast_pg::Connection;
 use holdfast_types::TenantId;
 use serde_json::Value;
-use sqlx::{PgConnection, types::Json};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::rows::wake;
@@ -177,7 +178,7 @@ impl DecisionBatch {
 
     pub async fn store(
         mut self,
-        conn: &mut PgConnection,
+        conn: &mut Connection,
         handover: Duration,
     ) -> Result<Vec<Firing>, Error> {
         let new = insert(conn, &self.firings, handover).await?;
@@ -230,7 +231,7 @@ fn same(firing: &Firing, (tenant, job): (Uuid, Uuid)) -> bool {
 
 /// Inserts firings. Returns those that are new.
 async fn insert(
-    conn: &mut PgConnection,
+    conn: &mut Connection,
     firings: &[NewFiring],
     handover: Duration,
 ) -> Result<HashSet<(Uuid, Uuid, String)>, Error> {
@@ -247,7 +248,7 @@ async fn insert(
     if firings.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows: Vec<(Uuid, Uuid, String)> = sqlx::query_as(SQL)
+    let rows: Vec<(Uuid, Uuid, String)> = holdfast_pg::query_as(SQL)
         .bind(column(firings, |firing| firing.tenant))
         .bind(column(firings, |firing| firing.job))
         .bind(column(firings, |firing| firing.slot.to_string()))
@@ -261,7 +262,7 @@ async fn insert(
 
 /// Writes the next slots of jobs.
 async fn advance(
-    conn: &mut PgConnection,
+    conn: &mut Connection,
     jobs: &[JobAdvance],
     handover: Duration,
 ) -> Result<(), Error> {
@@ -287,7 +288,7 @@ async fn advance(
              as d (tenant_id, job_id, slot_at, due_at, state, logged, running, status, class)
         where j.job_id = d.job_id and j.tenant_id = d.tenant_id";
 
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(jobs, |job| job.tenant))
         .bind(column(jobs, |job| job.job))
         .bind(column(jobs, |job| job.slot))

@@ -33,7 +33,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), firings.iter().map(|firing| firing.id)).await?;
-        let places: Vec<i64> = sqlx::query_scalar(SQL)
+        let places: Vec<i64> = holdfast_pg::query_scalar(SQL)
             .bind(column(firings, |firing| firing.id.tenant.as_uuid()))
             .bind(column(firings, |firing| firing.id.job.as_uuid()))
             .bind(column(firings, |firing| firing.id.slot.to_string()))

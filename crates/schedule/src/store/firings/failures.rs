@@ -1,8 +1,9 @@
 //! Failed reminders: reported to operators in the log and to the tenant's event subscribers (spec
 //! REM-010).
 
+use holdfast_pg::Connection;
 use serde_json::{Value, json};
-use sqlx::{PgConnection, types::Json};
+use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -45,7 +46,7 @@ impl Failure {
 }
 
 /// Inserts the events into the outbox; the nil session id stands for no session.
-pub(crate) async fn publish(conn: &mut PgConnection, failures: &[Failure]) -> Result<(), Error> {
+pub(crate) async fn publish(conn: &mut Connection, failures: &[Failure]) -> Result<(), Error> {
     const SQL: &str = "
         insert into session.events (tenant_id, family, session_id, name, payload)
         select tenant_id, $4, session_id, $5, payload
@@ -54,7 +55,7 @@ pub(crate) async fn publish(conn: &mut PgConnection, failures: &[Failure]) -> Re
     if failures.is_empty() {
         return Ok(());
     }
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(failures, |one| one.firing.tenant.as_uuid()))
         .bind(column(failures, |one| one.session.unwrap_or_default()))
         .bind(column(failures, |one| Json(one.payload())))

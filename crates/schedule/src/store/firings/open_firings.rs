@@ -48,7 +48,7 @@ impl Jobs {
             limit $1";
 
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<Row> = sqlx::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(i64::from(limit))
             .bind(after.map(|after| after.until))
             .bind(after.map(|after| after.firing.job.as_uuid()))

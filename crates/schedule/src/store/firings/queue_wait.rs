@@ -32,7 +32,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), queued.iter().copied()).await?;
-        let count: i64 = sqlx::query_scalar(SQL)
+        let count: i64 = holdfast_pg::query_scalar(SQL)
             .bind(column(queued, |one| one.tenant.as_uuid()))
             .bind(column(queued, |one| one.job.as_uuid()))
             .bind(column(queued, |one| one.slot.to_string()))

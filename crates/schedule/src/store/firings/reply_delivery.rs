@@ -44,7 +44,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), answered.iter().map(|one| one.firing)).await?;
-        let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, Uuid, bool)> = holdfast_pg::query_as(SQL)
             .bind(column(answered, |one| one.firing.tenant.as_uuid()))
             .bind(column(answered, |one| one.firing.job.as_uuid()))
             .bind(column(answered, |one| one.firing.slot.to_string()))

@@ -84,7 +84,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), delivered.iter().map(|one| one.firing)).await?;
-        let count: i64 = sqlx::query_scalar(SQL)
+        let count: i64 = holdfast_pg::query_scalar(SQL)
             .bind(column(delivered, |one| one.firing.tenant.as_uuid()))
             .bind(column(delivered, |one| one.firing.job.as_uuid()))
             .bind(column(delivered, |one| one.firing.slot.to_string()))
@@ -125,7 +125,7 @@ impl Jobs {
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), postponed.iter().map(|one| one.firing.id)).await?;
-        let count: i64 = sqlx::query_scalar(SQL)
+        let count: i64 = holdfast_pg::query_scalar(SQL)
             .bind(column(postponed, |one| one.firing.id.tenant.as_uuid()))
             .bind(column(postponed, |one| one.firing.id.job.as_uuid()))
             .bind(column(postponed, |one| one.firing.id.slot.to_string()))

@@ -124,7 +124,7 @@ async fn is_there(tx: &mut TenantTx, job: JobId, slot: Slot) -> Result<bool, Err
         select exists (select from schedule.firings
                        where tenant_id = $1 and job_id = $2 and slot = $3)";
     let tenant = tx.tenant();
-    Ok(sqlx::query_scalar(SQL)
+    Ok(holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(job.as_uuid())
         .bind(slot.to_string())
@@ -141,7 +141,7 @@ async fn known_since(tx: &mut TenantTx, job: JobId) -> Result<Option<Timestamp>,
                             and r.n = j.logged - $3 + 1
         where j.tenant_id = $1 and j.job_id = $2 and j.logged > $3";
     let tenant = tx.tenant();
-    let since: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(SQL)
+    let since: Option<jiff_sqlx::Timestamp> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(job.as_uuid())
         .bind(MAX_LOG_LINES)
@@ -165,7 +165,7 @@ async fn insert(
         on conflict (job_id, slot, tenant_id) do nothing";
 
     let tenant = tx.tenant();
-    let done = sqlx::query(SQL)
+    let done = holdfast_pg::query(SQL)
         .bind(tenant.as_uuid())
         .bind(job.as_uuid())
         .bind(column(slots, |slot| slot.0.to_string()))

@@ -1,6 +1,6 @@
 //! Writes to firings whose jobs are locked.
 
-use sqlx::PgConnection;
+use holdfast_pg::Connection;
 use uuid::Uuid;
 
 use super::close::FiringEnd;
@@ -10,7 +10,7 @@ use crate::store::{Error, Slot, log::column};
 pub(crate) type ClosedRow = (i64, jiff_sqlx::Timestamp, String, Option<Uuid>, Option<Uuid>);
 
 pub(crate) async fn close(
-    conn: &mut PgConnection,
+    conn: &mut Connection,
     closing: &[FiringEnd],
 ) -> Result<Vec<ClosedRow>, Error> {
     const SQL: &str = "
@@ -27,7 +27,7 @@ pub(crate) async fn close(
               end
         returning e.place, f.slot_at, f.origin, f.run_id, f.session_id";
 
-    let mut rows: Vec<ClosedRow> = sqlx::query_as(SQL)
+    let mut rows: Vec<ClosedRow> = holdfast_pg::query_as(SQL)
         .bind(column(closing, |one| one.id.tenant.as_uuid()))
         .bind(column(closing, |one| one.id.job.as_uuid()))
         .bind(column(closing, |one| one.id.slot.to_string()))
@@ -42,7 +42,7 @@ pub(crate) async fn close(
 /// Retry of a firing: tenant, job, slot and delay in seconds.
 pub(crate) type Retry = (Uuid, Uuid, Slot, i32);
 
-pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<(), Error> {
+pub(crate) async fn retry(conn: &mut Connection, retries: &[Retry]) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.firings (tenant_id, job_id, slot, slot_at, origin, offer_at)
         select tenant_id, job_id, slot, slot_at, 'retry',
@@ -58,7 +58,7 @@ pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<
         Slot::At(at) | Slot::Again { at, .. } => Some(jiff_sqlx::Timestamp::from(*at)),
         Slot::Now(_) => None,
     };
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(retries, |retry| retry.0))
         .bind(column(retries, |retry| retry.1))
         .bind(column(retries, |retry| retry.2.to_string()))
@@ -70,19 +70,15 @@ pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<
 }
 
 /// Makes all pending firings of a resumed job available. Returns how many.
-pub(crate) async fn release(
-    conn: &mut PgConnection,
-    tenant: Uuid,
-    job: Uuid,
-) -> Result<u64, Error> {
+pub(crate) async fn release(conn: &mut Connection, tenant: Uuid, job: Uuid) -> Result<u64, Error> {
     const SQL: &str = "
         update schedule.firings set offer_at = coalesce(offer_at, clock_timestamp())
         where job_id = $2 and tenant_id = $1 and state = 'pending'";
-    Ok(sqlx::query(SQL).bind(tenant).bind(job).execute(conn).await?.rows_affected())
+    Ok(holdfast_pg::query(SQL).bind(tenant).bind(job).execute(conn).await?.rows_affected())
 }
 
 /// Makes the oldest waiting firing of each job available.
-pub(crate) async fn wake(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
+pub(crate) async fn wake(conn: &mut Connection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: &str = "
         update schedule.firings f set offer_at = clock_timestamp()
         from unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
@@ -96,7 +92,7 @@ pub(crate) async fn wake(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Resu
     if jobs.is_empty() {
         return Ok(());
     }
-    sqlx::query(SQL)
+    holdfast_pg::query(SQL)
         .bind(column(jobs, |job| job.0))
         .bind(column(jobs, |job| job.1))
         .execute(conn)

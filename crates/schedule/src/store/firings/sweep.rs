@@ -157,7 +157,7 @@ impl Jobs {
         type Row = (Uuid, Uuid, String, Timestamp, String, i32, String, i32, bool);
 
         let mut once = self.pools.system_connection().await?;
-        let found: Vec<Row> = sqlx::query_as(SQL)
+        let found: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(i64::from(limit))
             .bind(MAX_LOSSES)
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
@@ -190,7 +190,7 @@ impl Jobs {
         but: &[TenantId],
     ) -> Result<Vec<Firing>, Error> {
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<FiringRow> = sqlx::query_as(sql)
+        let rows: Vec<FiringRow> = holdfast_pg::query_as(sql)
             .bind(i64::from(limit))
             .bind(self.handover.as_secs_f64())
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
@@ -221,7 +221,7 @@ impl Jobs {
         let mut all = 0;
         loop {
             let mut once = self.pools.system_connection().await?;
-            let gone = sqlx::query(SQL)
+            let gone = holdfast_pg::query(SQL)
                 .bind(older.as_secs_f64())
                 .bind(DELETE_BATCH_SIZE)
                 .execute(once.conn())

@@ -52,7 +52,14 @@ async fn a_mail_is_drafted_then_approved_and_sent_as_it_was_drafted() -> anyhow:
     let sent = said(tools.call(call(), "email", &send.to_string()).await);
 
     let Approval::Ask { subject, summary, pattern: None } = asked else { panic!("{asked:?}") };
-    assert!(subject.starts_with("mail\nFrom: Anna <anna@example.com>\n"), "{subject}");
+    assert!(
+        subject.starts_with(
+            "connection: mail\nfrom: Anna <anna@example.com>\nto: Ben <ben@example.com>\n\
+             cc: cara@example.com\nin reply to:"
+        ),
+        "{subject}"
+    );
+    assert!(subject.contains("\nsubject: Grüße\nbody:"), "{subject}");
     assert!(subject.ends_with("how are you?"), "{subject}");
     assert_eq!(summary, "mail to ben@example.com, cara@example.com: Grüße");
     assert_eq!(never, Approval::Never);

@@ -16,8 +16,8 @@ mod provider;
 
 use std::{fmt::Write as _, future::Future, sync::Arc, time::Duration};
 
+use holdfast_egress::Guard;
 use holdfast_types::Effect;
-use reqwest::Client;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -78,7 +78,7 @@ pub struct WebSearch<A> {
     source: Option<Source>,
     order: Vec<Provider>,
     accounts: Arc<A>,
-    client: Client,
+    guard: Guard,
     cache: Cache,
 }
 
@@ -100,12 +100,10 @@ struct Hit {
 impl<A: SearchAccounts> WebSearch<A> {
     /// # Errors
     ///
-    /// If this machine has no root certificates, or a provider's address is not a URL.
-    pub fn new(settings: &Search, accounts: Arc<A>) -> anyhow::Result<Self> {
+    /// If a provider's address is not a URL.
+    pub fn new(settings: &Search, accounts: Arc<A>, guard: Guard) -> anyhow::Result<Self> {
         let (source, order) = (Source::first(settings)?, settings.order.clone());
-        // Redirects are not followed: they could carry the key elsewhere.
-        let client = holdfast_egress::client_builder(Duration::from_secs(5))?.build()?;
-        Ok(Self { source, order, accounts, client, cache: Cache::default() })
+        Ok(Self { source, order, accounts, guard, cache: Cache::default() })
     }
 
     /// Provider of the call's tenant, or else of the installation.
@@ -145,7 +143,9 @@ impl<A: SearchAccounts> Tool<Output> for WebSearch<A> {
             Some(found) => found,
             None => {
                 let patience = source.timeout();
-                let found = source.search(&self.client, &query, count);
+                let client = self.guard.client_for_secret(source.url());
+                let client = client.map_err(|refused| ToolError::Tell(refused.to_string()))?;
+                let found = source.search(client, &query, count);
                 let found = tokio::time::timeout(patience, found).await;
                 let found = found.unwrap_or_else(|_| {
                     Err(format!("it took longer than {} s", patience.as_secs()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_egress::describe_failure;
+use holdfast_egress::Guard;
 use html5gum::Token;
 use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -79,6 +79,16 @@ impl Source {
             Self::Tavily { .. } => "Tavily",
             Self::DuckDuckGo { .. } => "DuckDuckGo",
             Self::Searxng { .. } => "SearXNG",
+        }
+    }
+
+    pub(super) const fn url(&self) -> &Url {
+        match self {
+            Self::Perplexity { url, .. }
+            | Self::Brave { url, .. }
+            | Self::Tavily { url, .. }
+            | Self::DuckDuckGo { url }
+            | Self::Searxng { url } => url,
         }
     }
 
@@ -161,8 +171,7 @@ async fn json_of<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Stri
 }
 
 async fn bytes_of(request: RequestBuilder) -> Result<Vec<u8>, String> {
-    let mut response: Response =
-        request.send().await.map_err(|error| describe_failure(&error).to_owned())?;
+    let mut response: Response = request.send().await.map_err(|error| Guard::told(&error))?;
     let status = response.status();
     if !status.is_success() {
         return Err(match status.as_u16() {
@@ -172,9 +181,7 @@ async fn bytes_of(request: RequestBuilder) -> Result<Vec<u8>, String> {
         });
     }
     let mut bytes = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|error| describe_failure(&error).to_owned())?
-    {
+    while let Some(chunk) = response.chunk().await.map_err(|error| Guard::told(&error))? {
         if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Err(format!("its answer has more than {MAX_RESPONSE_BYTES} bytes"));
         }

@@ -283,7 +283,12 @@ impl Link {
             ServerFailure::new("as many servers are connected to as may be: try again later")
         })?;
         let parsed = Guard::parse(url).map_err(ServerFailure::new)?;
-        let client = self.shared.guard.client(&parsed).map_err(ServerFailure::new)?.clone();
+        let client = match self.open.secrets.is_empty() {
+            true => self.shared.guard.client(&parsed),
+            // The secrets are headers.
+            false => self.shared.guard.client_for_secret(&parsed),
+        };
+        let client = client.map_err(ServerFailure::new)?.clone();
         let patience = self.shared.config.connect_timeout;
         let client = Client::over_http(client, parsed.as_str(), &self.open.secrets, patience).await;
         let client = client.map_err(|error| ServerFailure::of(&error))?;

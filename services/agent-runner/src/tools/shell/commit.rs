@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::folders::Folder;
-use crate::failpoints;
+use crate::{failpoints, tools::files::is_instruction};
 
 /// Conflicting files of one command.
 const MAX_CONFLICTS: usize = 64;
@@ -24,11 +24,16 @@ const MAX_NOTES: usize = 20;
 const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 
-/// Commits a command's changes and returns the result for the model.
-pub(super) async fn commit_changes(folder: &mut Folder, by: &ChangeAuthor) -> WorkspaceChanges {
+/// Commits a command's changes and returns the result for the model. Changes of the agent's
+/// instructions are left out unless `may_change_instructions`.
+pub(super) async fn commit_changes(
+    folder: &mut Folder,
+    by: &ChangeAuthor,
+    may_change_instructions: bool,
+) -> WorkspaceChanges {
     let mut kept = WorkspaceChanges::default();
     failpoints::point("runner.before_keep").await;
-    if let Err(error) = try_commit(folder, by, &mut kept).await {
+    if let Err(error) = try_commit(folder, by, may_change_instructions, &mut kept).await {
         let error_ = &error as &dyn std::error::Error;
         if error.kind().is_transient() {
             warn!(error = error_, "what a command changed could not be kept");
@@ -48,6 +53,7 @@ pub(super) async fn commit_changes(folder: &mut Folder, by: &ChangeAuthor) -> Wo
 async fn try_commit(
     folder: &mut Folder,
     by: &ChangeAuthor,
+    may_change_instructions: bool,
     kept: &mut WorkspaceChanges,
 ) -> Result<(), Error> {
     let found = folder.scratch.changes().await?;
@@ -63,6 +69,17 @@ async fn try_commit(
             edit.path()
         ));
     }
+    edits.retain(|edit| {
+        let path = edit.path();
+        let is_kept = may_change_instructions || !is_instruction(path.as_str());
+        if !is_kept {
+            kept.notes.push(format!(
+                "`{path}` was not kept: this conversation has read text from outside; change the \
+                 file with `write` or `edit`, which ask a person"
+            ));
+        }
+        is_kept
+    });
     for _ in 0..=MAX_CONFLICTS {
         if edits.is_empty() {
             return Ok(());

@@ -27,6 +27,8 @@ pub(super) struct RunningCommand {
     pub(super) began: Instant,
     by: ChangeAuthor,
     folder: Option<Folder>,
+    /// Whether changes of the agent's instructions are kept.
+    pub(super) may_change_instructions: bool,
 }
 
 impl RunningCommand {
@@ -38,7 +40,7 @@ impl RunningCommand {
         folder: Folder,
     ) -> Self {
         let began = Instant::now();
-        Self { shell, owner, id, began, by, folder: Some(folder) }
+        Self { shell, owner, id, began, by, folder: Some(folder), may_change_instructions: true }
     }
 
     /// Commits the changes of a command that has ended, and releases its folder.
@@ -48,7 +50,7 @@ impl RunningCommand {
             let note = "nothing that it changed was kept: it wrote too much".to_owned();
             return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
-        commit_changes(&mut folder, &self.by).await
+        commit_changes(&mut folder, &self.by, self.may_change_instructions).await
     }
 
     /// Output since the last call.

@@ -140,19 +140,17 @@ mod tests {
     #[test]
     fn a_script_of_the_workspace_is_covered_as_it_was_and_by_no_pattern() {
         let input = json!({"command": "sh run.sh"});
-        let subject = |hash: &str| json!({"command": "sh run.sh", "scripts": {"run.sh": hash}});
-        let rules =
-            [rule("exec", "x", Some("sh run.sh *")), rule("exec", &subject("a").to_string(), None)];
-        let is_covered = |subject: &serde_json::Value| {
-            let subject = subject.to_string();
-            let wanted =
-                CallToMatch { tool: "exec", input: &input, subject: &subject, pattern: None };
+        let subject =
+            |content: &str| format!("command: sh run.sh\nfile: run.sh\ncontent: {content}");
+        let rules = [rule("exec", "x", Some("sh run.sh *")), rule("exec", &subject("a"), None)];
+        let is_covered = |subject: &str| {
+            let wanted = CallToMatch { tool: "exec", input: &input, subject, pattern: None };
             matching_rules(&wanted, &rules).is_some()
         };
 
         assert!(is_covered(&subject("a")));
         assert!(!is_covered(&subject("b")));
-        assert!(is_covered(&json!({"command": "sh run.sh"})));
+        assert!(is_covered("command: sh run.sh"));
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use holdfast_agent::{
     is_allowed,
-    policy::{Decision, DecisionSource},
+    policy::{Decision, DecisionSource, Reason},
 };
 use holdfast_session::subject_hash;
-use holdfast_tools::{Approval, ToolError};
+use holdfast_tools::{Approval, SubjectText, ToolError, visible};
 use holdfast_types::ToolCall;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
-use super::{allow_rules, request};
+use super::{allow_rules, outside_text, request};
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
@@ -20,8 +20,9 @@ use crate::{
 /// Time limit for a tool to decide whether a call needs an approval.
 const APPROVAL_CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limit on the text that is approved, in bytes: nobody can check a longer one.
-const MAX_SUBJECT_BYTES: usize = 64 * 1024;
+/// Limit on the text that is approved, in characters: it is shown in full, in about five messages of
+/// a chat, and nobody can check a longer one.
+const MAX_SUBJECT_CHARS: usize = 16_000;
 
 pub(super) enum CallDecision {
     Allowed,
@@ -32,9 +33,9 @@ pub(super) enum CallDecision {
 
 pub(super) struct ApprovalNeed {
     pub(super) tool: String,
-    /// Exact text of what is approved.
+    /// Exact text of what is approved, as the person sees it.
     pub(super) subject: String,
-    /// The subject in one line.
+    /// The subject in one line, for lists.
     pub(super) summary: String,
     /// Pattern that "always" would allow.
     pub(super) pattern: Option<String>,
@@ -52,19 +53,17 @@ pub(super) async fn decide_call(
     let wanted = match required_approval(turn, snapshot, call, known).await? {
         Approval::Never => return Ok(CallDecision::Allowed),
         Approval::Deny(why) => return Ok(CallDecision::Refused(why)),
-        Approval::Ask { subject, .. } if subject.len() > MAX_SUBJECT_BYTES => {
-            return Ok(CallDecision::Refused(request::too_long_result(
-                subject.len(),
-                MAX_SUBJECT_BYTES,
-            )));
-        }
         Approval::Ask { subject, summary, pattern } => ApprovalNeed {
             tool: known.to_owned(),
-            subject,
+            subject: visible(&subject),
             summary: request::single_line(&summary),
             pattern: pattern.filter(|pattern| pattern.len() <= request::MAX_PATTERN_BYTES),
         },
     };
+    let length = wanted.subject.chars().count();
+    if length > MAX_SUBJECT_CHARS {
+        return Ok(CallDecision::Refused(request::too_long_result(length, MAX_SUBJECT_CHARS)));
+    }
     if is_allowed(turn.journal.entries(), &call.id) {
         let (claim, step) = (&turn.lease.claim, turn.current_step());
         let approved = turn
@@ -116,6 +115,11 @@ async fn required_approval(
     }
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
     Ok(match participants::decide(turn, snapshot, call) {
+        Decision::Allow if is_new_instruction(turn, known, &input) => Approval::Ask {
+            subject: format!("{known} {input}"),
+            summary: request::summarize_input(known, &input, Reason::OutsideText),
+            pattern: None,
+        },
         Decision::Allow => Approval::Never,
         Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
             Approval::Deny(format!("not done: {rule}"))
@@ -123,11 +127,19 @@ async fn required_approval(
         // The call itself reports that the tool is not available.
         Decision::Deny { .. } => Approval::Never,
         Decision::NeedApproval { reason } => Approval::Ask {
-            subject: format!("{known} {input}"),
+            subject: SubjectText::default()
+                .with("reason", &reason.to_string())
+                .with_input(&input)
+                .into(),
             summary: request::summarize_input(known, &input, reason),
             pattern: None,
         },
     })
+}
+
+fn is_new_instruction(turn: &TurnState<'_>, tool: &str, input: &Value) -> bool {
+    outside_text::changes_instructions(tool, input)
+        && outside_text::was_read(turn.journal.entries())
 }
 
 /// Whether an "always" rule covers the call. Records the use of the rule.

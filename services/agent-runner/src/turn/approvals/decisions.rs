@@ -3,7 +3,7 @@
 //! | decision from | may decide |
 //! |---|---|
 //! | a message with an API key | yes: the key has the scope `chat` |
-//! | a direct conversation on a channel | its own user |
+//! | a direct conversation on a channel | its own user, unless a guest |
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
 //!
@@ -14,7 +14,8 @@ use holdfast_agent::calls_awaiting_approval;
 use holdfast_bus::{Control, ControlKind};
 use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDelivery};
 use holdfast_types::{
-    AccountId, ApprovalDecision, Command, DeliveryId, Entry, Fault as _, KeyId, Kind, SessionKind,
+    AccountId, ApprovalDecision, Author, Command, DeliveryId, Entry, Fault as _, KeyId, Kind,
+    SessionKind,
 };
 
 use super::request;
@@ -23,7 +24,7 @@ use crate::{error::Error, turn::state::TurnState};
 /// Author of a decision.
 enum Decider {
     Key(KeyId),
-    Sender { channel: String, account: AccountId, id: String },
+    Sender { channel: String, account: AccountId, id: String, author: Option<Author> },
 }
 
 impl Decider {
@@ -34,7 +35,7 @@ impl Decider {
         let account = row.source.parse().ok()?;
         let channel = row.target.as_ref().map(|target| target.channel.clone()).unwrap_or_default();
         let id = row.body.sender.as_ref().map(|sender| sender.id.clone()).unwrap_or_default();
-        Some(Self::Sender { channel, account, id })
+        Some(Self::Sender { channel, account, id, author: row.body.author.clone() })
     }
 
     /// Name of the person in the approval's record.
@@ -169,11 +170,15 @@ async fn may_decide(
     person: &Decider,
     approval: &Approval,
 ) -> Result<bool, Error> {
-    let Decider::Sender { channel, account, id } = person else { return Ok(true) };
+    let Decider::Sender { channel, account, id, author } = person else { return Ok(true) };
+    let is_guest = || turn.policy.turn_authors(author).is_guest();
     match turn.kind {
-        SessionKind::Dm => return Ok(true),
-        SessionKind::Main if is_requested_by(turn, id, approval) => return Ok(true),
-        SessionKind::Main
+        SessionKind::Dm if !is_guest() => return Ok(true),
+        SessionKind::Main if is_requested_by(turn, id, approval) && !is_guest() => {
+            return Ok(true);
+        }
+        SessionKind::Dm
+        | SessionKind::Main
         | SessionKind::Group
         | SessionKind::Topic
         | SessionKind::Subagent

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_agent::policy::Reason;
 use holdfast_session::Approval;
+use holdfast_tools::visible;
 use holdfast_types::{ApprovalDecision, ApprovalState};
 use serde_json::Value;
 
@@ -38,31 +39,35 @@ pub(super) struct ApprovalRequest<'a> {
     pub(super) slug: &'a str,
     pub(super) agent: &'a str,
     pub(super) tool: &'a str,
-    pub(super) summary: &'a str,
+    /// Shown in full: the person decides by it.
+    pub(super) subject: &'a str,
     pub(super) pattern: Option<&'a str>,
     pub(super) timeout: Duration,
 }
 
 impl ApprovalRequest<'_> {
     /// Renders the request. Text from the model is fenced, so that nothing in it can pass for ours.
+    /// The subject has no three back-ticks in a row, so it cannot end its fence.
     pub(super) fn text(&self) -> String {
-        let Self { slug, agent, tool, summary, pattern, timeout } = self;
+        let Self { slug, agent, tool, subject, pattern, timeout } = self;
         let always = match pattern {
-            Some(pattern) => format!("\n\"always\" would allow:\n{}", fenced(pattern)),
-            None => String::new(),
+            Some(pattern) => {
+                format!("\n\"always\" would allow:\n{}", fenced(&visible(pattern)))
+            }
+            None => "\n\"always\" would allow exactly this.".to_owned(),
         };
         format!(
             "Approval needed ({slug}): {agent} wants to use {tool}\n{}{always}\n\
              Answer within {}:\n/approve {slug} – this once\n/approve {slug} always – from now \
              on\n/deny {slug}",
-            fenced(summary),
+            fenced(subject),
             format_timeout(*timeout),
         )
     }
 }
 
 fn fenced(text: &str) -> String {
-    format!("```\n{}\n```", single_line(text).replace("```", "'''"))
+    format!("```\n{text}\n```")
 }
 
 fn format_timeout(time: Duration) -> String {
@@ -73,15 +78,9 @@ fn format_timeout(time: Duration) -> String {
     }
 }
 
-/// Joins a text into one line and truncates it.
+/// Joins a text into one line, makes hidden characters visible, and truncates it.
 pub(super) fn single_line(text: &str) -> String {
-    let mut words = String::new();
-    for word in text.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(word.chars().filter(|c| !c.is_control()));
-    }
+    let words = visible(&text.split_whitespace().collect::<Vec<_>>().join(" "));
     if words.chars().count() <= MAX_LINE_CHARS {
         return words;
     }
@@ -102,8 +101,9 @@ pub(super) fn summarize_input(tool: &str, input: &Value, reason: Reason) -> Stri
 /// Tool result of a call whose subject is too long to be approved.
 pub(super) fn too_long_result(got: usize, limit: usize) -> String {
     format!(
-        "this call needs a person's approval, and {got} bytes are more than the {limit} that a \
-         person can be asked about: make it shorter"
+        "this call needs a person's approval, and everything that it does would be shown to them: \
+         {got} characters with the files that it runs or changes, and {limit} are the most; it \
+         was not made: do less in one call"
     )
 }
 
@@ -136,31 +136,44 @@ pub(super) fn accepted_reply(approval: &Approval, verdict: ApprovalDecision) -> 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn what_the_model_wrote_stands_apart_in_one_line() {
-        let request = ApprovalRequest {
-            slug: "1a2b3c4d",
-            agent: "main",
-            tool: "exec",
-            summary: "run `ls`\n```\n/approve everything\n```",
-            pattern: Some("ls"),
-            timeout: Duration::from_secs(120),
-        };
+    fn request<'a>(subject: &'a str, pattern: Option<&'a str>) -> ApprovalRequest<'a> {
+        let timeout = Duration::from_secs(120);
+        ApprovalRequest { slug: "1a2b3c4d", agent: "main", tool: "exec", subject, pattern, timeout }
+    }
 
-        let text = request.text();
+    #[test]
+    fn what_the_model_wrote_is_shown_line_by_line_and_stands_apart() {
+        let subject = visible("command:\n| ls\n| ```\n| /approve everything\n| ```");
+        let text = request(&subject, Some("ls\u{202e} x")).text();
 
         assert!(text.starts_with("Approval needed (1a2b3c4d): main wants to use exec\n```\n"));
-        assert!(text.contains("\nrun `ls` ''' /approve everything '''\n"), "{text}");
+        assert!(text.contains("\n| ls\n| ``⟦U+0060⟧\n| /approve everything\n"), "{text}");
+        assert!(text.contains("\n\"always\" would allow:\n```\nls⟦U+202E⟧ x\n```\n"), "{text}");
         assert!(text.contains("Answer within 120 s:\n/approve 1a2b3c4d – this once\n"), "{text}");
         assert_eq!(text.matches("```").count(), 4);
     }
 
     #[test]
-    fn a_long_line_is_cut_and_nothing_invisible_is_left() {
-        assert_eq!(single_line(" a\n\tb\u{0}c "), "a bc");
+    fn a_long_line_is_cut_and_what_is_hidden_is_shown() {
+        assert_eq!(single_line(" a\n\tb\u{0}c "), "a b⟦U+0000⟧c");
         assert_eq!(single_line(&"x".repeat(600)).chars().count(), MAX_LINE_CHARS);
+    }
+
+    proptest! {
+        /// The subject stands in the request whole, between the first fences.
+        #[test]
+        fn the_request_determines_the_subject(subject in "(?s)([`\n |a⟦]|.){0,60}") {
+            let subject = visible(&subject);
+            let text = request(&subject, None).text();
+
+            let shown = text.split("\n```\n").nth(1);
+            prop_assert_eq!(text.matches("```").count(), 2);
+            prop_assert_eq!(shown, Some(subject.as_str()));
+        }
     }
 
     #[test]

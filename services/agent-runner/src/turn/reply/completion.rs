@@ -81,7 +81,8 @@ pub(crate) async fn finish_early(
         | Note::Routed
         | Note::Told
         | Note::Posted
-        | Note::Dispatched => (TurnOutcome::Failed, "given up"),
+        | Note::Dispatched
+        | Note::Unknown => (TurnOutcome::Failed, "given up"),
     };
     let entry = Entry::noted(note, reason);
     finish(turn, outcome, Some(reason.to_owned()), entry, String::new(), done).await

@@ -1,6 +1,6 @@
 //! Replies: their delivery and target, and the texts for turns without an answer.
 
-use holdfast_llm::Error;
+use holdfast_llm::{Error, FailedCandidate, Reason};
 use holdfast_session::{InboxMessage, NewDelivery};
 use holdfast_tools::sent_text_target;
 use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
@@ -64,6 +64,8 @@ pub(crate) enum Failure<'e> {
     TurnTimedOut,
     /// The model did not stop calling tools.
     ToolLoop,
+    /// The subagent's task, which holds its limits, is deleted.
+    NoTask,
     /// A limit of the subagent's task was reached.
     TaskLimit(TaskLimit),
     /// A daily budget is used up; the text for the user.
@@ -80,13 +82,15 @@ pub(crate) enum TaskLimit {
 
 impl Failure<'_> {
     /// Class of the failure for metrics and the run's record.
-    pub(crate) const fn class(&self) -> &'static str {
+    pub(crate) fn class(&self) -> &'static str {
         match self {
+            Self::Model(Error::AllFailed { tried }) => all_failed_class(tried),
             Self::Model(error) => error.class(),
             Self::NoAgent => "no_agent",
             Self::NoModel => "no_model",
             Self::TurnTimedOut => "turn_too_long",
             Self::ToolLoop => "halted",
+            Self::NoTask => "no_task",
             Self::TaskLimit(TaskLimit::Steps) => "budget exceeded: steps",
             Self::TaskLimit(TaskLimit::Tokens) => "budget exceeded: tokens",
             Self::TaskLimit(TaskLimit::Time) => "budget exceeded: time",
@@ -120,7 +124,10 @@ impl Failure<'_> {
                     "this conversation is longer than the model can read. Please begin a new one, \
                      or send less at once."
                 }
-                Error::NoModel(_) | Error::NoProvider { .. } | Error::Setup(_) => NO_MODEL_TEXT,
+                Error::NoModel(_)
+                | Error::NoProvider { .. }
+                | Error::Setup(_)
+                | Error::Address(_) => NO_MODEL_TEXT,
                 Error::BadRequest { .. } => {
                     "the model's provider refused the request. Whoever set up this assistant \
                      should look at its model's settings."
@@ -148,6 +155,10 @@ impl Failure<'_> {
             Self::NoModel => NO_MODEL_TEXT,
             Self::BudgetSpent(why) => why,
             Self::TurnTimedOut => "it took too long. Please try again, or ask for less at once.",
+            Self::NoTask => {
+                "this subagent's task is deleted, and its limits with it: the conversation that \
+                 asked for it was deleted, or the task ended long ago."
+            }
             Self::TaskLimit(TaskLimit::Steps) => "the task took more steps than it may.",
             Self::TaskLimit(TaskLimit::Tokens) => "the task used more tokens than it may.",
             Self::TaskLimit(TaskLimit::Time) => "the task took longer than it may.",
@@ -155,6 +166,21 @@ impl Failure<'_> {
                 "the model kept asking for tools instead of answering. Please ask another way."
             }
         }
+    }
+}
+
+/// Class for the case that every model of the chain failed: the one that they have in common.
+fn all_failed_class(tried: &[FailedCandidate]) -> &'static str {
+    let all = |reasons: &[Reason]| tried.iter().all(|tried| reasons.contains(&tried.reason));
+    match tried.split_first() {
+        Some((first, others))
+            if first.class != "cooling"
+                && others.iter().all(|other| other.class == first.class) =>
+        {
+            first.class
+        }
+        Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => "rate_limited",
+        Some(_) | None => "all_failed",
     }
 }
 

@@ -4,7 +4,7 @@ use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::{
     EntryView, RunView, SessionView, Surface, ToolCallView, TurnOutcome, WaitingRun,
 };
-use holdfast_types::{Body, Entry, SessionState, Usage};
+use holdfast_types::{Body, Entry, Note, SessionState, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -100,6 +100,9 @@ pub fn entry(view: EntryView) -> pb::Entry {
                 detail["media"] = serde_json::to_value(media).unwrap_or_default();
             }
             (output, detail)
+        }
+        Entry::Noted { note: Note::Unknown, text, .. } => {
+            (String::new(), serde_json::from_str(&text).unwrap_or_default())
         }
         Entry::Noted { note, text, .. } => (text, json!({"note": note})),
     };

@@ -23,6 +23,31 @@ async fn with_provider(world: &World) -> TenantId {
     tenant
 }
 
+#[tokio::test]
+async fn a_provider_on_a_private_address_or_without_tls_is_refused_when_it_is_set() {
+    let world = World::new().await;
+    let tenant = with_provider(&world).await;
+    let providers = Providers(world.state.clone());
+    for url in ["http://10.0.0.7/v1", "https://[::1]/v1", "http://models.example/v1"] {
+        let provider = pb::Provider {
+            name: "inner".into(),
+            kind: "openai".into(),
+            base_url: url.into(),
+            ..Default::default()
+        };
+        let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk".into() };
+        let refused = providers.put_provider(admin(tenant, put)).await.unwrap_err();
+
+        assert_eq!(refused.code(), Code::InvalidArgument, "{url}");
+        assert!(refused.message().contains("`egress.allow`"), "{refused}");
+    }
+    let mut renewed = credential("work", "oauth");
+    let at = renewed.credential.as_mut().unwrap();
+    (at.token_url, at.client_id) = ("https://169.254.169.254/token".into(), "id".into());
+    let refused = Credentials(world.state.clone()).put_credential(admin(tenant, renewed)).await;
+    assert!(refused.unwrap_err().message().contains("is not on the public internet"));
+}
+
 fn credential(name: &str, kind: &str) -> pb::PutCredentialRequest {
     let credential = pb::Credential {
         provider: "openai".into(),

@@ -1,0 +1,70 @@
+//! Database connection with a time limit for each statement.
+//!
+//! **What can go wrong.** If the network between this process and Postgres is cut while a statement
+//! runs, no packet tells so, and the statement timeout of Postgres cannot arrive either. So this
+//! side has a limit of its own. After it the state of the connection is unknown, and the connection
+//! is closed.
+
+use std::{io, time::Duration};
+
+use sqlx::{PgConnection, SqlSafeStr};
+use tokio::time::timeout;
+
+/// A connection to Postgres. The statements of [`query`](crate::query),
+/// [`query_as`](crate::query_as) and [`query_scalar`](crate::query_scalar) run on it.
+#[derive(Debug)]
+pub struct Connection {
+    conn: PgConnection,
+    /// Maximum duration of one statement; longer than the statement timeout of Postgres.
+    limit: Duration,
+    /// A statement got no answer within its limit.
+    is_broken: bool,
+}
+
+impl Connection {
+    pub(crate) const fn new(conn: PgConnection, limit: Duration) -> Self {
+        Self { conn, limit, is_broken: false }
+    }
+
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    pub(crate) fn into_inner(self) -> PgConnection {
+        self.conn
+    }
+
+    /// Runs statements without parameters, separated by semicolons, within `limit`.
+    pub(crate) async fn execute_simple(
+        &mut self,
+        sql: impl SqlSafeStr,
+        limit: Duration,
+    ) -> sqlx::Result<()> {
+        let limit = limit.min(self.limit);
+        within(limit, &mut self.is_broken, sqlx::raw_sql(sql).execute(&mut self.conn)).await?;
+        Ok(())
+    }
+
+    /// Runs one statement, which `start` sends on the connection.
+    pub(crate) async fn run<'c, T, F>(
+        &'c mut self,
+        start: impl FnOnce(&'c mut PgConnection) -> F,
+    ) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        within(self.limit, &mut self.is_broken, start(&mut self.conn)).await
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    is_broken: &mut bool,
+    statement: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    timeout(limit, statement).await.unwrap_or_else(|_elapsed| {
+        *is_broken = true;
+        let text = format!("the database has not answered for {} s", limit.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text)))
+    })
+}

