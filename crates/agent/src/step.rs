@@ -28,11 +28,14 @@ use crate::turn;
 pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was begun, and then \
      the process that ran it was lost; check before you do it again";
 
+/// Lost acting calls of a turn after which nothing that it does counts as progress.
+const MAX_LOST_CALLS: usize = 5;
+
 /// Whether an acting call of the turn was lost with its runner, and no acting call has returned
-/// since. A call id may occur again in a later thought.
+/// since; or whether [`MAX_LOST_CALLS`] were lost. A call id may occur again in a later thought.
 #[must_use]
 pub fn has_lost_call(turn: &[Entry]) -> bool {
-    let (mut begun, mut is_lost) = (Vec::new(), false);
+    let (mut begun, mut is_lost, mut lost) = (Vec::new(), false, 0);
     for entry in turn {
         match entry {
             Entry::Thought { .. } => begun.clear(),
@@ -40,11 +43,12 @@ pub fn has_lost_call(turn: &[Entry]) -> bool {
             // Only the runner that made a call knows when it began.
             Entry::Returned { call, record, .. } if begun.contains(&call) => {
                 is_lost = record.started_at_ms == 0;
+                lost += usize::from(is_lost);
             }
             Entry::Returned { .. } | Entry::Heard { .. } | Entry::Noted { .. } => {}
         }
     }
-    is_lost
+    is_lost || lost >= MAX_LOST_CALLS
 }
 
 /// Returns the result of a call beyond a limit.

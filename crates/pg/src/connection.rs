@@ -41,6 +41,7 @@ impl Connection {
         limit: Duration,
     ) -> sqlx::Result<()> {
         let limit = limit.min(self.limit);
+        self.check()?;
         within(limit, &mut self.is_broken, sqlx::raw_sql(sql).execute(&mut self.conn)).await?;
         Ok(())
     }
@@ -53,7 +54,18 @@ impl Connection {
     where
         F: Future<Output = sqlx::Result<T>>,
     {
+        self.check()?;
         within(self.limit, &mut self.is_broken, start(&mut self.conn)).await
+    }
+
+    /// Fails if an earlier statement got no answer: its answer may still come, and the next
+    /// statement would take it for its own.
+    fn check(&self) -> sqlx::Result<()> {
+        if !self.is_broken {
+            return Ok(());
+        }
+        let text = "an earlier statement on this connection got no answer";
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::NotConnected, text)))
     }
 }
 

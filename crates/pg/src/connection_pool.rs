@@ -135,7 +135,8 @@ impl PoolState {
     }
 
     fn put(&self, conn: Connection, born: Instant) {
-        if born.elapsed() < MAX_CONNECTION_AGE && !self.permits.is_closed() {
+        let is_usable = !conn.is_broken() && born.elapsed() < MAX_CONNECTION_AGE;
+        if is_usable && !self.permits.is_closed() {
             self.idle().push_back(IdleConnection { conn, born, idle_since: Instant::now() });
         }
     }
@@ -210,7 +211,7 @@ impl PooledConnection {
         Ok(())
     }
 
-    /// Returns a connection without an open transaction to the pool.
+    /// Returns a connection without an open transaction to the pool. One that is broken is closed.
     pub fn done(mut self) {
         if let Some(conn) = self.conn.take() {
             self.shared.put(conn, self.born);

@@ -372,8 +372,8 @@ impl Deliveries<'_> {
     /// Records the outcome of an attempt. Returns whether further deliveries of the session can be
     /// sent now.
     ///
-    /// A late `sent` may overwrite `unknown`. A bridge that has lost the delivery can overwrite
-    /// nothing else.
+    /// A late `sent` may overwrite `unknown`, and `pending` while no other attempt has begun. A
+    /// bridge that has lost the delivery can overwrite nothing else.
     ///
     /// # Errors
     ///
@@ -393,6 +393,7 @@ impl Deliveries<'_> {
                     finished_at = case when $4 = 'pending' then null else clock_timestamp() end
                 where tenant_id = $1 and delivery_id = $2
                   and ((state = 'sending' and owner = $3 and attempt = $8)
+                       or (state = 'pending' and attempt = $8 and $4 = 'sent')
                        or (state = 'unknown' and $4 = 'sent'))
                 returning session_id)
             select exists (

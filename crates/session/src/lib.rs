@@ -69,9 +69,9 @@ pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION
 pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
-    InboxMessage, LoadedSession, MessageStatus, NewDelivery, NewMessage, PendingApproval,
-    RenewalResult, RenewedLease, RunView, SendResult, SessionOwner, SessionView, StepSignals,
-    StepWrite, SweepCounts, TenantCounts, TurnOutcome,
+    FreeSlots, InboxMessage, LoadedSession, MessageStatus, NewDelivery, NewMessage,
+    PendingApproval, RenewalResult, RenewedLease, RunView, SendResult, SessionOwner, SessionView,
+    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::overdue::OverdueResult;

@@ -64,6 +64,23 @@ pub struct Claim {
     pub epoch: i64,
     /// Claims since the journal last made progress, including this one.
     pub attempts: i32,
+    /// Whether no person waits for the turn: it is a job's, a heartbeat's or a subagent's.
+    pub is_background: bool,
+}
+
+/// Free slots of a runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeSlots {
+    pub all: u32,
+    /// How many of them sessions may take for which no person waits.
+    pub background: u32,
+}
+
+impl From<u32> for FreeSlots {
+    /// Slots that any session may take.
+    fn from(slots: u32) -> Self {
+        Self { all: slots, background: slots }
+    }
 }
 
 /// An unfinished message of the inbox.

@@ -280,7 +280,11 @@ impl Subagents<'_> {
                 returning session_id),
             lease as (
                 insert into session.session_lease (tenant_id, session_id, priority)
-                select $1, session_id, $22 from made)
+                -- A job's subagent comes no earlier than the job.
+                select $1, session_id,
+                       greatest($22::smallint, (select priority from session.session_lease
+                                                where tenant_id = $1 and session_id = $5))
+                from made)
             insert into session.subagents
                 (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
                  deadline_at, bundle, tools, fs_read, fs_write, awaited_until, chain_run_id, stage,

@@ -141,7 +141,7 @@ mod tests {
 
     fn claim(session: SessionId, epoch: i64) -> Claim {
         let (tenant, runner) = (TenantId::generate(), RunnerId::generate());
-        Claim { tenant, session, runner, epoch, attempts: 1 }
+        Claim { tenant, session, runner, epoch, attempts: 1, is_background: false }
     }
 
     #[test]

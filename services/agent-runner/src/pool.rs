@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use holdfast_kit::{Check, boot_clock};
 use holdfast_lock::{SessionLock, TakeOutcome};
-use holdfast_session::Claim;
+use holdfast_session::{Claim, FreeSlots};
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -32,6 +32,9 @@ const FAILURE_DELAY: Duration = Duration::from_millis(500);
 
 /// Minimum time between two wake-ups that are passed on to other runners.
 const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One of so many slots is reserved for turns that a person waits for.
+const RESERVED_SHARE: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -67,7 +70,7 @@ impl Pool {
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
         let mut poll = Instant::now() + self.worker.config.poll;
         while !stop.is_cancelled() {
-            if self.should_claim && self.free_slots() > 0 {
+            if self.should_claim && self.free_slots().all > 0 {
                 self.claim().await;
                 poll = Instant::now() + self.worker.config.poll;
             }
@@ -87,9 +90,15 @@ impl Pool {
         self.drain().await;
     }
 
-    fn free_slots(&self) -> u32 {
-        let busy = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
-        self.worker.config.slots.saturating_sub(busy)
+    /// Slots that are free. A quarter of all slots is reserved for turns that a person waits for.
+    fn free_slots(&self) -> FreeSlots {
+        let count = |turns: usize| u32::try_from(turns).unwrap_or(u32::MAX);
+        let slots = self.worker.config.slots;
+        let in_background = self.leases.values().filter(|lease| lease.claim.is_background).count();
+        FreeSlots {
+            all: slots.saturating_sub(count(self.running.len())),
+            background: (slots - slots / RESERVED_SHARE).saturating_sub(count(in_background)),
+        }
     }
 
     async fn claim(&mut self) {
@@ -111,7 +120,7 @@ impl Pool {
         self.trouble.on_success();
         let taken = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         // A full batch may have left ready sessions behind.
-        self.should_claim = taken == free;
+        self.should_claim = taken == free.all;
         if taken == 0 && std::mem::take(&mut self.was_woken) {
             self.schedule_next_ready().await;
         }
@@ -145,6 +154,8 @@ impl Pool {
         };
         if let Some(lease) = self.leases.remove(&id) {
             self.worker.leases.remove(&lease.claim);
+            // Others may wait that had no share of the slots.
+            self.should_claim |= lease.claim.is_background;
             if let Err(error) = &ended
                 && error.is_panic()
             {

@@ -53,7 +53,8 @@ impl Sessions {
                 from held, unnest($6::text[], $7::jsonb[]) with ordinality as e (kind, body, n))
             update session.session_lease l
             set next_entry = l.next_entry + $8, next_out = l.next_out + $9,
-                attempts = case when $10 then 0 else attempts end
+                attempts = case when $10 then 0 else attempts end,
+                retries = case when $10 then 0 else retries end
             from held
             where l.tenant_id = $1 and l.session_id = $2
             returning paused is not null, cancel_upto, next_in, l.next_entry, next_out - $9";

@@ -303,13 +303,17 @@ async fn store(
             select p.fair_key, p.step,
                    coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
                    - (select coalesce(sum(in_flight), 0) from session.tenant_flight
-                      where tenant_id = $1) as free
+                      where tenant_id = $1) as free,
+                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64) / 4
+                   as reserved
             from session.place($1, $15) p),
         ready as materialized (
-            select g.session_id, row_number() over (order by g.place) as n from given g where g.wakes),
+            select g.session_id, g.priority, row_number() over (order by g.place) as n
+            from given g where g.wakes),
         admitted as materialized (
             select r.session_id, s.fair_key + (r.n - 1) * s.step as fair_key
-            from ready r, share s where r.n <= s.free),
+            from ready r, share s
+            where r.n <= s.free - case when r.priority > 0 then s.reserved else 0 end),
         moved as (
             insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
             select $1, session.shard($16), c.count, s.fair_key + c.count * s.step

@@ -7,6 +7,7 @@ use std::{
 
 use holdfast_pg::Connection;
 use holdfast_types::{RunnerId, Wait};
+use tracing::warn;
 use uuid::Uuid;
 
 use super::{
@@ -14,12 +15,22 @@ use super::{
     sweep::SUSPECT_ATTEMPTS,
 };
 use crate::{
-    Claim, CompletionResult, Error, RenewalResult, RenewedLease, Sessions,
+    Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions,
     sessions::{CHOICES_PER_FAIR_ONE, lock_claimed},
 };
 
 /// Maximum time for leases that other transactions have locked, per renewal.
 const LOCKED_LEASES_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Turns that may end with a transient failure, without progress in between, before their attempts
+/// count: about ten minutes.
+const UNCHARGED_RETRIES: i16 = 25;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReleaseReason {
+    StepBoundary,
+    TransientFailure,
+}
 
 /// Renews the leases of a runner's claims, `$1` to `$5`.
 macro_rules! renew {
@@ -34,14 +45,27 @@ macro_rules! renew {
                 for update of l ",
             $locked,
             "),
-            rooms as (
+            rooms as materialized (
+                select w.tenant_id, w.workspace from session.workspace_lease w
+                join held h using (tenant_id, session_id)
+                order by w.tenant_id, w.workspace
+                for update of w ",
+            $locked,
+            "),
+            kept_rooms as (
                 update session.workspace_lease w
                 set lease_until = clock_timestamp() + $5 * interval '1 second'
-                from held h where w.tenant_id = h.tenant_id and w.session_id = h.session_id)
+                from rooms r where w.tenant_id = r.tenant_id and w.workspace = r.workspace)
             update session.session_lease l
             set lease_until = clock_timestamp() + $5 * interval '1 second'
             from held h
             where l.tenant_id = h.tenant_id and l.session_id = h.session_id
+              -- A session whose workspace is locked is tried again by itself.
+              and not exists (
+                  select from session.workspace_lease w
+                  where w.tenant_id = l.tenant_id and w.session_id = l.session_id
+                    and not exists (select from rooms r
+                                    where r.tenant_id = w.tenant_id and r.workspace = w.workspace))
             returning l.tenant_id, l.session_id, l.epoch, l.paused is not null, l.cancel_upto, l.next_in"
         )
     };
@@ -55,9 +79,10 @@ macro_rules! claim {
     ($order:literal) => {
         concat!(
             "with ready as materialized (
-                select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts
+                select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts, l.priority
                 from session.session_lease l
                 where l.state = 'READY' and l.fair_key is not null and l.paused is null
+                  and (l.priority = 0 or $5 > 0)
                   and l.ready_at <= clock_timestamp()
                   and (l.workspace is null or not exists (
                       select from session.workspace_lease w
@@ -72,10 +97,16 @@ macro_rules! claim {
             "
                 limit $2
                 for update of l skip locked),
+            within_share as materialized (
+                select * from (
+                    select r.*, row_number() over (
+                               partition by priority > 0 order by priority, fair_key) as place
+                    from ready r) ranked
+                where priority = 0 or place <= $5),
             chosen as materialized (
-                select * from ready
+                select * from within_share
                 where attempts < $4 or session_id = (
-                    select session_id from ready where attempts >= $4 order by fair_key limit 1)),
+                    select session_id from within_share where attempts >= $4 order by fair_key limit 1)),
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)
@@ -96,8 +127,8 @@ macro_rules! claim {
                   and (r.workspace is null or exists (
                       select from rooms where rooms.tenant_id = r.tenant_id
                                           and rooms.session_id = r.session_id))
-                returning l.tenant_id, l.session_id, l.epoch, l.attempts, l.fair_key)
-            select tenant_id, session_id, epoch, attempts,
+                returning l.tenant_id, l.session_id, l.epoch, l.attempts, l.fair_key, l.priority)
+            select tenant_id, session_id, epoch, attempts, priority > 0,
                    setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
             from taken"
         )
@@ -106,7 +137,8 @@ macro_rules! claim {
 
 impl Sessions {
     /// Claims up to `slots` ready sessions: by priority, and in the fair order within one. Every
-    /// fourth claim ignores the priorities, so that no session starves.
+    /// fourth claim ignores the priorities, so that no session starves. Sessions for which no
+    /// person waits take at most `slots.background`.
     ///
     /// The attempt is counted here, before the run, so that a message that kills its runner is
     /// detected. One statement, which is its own transaction; it waits for no lock and writes
@@ -118,30 +150,37 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error sessions may have been claimed; their leases expire.
-    pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
+    pub async fn claim(
+        &self,
+        runner: RunnerId,
+        slots: impl Into<FreeSlots>,
+    ) -> Result<Vec<Claim>, Error> {
         const BY_PRIORITY: &str = claim!("l.priority, l.fair_key");
         const FAIR: &str = claim!("l.fair_key");
 
         let number = self.claims.fetch_add(1, Ordering::Relaxed);
         let is_fair = number % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1;
         let mut once = self.pools.system_connection().await?;
-        let rows: Vec<(Uuid, Uuid, i64, i32, i64)> =
+        let slots = slots.into();
+        let rows: Vec<(Uuid, Uuid, i64, i32, bool, i64)> =
             holdfast_pg::query_as(if is_fair { FAIR } else { BY_PRIORITY })
                 .bind(runner.as_uuid())
-                .bind(i64::from(slots))
+                .bind(i64::from(slots.all))
                 .bind(self.lease.as_secs_f64())
                 .bind(SUSPECT_ATTEMPTS)
+                .bind(i64::from(slots.background))
                 .fetch_all(once.conn())
                 .await?;
         once.done();
         Ok(rows
             .into_iter()
-            .map(|(tenant, session, epoch, attempts, _)| Claim {
+            .map(|(tenant, session, epoch, attempts, is_background, _)| Claim {
                 tenant: tenant.into(),
                 session: session.into(),
                 runner,
                 epoch,
                 attempts,
+                is_background,
             })
             .collect())
     }
@@ -149,10 +188,11 @@ impl Sessions {
     /// Extends the leases of a runner's claims, in one statement.
     ///
     /// A lease that another transaction has locked delays no other: it is tried again by itself.
+    /// After a failure the leases that were not tried yet are among the locked ones.
     ///
     /// # Errors
     ///
-    /// After an error the leases may keep their old expiry.
+    /// If no lease was renewed. After an error the leases may keep their old expiry.
     pub async fn renew(&self, runner: RunnerId, held: &[Claim]) -> Result<RenewalResult, Error> {
         if held.is_empty() {
             return Ok(RenewalResult::default());
@@ -161,11 +201,12 @@ impl Sessions {
         let renewed = self.renew_leases(once.conn(), RENEW_UNLOCKED, runner, held).await?;
         let mut result = RenewalResult { renewed, locked: Vec::new() };
         let until = Instant::now() + LOCKED_LEASES_TIMEOUT;
+        let mut has_failed = false;
         for claim in held {
             if result.renewed.iter().any(|renewed| renewed.session == claim.session) {
                 continue;
             }
-            if Instant::now() >= until {
+            if has_failed || Instant::now() >= until {
                 result.locked.push(claim.session);
                 continue;
             }
@@ -175,7 +216,12 @@ impl Sessions {
                 Err(error) if holdfast_pg::is_lock_timeout(&error) => {
                     result.locked.push(claim.session);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) if result.renewed.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    warn!(%error, "some leases could not be renewed");
+                    has_failed = true;
+                    result.locked.push(claim.session);
+                }
             }
         }
         once.done();
@@ -217,36 +263,49 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
-        const RELEASE_READY: &str = "
-            update session.session_lease
-            set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
-                attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()
-            where tenant_id = $1 and session_id = $2";
-        const RELEASE_PAUSED: &str = "
+        self.end_by_release(claim, ReleaseReason::StepBoundary).await
+    }
+
+    /// Returns a session whose turn ended with a transient failure. The next turn waits half a
+    /// second, and twice as long after each failure without progress, up to half a minute. After
+    /// [`UNCHARGED_RETRIES`] the attempt counts, so that a message that always fails becomes a dead
+    /// letter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the claim is not current.
+    pub async fn release_after_failure(&self, claim: &Claim) -> Result<(), Error> {
+        self.end_by_release(claim, ReleaseReason::TransientFailure).await
+    }
+
+    async fn end_by_release(&self, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
+        const SQL: &str = "
             with left_flight as (
                 update session.tenant_flight set in_flight = in_flight - 1
-                where tenant_id = $1 and shard = session.shard($2))
+                where $3 and tenant_id = $1 and shard = session.shard($2)),
+            freed as (
+                update session.workspace_lease set session_id = null, lease_until = null
+                where tenant_id = $1 and workspace = $6 and session_id = $2)
             update session.session_lease
             set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
-                attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp(), fair_key = null
+                fair_key = case when not $3 then fair_key end,
+                attempts = case when $4 and retries >= $5 then attempts
+                                else greatest(attempts - 1, 0) end,
+                retries = case when $4 then least(retries + 1, 1000) else retries end,
+                ready_at = clock_timestamp()
+                    + case when $4 then least(30, 0.5 * 2 ^ least(retries, 10)) else 0 end
+                    * interval '1 second'
             where tenant_id = $1 and session_id = $2";
-        const FREE_WORKSPACE: &str = "
-            update session.workspace_lease set session_id = null, lease_until = null
-            where tenant_id = $1 and workspace = $3 and session_id = $2";
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        if let Some(workspace) = &lease.workspace {
-            holdfast_pg::query(FREE_WORKSPACE)
-                .bind(claim.tenant.as_uuid())
-                .bind(claim.session.as_uuid())
-                .bind(workspace)
-                .execute(tx.conn())
-                .await?;
-        }
-        holdfast_pg::query(if lease.paused { RELEASE_PAUSED } else { RELEASE_READY })
+        holdfast_pg::query(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
+            .bind(lease.paused)
+            .bind(reason == ReleaseReason::TransientFailure)
+            .bind(UNCHARGED_RETRIES)
+            .bind(&lease.workspace)
             .execute(tx.conn())
             .await?;
         Ok(tx.commit().await?)

@@ -160,6 +160,7 @@ macro_rules! rest {
                 select session_id from session.session_lease
                 where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
                   and session_id <> $2
+                  and (priority = 0 or session.has_background_room($1, 1))
                 order by ",
             $next,
             " limit 1
@@ -214,7 +215,7 @@ macro_rules! rest {
             ",
                 next_out = l.next_out + ",
             $replies,
-            ", attempts = 0, ended = false
+            ", attempts = 0, retries = 0, ended = false
             from place
             where l.tenant_id = $1 and l.session_id = $2 and l.state = 'RUNNING' and l.epoch = ",
             $epoch,

@@ -357,7 +357,11 @@ async fn store(
     );
     const STORE_AND_MAKE_READY: &str = stored!(
         ", place as materialized (
-             select fair_key, step from session.place($1, $14) where room),
+             select fair_key, step
+             from session.place($1, $14, (
+                 select priority from session.session_lease
+                 where tenant_id = $1 and session_id = $2))
+             where room),
          admitted as (
              insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
              select $1, session.shard($2), 1, fair_key + step from place

@@ -122,10 +122,9 @@ impl Sessions {
             cancel_seen_messages(&mut tx, session, None).await?;
             CancelResult::Waiting { wake: make_ready(&mut tx, &lease, KeepWait::No).await? }
         } else if matches!(lease.state, SessionState::Ready | SessionState::Running) {
-            // A turn marks the messages it has seen with its first write. Until then its message
-            // is the oldest one.
-            let first = oldest_seq(&mut tx, session).await?;
-            let is_any = cancel_seen_messages(&mut tx, session, first).await?;
+            // A turn marks the messages it has seen with its first write.
+            let last = last_seq_of_next_turn(&mut tx, session).await?;
+            let is_any = cancel_seen_messages(&mut tx, session, last).await?;
             match current_owner(&lease) {
                 Some(running) => CancelResult::Running(running),
                 None if is_any => {
@@ -296,6 +295,29 @@ async fn is_admitted(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool
     const SQL: &str = "
         select fair_key is not null from session.session_lease
         where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}
+
+/// Returns the last message that the next turn of the session takes: the oldest one, and with the
+/// modes that combine messages those after it.
+async fn last_seq_of_next_turn(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<i64>> {
+    const SQL: &str = "
+        with unfinished as (
+            select seq, row_number() over (order by seq) = 1 as is_first,
+                   -- A command is a turn of its own.
+                   mode in ('steer', 'collect')
+                       and coalesce(ltrim(body->>'text'), '') not like '/%' as is_combined
+            from session.inbox
+            where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+              and not coalesce((body->>'silent')::boolean, false))
+        select max(seq) from unfinished u
+        where u.is_first
+           or not exists (select from unfinished e where e.seq <= u.seq and not e.is_combined)";
     let tenant = tx.tenant();
     holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())

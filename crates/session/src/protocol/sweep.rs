@@ -193,7 +193,7 @@ async fn end_expired_claim(
     replies: i64,
 ) -> Result<bool, Error> {
     const RESET_ATTEMPTS: &str = "
-        update session.session_lease set epoch = epoch + 1, attempts = 0
+        update session.session_lease set epoch = epoch + 1, attempts = 0, retries = 0
         where tenant_id = $1 and session_id = $2";
 
     // A wait that a running session still has is over: its deadline began the turn.
@@ -257,14 +257,20 @@ async fn promote(pools: &Pools) -> Result<u64, Error> {
             select p.fair_key, p.step,
                    coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
                    - (select coalesce(sum(in_flight), 0) from session.tenant_flight
-                      where tenant_id = $1) as free
+                      where tenant_id = $1) as free,
+                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64) / 4
+                   as reserved
             from session.place($1, $2) p),
         next as (
-            select session_id, row_number() over (order by priority, ready_at) as place
-            from (select session_id, priority, ready_at from session.session_lease
-                  where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-                  order by priority, ready_at limit (select greatest(free, 0) from place)
-                  for update skip locked) queued),
+            select session_id, number as place
+            from (select session_id, priority,
+                         row_number() over (order by priority, ready_at) as number
+                  from (select session_id, priority, ready_at from session.session_lease
+                        where tenant_id = $1 and state = 'READY' and fair_key is null
+                          and paused is null
+                        order by priority, ready_at limit (select greatest(free, 0) from place)
+                        for update skip locked) queued) numbered
+            where priority = 0 or number <= (select free - reserved from place)),
         moved as (
             insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
             select $1, 0, c.count, place.fair_key + c.count * place.step
@@ -333,7 +339,11 @@ pub(crate) async fn make_ready(
 ) -> Result<bool, Error> {
     const SQL: &str = "
         with place as materialized (
-            select fair_key, step from session.place($1, $3) where room and not $4),
+            select fair_key, step
+            from session.place($1, $3, (
+                select priority from session.session_lease
+                where tenant_id = $1 and session_id = $2))
+            where room and not $4),
         admitted as (
             insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
             select $1, session.shard($2), 1, fair_key + step from place

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use holdfast_session::{
-    Claim, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions, ShareChanges, StepWrite,
+    Claim, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions, ShareChanges,
+    StepWrite,
 };
 use holdfast_types::{AgentName, RunId, RunnerId, SessionKey, Source, Wait};
 
@@ -307,6 +308,39 @@ async fn people_come_first_then_subagents_then_jobs_and_none_starves() -> anyhow
 
     // Every fourth claim takes the session that waits longest.
     assert_eq!(claim_all(&world).await?, "mmmcmsscsscc");
+    Ok(())
+}
+
+#[tokio::test]
+async fn jobs_never_take_the_slots_that_are_reserved_for_people() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, agent) = (world.tenant(), AgentName::new("s"));
+    let share = ShareChanges { cap: Some(8), ..ShareChanges::default() };
+    world.sessions.queues().set_share(ada.id, share).await?;
+    for n in 0..20 {
+        let key = SessionKey::cron(&agent, "job", &n.to_string())?;
+        let message = NewMessage { key, ..ada.message("x", &format!("job {n}"), "go") };
+        world.sessions.ingest(ada.id, message).await?;
+    }
+
+    // Of the tenant's eight, six; of the runner's, what it gives to such turns.
+    let few = FreeSlots { all: 8, background: 2 };
+    let some = world.sessions.claim(world.runner, few).await?;
+    let jobs = world.sessions.claim(world.runner, 100).await?;
+    assert_eq!((some.len(), jobs.len()), (2, 4));
+    assert!(jobs.iter().all(|claim| claim.is_background));
+    let person = ada.say("a", "k", "hello").await?;
+    assert!(person.wake.is_some(), "there is a slot at once");
+    let none_for_jobs = FreeSlots { all: 8, background: 0 };
+    let claimed = world.sessions.claim(world.runner, none_for_jobs).await?;
+    assert_eq!(claimed.iter().map(|claim| claim.session).collect::<Vec<_>>(), [person.session]);
+
+    // The end of a job's turn goes to another job, and the sweep adds none.
+    for job in some.iter().chain(&jobs) {
+        world.answer(job, "done").await?;
+    }
+    world.sessions.sweep().await?;
+    assert_eq!(world.sessions.claim(world.runner, 100).await?.len(), 6);
     Ok(())
 }
 

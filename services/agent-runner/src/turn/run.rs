@@ -34,9 +34,6 @@ use crate::{
     worker::Worker,
 };
 
-/// Delay before a session is released after a transient failure.
-const TRANSIENT_RETRY_DELAY: Duration = Duration::from_millis(500);
-
 /// Delay between attempts to load a session.
 const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
@@ -93,9 +90,8 @@ async fn end_claim(
         // A transient failure is not the message's fault.
         passing if passing.kind().is_transient() => {
             warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
-            // Otherwise the next runner would fail in the same way at once.
-            tokio::time::sleep(TRANSIENT_RETRY_DELAY).await;
-            release_session(worker, claim).await
+            let released = worker.sessions.release_after_failure(claim).await;
+            released_outcome(worker, released)
         }
         // The lease expires and the attempt counts, so a message that always fails is given up in
         // the end.
@@ -110,7 +106,12 @@ async fn end_claim(
 /// Releases a session. On failure its lease expires.
 async fn release_session(worker: &Worker, claim: &Claim) -> RunOutcome {
     failpoints::point("runner.before_release").await;
-    match worker.sessions.release(claim).await {
+    let released = worker.sessions.release(claim).await;
+    released_outcome(worker, released)
+}
+
+fn released_outcome(worker: &Worker, released: Result<(), holdfast_session::Error>) -> RunOutcome {
+    match released {
         Ok(()) => {
             worker.bus.wake_run(0);
             RunOutcome::Released

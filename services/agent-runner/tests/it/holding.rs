@@ -75,6 +75,26 @@ async fn a_turn_that_is_cancelled_while_it_is_backed_off_calls_no_model() -> any
 }
 
 #[tokio::test]
+async fn a_queued_turn_is_cancelled_with_all_the_messages_that_it_combines() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut combined = Vec::new();
+    for text in ["one", "two", "three"] {
+        combined.push(world.say_as(QueueMode::Collect, "s", text).await?);
+    }
+    let next = world.say_as(QueueMode::Followup, "s", "four").await?;
+
+    world.sessions.cancel(world.tenant, next.session).await?;
+    let _runner = world.runner().await?;
+
+    for sent in &combined {
+        assert_eq!(world.answer(sent).await?.outcome, Some(TurnOutcome::Cancelled));
+    }
+    assert_eq!(world.text(&next).await?, "echo: four");
+    assert_eq!(world.model.count(), 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyhow::Result<()> {
     let world = World::start().await?;
     let thought = Gate::default();

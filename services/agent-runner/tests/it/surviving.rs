@@ -212,6 +212,48 @@ async fn a_message_whose_acting_calls_break_their_runners_is_given_up_after_five
     Ok(())
 }
 
+#[tokio::test]
+async fn acting_calls_that_succeed_in_between_do_not_keep_a_message_that_breaks_runners_alive()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(1);
+    config.runner.sweep = Duration::from_millis(50);
+    let app = |app: agent_runner::App| app.with_tool(BrokenAct).with_tool(FineAct);
+    let _runner = world.runner_with(config, app).await?;
+    world.model.answer(|request| {
+        let results = request.tool_results();
+        let is_lost = results.first().is_some_and(|(_, output)| output == UNKNOWN_OUTCOME);
+        let tool = if is_lost { "fine_act" } else { "broken_act" };
+        Reply::call(format!("c{}", request.messages().len()), tool, "{}")
+    });
+
+    let poison = world.say("s", "poison").await?;
+
+    let answer = world.answer(&poison).await?;
+    assert_eq!(answer.outcome, Some(TurnOutcome::Dead), "{answer:?}");
+    let broken = "select count(*) from session.entries
+                  where kind = 'returned' and body::text like '%unknown%'";
+    assert!(world.number(broken).await? <= 2 * i64::from(MAX_ATTEMPTS));
+    Ok(())
+}
+
+struct FineAct;
+
+impl holdfast_tools::Tool for FineAct {
+    const NAME: &'static str = "fine_act";
+    const EFFECT: Effect = Effect::Acts;
+    type Input = BrokenInput;
+
+    async fn call(
+        &self,
+        _: holdfast_tools::Call,
+        _: BrokenInput,
+    ) -> Result<String, holdfast_tools::ToolError> {
+        Ok("done".to_owned())
+    }
+}
+
 struct BrokenAct;
 
 impl holdfast_tools::Tool for BrokenAct {
