@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -30,6 +30,16 @@ pub struct Bus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
     pub(crate) config: Arc<Config>,
+    health: Arc<Health>,
+}
+
+/// What is known of the connection.
+#[derive(Debug, Default)]
+struct Health {
+    /// The loss of the connection was logged.
+    known_down: AtomicBool,
+    /// Events after which a subscriber may lack messages.
+    losses: AtomicU64,
 }
 
 impl fmt::Debug for Bus {
@@ -71,7 +81,7 @@ impl Bus {
         let servers = config.url.expose_secret().split(',').map(|url| url.trim().parse());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
 
-        let known_down = Arc::new(AtomicBool::new(false));
+        let health = Arc::new(Health::default());
         let client = login(&servers)
             .name(name)
             .retry_on_initial_connect()
@@ -82,25 +92,33 @@ impl Bus {
             .ping_interval(Duration::from_secs(10))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback({
-                let known_down = Arc::clone(&known_down);
+                let health = Arc::clone(&health);
                 move |event| {
-                    log_event(&event, &known_down);
+                    health.process(&event);
                     std::future::ready(())
                 }
             })
             .connect(servers)
             .await
             .map_err(|error| Error::Unavailable(Some(error.into())))?;
-        tokio::spawn(log_if_unreachable(client.clone(), config.connect_timeout, known_down));
+        let timeout = config.connect_timeout;
+        tokio::spawn(log_if_unreachable(client.clone(), timeout, Arc::clone(&health)));
 
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(NATS_TIMEOUT);
-        Ok(Self { client, jetstream, config: Arc::new(config.clone()) })
+        Ok(Self { client, jetstream, config: Arc::new(config.clone()), health })
     }
 
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Number of times that subscribers of this connection may have lost messages: it broke, or one
+    /// of them was too slow.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.health.losses.load(Ordering::Relaxed)
     }
 
     /// Publishes a message immediately, or drops and counts it. Never waits and never fails.
@@ -195,32 +213,36 @@ fn reconnect_delay(attempt: usize) -> Duration {
     }
 }
 
-fn log_event(event: &Event, known_down: &AtomicBool) {
-    match event {
-        Event::Connected => {
-            if known_down.swap(false, Ordering::Relaxed) {
-                info!("nats is back");
+impl Health {
+    fn process(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                if self.known_down.swap(false, Ordering::Relaxed) {
+                    info!("nats is back");
+                }
             }
-        }
-        Event::Disconnected => {
-            if !known_down.swap(true, Ordering::Relaxed) {
-                warn!("nats is gone; going on without wake-ups, a poll finds what is to do");
+            Event::Disconnected => {
+                self.losses.fetch_add(1, Ordering::Relaxed);
+                if !self.known_down.swap(true, Ordering::Relaxed) {
+                    warn!("nats is gone; going on without wake-ups, a poll finds what is to do");
+                }
             }
+            Event::SlowConsumer(_) => {
+                self.losses.fetch_add(1, Ordering::Relaxed);
+                metrics::counter!("holdfast_bus_dropped_total", "kind" => "received").increment(1);
+            }
+            Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),
+            Event::ServerError(error) => warn!(%error, "nats reports an error"),
+            Event::ClientError(error) => debug!(%error, "nats reports an error"),
         }
-        Event::SlowConsumer(_) => {
-            metrics::counter!("holdfast_bus_dropped_total", "kind" => "received").increment(1);
-        }
-        Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),
-        Event::ServerError(error) => warn!(%error, "nats reports an error"),
-        Event::ClientError(error) => debug!(%error, "nats reports an error"),
     }
 }
 
 /// Reports NATS as down if the first connection never succeeded. The client reports only the loss
 /// of an established connection.
-async fn log_if_unreachable(client: Client, after: Duration, known_down: Arc<AtomicBool>) {
+async fn log_if_unreachable(client: Client, after: Duration, health: Arc<Health>) {
     sleep(after).await;
     if client.connection_state() != State::Connected {
-        log_event(&Event::Disconnected, &known_down);
+        health.process(&Event::Disconnected);
     }
 }

@@ -39,6 +39,14 @@ pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("55P03"))
 }
 
+/// Whether Postgres undid a transaction because of others at the same time, such as by a deadlock:
+/// it can be tried again.
+#[must_use]
+pub fn is_rolled_back(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error)
+             if error.code().is_some_and(|code| code.starts_with("40")))
+}
+
 /// Whether an error is the violation of the constraint called `name`.
 #[must_use]
 pub fn on_constraint(name: &str, error: &sqlx::Error) -> bool {

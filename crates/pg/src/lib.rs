@@ -19,7 +19,7 @@ mod tenant_tx;
 pub use config::Config;
 pub use connection::Connection;
 pub use durability::{durability_problems, log_durability};
-pub use error::{is_lock_timeout, kind, on_constraint};
+pub use error::{is_lock_timeout, is_rolled_back, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::Pools;
 pub use query::{Query, QueryAs, QueryBuilder, QueryScalar, query, query_as, query_scalar};

@@ -1,8 +1,9 @@
 //! Following a message to its answer, for all APIs.
 //!
 //! A turn is reported by two sources. Deltas arrive over NATS while it runs, and may be lost; the
-//! journal in Postgres has the answer reliably. So the journal is queried after each second without
-//! a delta: losing NATS delays an answer and never hangs.
+//! journal in Postgres has the answer reliably. So the journal is queried after a second without a
+//! delta, and then less often, as long as no delta can have been lost: losing NATS delays an answer
+//! and never hangs.
 //!
 //! **What can go wrong.** The subscription of a slow client fills up and loses deltas; the step
 //! concerned is then not streamed (see `merge`), and no other client is affected. A client that
@@ -27,8 +28,13 @@ use tracing::debug;
 use crate::Error;
 use merge::{DeltaMerge, MergeOutcome};
 
-/// Time without a delta after which the journal is queried.
+/// Time without a delta after which the journal is queried. Also the time between checks of the
+/// bus.
 const SILENCE_BEFORE_QUERY: Duration = Duration::from_secs(1);
+
+/// Maximum time between queries of the journal while the bus works. It bounds the delay of an answer
+/// whose runner ended before it could report it.
+const MAX_SILENCE_BEFORE_QUERY: Duration = Duration::from_secs(5);
 
 /// Follows messages. Clones share the connections.
 #[derive(Debug, Clone)]
@@ -102,6 +108,8 @@ impl Follower {
             pending_events: VecDeque::new(),
             reported_approvals: Vec::new(),
             next_query: Instant::now() + SILENCE_BEFORE_QUERY,
+            silence: SILENCE_BEFORE_QUERY,
+            losses: self.bus.losses(),
             is_over: false,
         }
     }
@@ -131,6 +139,10 @@ pub struct FollowedMessage {
     /// Approvals that were reported already.
     reported_approvals: Vec<ApprovalId>,
     next_query: Instant,
+    /// Time between the last query and the next one.
+    silence: Duration,
+    /// [`Bus::losses`] at the last query.
+    losses: u64,
     is_over: bool,
 }
 
@@ -223,15 +235,28 @@ impl FollowedMessage {
             biased;
             () = self.follower.stop.cancelled() => FollowSignal::Stop,
             delta = next(&mut self.deltas) => FollowSignal::Delta(delta),
-            () = sleep_until(self.next_query) => FollowSignal::Silence,
+            () = sleep_until(self.next_check()) => FollowSignal::Silence,
         };
         match heard {
             FollowSignal::Delta(Some(delta)) => self.process_delta(delta),
             FollowSignal::Delta(None) => self.deltas = None,
-            FollowSignal::Silence => self.query_journal().await?,
+            FollowSignal::Silence if self.may_lack_deltas() => self.query_journal().await?,
+            FollowSignal::Silence if Instant::now() >= self.next_query => {
+                self.query_journal().await?;
+            }
+            FollowSignal::Silence => {}
             FollowSignal::Stop => return Err(Error::Stopping),
         }
         Ok(())
+    }
+
+    fn next_check(&self) -> Instant {
+        self.next_query.min(Instant::now() + SILENCE_BEFORE_QUERY)
+    }
+
+    fn may_lack_deltas(&self) -> bool {
+        let bus = &self.follower.bus;
+        self.deltas.is_none() || !bus.is_connected() || bus.losses() != self.losses
     }
 
     fn process_delta(&mut self, delta: Delta) {
@@ -240,9 +265,15 @@ impl FollowedMessage {
         let again = self.merge.needs_query(&delta).then(|| delta.clone());
         match self.merge.process(delta, &mut |event| told.push_back(event)) {
             MergeOutcome::NeedsQuery => self.undecided = again,
-            MergeOutcome::Processed => self.next_query = Instant::now() + SILENCE_BEFORE_QUERY,
+            MergeOutcome::Processed => self.expect_deltas(SILENCE_BEFORE_QUERY),
             MergeOutcome::Ignored => {}
         }
+    }
+
+    /// Queries the journal next after `silence`.
+    fn expect_deltas(&mut self, silence: Duration) {
+        self.silence = silence;
+        self.next_query = Instant::now() + silence;
     }
 
     /// Queries the journal for whether a turn has seen the message, then processes the waiting
@@ -257,8 +288,13 @@ impl FollowedMessage {
 
     /// Queries the journal for the state of the message.
     async fn query_journal(&mut self) -> Result<(), Error> {
+        let silence = match self.may_lack_deltas() {
+            true => SILENCE_BEFORE_QUERY,
+            false => next_silence(self.silence),
+        };
+        self.losses = self.follower.bus.losses();
         let asked = self.follower.sessions.views().answer(self.tenant, self.message).await;
-        self.next_query = Instant::now() + SILENCE_BEFORE_QUERY;
+        self.expect_deltas(silence);
         match asked {
             Ok(answer) => self.apply_answer(answer),
             // The message is stored, so its follower can wait until the database is back.
@@ -293,10 +329,30 @@ impl FollowedMessage {
     }
 }
 
+/// Time until the journal is queried again, after a query that followed `silence` without a loss.
+fn next_silence(silence: Duration) -> Duration {
+    (silence * 2).min(MAX_SILENCE_BEFORE_QUERY)
+}
+
 /// Next delta; pending forever without a subscription.
 async fn next(deltas: &mut Option<Deltas>) -> Option<Delta> {
     match deltas {
         Some(deltas) => deltas.next().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_turn_is_asked_about_less_and_less_often() {
+        let mut silences = vec![SILENCE_BEFORE_QUERY];
+        for _ in 0..4 {
+            silences.push(next_silence(silences[silences.len() - 1]));
+        }
+
+        assert_eq!(silences.iter().map(Duration::as_secs).collect::<Vec<_>>(), [1, 2, 4, 5, 5]);
     }
 }

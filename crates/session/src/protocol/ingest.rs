@@ -33,6 +33,9 @@ const UNFINISHED_MESSAGES_BEFORE_TURN: i64 = 50;
 /// messages restart the pause only so long.
 const MAX_DEBOUNCE_PAUSES: i64 = 10;
 
+/// Attempts to store messages if Postgres undoes the transaction because of others.
+const MAX_INGEST_ATTEMPTS: u32 = 3;
+
 /// Delay before a sender should retry when the session is full.
 const SESSION_FULL_RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -90,8 +93,24 @@ impl Sessions {
     }
 }
 
-/// Accepts messages of one session, all or none; with `after`, only as its next messages.
+/// Accepts messages of one session, all or none; with `after`, only as its next messages. A
+/// transaction that Postgres undid because of others is tried again.
 pub(crate) async fn ingest_group(
+    pools: &Pools,
+    tenant: TenantId,
+    messages: &[NewMessage],
+    after: Option<MessageId>,
+) -> Result<Vec<Acceptance>, Error> {
+    for _ in 1..MAX_INGEST_ATTEMPTS {
+        match try_ingest_group(pools, tenant, messages, after).await {
+            Err(Error::Store(error)) if holdfast_pg::is_rolled_back(&error) => {}
+            other => return other,
+        }
+    }
+    try_ingest_group(pools, tenant, messages, after).await
+}
+
+async fn try_ingest_group(
     pools: &Pools,
     tenant: TenantId,
     messages: &[NewMessage],

@@ -121,3 +121,31 @@ async fn a_deadlock_is_reported_as_unavailable() -> anyhow::Result<()> {
     assert_eq!(lost.iter().map(Error::kind).collect::<Vec<_>>(), [Kind::Unavailable]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_message_whose_transaction_ends_in_a_deadlock_is_accepted_at_the_next_attempt()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    world.answer(&claim, "hi").await?;
+    let mut other = world.begin().await?;
+    // The other transaction looks for deadlocks so late that the message's is undone.
+    for sql in
+        ["set local deadlock_timeout = '60s'", "select from session.tenant_flight for update"]
+    {
+        sqlx::query(sql).execute(&mut other).await?;
+    }
+
+    let (accepted, locked) = tokio::join!(ada.say("s", "k2", "again"), async {
+        world.after_waiting(1, async { Ok(()) }).await?;
+        sqlx::query("select from session.session_lease for update").execute(&mut other).await?;
+        sqlx::query("commit").execute(&mut other).await?;
+        anyhow::Ok(())
+    });
+
+    locked?;
+    assert_eq!(accepted?.seq, 2);
+    Ok(())
+}

@@ -68,10 +68,16 @@ impl World {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
     }
 
+    /// A connection of the database's owner, in a transaction.
+    pub async fn begin(&self) -> anyhow::Result<PgConnection> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        sqlx::query("begin").execute(&mut connection).await?;
+        Ok(connection)
+    }
+
     /// Locks the rows of all sessions, until [`let_go_after`](Self::let_go_after).
     pub async fn hold_sessions(&self) -> anyhow::Result<PgConnection> {
-        let mut holder = PgConnection::connect(&self.database.admin_url()).await?;
-        sqlx::query("begin").execute(&mut holder).await?;
+        let mut holder = self.begin().await?;
         sqlx::query("select from session.session_lease for update").execute(&mut holder).await?;
         Ok(holder)
     }
@@ -79,8 +85,7 @@ impl World {
     /// Locks the row of one session in a transaction that stays open.
     pub async fn hold_session(&self, session: SessionId) -> anyhow::Result<PgConnection> {
         const SQL: &str = "select from session.session_lease where session_id = $1 for update";
-        let mut holder = PgConnection::connect(&self.database.admin_url()).await?;
-        sqlx::query("begin").execute(&mut holder).await?;
+        let mut holder = self.begin().await?;
         sqlx::query(SQL).bind(session.as_uuid()).execute(&mut holder).await?;
         Ok(holder)
     }
