@@ -358,7 +358,10 @@ async fn store(
             where not g.is_new and l.tenant_id = $1 and l.session_id = g.session_id)
         select (select count(*) from stored), array(select session_id from admitted)";
 
-    let Some(first) = places.first() else { return Ok(Some(HashMap::new())) };
+    // A new session's counters are locked since it was created. To lock another shard after it could
+    // be a deadlock with a batch that locks the two in order.
+    let shard = places.iter().find(|place| place.is_new).or(places.first());
+    let Some(shard) = shard else { return Ok(Some(HashMap::new())) };
     let tenant = tx.tenant();
     let messages = || places.iter().map(|place| &place.opening.message);
     let ids: Vec<MessageId> = places.iter().map(|_| MessageId::generate()).collect();
@@ -381,7 +384,7 @@ async fn store(
         .bind(places.iter().map(millis).collect::<Vec<_>>())
         .bind(places.iter().map(|place| place.is_new).collect::<Vec<_>>())
         .bind(FAIR_KEY_STEP)
-        .bind(first.lease.session.as_uuid())
+        .bind(shard.lease.session.as_uuid())
         .bind(messages().map(|m| priority(m.key.kind())).collect::<Vec<_>>())
         .fetch_one(tx.conn())
         .await?;

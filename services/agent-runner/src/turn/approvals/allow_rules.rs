@@ -60,7 +60,8 @@ fn matching_exec_rules(input: &Value, rules: &[&ApprovalRule]) -> Option<Vec<Uui
     let list: Vec<ExecRule> = rules
         .iter()
         .filter_map(|rule| {
-            Some(ExecRule { id: rule.id.to_string(), pattern: rule.pattern.clone()? })
+            let pattern = rule.pattern.clone().filter(|pattern| is_exact(pattern))?;
+            Some(ExecRule { id: rule.id.to_string(), pattern })
         })
         .collect();
     match exec_approval(command, &list, Security::Allowlist, Ask::OnMiss) {
@@ -69,6 +70,12 @@ fn matching_exec_rules(input: &Value, rules: &[&ApprovalRule]) -> Option<Vec<Uui
         }
         ExecVerdict::Denied { .. } | ExecVerdict::Ask { .. } => None,
     }
+}
+
+/// Whether a pattern of `exec` allows one command only. A runner of the version before, which may
+/// still be there during an update, stores wider ones: a program with any arguments.
+fn is_exact(pattern: &str) -> bool {
+    pattern.split_whitespace().nth(1).is_some() && !pattern.contains('*')
 }
 
 #[cfg(test)]
@@ -106,17 +113,22 @@ mod tests {
 
     #[test]
     fn always_covers_commands_as_an_allow_list_does_and_no_more() {
-        let rules = [rule("exec", "x", Some("git log *")), rule("exec", "y", Some("ls"))];
+        let rules = ["git log -p", "ls -l", "make *", "bash"]
+            .map(|pattern| rule("exec", pattern, Some(pattern)));
         for (command, covers) in [
             ("git log -p", true),
+            ("git log", false),
             ("git push", false),
-            ("git log && ls -l", true),
-            ("git log && rm x", false),
-            ("git log; rm x", false),
-            ("git log | sh", false),
-            ("ls $(rm x)", false),
-            ("ls `rm x`", false),
-            ("ls > x", false),
+            ("git log -p && ls -l", true),
+            ("git log -p && rm x", false),
+            ("git log -p; rm x", false),
+            ("git log -p | sh", false),
+            ("ls -l $(rm x)", false),
+            ("ls -l `rm x`", false),
+            ("ls -l > x", false),
+            // Wider rules of the version before.
+            ("make all", false),
+            ("bash -c evil", false),
         ] {
             let input = json!({"command": command});
             assert_eq!(is_covered("exec", &input, None, &rules), covers, "{command}");
@@ -125,16 +137,16 @@ mod tests {
 
     #[test]
     fn a_command_with_variables_the_network_or_another_folder_is_asked_about() {
-        let rules = [rule("exec", "x", Some("ls"))];
+        let rules = [rule("exec", "x", Some("ls -l"))];
         for input in [
-            json!({"command": "ls", "env": {"PATH": "."}}),
-            json!({"command": "ls", "network": true}),
-            json!({"command": "ls", "workdir": "evil"}),
+            json!({"command": "ls -l", "env": {"PATH": "."}}),
+            json!({"command": "ls -l", "network": true}),
+            json!({"command": "ls -l", "workdir": "evil"}),
         ] {
-            assert!(!is_covered("exec", &input, Some("ls"), &rules), "{input}");
+            assert!(!is_covered("exec", &input, Some("ls -l"), &rules), "{input}");
         }
-        let plain = json!({"command": "ls", "env": {}, "network": false, "workdir": ""});
-        assert!(is_covered("exec", &plain, Some("ls"), &rules));
+        let plain = json!({"command": "ls -l", "env": {}, "network": false, "workdir": ""});
+        assert!(is_covered("exec", &plain, Some("ls -l"), &rules));
     }
 
     #[test]
@@ -142,7 +154,7 @@ mod tests {
         let input = json!({"command": "sh run.sh"});
         let subject =
             |content: &str| format!("command: sh run.sh\nfile: run.sh\ncontent: {content}");
-        let rules = [rule("exec", "x", Some("sh run.sh *")), rule("exec", &subject("a"), None)];
+        let rules = [rule("exec", "x", Some("sh run.sh")), rule("exec", &subject("a"), None)];
         let is_covered = |subject: &str| {
             let wanted = CallToMatch { tool: "exec", input: &input, subject, pattern: None };
             matching_rules(&wanted, &rules).is_some()
