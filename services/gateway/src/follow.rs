@@ -231,11 +231,12 @@ impl FollowedMessage {
         if self.undecided.is_some() {
             return self.decide_waiting_delta().await;
         }
+        let check = self.next_check();
         let heard = tokio::select! {
             biased;
             () = self.follower.stop.cancelled() => FollowSignal::Stop,
             delta = next(&mut self.deltas) => FollowSignal::Delta(delta),
-            () = sleep_until(self.next_check()) => FollowSignal::Silence,
+            () = sleep_until(check) => FollowSignal::Silence,
         };
         match heard {
             FollowSignal::Delta(Some(delta)) => self.process_delta(delta),
