@@ -36,7 +36,8 @@ use crate::{
     },
     background::{
         announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
-        runner_report, summaries, tool_list, turn_index,
+        runner_report, summaries, tenant_deletion, tool_list, turn_index,
+        upkeep::UpkeepDuty,
     },
     config::Config,
     leases::Leases,
@@ -277,6 +278,7 @@ impl App {
             tools: Arc::new(ToolSet::new(tools)?),
             mcp,
             leases: held,
+            upkeep: UpkeepDuty::default(),
             wake: Notify::new(),
             events: Notify::new(),
             ended: Notify::new(),
@@ -348,6 +350,7 @@ async fn run(
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
+    loops.spawn(tenant_deletion::run(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().run_cleanup(stop.clone()));
         let stop = stop.clone();

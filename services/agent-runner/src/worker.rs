@@ -16,6 +16,7 @@ use crate::{
         budget::BudgetStore, prompts::PromptCache, selections::SelectionCache, snapshots::Agents,
         user_zones::UserZones,
     },
+    background::upkeep::UpkeepDuty,
     config::RunnerConfig,
     leases::Leases,
     queues::{ExtractionQueue, SummaryQueue},
@@ -52,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) mcp: Mcp,
     pub(crate) leases: Arc<Leases>,
+    /// Whether this process sweeps, measures and prunes for the installation.
+    pub(crate) upkeep: UpkeepDuty,
     /// Notified when sessions may be ready.
     pub(crate) wake: Notify,
     /// Notified when events may have been stored.
