@@ -159,16 +159,7 @@ impl Tenants {
                 }
                 Ok(())
             }
-            Self::Update {
-                tenant,
-                state,
-                rate,
-                weight,
-                cap,
-                max_sessions,
-                product,
-                retention,
-            } => {
+            Self::Update { tenant, state, rate, weight, cap, max_sessions, product, retention } => {
                 let mut wanted = Tenant {
                     state: state.unwrap_or_default(),
                     rate: rate.unwrap_or_default(),

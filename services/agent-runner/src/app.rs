@@ -37,7 +37,6 @@ use crate::{
     background::{
         announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
         runner_report, summaries, tenant_deletion, tool_list, turn_index,
-        upkeep::UpkeepDuty,
     },
     config::Config,
     leases::Leases,
@@ -58,6 +57,7 @@ use crate::{
         shell::{self, Shell},
         tool_set::ToolSet,
     },
+    upkeep::UpkeepDuty,
     worker::Worker,
 };
 
@@ -248,6 +248,7 @@ impl App {
             None => BTreeSet::new(),
         };
         let shelves = SkillLoader::new(library, directory.clone(), bins);
+        let upkeep = UpkeepDuty::new(sessions.clone(), id, config.runner.sweep);
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
@@ -278,7 +279,7 @@ impl App {
             tools: Arc::new(ToolSet::new(tools)?),
             mcp,
             leases: held,
-            upkeep: UpkeepDuty::default(),
+            upkeep,
             wake: Notify::new(),
             events: Notify::new(),
             ended: Notify::new(),

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `lease_renewal.rs` | renewal of leases |
 //! | `maintenance.rs` | sweep, relay, metrics and pruning |
-//! | `upkeep.rs` | the duty to sweep, measure, prune and delete, which one runner holds |
 //! | `tenant_deletion.rs` | deletion of tenants |
 //! | `announcements.rs` | ended subagents are announced |
 //! | `summaries.rs` | summaries of long conversations |
@@ -24,4 +23,3 @@ pub(crate) mod summaries;
 pub(crate) mod tenant_deletion;
 pub(crate) mod tool_list;
 pub(crate) mod turn_index;
-pub(crate) mod upkeep;

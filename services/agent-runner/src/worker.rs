@@ -16,7 +16,6 @@ use crate::{
         budget::BudgetStore, prompts::PromptCache, selections::SelectionCache, snapshots::Agents,
         user_zones::UserZones,
     },
-    background::upkeep::UpkeepDuty,
     config::RunnerConfig,
     leases::Leases,
     queues::{ExtractionQueue, SummaryQueue},
@@ -24,6 +23,7 @@ use crate::{
         mcp::Mcp, media_providers::MediaProviders, memory::Memory, policies::Policies,
         shell::SandboxDescription, tool_set::ToolSet,
     },
+    upkeep::UpkeepDuty,
 };
 
 #[derive(Debug)]

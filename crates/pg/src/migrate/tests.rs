@@ -27,7 +27,13 @@ async fn number(connection: &mut PgConnection, sql: &'static str) -> i64 {
 fn migration(version: i64, sql: &'static str) -> Migration {
     let no_tx = sql.starts_with("-- no-transaction");
     let description = format!("test {version}").into();
-    Migration::new(version, description, MigrationType::Simple, AssertSqlSafe(sql).into_sql_str(), no_tx)
+    Migration::new(
+        version,
+        description,
+        MigrationType::Simple,
+        AssertSqlSafe(sql).into_sql_str(),
+        no_tx,
+    )
 }
 
 /// Connects as a role that owns the database and is no superuser.
@@ -138,7 +144,8 @@ async fn an_index_that_was_interrupted_is_built_again() {
         delete from items where ctid <> (select min(ctid) from items)\n\
         -- next statement\n\
         create unique index concurrently if not exists items_id on items (id)\n";
-    const VALID: &str = "select count(*) from pg_index where indexrelid = 'items_id'::regclass and indisvalid";
+    const VALID: &str =
+        "select count(*) from pg_index where indexrelid = 'items_id'::regclass and indisvalid";
     let database = Database::create().await.unwrap();
     let mut connection = admin(&database).await;
     run(&mut connection, TABLE).await;

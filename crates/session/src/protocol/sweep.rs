@@ -140,10 +140,7 @@ async fn free_leases(pools: &Pools, sql: &'static str) -> Result<u64, Error> {
 }
 
 /// Gives up the oldest unfinished message of each session that lost too many runners.
-async fn give_up_failing_messages(
-    pools: &Pools,
-    failure: &mut FirstError,
-) -> Result<u64, Error> {
+async fn give_up_failing_messages(pools: &Pools, failure: &mut FirstError) -> Result<u64, Error> {
     // In random order: sessions that fail must not keep the others out for ever.
     const SQL: &str = "
         select tenant_id, session_id from session.session_lease
@@ -324,11 +321,8 @@ async fn promote(pools: &Pools, sweep: u64, failure: &mut FirstError) -> Result<
     let mut once = pools.system_connection().await?;
     let tenants: Vec<Uuid> =
         holdfast_pg::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
-    let sql = if sweep % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1 {
-        FAIR
-    } else {
-        BY_PRIORITY
-    };
+    let sql =
+        if sweep % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1 { FAIR } else { BY_PRIORITY };
     let mut promoted = 0;
     for tenant in tenants {
         let done =

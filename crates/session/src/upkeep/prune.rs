@@ -70,8 +70,15 @@ impl Sessions {
             last = tenant;
             for (tenant, own, is_old) in tenants {
                 let keep = keep.with_days(own.into());
-                prune_tenant(&self.pools, tenant_of(tenant), &keep, &is_old, &mut pruned, &mut failure)
-                    .await;
+                prune_tenant(
+                    &self.pools,
+                    tenant_of(tenant),
+                    &keep,
+                    &is_old,
+                    &mut pruned,
+                    &mut failure,
+                )
+                .await;
             }
         }
     }
@@ -112,11 +119,7 @@ enum Table {
 }
 
 /// Reads which tables of the tenants after `last` have old rows: one index probe for each.
-async fn find_old_rows(
-    pools: &Pools,
-    keep: &Retention,
-    last: Uuid,
-) -> Result<Vec<OldRows>, Error> {
+async fn find_old_rows(pools: &Pools, keep: &Retention, last: Uuid) -> Result<Vec<OldRows>, Error> {
     const SQL: &str = "
         with tenants as (
             select tenant_id from control.tenants where tenant_id > $1 order by tenant_id limit $2),
@@ -158,8 +161,7 @@ async fn find_old_rows(
              where tenant_id = k.tenant_id and kind = 'cron')]
         from k order by k.tenant_id";
 
-    type Row =
-        (Uuid, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Vec<bool>);
+    type Row = (Uuid, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Vec<bool>);
     let mut once = pools.system_connection().await?;
     let rows: Vec<Row> = holdfast_pg::query_as(SQL)
         .bind(last)
@@ -270,7 +272,8 @@ async fn prune_journals(pools: &Pools, tenant: TenantId, age: Duration) -> Resul
         tx.finish_reading();
         let Some((session, _)) = page.last() else { return Ok(deleted) };
         last = *session;
-        let idle: Vec<Uuid> = page.into_iter().filter(|(_, idle)| *idle).map(|(id, _)| id).collect();
+        let idle: Vec<Uuid> =
+            page.into_iter().filter(|(_, idle)| *idle).map(|(id, _)| id).collect();
         loop {
             let mut tx = pools.tenant(tenant).await?;
             let batch = holdfast_pg::query(ENTRIES)

@@ -55,8 +55,7 @@ pub struct RetentionDays {
 }
 
 /// Columns of `session.tenant_queue` with a tenant's own periods.
-pub(super) type RetentionRow =
-    (Option<i32>, Option<i32>, Option<i32>, Option<i32>, Option<i32>);
+pub(super) type RetentionRow = (Option<i32>, Option<i32>, Option<i32>, Option<i32>, Option<i32>);
 
 impl From<RetentionRow> for RetentionDays {
     fn from(row: RetentionRow) -> Self {

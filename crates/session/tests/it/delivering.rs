@@ -504,7 +504,13 @@ async fn accounts_that_wait_for_a_later_attempt_do_not_hide_a_due_reply() -> any
     let claim = async |slots: i64| {
         // The targets cannot be read; that the parts are claimed is enough.
         let slots = SendCapacity::slots(slots);
-        drop(world.sessions.deliveries().claim("webhook", DeliveryClass::Plain, bridge, &slots).await);
+        drop(
+            world
+                .sessions
+                .deliveries()
+                .claim("webhook", DeliveryClass::Plain, bridge, &slots)
+                .await,
+        );
         world.number(claimed).await
     };
 

@@ -201,8 +201,7 @@ async fn a_session_that_another_runner_deleted_does_not_end_the_pruning() -> any
         Ok(())
     };
     let keep = Retention::default();
-    let (pruned, deleted) =
-        tokio::join!(world.prune(&keep), world.after_waiting(1, deletion));
+    let (pruned, deleted) = tokio::join!(world.prune(&keep), world.after_waiting(1, deletion));
     deleted?;
 
     assert_eq!(pruned?.sessions, 1);
@@ -236,8 +235,7 @@ async fn a_session_that_is_used_again_while_it_is_pruned_is_kept() -> anyhow::Re
         Ok(())
     };
     let keep = Retention::default();
-    let (pruned, accepted) =
-        tokio::join!(world.prune(&keep), world.after_waiting(1, accept));
+    let (pruned, accepted) = tokio::join!(world.prune(&keep), world.after_waiting(1, accept));
     accepted?;
 
     assert_eq!(pruned?.sessions, 1);
@@ -366,9 +364,7 @@ async fn a_tenants_own_retention_is_applied_to_its_rows_alone() -> anyhow::Resul
         tenant.say("s", "k", "hello").await?;
         world.answer(&world.claim_one().await?, "hi").await?;
     }
-    world
-        .admin("update session.inbox set finished_at = now() - interval '10 days'")
-        .await?;
+    world.admin("update session.inbox set finished_at = now() - interval '10 days'").await?;
     world.admin("update session.runs set finished_at = now() - interval '100 days'").await?;
     let days = RetentionDays { messages: Some(7), runs: Some(200), ..RetentionDays::default() };
     world.sessions.queues().set_retention(ada.id, days).await?;

@@ -363,7 +363,11 @@ async fn the_upkeep_is_one_runners_until_it_is_lost() -> anyhow::Result<()> {
     let written = world.number(version).await?;
     assert!(!world.sessions.hold_upkeep(second, LEASE).await?);
     assert!(world.sessions.hold_upkeep(first, LEASE).await?);
-    assert_eq!(world.number(version).await?, written, "nothing is written while the lease is fresh");
+    assert_eq!(
+        world.number(version).await?,
+        written,
+        "nothing is written while the lease is fresh"
+    );
     // In its second half the lease is renewed.
     world.admin("update session.duties set until = until - interval '40 seconds'").await?;
     assert!(world.sessions.hold_upkeep(first, LEASE).await?);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use holdfast_pg::{Config, Pools};
 use holdfast_session::{
-    Acceptance, Claim, Completion, Error, NewMessage, PruneCounts, Retention, Sessions, SweepCounts,
-    TurnOutcome,
+    Acceptance, Claim, Completion, Error, NewMessage, PruneCounts, Retention, Sessions,
+    SweepCounts, TurnOutcome,
 };
 use holdfast_testkit::Database;
 use holdfast_types::{

@@ -32,7 +32,7 @@ const REPORTED_STATES: [DeliveryState; 4] =
 pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("lost runners are not noticed");
     while stop.run_until_cancelled(sleep(jittered(worker.config.sweep))).await.is_some() {
-        match worker.hold_upkeep().await {
+        match worker.upkeep.hold().await {
             Ok(true) => {}
             Ok(false) => {
                 trouble.on_success();
@@ -52,7 +52,7 @@ pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
             report_sweep(&worker, swept.done);
         }
     }
-    if let Err(error) = worker.leave_upkeep().await {
+    if let Err(error) = worker.upkeep.leave().await {
         debug!(%error, "another runner sweeps when the lease of the duty has expired");
     }
 }
