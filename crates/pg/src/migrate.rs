@@ -9,7 +9,7 @@
 //!
 //! A statement that waits for a table lock makes all later ones of the services wait behind it, so
 //! each gives up soon and is tried again. A concurrent index waits for the transactions of others
-//! and blocks nobody; if it fails it leaves an invalid index, which is dropped before the next try.
+//! and blocks nobody; if it fails it leaves an invalid index, which is dropped before the next attempt.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -140,7 +140,7 @@ async fn apply_statements(
         let mut attempt = 1;
         loop {
             if is_concurrent {
-                drop_invalid_indexes(connection).await.map_err(failed)?;
+                drop_invalid_index(connection, sql).await.map_err(failed)?;
             }
             // The text is a constant of this binary.
             match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *connection).await {
@@ -157,14 +157,14 @@ async fn apply_statements(
     Ok(())
 }
 
-/// Drops what failed concurrent indexes left: `if not exists` would find them.
-async fn drop_invalid_indexes(connection: &mut PgConnection) -> sqlx::Result<()> {
+/// Drops the index that a failed attempt of this statement left: `if not exists` would find it.
+async fn drop_invalid_index(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
     const SQL: &str = "
         select 'drop index concurrently ' || i.indexrelid::regclass
         from pg_index i join pg_class c on c.oid = i.indexrelid
         where not i.indisvalid and c.relkind = 'i' and pg_has_role(c.relowner, 'usage')
-          and c.relnamespace <> 'pg_toast'::regnamespace";
-    let drops: Vec<String> = sqlx::query_scalar(SQL).fetch_all(&mut *connection).await?;
+          and $1 ~ ('\\m' || c.relname || '\\M')";
+    let drops: Vec<String> = sqlx::query_scalar(SQL).bind(sql).fetch_all(&mut *connection).await?;
     for drop in drops {
         // `regclass` is a quoted identifier.
         sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut *connection).await?;

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use holdfast_testkit::Database;
 use sqlx::{
-    ConnectOptions as _,
+    ConnectOptions as _, SqlSafeStr as _,
     migrate::MigrationType,
     postgres::{PgConnectOptions, PgRow},
 };

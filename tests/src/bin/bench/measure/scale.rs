@@ -72,54 +72,14 @@ impl Figures {
         };
         let loaded = load.run(client, async || Spent::so_far(mesh)).await?;
         let spent = loaded.seen.1.since(&loaded.seen.0);
-        let (runner, slots) = (RunnerId::generate(), SendCapacity::slots(10));
         let mut figures = vec![
             ("turn, p50", millis(turns.median()), Unit::Millis),
             ("CPU of a turn", millis(spent.all()) / float(loaded.turns), Unit::Millis),
             ("turns a second, 8 parallel", loaded.rate(), Unit::PerSecond),
         ];
-        let time = async |name, work: &dyn Fn() -> Work<'_>| -> anyhow::Result<_> {
-            Ok((name, millis(fastest(work).await?), Unit::Millis))
-        };
-        figures.push(
-            time("claim, nothing ready", &|| {
-                Box::pin(async move { Ok(drop(sessions.claim(runner, 4).await?)) })
-            })
-            .await?,
-        );
-        let slots = &slots;
-        figures.push(
-            time("claim of deliveries, none due", &|| {
-                Box::pin(async move {
-                    let class = DeliveryClass::Plain;
-                    Ok(drop(sessions.deliveries().claim("bench", class, runner, slots).await?))
-                })
-            })
-            .await?,
-        );
-        figures.push(
-            time("sweep", &|| {
-                Box::pin(
-                    async move { sessions.sweep().await.failure.map_or(Ok(()), |e| Err(e.into())) },
-                )
-            })
-            .await?,
-        );
-        figures.push(
-            time("gauges", &|| {
-                Box::pin(async move { Ok(drop(sessions.queues().gauges().await?)) })
-            })
-            .await?,
-        );
-        figures.push(
-            time("pruning, nothing old", &|| {
-                Box::pin(async move {
-                    let pruned = sessions.prune(&Retention::default()).await;
-                    pruned.failure.map_or(Ok(()), |error| Err(error.into()))
-                })
-            })
-            .await?,
-        );
+        for work in Work::ALL {
+            figures.push((work.name(), millis(work.fastest(sessions).await?), Unit::Millis));
+        }
         Ok(Self(figures))
     }
 
@@ -141,16 +101,54 @@ impl Figures {
     }
 }
 
-type Work<'w> = futures::future::BoxFuture<'w, anyhow::Result<()>>;
+/// Work that is done again and again, whether or not there is something to do.
+#[derive(Clone, Copy)]
+enum Work {
+    Claim,
+    ClaimDeliveries,
+    Sweep,
+    Gauges,
+    Prune,
+}
 
-async fn fastest(work: &dyn Fn() -> Work<'_>) -> anyhow::Result<Duration> {
-    let mut fastest = Duration::MAX;
-    for _ in 0..REPETITIONS {
-        let begun = Instant::now();
-        work().await?;
-        fastest = fastest.min(begun.elapsed());
+impl Work {
+    const ALL: [Self; 5] =
+        [Self::Claim, Self::ClaimDeliveries, Self::Sweep, Self::Gauges, Self::Prune];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim, nothing ready",
+            Self::ClaimDeliveries => "claim of deliveries, none due",
+            Self::Sweep => "sweep",
+            Self::Gauges => "gauges",
+            Self::Prune => "pruning, nothing old",
+        }
     }
-    Ok(fastest)
+
+    async fn fastest(self, sessions: &Sessions) -> anyhow::Result<Duration> {
+        let mut fastest = Duration::MAX;
+        for _ in 0..REPETITIONS {
+            let begun = Instant::now();
+            self.run(sessions).await?;
+            fastest = fastest.min(begun.elapsed());
+        }
+        Ok(fastest)
+    }
+
+    async fn run(self, sessions: &Sessions) -> Result<(), holdfast_session::Error> {
+        let runner = RunnerId::generate();
+        match self {
+            Self::Claim => sessions.claim(runner, 4).await.map(drop),
+            Self::ClaimDeliveries => {
+                let slots = SendCapacity::slots(10);
+                let deliveries = sessions.deliveries();
+                deliveries.claim("bench", DeliveryClass::Plain, runner, &slots).await.map(drop)
+            }
+            Self::Sweep => sessions.sweep().await.failure.map_or(Ok(()), Err),
+            Self::Gauges => sessions.queues().gauges().await.map(drop),
+            Self::Prune => sessions.prune(&Retention::default()).await.failure.map_or(Ok(()), Err),
+        }
+    }
 }
 
 /// What was loaded.
