@@ -28,6 +28,63 @@ SCHEDULE = "crates/schedule/src/"
 SKILLS = "crates/skills/src/"
 
 MUTANTS = {
+    # Rows of a tenant that nobody deletes may be erased.
+    "erase-unmarked": Mutant(
+        [
+            (
+                DIRECTORY + "verbs/tenant_deletion.rs",
+                "where tenant_id = $1 and deleting_at is not null)",
+                "where tenant_id = $1)",
+            ),
+        ],
+        [
+            ("holdfast-directory", "it", "isolation::the_audit_of_a_tenant_that_is_not_deleted_stays"),
+        ],
+    ),
+    # Every runner sweeps and prunes.
+    "upkeep-by-all": Mutant(
+        [
+            (SESSION + "upkeep/duties.rs", "where is_valid and (owner <> $2 or is_fresh))", "where owner = $2 and is_fresh)"),
+            (
+                SESSION + "upkeep/duties.rs",
+                "where d.owner = excluded.owner or d.until <= clock_timestamp()",
+                "where d.owner is not null",
+            ),
+        ],
+        [
+            ("holdfast-session", "it", "sweeping::the_upkeep_is_one_runners_until_it_is_lost"),
+        ],
+    ),
+    # The sweep lets jobs starve.
+    "sweep-unfair": Mutant(
+        [
+            (
+                SESSION + "protocol/sweep.rs",
+                "if sweep % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1 {",
+                "if sweep % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE {",
+            ),
+        ],
+        [
+            (
+                "holdfast-session",
+                "it",
+                "sweeping::one_of_four_sweeps_admits_the_session_that_waits_longest",
+            ),
+        ],
+    ),
+    # Old entries are deleted under a turn that is not finished.
+    "journal-of-an-open-turn": Mutant(
+        [
+            (
+                SESSION + "upkeep/prune.rs",
+                "l.next_in - 1 = l.done_in and l.state <> 'RUNNING'",
+                "l.next_in > 0",
+            ),
+        ],
+        [
+            ("holdfast-session", "it", "keeping::journals_are_kept_unless_their_tenant_limits_them"),
+        ],
+    ),
     # What was approved is not compared with what is called.
     "approval-hash": Mutant(
         [

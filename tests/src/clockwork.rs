@@ -227,7 +227,8 @@ impl SchedulerMesh {
                     sleep(Duration::from_millis(20)).await;
                 }
                 if swept.elapsed() > Duration::from_secs(1) {
-                    sessions.sweep().await?;
+                    let swept_now = sessions.sweep().await;
+                    swept_now.failure.map_or(Ok(()), Err)?;
                     swept = Instant::now();
                 }
                 let done = claims.iter().map(|claim| complete(&sessions, claim));

@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    CreateTenantRequest, ListTenantsRequest, Product, ProductCommand, Tenant, UpdateTenantRequest,
+    CreateTenantRequest, DeleteTenantRequest, ListTenantsRequest, Product, ProductCommand,
+    Retention, Tenant, UpdateTenantRequest,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +41,58 @@ pub enum Tenants {
         max_sessions: Option<u32>,
         #[command(flatten)]
         product: ProductChanges,
+        #[command(flatten)]
+        retention: RetentionChanges,
     },
+    /// Delete a tenant with everything that it has; there is no way back
+    Delete {
+        /// Name of the tenant
+        name: String,
+        /// Confirms the deletion
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Days that finished rows of the tenant are kept; 0 is the installation's default
+#[derive(Debug, Clone, Copy, Args)]
+pub struct RetentionChanges {
+    /// Days that finished messages are kept
+    #[arg(long)]
+    keep_messages: Option<u32>,
+    /// Days that idempotency keys are kept after their message was deleted
+    #[arg(long)]
+    keep_keys: Option<u32>,
+    /// Days that finished deliveries are kept
+    #[arg(long)]
+    keep_deliveries: Option<u32>,
+    /// Days that records of turns, subagents, approvals, spending and job runs are kept
+    #[arg(long)]
+    keep_runs: Option<u32>,
+    /// Days that entries of journals are kept; by default as long as their session
+    #[arg(long)]
+    keep_journals: Option<u32>,
+}
+
+impl RetentionChanges {
+    const fn is_empty(self) -> bool {
+        self.keep_messages.is_none()
+            && self.keep_keys.is_none()
+            && self.keep_deliveries.is_none()
+            && self.keep_runs.is_none()
+            && self.keep_journals.is_none()
+    }
+
+    /// Returns the retention with the given options applied.
+    fn apply(self, retention: Retention) -> Retention {
+        Retention {
+            messages: self.keep_messages.unwrap_or(retention.messages),
+            keys: self.keep_keys.unwrap_or(retention.keys),
+            deliveries: self.keep_deliveries.unwrap_or(retention.deliveries),
+            runs: self.keep_runs.unwrap_or(retention.runs),
+            journals: self.keep_journals.unwrap_or(retention.journals),
+        }
+    }
 }
 
 /// The product that the tenant's agents say they run in
@@ -107,38 +159,55 @@ impl Tenants {
                 }
                 Ok(())
             }
-            Self::Update { tenant, state, rate, weight, cap, max_sessions, product } => {
-                let product = match product.is_empty() {
-                    true => None,
-                    false => Some(product.apply(current_product(client, &tenant).await?)?),
-                };
-                let is_id = tenant.starts_with("ten_");
-                let (id, name) =
-                    if is_id { (tenant, String::new()) } else { (String::new(), tenant) };
-                let tenant = Tenant {
-                    id,
-                    name,
+            Self::Update { tenant, state, rate, weight, cap, max_sessions, product, retention } => {
+                let mut wanted = Tenant {
                     state: state.unwrap_or_default(),
                     rate: rate.unwrap_or_default(),
                     weight: weight.unwrap_or_default(),
                     cap: cap.unwrap_or_default(),
                     max_sessions: max_sessions.unwrap_or_default(),
-                    created_at: None,
-                    product,
+                    ..Tenant::default()
                 };
-                let request = client.request(UpdateTenantRequest { tenant: Some(tenant) });
+                if !product.is_empty() || !retention.is_empty() {
+                    let current = current(client, &tenant).await?;
+                    if !product.is_empty() {
+                        wanted.product = Some(product.apply(current.product.unwrap_or_default())?);
+                    }
+                    if !retention.is_empty() {
+                        let before = current.retention.unwrap_or_default();
+                        wanted.retention = Some(retention.apply(before));
+                    }
+                }
+                if tenant.starts_with("ten_") {
+                    wanted.id = tenant;
+                } else {
+                    wanted.name = tenant;
+                }
+                let request = client.request(UpdateTenantRequest { tenant: Some(wanted) });
                 let changed = client.answer(client.tenants().update_tenant(request).await)?.tenant;
                 screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
+            }
+            Self::Delete { name, yes } => {
+                if !yes {
+                    return Err(Error::Usage(format!(
+                        "this deletes `{name}` with all conversations, files, memories and keys, \
+                         and cannot be undone: add `--yes`"
+                    )));
+                }
+                let request = client.request(DeleteTenantRequest { name });
+                client.answer(client.tenants().delete_tenant(request).await)?;
+                screen.note("The tenant is suspended, and deleted in the background.")
             }
         }
     }
 }
 
-async fn current_product(client: &Client, tenant: &str) -> Result<Product, Error> {
+/// Returns the tenant with this name or id; an empty one if there is none.
+async fn current(client: &Client, tenant: &str) -> Result<Tenant, Error> {
     let request = client.request(ListTenantsRequest {});
     let listed = client.answer(client.tenants().list_tenants(request).await)?.tenants;
     let found = listed.into_iter().find(|known| known.id == tenant || known.name == tenant);
-    Ok(found.and_then(|tenant| tenant.product).unwrap_or_default())
+    Ok(found.unwrap_or_default())
 }
 
 fn view(tenant: &Tenant) -> Value {
@@ -151,7 +220,20 @@ fn view(tenant: &Tenant) -> Value {
         "cap": tenant.cap,
         "max_sessions": tenant.max_sessions,
         "product": product_view(tenant.product.clone().unwrap_or_default()),
+        "retention_days": retention_view(tenant.retention.unwrap_or_default()),
         "created_at": time(tenant.created_at.as_ref()),
+    })
+}
+
+/// Days of each period; `null` is the installation's default.
+fn retention_view(retention: Retention) -> Value {
+    let days = |days: u32| Some(days).filter(|days| *days > 0);
+    json!({
+        "messages": days(retention.messages),
+        "keys": days(retention.keys),
+        "deliveries": days(retention.deliveries),
+        "runs": days(retention.runs),
+        "journals": days(retention.journals),
     })
 }
 

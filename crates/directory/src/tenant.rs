@@ -10,6 +10,8 @@ pub enum TenantState {
     Active,
     /// Keys and channels of the tenant are refused.
     Suspended,
+    /// As suspended, and everything of the tenant is being deleted. There is no way back.
+    Deleting,
 }
 
 impl TenantState {
@@ -19,10 +21,11 @@ impl TenantState {
         match self {
             Self::Active => "active",
             Self::Suspended => "suspended",
+            Self::Deleting => "deleting",
         }
     }
 
-    /// Parses a state.
+    /// Parses a state that a tenant can be given.
     ///
     /// # Errors
     ///

@@ -21,6 +21,9 @@ pub struct Config {
 
     /// Maximum number of connections per process for tenants' rows.
     ///
+    /// A transaction takes one for a few milliseconds and never waits for a second one, so a few
+    /// serve many turns.
+    ///
     /// The sum of `pool_size` and `system_pool_size` over all processes, and one more for each
     /// runner, must stay below Postgres' `max_connections`.
     pub pool_size: u32,
@@ -42,10 +45,23 @@ impl Default for Config {
         Self {
             url: "postgres://holdfast@127.0.0.1/holdfast".into(),
             admin_url: "".into(),
-            pool_size: 16,
+            pool_size: 3,
             system_pool_size: 2,
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(20),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_uses_at_most_six_connections_by_default() {
+        let config = Config::default();
+
+        // One more renews the leases.
+        assert!(config.pool_size + config.system_pool_size < 6);
     }
 }

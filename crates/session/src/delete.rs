@@ -2,11 +2,15 @@
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, TenantId};
+use uuid::Uuid;
 
 use crate::{
     Error, Sessions,
     sessions::{lock, session_not_found},
 };
+
+/// Sessions that one query of [`Sessions::delete_all`] returns.
+const SESSIONS_PER_QUERY: i64 = 500;
 
 impl Sessions {
     /// Deletes a session and its content, and schedules the erasure of its memories.
@@ -20,6 +24,38 @@ impl Sessions {
         delete_rows(&mut tx, session).await?;
         holdfast_pg::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Deletes all sessions of a tenant with their content, each in a transaction of its own. A
+    /// turn that runs is fenced. Returns the number of deleted sessions.
+    ///
+    /// # Errors
+    ///
+    /// After an error some sessions may have been deleted.
+    pub async fn delete_all(&self, tenant: TenantId) -> Result<u64, Error> {
+        const SQL: &str = "
+            select session_id from session.sessions where tenant_id = $1 and kind <> ''
+            order by session_id limit $2";
+        let mut deleted = 0;
+        loop {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let page: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
+                .bind(tenant.as_uuid())
+                .bind(SESSIONS_PER_QUERY)
+                .fetch_all(tx.conn())
+                .await?;
+            tx.finish_reading();
+            if page.is_empty() {
+                return Ok(deleted);
+            }
+            for session in page {
+                match delete_without_memories(&self.pools, tenant, session.into()).await {
+                    // `NotFound`: another process has deleted the session.
+                    Ok(()) | Err(Error::NotFound { .. }) => deleted += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
     }
 }
 

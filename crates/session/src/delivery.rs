@@ -12,7 +12,11 @@
 pub mod operations;
 pub mod progress;
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use holdfast_pg::Pools;
 use holdfast_types::{
@@ -33,6 +37,8 @@ pub const SEND_LEASE: Duration = Duration::from_secs(60);
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ClaimedRow = (Uuid, Uuid, i64, i32, i32);
+type ClaimResultRow =
+    (Option<Uuid>, Option<Uuid>, Option<Uuid>, Option<i64>, Option<i32>, Option<i32>);
 type ContentRow = (
     Uuid,
     Uuid,
@@ -95,17 +101,33 @@ const END_LOST_SENDS: &str = "
     where d.tenant_id = l.tenant_id and d.session_id = l.session_id
       and d.out_seq = l.out_seq and d.part = l.part";
 
+/// Accounts with waiting parts that one claim looks at, after the account `$8`; the next claim goes
+/// on behind them. So the work does not grow with the accounts that wait for a later attempt.
+const ACCOUNTS_PER_CLAIM: i64 = 200;
+
+/// Due parts whose accounts a claim looks at in any case, oldest first: usually all that are due.
+const DUE_PARTS_PER_CLAIM: i64 = 64;
+
 /// Claims due deliveries. The accounts that come first are found before rows are locked, so that the
 /// number of locks does not depend on the number of accounts.
+///
+/// Returns one row for each claimed part, and one row without a part. All have the account at which
+/// the next claim begins; null if this one has seen the last.
 const CLAIM: &str = concat!(
-    "with recursive accounts as (
-        (select account_id from session.deliveries
-         where channel = $1 and state = 'pending' order by account_id limit 1)
+    "with recursive waiting as (
+        (select account_id, 1 as number from session.deliveries
+         where channel = $1 and state = 'pending' and account_id > $8
+         order by account_id limit 1)
         union all
         select (select d.account_id from session.deliveries d
-                where d.channel = $1 and d.state = 'pending' and d.account_id > a.account_id
-                order by d.account_id limit 1)
-        from accounts a where a.account_id is not null),
+                where d.channel = $1 and d.state = 'pending' and d.account_id > w.account_id
+                order by d.account_id limit 1), w.number + 1
+        from waiting w where w.account_id is not null and w.number < $9),
+    due as (
+        select account_id from session.deliveries
+        where channel = $1 and state = 'pending' and next_at <= clock_timestamp()
+        order by next_at limit $10),
+    accounts as (select account_id from waiting union select account_id from due),
     free as (
         select a.account_id, coalesce(u.count, 0) as used,
                $5 - coalesce(u.count, 0) as free
@@ -127,25 +149,29 @@ const CLAIM: &str = concat!(
             select tenant_id, session_id, out_seq, part, account_id, next_at ",
     due!(),
     " limit a.free for update skip locked) d),
-    chosen as (select * from found order by turn, next_at limit $3)
-    update session.deliveries d
-    set owner = $2, lease_until = clock_timestamp() + $4 * interval '1 second'
-    from chosen c
-    where d.tenant_id = c.tenant_id and d.session_id = c.session_id
-      and d.out_seq = c.out_seq and d.part = c.part
-    returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt"
+    chosen as (select * from found order by turn, next_at limit $3),
+    claimed as (
+        update session.deliveries d
+        set owner = $2, lease_until = clock_timestamp() + $4 * interval '1 second'
+        from chosen c
+        where d.tenant_id = c.tenant_id and d.session_id = c.session_id
+          and d.out_seq = c.out_seq and d.part = c.part
+        returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt)
+    select (select account_id from waiting where number = $9), c.*
+    from (select) one left join claimed c on true"
 );
 
 /// Deliveries of replies, from [`Sessions::deliveries`].
 #[derive(Debug, Clone, Copy)]
 pub struct Deliveries<'a> {
     pub(crate) pools: &'a Pools,
+    cursors: &'a Mutex<HashMap<String, Uuid>>,
 }
 
 impl Sessions {
     #[must_use]
-    pub const fn deliveries(&self) -> Deliveries<'_> {
-        Deliveries { pools: &self.pools }
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries { pools: &self.pools, cursors: &self.delivery_cursors }
     }
 }
 
@@ -174,7 +200,8 @@ impl Deliveries<'_> {
             .bind(class == DeliveryClass::Keyed)
             .execute(once.conn())
             .await?;
-        let mut claimed: Vec<ClaimedRow> = holdfast_pg::query_as(CLAIM)
+        let from = self.cursors().get(channel).copied().unwrap_or_default();
+        let rows: Vec<ClaimResultRow> = holdfast_pg::query_as(CLAIM)
             .bind(channel)
             .bind(owner.as_uuid())
             .bind(capacity.slots)
@@ -182,9 +209,20 @@ impl Deliveries<'_> {
             .bind(capacity.per_account)
             .bind(capacity.used.iter().map(|(account, _)| account.as_uuid()).collect::<Vec<_>>())
             .bind(capacity.used.iter().map(|(_, count)| *count).collect::<Vec<_>>())
+            .bind(from)
+            .bind(ACCOUNTS_PER_CLAIM)
+            .bind(DUE_PARTS_PER_CLAIM)
             .fetch_all(once.conn())
             .await?;
         once.done();
+        let next = rows.first().and_then(|row| row.0).unwrap_or_default();
+        self.cursors().insert(channel.to_owned(), next);
+        let mut claimed: Vec<ClaimedRow> = rows
+            .into_iter()
+            .filter_map(|(_, tenant, id, seq, part, tried)| {
+                Some((tenant?, id?, seq?, part?, tried?))
+            })
+            .collect();
         claimed.sort_unstable();
 
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -201,6 +239,10 @@ impl Deliveries<'_> {
             }
         }
         Ok(deliveries)
+    }
+
+    fn cursors(&self) -> MutexGuard<'_, HashMap<String, Uuid>> {
+        self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Commits that one tenant's claimed parts are being sent, and reads their content.

@@ -14,7 +14,7 @@
 //! | ingest many, message outcomes, end overdue | scheduler | `protocol/batch.rs`, `message_outcomes.rs`, `protocol/overdue.rs` |
 //! | claim, renew, release | agent-runner | `protocol/claim.rs` |
 //! | load, append, complete | agent-runner | `protocol/load.rs`, `protocol/append.rs`, `protocol/complete.rs` |
-//! | sweep, prune | agent-runner | `protocol/sweep.rs`, `prune.rs` |
+//! | sweep, prune, the duty to do them | agent-runner | `protocol/sweep.rs`, `upkeep/` |
 //! | pause, resume, cancel | gateway | `protocol/pause.rs` |
 //! | deliveries | channel-bridge, gateway | `delivery.rs` |
 //! | events | agent-runner | `relay.rs` |
@@ -42,7 +42,6 @@ mod journal_readers;
 mod message_outcomes;
 mod model;
 mod protocol;
-mod prune;
 mod queues;
 mod relay;
 mod sessions;
@@ -51,6 +50,7 @@ mod subagents;
 mod summary;
 mod system_events;
 mod tool_calls;
+mod upkeep;
 mod usage;
 mod view;
 
@@ -77,7 +77,6 @@ pub use protocol::batch::MessageWithSettings;
 pub use protocol::overdue::OverdueResult;
 pub use protocol::pause::{CancelResult, PauseResult, ResumeResult};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
-pub use prune::{EPHEMERAL_LABEL, PruneCounts, Retention};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use relay::Event;
 pub use sessions::{CLAIM_LEASE, Sessions};
@@ -90,5 +89,10 @@ pub use subagents::{
 pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use tool_calls::{ToolCallState, ToolCallView};
+pub use upkeep::{
+    partial::Partial,
+    prune::{EPHEMERAL_LABEL, PruneCounts},
+    retention::{Retention, RetentionDays},
+};
 pub use usage::{Charge, Spending, UsageLine, UsageRecords, WriteCost};
 pub use view::{SessionFilter, Views};

@@ -124,12 +124,23 @@ impl Queues<'_> {
 
     /// Returns the backlog of the whole installation.
     pub async fn gauges(self) -> Result<Gauges, Error> {
+        // Each part matches one partial index, which holds no other rows.
         const READY_SESSIONS: &str = "
-            select count(*), coalesce((extract(epoch from clock_timestamp() - min(ready_at)) * 1000)::bigint, 0)
-            from session.session_lease where state = 'READY' and paused is null";
+            select coalesce(sum(count), 0)::bigint,
+                   coalesce((extract(epoch from clock_timestamp() - min(oldest)) * 1000)::bigint, 0)
+            from (
+                select count(*) as count, min(ready_at) as oldest from session.session_lease
+                where state = 'READY' and fair_key is not null and paused is null
+                union all
+                select count(*), min(ready_at) from session.session_lease
+                where state = 'READY' and fair_key is null and paused is null) ready";
         const DELIVERIES: &str = "
+            select 'pending', count(*) from session.deliveries where state = 'pending'
+            union all
+            select 'sending', count(*) from session.deliveries where state = 'sending'
+            union all
             select state, count(*) from session.deliveries
-            where state in ('pending', 'sending', 'unknown', 'dead') group by 1";
+            where state in ('unknown', 'dead') group by 1";
         let mut once = self.pools.system_connection().await?;
         let (waiting_sessions, oldest): (i64, i64) =
             holdfast_pg::query_as(READY_SESSIONS).fetch_one(once.conn()).await?;

@@ -4,7 +4,8 @@
 //! which borrows the `Sessions`.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    collections::HashMap,
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -26,6 +27,10 @@ pub struct Sessions {
     pub(crate) journal_cache: Arc<JournalCache>,
     /// Number of claims so far.
     pub(crate) claims: Arc<AtomicU64>,
+    /// Number of sweeps so far.
+    pub(crate) sweeps: Arc<AtomicU64>,
+    /// Account up to which the last claim of deliveries has looked, by channel.
+    pub(crate) delivery_cursors: Arc<Mutex<HashMap<String, Uuid>>>,
 }
 
 /// Distance by which a ready session moves its tenant in the fair order, at weight 1. A multiple of
@@ -35,7 +40,14 @@ pub(crate) const FAIR_KEY_STEP: i64 = 720_720;
 impl Sessions {
     #[must_use]
     pub fn new(pools: Pools) -> Self {
-        Self { pools, lease: CLAIM_LEASE, journal_cache: Arc::default(), claims: Arc::default() }
+        Self {
+            pools,
+            lease: CLAIM_LEASE,
+            journal_cache: Arc::default(),
+            claims: Arc::default(),
+            sweeps: Arc::default(),
+            delivery_cursors: Arc::default(),
+        }
     }
 
     /// Replaces the lease duration of claims, [`CLAIM_LEASE`] by default.

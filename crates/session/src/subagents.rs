@@ -370,7 +370,7 @@ impl Subagents<'_> {
         Ok(rows.into_iter().map(Subagent::from).collect())
     }
 
-    /// Returns subagents that have ended or timed out, and whose end is not announced yet, ordered
+    /// Returns subagents that have ended or timed out, and whose end is to be announced now, ordered
     /// by session; with `after`, only those after it.
     pub async fn ended(
         self,
@@ -379,7 +379,8 @@ impl Subagents<'_> {
     ) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
-            where a.announced_at is null and (
+            where a.announced_at is null
+              and (a.announce_at is null or a.announce_at <= clock_timestamp()) and (
                 case when a.heard_at is not null
                     then a.heard_at < clock_timestamp() - interval '2 minutes'
                     else coalesce(a.awaited_until < clock_timestamp(), true) end)
@@ -399,6 +400,24 @@ impl Subagents<'_> {
             .await?;
         once.done();
         Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
+    }
+
+    /// Postpones the announcement of an end that could not be announced: by 1 s the first time, then
+    /// by twice as long each time, up to a minute.
+    pub async fn postpone(self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.subagents
+            set announce_tries = least(announce_tries + 1, 100),
+                announce_at = clock_timestamp()
+                    + least(60, power(2, least(announce_tries, 10))) * interval '1 second'
+            where tenant_id = $1 and session_id = $2 and announced_at is null";
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
+        holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
     }
 
     /// Announces a subagent's end to the requester, with the text that `tell` returns.

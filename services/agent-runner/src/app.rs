@@ -36,7 +36,7 @@ use crate::{
     },
     background::{
         announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
-        runner_report, summaries, tool_list, turn_index,
+        runner_report, summaries, tenant_deletion, tool_list, turn_index,
     },
     config::Config,
     leases::Leases,
@@ -57,6 +57,7 @@ use crate::{
         shell::{self, Shell},
         tool_set::ToolSet,
     },
+    upkeep::UpkeepDuty,
     worker::Worker,
 };
 
@@ -247,6 +248,7 @@ impl App {
             None => BTreeSet::new(),
         };
         let shelves = SkillLoader::new(library, directory.clone(), bins);
+        let upkeep = UpkeepDuty::new(sessions.clone(), id, config.runner.sweep);
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
@@ -277,6 +279,7 @@ impl App {
             tools: Arc::new(ToolSet::new(tools)?),
             mcp,
             leases: held,
+            upkeep,
             wake: Notify::new(),
             events: Notify::new(),
             ended: Notify::new(),
@@ -348,6 +351,7 @@ async fn run(
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
+    loops.spawn(tenant_deletion::run(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().run_cleanup(stop.clone()));
         let stop = stop.clone();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `lease_renewal.rs` | renewal of leases |
 //! | `maintenance.rs` | sweep, relay, metrics and pruning |
+//! | `tenant_deletion.rs` | deletion of tenants |
 //! | `announcements.rs` | ended subagents are announced |
 //! | `summaries.rs` | summaries of long conversations |
 //! | `extraction.rs` | memories from conversations |
@@ -19,5 +20,6 @@ pub(crate) mod maintenance;
 pub(crate) mod mcp_servers;
 pub(crate) mod runner_report;
 pub(crate) mod summaries;
+pub(crate) mod tenant_deletion;
 pub(crate) mod tool_list;
 pub(crate) mod turn_index;

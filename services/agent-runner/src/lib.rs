@@ -40,6 +40,7 @@ mod pool;
 mod queues;
 mod tools;
 mod turn;
+mod upkeep;
 mod worker;
 
 pub use app::App;

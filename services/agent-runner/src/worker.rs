@@ -23,6 +23,7 @@ use crate::{
         mcp::Mcp, media_providers::MediaProviders, memory::Memory, policies::Policies,
         shell::SandboxDescription, tool_set::ToolSet,
     },
+    upkeep::UpkeepDuty,
 };
 
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) mcp: Mcp,
     pub(crate) leases: Arc<Leases>,
+    /// Whether this process sweeps, measures and prunes for the installation.
+    pub(crate) upkeep: UpkeepDuty,
     /// Notified when sessions may be ready.
     pub(crate) wake: Notify,
     /// Notified when events may have been stored.

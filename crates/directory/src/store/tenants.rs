@@ -15,6 +15,7 @@ struct Row {
     rate: i32,
     product: Json<Product>,
     created_at: jiff_sqlx::Timestamp,
+    is_deleting: bool,
 }
 
 impl Row {
@@ -22,7 +23,10 @@ impl Row {
         Ok(Tenant {
             id: self.tenant_id.into(),
             name: self.name,
-            state: TenantState::parse(&self.state)?,
+            state: match self.is_deleting {
+                true => TenantState::Deleting,
+                false => TenantState::parse(&self.state)?,
+            },
             rate: self.rate.unsigned_abs(),
             product: self.product.0,
             created_at: self.created_at.to_jiff(),
@@ -60,7 +64,8 @@ pub(crate) async fn data_key(tx: &mut TenantTx) -> sqlx::Result<Option<Vec<u8>>>
 }
 
 pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
-    const SQL: &str = "select tenant_id, name, state, rate, product, created_at \
+    const SQL: &str = "select tenant_id, name, state, rate, product, created_at, \
+                              deleting_at is not null as is_deleting \
                        from control.tenants \
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
@@ -69,25 +74,55 @@ pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
     row.map(Row::read).transpose()
 }
 
-pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::Result<()> {
+/// Returns whether the tenant was changed; one that is being deleted is not.
+pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::Result<bool> {
     const SQL: &str = "update control.tenants \
                        set state = coalesce($2, state), rate = coalesce($3, rate), \
                            product = coalesce($4, product) \
-                       where tenant_id = $1";
+                       where tenant_id = $1 and deleting_at is null";
     let tenant = tx.tenant().as_uuid();
     let rate = changes.rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
-    holdfast_pg::query(SQL)
+    let changed = holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(changes.state.map(TenantState::as_str))
         .bind(rate)
         .bind(changes.product.map(Json))
         .execute(tx.conn())
         .await?;
+    Ok(changed.rows_affected() > 0)
+}
+
+/// Suspends the tenant for ever, and marks it for deletion.
+pub(crate) async fn mark_deleting(tx: &mut TenantTx) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update control.tenants
+        set state = 'suspended', deleting_at = coalesce(deleting_at, clock_timestamp())
+        where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Returns the tenants that are marked for deletion.
+pub(crate) async fn deleting(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
+    const SQL: &str = "
+        select tenant_id from control.tenants where deleting_at is not null order by deleting_at";
+    let found: Vec<Uuid> = holdfast_pg::query_scalar(SQL).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(TenantId::from).collect())
+}
+
+/// Deletes the tenant itself, if it is marked for deletion.
+pub(crate) async fn delete(tx: &mut TenantTx) -> sqlx::Result<()> {
+    const SQL: &str = "
+        delete from control.tenants where tenant_id = $1 and deleting_at is not null";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
     Ok(())
 }
 
 pub(crate) async fn all(tx: &mut SystemTx) -> Result<Vec<Tenant>, Error> {
-    const SQL: &str = "select tenant_id, name, state, rate, product, created_at \
+    const SQL: &str = "select tenant_id, name, state, rate, product, created_at, \
+                              deleting_at is not null as is_deleting \
                        from control.tenants order by name";
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()

@@ -17,6 +17,7 @@ mod providers;
 mod renewals;
 mod routing;
 mod skill_env;
+mod tenant_deletion;
 mod tenants;
 
 pub use accounts::Accounts;

@@ -11,7 +11,7 @@ use crate::{
 
 /// Tenants.
 #[derive(Debug, Clone, Copy)]
-pub struct Tenants<'d>(&'d Directory);
+pub struct Tenants<'d>(pub(super) &'d Directory);
 
 impl Directory {
     #[must_use]
@@ -110,8 +110,8 @@ impl Tenants<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such tenant, [`Error::Invalid`] if the rate is out of
-    /// range or the product malformed.
+    /// [`Error::NotFound`] if there is no such tenant, [`Error::Conflict`] if it is being deleted,
+    /// [`Error::Invalid`] if the rate is out of range or the product malformed.
     pub async fn update(
         self,
         tenant: TenantId,
@@ -128,7 +128,9 @@ impl Tenants<'_> {
             product.check()?;
         }
         let mut tx = self.0.begin_change(tenant).await?;
-        store::tenants::update(&mut tx, changes).await?;
+        if !store::tenants::update(&mut tx, changes).await? {
+            return Err(Error::Conflict("the tenant is being deleted".to_owned()));
+        }
         store::audit::record(&mut tx, actor, "tenant.update", tenant).await?;
         let changed = store::tenants::get(&mut tx).await?;
         tx.commit().await?;

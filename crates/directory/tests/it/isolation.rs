@@ -214,3 +214,44 @@ async fn every_table_with_rows_of_tenants_forces_row_level_security() {
     // The names of the tools are the same for all tenants; the other is the list of migrations.
     assert_eq!(open, ["control.tools", "public._sqlx_migrations"]);
 }
+
+#[tokio::test]
+async fn every_table_with_rows_of_tenants_is_emptied_when_a_tenant_is_deleted() {
+    const KEPT: &str = "
+        select n.nspname || '.' || c.relname
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+        where c.relkind in ('r', 'p')
+          and not (has_table_privilege('holdfast_app', c.oid, 'delete')
+                   and has_column_privilege('holdfast_app', c.oid, 'tenant_id', 'select'))
+        order by 1";
+    let world = World::new().await;
+
+    let kept: Vec<String> =
+        sqlx::query_scalar(KEPT).fetch_all(&mut world.admin().await).await.unwrap();
+
+    assert_eq!(kept, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_audit_of_a_tenant_that_is_not_deleted_stays() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let delete = async || {
+        let mut tx = world.pools.tenant(tenant.id).await.unwrap();
+        let done = holdfast_pg::query("delete from control.audit where tenant_id = $1")
+            .bind(tenant.id.as_uuid())
+            .execute(tx.conn())
+            .await
+            .unwrap();
+        tx.rollback().await.unwrap();
+        done.rows_affected()
+    };
+
+    assert_eq!(delete().await, 0);
+    assert_eq!(world.directory.tenants().erase(tenant.id).await.unwrap(), 0);
+    world.directory.tenants().get("acme").await.unwrap();
+
+    world.directory.tenants().delete(tenant.id, BY).await.unwrap();
+    assert!(delete().await > 0);
+}

@@ -1,6 +1,9 @@
-//! Sweep: the work that every runner does once a second to recover from crashes and pass deadlines.
+//! Sweep: the work that one runner does once a second to recover from crashes and pass deadlines.
 //!
-//! An idle sweep runs five cheap statements and writes no row.
+//! An idle sweep runs three statements, which read the running sessions and what is overdue or
+//! queued, and writes no row. Two sweeps at once are safe.
+
+use std::sync::atomic::Ordering;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{Entry, Note, RunId, SessionId, SessionState, Target, TenantId, Wait};
@@ -13,7 +16,8 @@ use super::{
 };
 use crate::{
     Error, NewDelivery, Sessions, SweepCounts,
-    sessions::{FAIR_KEY_STEP, Lease, lock, tenant_of},
+    sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, lock, tenant_of},
+    upkeep::partial::{FirstError, Partial},
 };
 
 /// Claims without progress after which the oldest unfinished message becomes a dead letter.
@@ -35,39 +39,52 @@ impl Sessions {
     /// Frees expired leases, ends waits past their deadline, admits queued sessions, and turns
     /// messages with too many attempts into dead letters.
     ///
-    /// # Errors
-    ///
-    /// The first of all errors. Each part and each session is handled by itself, so an error keeps
-    /// no other from being handled.
-    pub async fn sweep(&self) -> Result<SweepCounts, Error> {
+    /// Each part and each session is handled by itself, so an error keeps no other from being
+    /// handled, and what succeeded is counted.
+    pub async fn sweep(&self) -> Partial<SweepCounts> {
         let mut failure = FirstError::default();
-        let counts = SweepCounts {
-            dead: failure.count(give_up_failing_messages(&self.pools).await),
-            orphaned: failure.count(free_expired_leases(&self.pools, FREE_UNPAUSED).await)
-                + failure.count(free_expired_leases(&self.pools, FREE_PAUSED).await),
-            overdue: failure.count(end_overdue_waits(&self.pools).await),
-            promoted: failure.count(promote(&self.pools).await),
-        };
-        failure.into_result(counts)
+        let mut counts = SweepCounts::default();
+        let expired = failure.value(find_expired_leases(&self.pools).await);
+        if expired.failing {
+            let dead = give_up_failing_messages(&self.pools, &mut failure).await;
+            counts.dead = failure.value(dead);
+        }
+        if expired.unpaused {
+            counts.orphaned += failure.value(free_leases(&self.pools, FREE_UNPAUSED).await);
+        }
+        if expired.paused {
+            counts.orphaned += failure.value(free_leases(&self.pools, FREE_PAUSED).await);
+        }
+        let overdue = end_overdue_waits(&self.pools, &mut failure).await;
+        counts.overdue = failure.value(overdue);
+        let number = self.sweeps.fetch_add(1, Ordering::Relaxed);
+        let promoted = promote(&self.pools, number, &mut failure).await;
+        counts.promoted = failure.value(promoted);
+        failure.with(counts)
     }
 }
 
-/// First error of several operations that do not depend on each other.
+/// Which kinds of expired leases there are.
 #[derive(Default)]
-pub(crate) struct FirstError(Option<Error>);
+struct ExpiredLeases {
+    /// Of sessions whose oldest message has used up its attempts.
+    failing: bool,
+    unpaused: bool,
+    paused: bool,
+}
 
-impl FirstError {
-    /// Returns the result of an operation; 0 if it failed.
-    pub(crate) fn count(&mut self, result: Result<u64, Error>) -> u64 {
-        result.unwrap_or_else(|error| {
-            self.0.get_or_insert(error);
-            0
-        })
-    }
-
-    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Error> {
-        self.0.map_or(Ok(value), Err)
-    }
+/// Looks for expired leases in one scan of the running sessions.
+async fn find_expired_leases(pools: &Pools) -> Result<ExpiredLeases, Error> {
+    const SQL: &str = "
+        select coalesce(bool_or(attempts >= $1), false),
+               coalesce(bool_or(attempts < $1 and paused is null), false),
+               coalesce(bool_or(attempts < $1 and paused is not null), false)
+        from session.session_lease where state = 'RUNNING' and lease_until < clock_timestamp()";
+    let mut once = pools.system_connection().await?;
+    let (failing, unpaused, paused) =
+        holdfast_pg::query_as(SQL).bind(MAX_ATTEMPTS).fetch_one(once.conn()).await?;
+    once.done();
+    Ok(ExpiredLeases { failing, unpaused, paused })
 }
 
 /// Frees expired leases of sessions that are not paused.
@@ -115,7 +132,7 @@ const FREE_PAUSED: &str = "
     from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
 
 /// Makes sessions with expired leases ready again: at once the first time, then with backoff.
-async fn free_expired_leases(pools: &Pools, sql: &'static str) -> Result<u64, Error> {
+async fn free_leases(pools: &Pools, sql: &'static str) -> Result<u64, Error> {
     let mut once = pools.system_connection().await?;
     let freed = holdfast_pg::query(sql).bind(MAX_ATTEMPTS).execute(once.conn()).await?;
     once.done();
@@ -123,7 +140,7 @@ async fn free_expired_leases(pools: &Pools, sql: &'static str) -> Result<u64, Er
 }
 
 /// Gives up the oldest unfinished message of each session that lost too many runners.
-async fn give_up_failing_messages(pools: &Pools) -> Result<u64, Error> {
+async fn give_up_failing_messages(pools: &Pools, failure: &mut FirstError) -> Result<u64, Error> {
     // In random order: sessions that fail must not keep the others out for ever.
     const SQL: &str = "
         select tenant_id, session_id from session.session_lease
@@ -134,13 +151,13 @@ async fn give_up_failing_messages(pools: &Pools) -> Result<u64, Error> {
     let found: Vec<(Uuid, Uuid)> =
         holdfast_pg::query_as(SQL).bind(MAX_ATTEMPTS).fetch_all(once.conn()).await?;
     once.done();
-    let (mut dead, mut failure) = (0, FirstError::default());
+    let mut dead = 0;
     for (tenant, session) in found {
         let session = SessionId::from(session);
         let given_up = give_up_oldest_message(pools, tenant_of(tenant), session).await;
-        dead += failure.count(given_up.map(u64::from).map_err(|error| error.in_session(session)));
+        dead += failure.value(given_up.map(u64::from).map_err(|error| error.in_session(session)));
     }
-    failure.into_result(dead)
+    Ok(dead)
 }
 
 async fn give_up_oldest_message(
@@ -211,7 +228,7 @@ async fn end_expired_claim(
 }
 
 /// Makes sessions ready whose wait is past its deadline.
-async fn end_overdue_waits(pools: &Pools) -> Result<u64, Error> {
+async fn end_overdue_waits(pools: &Pools, failure: &mut FirstError) -> Result<u64, Error> {
     const SQL: &str = "
         select tenant_id, session_id from session.session_lease
         where wait_until < clock_timestamp() order by random() limit 100";
@@ -219,13 +236,13 @@ async fn end_overdue_waits(pools: &Pools) -> Result<u64, Error> {
     let mut once = pools.system_connection().await?;
     let found: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL).fetch_all(once.conn()).await?;
     once.done();
-    let (mut ended, mut failure) = (0, FirstError::default());
+    let mut ended = 0;
     for (tenant, session) in found {
         let session = SessionId::from(session);
         let result = end_overdue_wait(pools, tenant_of(tenant), session).await;
-        ended += failure.count(result.map(u64::from).map_err(|error| error.in_session(session)));
+        ended += failure.value(result.map(u64::from).map_err(|error| error.in_session(session)));
     }
-    failure.into_result(ended)
+    Ok(ended)
 }
 
 async fn end_overdue_wait(
@@ -244,56 +261,80 @@ async fn end_overdue_wait(
     Ok(true)
 }
 
-/// Admits queued sessions of tenants that are below their cap, one statement per tenant.
-async fn promote(pools: &Pools) -> Result<u64, Error> {
+/// Admits queued sessions of the tenant `$1`; the parameter is the order of its queue.
+macro_rules! admit {
+    ($order:literal) => {
+        concat!(
+            "with place as materialized (
+                 select p.fair_key, p.step,
+                        coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                        - (select coalesce(sum(in_flight), 0) from session.tenant_flight
+                           where tenant_id = $1) as free,
+                        coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                        / 4 as reserved
+                 from session.place($1, $2) p),
+             next as (
+                 select session_id, number as place
+                 from (select session_id, priority, row_number() over (order by ",
+            $order,
+            ") as number
+                       from (select session_id, priority, ready_at from session.session_lease
+                             where tenant_id = $1 and state = 'READY' and fair_key is null
+                               and paused is null
+                             order by ",
+            $order,
+            " limit (select greatest(free, 0) from place)
+                             for update skip locked) queued) numbered
+                 where priority = 0 or number <= (select free - reserved from place)),
+             moved as (
+                insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+                select $1, 0, c.count, place.fair_key + c.count * place.step
+                from place, (select count(*)::integer as count from next) c where c.count > 0
+                on conflict (tenant_id, shard) do update
+                    set in_flight = f.in_flight + excluded.in_flight,
+                        vfinish = greatest(f.vfinish, excluded.vfinish))
+            update session.session_lease l
+            set fair_key = place.fair_key + (next.place - 1) * place.step
+            from place, next
+            where l.tenant_id = $1 and l.session_id = next.session_id"
+        )
+    };
+}
+
+/// Admits queued sessions of tenants that are below their cap, one statement per tenant: by
+/// priority, and in one sweep of [`CHOICES_PER_FAIR_ONE`] those that wait longest.
+async fn promote(pools: &Pools, sweep: u64, failure: &mut FirstError) -> Result<u64, Error> {
+    // Reads one row for each tenant that has queued sessions.
     const TENANTS: &str = "
-        select tenant_id from (
-            select distinct tenant_id from session.session_lease
-            where state = 'READY' and fair_key is null and paused is null) queued
-        where (session.place(tenant_id, $1)).room
+        with recursive queued as (
+            (select tenant_id from session.session_lease
+             where state = 'READY' and fair_key is null and paused is null
+             order by tenant_id limit 1)
+            union all
+            select (select l.tenant_id from session.session_lease l
+                    where l.state = 'READY' and l.fair_key is null and l.paused is null
+                      and l.tenant_id > q.tenant_id
+                    order by l.tenant_id limit 1)
+            from queued q where q.tenant_id is not null)
+        select tenant_id from queued
+        where tenant_id is not null and (session.place(tenant_id, $1)).room
         limit 100";
-    const SQL: &str = "
-        with place as materialized (
-            select p.fair_key, p.step,
-                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
-                   - (select coalesce(sum(in_flight), 0) from session.tenant_flight
-                      where tenant_id = $1) as free,
-                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64) / 4
-                   as reserved
-            from session.place($1, $2) p),
-        next as (
-            select session_id, number as place
-            from (select session_id, priority,
-                         row_number() over (order by priority, ready_at) as number
-                  from (select session_id, priority, ready_at from session.session_lease
-                        where tenant_id = $1 and state = 'READY' and fair_key is null
-                          and paused is null
-                        order by priority, ready_at limit (select greatest(free, 0) from place)
-                        for update skip locked) queued) numbered
-            where priority = 0 or number <= (select free - reserved from place)),
-        moved as (
-            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
-            select $1, 0, c.count, place.fair_key + c.count * place.step
-            from place, (select count(*)::integer as count from next) c where c.count > 0
-            on conflict (tenant_id, shard) do update
-                set in_flight = f.in_flight + excluded.in_flight,
-                    vfinish = greatest(f.vfinish, excluded.vfinish))
-        update session.session_lease l
-        set fair_key = place.fair_key + (next.place - 1) * place.step
-        from place, next
-        where l.tenant_id = $1 and l.session_id = next.session_id";
+    const BY_PRIORITY: &str = admit!("priority, ready_at");
+    const FAIR: &str = admit!("ready_at");
 
     let mut once = pools.system_connection().await?;
     let tenants: Vec<Uuid> =
         holdfast_pg::query_scalar(TENANTS).bind(FAIR_KEY_STEP).fetch_all(once.conn()).await?;
-    let (mut promoted, mut failure) = (0, FirstError::default());
+    let sql =
+        if sweep % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1 { FAIR } else { BY_PRIORITY };
+    let mut promoted = 0;
     for tenant in tenants {
         let done =
-            holdfast_pg::query(SQL).bind(tenant).bind(FAIR_KEY_STEP).execute(once.conn()).await;
-        promoted += failure.count(done.map(|done| done.rows_affected()).map_err(Error::from));
+            holdfast_pg::query(sql).bind(tenant).bind(FAIR_KEY_STEP).execute(once.conn()).await;
+        promoted += failure.value(done.map(|done| done.rows_affected()).map_err(Error::from));
     }
     once.done();
-    failure.into_result(promoted)
+    Ok(promoted)
 }
 
 /// Appends entries to the journal, under a locked lease row.

@@ -479,3 +479,53 @@ async fn what_only_decorates_a_message_holds_up_no_reply() -> anyhow::Result<()>
     assert!(claim().await?.is_empty());
     Ok(())
 }
+
+#[tokio::test]
+async fn accounts_that_wait_for_a_later_attempt_do_not_hide_a_due_reply() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    // 500 accounts whose platform is away, and then one that was answered just now.
+    let insert = |from: i32, to: i32, rows: i32, next_at: &str| {
+        format!(
+            "insert into session.deliveries
+                 (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target,
+                  body, next_at)
+             select gen_random_uuid(), gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(),
+                    'webhook', lpad(n::text, 32, '0')::uuid,
+                    jsonb_build_object('channel', 'webhook', 'account', 'acc_' || n, 'chat', 'c'),
+                    'hi', {next_at}
+             from generate_series({from}, {to}) n, generate_series(1, {rows})"
+        )
+    };
+    world.admin(&insert(1, 500, 1, "now() + interval '1 hour'")).await?;
+    world.admin(&insert(900, 900, 1, "now()")).await?;
+    let claimed = "select count(*) from session.deliveries
+                   where owner is not null and account_id = lpad('900', 32, '0')::uuid";
+    let claim = async |slots: i64| {
+        // The targets cannot be read; that the parts are claimed is enough.
+        let slots = SendCapacity::slots(slots);
+        drop(
+            world
+                .sessions
+                .deliveries()
+                .claim("webhook", DeliveryClass::Plain, bridge, &slots)
+                .await,
+        );
+        world.number(claimed).await
+    };
+
+    assert_eq!(claim(1).await?, 1, "a due reply is found at once");
+
+    // The backlog of one account is older than the reply, and more than a claim looks at.
+    world.admin("update session.deliveries set owner = null, lease_until = null").await?;
+    world.admin(&insert(1, 1, 300, "now() - interval '1 hour'")).await?;
+    let mut found = 0;
+    for _ in 0..4 {
+        found = claim(2).await?;
+        if found > 0 {
+            break;
+        }
+    }
+    assert_eq!(found, 1, "the accounts are looked at in turns");
+    Ok(())
+}

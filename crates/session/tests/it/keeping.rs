@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Error, Event, Retention};
+use holdfast_session::{Error, Event, Retention, RetentionDays};
+use holdfast_types::TenantId;
 
 use crate::world::World;
 
@@ -18,7 +19,7 @@ async fn a_pruned_message_is_still_known_when_it_comes_again() -> anyhow::Result
     world.answer(&world.claim_one().await?, "hi").await?;
     world.enroll(ada).await?;
 
-    world.sessions.prune(&at_once()).await?;
+    world.prune(&at_once()).await?;
     assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
     let again = ada.say("s", "k1", "hello").await?;
     let other = ada.say("s", "k1", "another").await;
@@ -159,7 +160,7 @@ async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_othe
         )
         .await?;
 
-    let pruned = world.sessions.prune(&Retention::default()).await?;
+    let pruned = world.prune(&Retention::default()).await?;
 
     assert_eq!(pruned.sessions, 1);
     let left = "select count(*) from session.sessions where key like 'agent:old:%'";
@@ -200,8 +201,7 @@ async fn a_session_that_another_runner_deleted_does_not_end_the_pruning() -> any
         Ok(())
     };
     let keep = Retention::default();
-    let (pruned, deleted) =
-        tokio::join!(world.sessions.prune(&keep), world.after_waiting(1, deletion));
+    let (pruned, deleted) = tokio::join!(world.prune(&keep), world.after_waiting(1, deletion));
     deleted?;
 
     assert_eq!(pruned?.sessions, 1);
@@ -235,8 +235,7 @@ async fn a_session_that_is_used_again_while_it_is_pruned_is_kept() -> anyhow::Re
         Ok(())
     };
     let keep = Retention::default();
-    let (pruned, accepted) =
-        tokio::join!(world.sessions.prune(&keep), world.after_waiting(1, accept));
+    let (pruned, accepted) = tokio::join!(world.prune(&keep), world.after_waiting(1, accept));
     accepted?;
 
     assert_eq!(pruned?.sessions, 1);
@@ -258,7 +257,7 @@ async fn a_paused_session_with_an_accepted_message_is_kept() -> anyhow::Result<(
         .admin("update session.sessions set kind = 'cron', created_at = '2020-01-01', updated_at = '2020-01-01'")
         .await?;
 
-    assert_eq!(world.sessions.prune(&Retention::default()).await?.sessions, 0);
+    assert_eq!(world.prune(&Retention::default()).await?.sessions, 0);
 
     assert!(world.sessions.resume(ada.id, first.session).await?.wake);
     assert_eq!(world.claim().await?.len(), 1);
@@ -297,9 +296,10 @@ async fn what_cannot_be_pruned_keeps_nothing_else() -> anyhow::Result<()> {
         )
         .await?;
 
-    let failed = world.sessions.prune(&at_once()).await;
+    let pruned = world.sessions.prune(&at_once()).await;
 
-    assert!(failed.is_err());
+    assert!(pruned.failure.is_some());
+    assert_eq!(pruned.done.rows, 4, "what was deleted is counted");
     assert_eq!(world.number("select count(*) from session.runs").await?, 2);
     assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
     assert_eq!(world.number("select count(*) from session.spending").await?, 0);
@@ -324,7 +324,7 @@ async fn pruning_waits_for_no_row_that_another_runner_deletes() -> anyhow::Resul
     }
 
     let keep = at_once();
-    let pruning = world.sessions.prune(&keep);
+    let pruning = world.prune(&keep);
     let pruned = tokio::time::timeout(Duration::from_secs(5), pruning).await??;
 
     assert_eq!(pruned.rows, 4);
@@ -349,8 +349,67 @@ async fn more_old_rows_than_one_batch_has_are_all_deleted() -> anyhow::Result<()
         ))
         .await?;
 
-    let pruned = world.sessions.prune(&Retention::default()).await?;
+    let pruned = world.prune(&Retention::default()).await?;
 
     assert_eq!(pruned.rows, 2500);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenants_own_retention_is_applied_to_its_rows_alone() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, eve) = (world.tenant(), world.tenant());
+    for tenant in [ada, eve] {
+        world.enroll(tenant).await?;
+        tenant.say("s", "k", "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    world.admin("update session.inbox set finished_at = now() - interval '10 days'").await?;
+    world.admin("update session.runs set finished_at = now() - interval '100 days'").await?;
+    let days = RetentionDays { messages: Some(7), runs: Some(200), ..RetentionDays::default() };
+    world.sessions.queues().set_retention(ada.id, days).await?;
+
+    world.prune(&Retention::default()).await?;
+
+    assert_eq!(world.sessions.queues().retention(ada.id).await?, days);
+    assert_eq!(world.sessions.queues().retention(eve.id).await?, RetentionDays::default());
+    let left = async |table: &str, tenant: TenantId| {
+        let tenant = tenant.as_uuid();
+        let sql = format!("select count(*) from session.{table} where tenant_id = '{tenant}'");
+        world.number(&sql).await
+    };
+    assert_eq!((left("inbox", ada.id).await?, left("runs", ada.id).await?), (0, 1));
+    assert_eq!((left("inbox", eve.id).await?, left("runs", eve.id).await?), (1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn journals_are_kept_unless_their_tenant_limits_them() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    for session in ["done", "open"] {
+        ada.say(session, session, "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    ada.say("open", "again", "hello").await?;
+    world
+        .admin("update session.entries set created_at = now() - interval '400 days' where seq = 1")
+        .await?;
+    let entries = "select count(*) from session.entries";
+
+    world.prune(&Retention::default()).await?;
+    assert_eq!(world.number(entries).await?, 4);
+    let days = RetentionDays { journals: Some(365), ..RetentionDays::default() };
+    world.sessions.queues().set_retention(ada.id, days).await?;
+    let pruned = world.prune(&Retention::default()).await?;
+
+    assert_eq!(pruned.rows, 1, "a session with an unfinished message keeps its journal");
+    assert_eq!(world.number(entries).await?, 3);
+    // The session goes on.
+    ada.say("done", "more", "hello").await?;
+    for claim in world.claim().await? {
+        world.answer(&claim, "hi").await?;
+    }
     Ok(())
 }

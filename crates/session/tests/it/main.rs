@@ -4,6 +4,7 @@ mod batching;
 mod claiming;
 mod delivering;
 mod holding;
+mod idle_rows;
 mod ingesting;
 mod isolation;
 mod keeping;

@@ -284,3 +284,27 @@ async fn one_that_was_for_once_goes_when_its_end_was_announced() -> anyhow::Resu
     assert_eq!(claim.session, parent);
     Ok(())
 }
+
+#[tokio::test]
+async fn an_end_that_cannot_be_announced_is_tried_less_and_less_often() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let claim = world.claim_one().await?;
+    world.answer(&claim, "about seven").await?;
+    let delay = "select (extract(epoch from announce_at - clock_timestamp()) * 1000)::bigint
+                 from session.subagents";
+
+    let mut delays = Vec::new();
+    for _ in 0..9 {
+        assert_eq!(world.sessions.subagents().ended(None, 9).await?, [(ada.id, child)]);
+        world.sessions.subagents().postpone(ada.id, child).await?;
+        assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
+        delays.push((world.number(delay).await? + 999) / 1000);
+        world.admin("update session.subagents set announce_at = clock_timestamp()").await?;
+    }
+
+    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    Ok(())
+}

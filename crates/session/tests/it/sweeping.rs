@@ -1,6 +1,10 @@
 //! The sweep recovers everything that a crash left, and a poison message becomes a dead letter.
 
-use holdfast_session::{Error, MAX_ATTEMPTS, SUSPECT_ATTEMPTS, StepWrite, TurnOutcome};
+use std::time::Duration;
+
+use holdfast_session::{
+    Error, MAX_ATTEMPTS, SUSPECT_ATTEMPTS, ShareChanges, StepWrite, TurnOutcome,
+};
 use holdfast_types::{Entry, Note, RunnerId, Wait};
 
 use crate::world::{World, thought};
@@ -16,11 +20,11 @@ async fn an_orphan_is_ready_at_once_the_first_time_and_backed_off_after() -> any
 
     world.claim_one().await?;
     world.lapse().await?;
-    assert_eq!(world.sessions.sweep().await?.orphaned, 1);
+    assert_eq!(world.sweep().await?.orphaned, 1);
     world.claim_one().await?;
     world.lapse().await?;
     let before = world.number(NOW).await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     let after = world.number(NOW).await?;
 
     let ready = "select (extract(epoch from ready_at) * 1000)::bigint from session.session_lease";
@@ -46,7 +50,7 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
         world.claim_one().await?;
         world.lapse().await?;
-        world.sessions.sweep().await?;
+        world.sweep().await?;
     }
 
     let answer = world.sessions.views().answer(ada.id, poison.message).await?;
@@ -88,7 +92,7 @@ async fn a_poison_message_takes_no_other_along() -> anyhow::Result<()> {
             }
         }
         world.lapse().await?;
-        world.sessions.sweep().await?;
+        world.sweep().await?;
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
     }
 
@@ -112,7 +116,7 @@ async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
         world.claim_one().await?;
         world.lapse().await?;
-        world.sessions.sweep().await?;
+        world.sweep().await?;
     }
 
     let letters = world.sessions.dead_letters().list(ada.id, 10).await?;
@@ -145,7 +149,7 @@ async fn a_wait_past_its_deadline_is_ready_and_told_what_it_waited_for() -> anyh
     assert!(world.claim().await?.is_empty());
 
     world.admin("update session.session_lease set wait_until = clock_timestamp()").await?;
-    assert_eq!(world.sessions.sweep().await?.overdue, 1);
+    assert_eq!(world.sweep().await?.overdue, 1);
 
     let claim = world.claim_one().await?;
     assert_eq!(world.sessions.load(&claim, 10).await?.wait, wait);
@@ -167,7 +171,7 @@ async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
 
     for _ in 0..20 {
         assert!(world.claim().await?.is_empty());
-        assert!(!world.sessions.sweep().await?.needs_wake_up());
+        assert!(!world.sweep().await?.needs_wake_up());
         world.sessions.relay(100, async |events| events.len()).await?;
         world.sessions.queues().gauges().await?;
         world.sessions.next_ready().await?;
@@ -246,9 +250,12 @@ async fn a_session_that_cannot_be_read_keeps_no_other_from_being_swept() -> anyh
         assert_eq!(world.admin(&sql).await?, 2);
     }
 
-    let error = world.sessions.sweep().await.unwrap_err();
+    let swept = world.sessions.sweep().await;
 
-    assert!(matches!(error, Error::Session { .. }), "{error:?}");
+    assert!(matches!(swept.failure, Some(Error::Session { .. })), "{:?}", swept.failure);
+    // What succeeded is counted, so that runners are woken for it.
+    let counts = swept.done;
+    assert_eq!((counts.dead, counts.overdue, counts.orphaned), (1, 1, 1));
     assert_eq!(world.number("select count(*) from session.inbox where state = 'dead'").await?, 1);
     let ready = "select count(*) from session.session_lease where state = 'READY'";
     assert_eq!(world.number(ready).await?, 2, "the wait that is over, and the orphan");
@@ -269,13 +276,13 @@ async fn a_wait_that_is_over_does_not_begin_again_when_its_turn_is_given_up() ->
     let claim = world.claim_one().await?;
     world.finish(&claim, vec![1], "sure?", wait).await?;
     world.admin("update session.session_lease set wait_until = clock_timestamp()").await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
 
     for _ in 0..MAX_ATTEMPTS {
         world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
         world.claim_one().await?;
         world.lapse().await?;
-        world.sessions.sweep().await?;
+        world.sweep().await?;
     }
 
     let idle = "select count(*) from session.session_lease
@@ -303,11 +310,91 @@ async fn entries_of_a_newer_version_are_read_and_left_alone() -> anyhow::Result<
     let loaded = world.sessions.load(&claim, 10).await?;
     world.admin(&format!("update session.session_lease set attempts = {MAX_ATTEMPTS}")).await?;
     world.lapse().await?;
-    assert_eq!(world.sessions.sweep().await?.dead, 1);
+    assert_eq!(world.sweep().await?.dead, 1);
 
     let entry = &loaded.entries[1].2;
     assert!(matches!(entry, Entry::Noted { note: Note::Unknown, .. }), "{entry:?}");
     let same = format!("select count(*) from session.entries where seq = 2 and body = '{NEWER}'");
     assert_eq!(world.number(&same).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_of_four_sweeps_admits_the_session_that_waits_longest() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let share = ShareChanges { cap: Some(1), ..ShareChanges::default() };
+    world.sessions.queues().set_share(ada.id, share).await?;
+    for n in 0..4 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    // A job's session waits longest, behind people's conversations.
+    world
+        .admin(
+            "update session.session_lease l
+             set priority = 2, fair_key = null, ready_at = now() - interval '1 hour'
+             from session.sessions s where s.session_id = l.session_id and s.key like 'agent:s3:%'",
+        )
+        .await?;
+    world.admin("update session.session_lease set fair_key = null").await?;
+
+    // Each sweep finds room for one session.
+    let mut places = Vec::new();
+    for _ in 0..4 {
+        world.admin("update session.tenant_flight set in_flight = 0").await?;
+        assert_eq!(world.sweep().await?.promoted, 1);
+        let job = "select count(*) from session.session_lease
+                   where priority = 2 and fair_key is not null";
+        places.push(world.number(job).await?);
+    }
+
+    assert_eq!(places, [0, 0, 0, 1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_upkeep_is_one_runners_until_it_is_lost() -> anyhow::Result<()> {
+    const LEASE: Duration = Duration::from_secs(60);
+    let world = World::start().await?;
+    let (first, second) = (RunnerId::generate(), RunnerId::generate());
+    let version = "select xmin::text::bigint from session.duties";
+
+    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    let written = world.number(version).await?;
+    assert!(!world.sessions.hold_upkeep(second, LEASE).await?);
+    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    assert_eq!(
+        world.number(version).await?,
+        written,
+        "nothing is written while the lease is fresh"
+    );
+    // In its second half the lease is renewed.
+    world.admin("update session.duties set until = until - interval '40 seconds'").await?;
+    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    assert!(!world.sessions.hold_upkeep(second, LEASE).await?);
+
+    world.admin("update session.duties set until = clock_timestamp()").await?;
+    assert!(world.sessions.hold_upkeep(second, LEASE).await?);
+    assert!(!world.sessions.hold_upkeep(first, LEASE).await?);
+
+    world.sessions.leave_upkeep(first).await?;
+    assert!(!world.sessions.hold_upkeep(first, LEASE).await?);
+    world.sessions.leave_upkeep(second).await?;
+    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_of_many_runners_takes_an_expired_upkeep() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.sessions.hold_upkeep(RunnerId::generate(), Duration::from_secs(60)).await?;
+    world.admin("update session.duties set until = clock_timestamp()").await?;
+
+    let take = (0..8).map(|_| async {
+        world.sessions.hold_upkeep(RunnerId::generate(), Duration::from_secs(60)).await
+    });
+    let taken = futures::future::try_join_all(take).await?;
+
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
     Ok(())
 }

@@ -62,7 +62,7 @@ async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -
     let first = world.claim_one().await?;
     let told = world.sessions.load(&first, 100).await?.events;
     world.lapse().await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     let second = world.claim_one().await?;
     let again = world.sessions.load(&second, 100).await?.events;
     let entries = vec![SystemEvent::entry(&told)];
@@ -101,7 +101,7 @@ async fn what_a_turn_posts_elsewhere_is_told_with_its_end_or_not_at_all() -> any
     };
 
     world.lapse().await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     let second = world.claim_one().await?;
     assert!(world.sessions.complete(&first, completion()).await.is_err());
     assert!(waiting(&world, &tenant, &main).await?.is_empty());

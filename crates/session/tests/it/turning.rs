@@ -30,7 +30,7 @@ async fn a_runner_that_lost_its_session_writes_nothing() -> anyhow::Result<()> {
     ada.say("s", "k1", "hello").await?;
     let stale = world.claim_one().await?;
     world.lapse().await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     let owner = world.claim_one().await?;
 
     let run = RunId::generate();
@@ -180,7 +180,7 @@ async fn attempts_are_counted_from_the_last_progress() -> anyhow::Result<()> {
     ada.say("s", "k1", "hello").await?;
     world.claim_one().await?;
     world.lapse().await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     let second = world.claim_one().await?;
     assert_eq!(second.attempts, 2);
 
@@ -191,7 +191,7 @@ async fn attempts_are_counted_from_the_last_progress() -> anyhow::Result<()> {
     };
     world.sessions.append(&second, append).await?;
     world.lapse().await?;
-    world.sessions.sweep().await?;
+    world.sweep().await?;
 
     assert_eq!(world.claim_one().await?.attempts, 1);
     Ok(())

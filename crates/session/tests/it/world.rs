@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use holdfast_pg::{Config, Pools};
-use holdfast_session::{Acceptance, Claim, Completion, Error, NewMessage, Sessions, TurnOutcome};
+use holdfast_session::{
+    Acceptance, Claim, Completion, Error, NewMessage, PruneCounts, Retention, Sessions,
+    SweepCounts, TurnOutcome,
+};
 use holdfast_testkit::Database;
 use holdfast_types::{
     AccountId, AgentId, AgentName, Body, Entry, QueueMode, RunId, RunnerId, SessionId, SessionKey,
@@ -124,6 +127,18 @@ impl World {
         )
         .await?;
         Ok(())
+    }
+
+    /// Sweeps once; an error of any part is returned instead of the counts.
+    pub async fn sweep(&self) -> Result<SweepCounts, Error> {
+        let swept = self.sessions.sweep().await;
+        swept.failure.map_or(Ok(swept.done), Err)
+    }
+
+    /// Prunes once; an error of any part is returned instead of the counts.
+    pub async fn prune(&self, keep: &Retention) -> Result<PruneCounts, Error> {
+        let pruned = self.sessions.prune(keep).await;
+        pruned.failure.map_or(Ok(pruned.done), Err)
     }
 
     pub async fn claim(&self) -> anyhow::Result<Vec<Claim>> {

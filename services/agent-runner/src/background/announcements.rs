@@ -21,14 +21,19 @@ use crate::{
 /// Ended subagents per read.
 const ANNOUNCE_BATCH_SIZE: i64 = 64;
 
-/// Announces ended subagents to their requesters, until `stop`.
+/// Announces ended subagents to their requesters, until `stop`: those that may have ended in this
+/// process at once, and all others while it holds the duty of upkeep.
 pub(crate) async fn run_announcements(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("ends of subagents are not announced");
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => break,
             () = worker.ended.notified() => {}
-            () = sleep(jittered(worker.config.sweep)) => {}
+            () = sleep(jittered(worker.config.sweep)) => {
+                if !worker.upkeep.is_held() {
+                    continue;
+                }
+            }
         }
         match announce_all(&worker, &stop).await {
             Ok(()) => trouble.on_success(),
@@ -47,7 +52,7 @@ async fn announce_all(
     loop {
         let ended = worker.sessions.subagents().ended(last, ANNOUNCE_BATCH_SIZE).await?;
         for (tenant, session) in &ended {
-            if let Err(error) = announce_end(worker, *tenant, *session).await {
+            if let Err(error) = announce_or_postpone(worker, *tenant, *session).await {
                 debug!(%error, session.id = %session, "an end is not announced yet");
                 failed.get_or_insert(error);
             }
@@ -62,12 +67,32 @@ async fn announce_all(
     }
 }
 
+/// Announces the end of one subagent. If that fails, it is tried again after a delay that grows.
+async fn announce_or_postpone(
+    worker: &Worker,
+    tenant: TenantId,
+    session: SessionId,
+) -> Result<(), holdfast_session::Error> {
+    let outcome = announce_end(worker, tenant, session).await;
+    if let Ok(AnnouncementState::Done) = outcome {
+        return Ok(());
+    }
+    worker.sessions.subagents().postpone(tenant, session).await?;
+    outcome.map(drop)
+}
+
+/// Whether an end was announced, or has to be tried again.
+enum AnnouncementState {
+    Done,
+    Later,
+}
+
 /// Announces the end of one subagent, or continues the chain to which it belongs.
 async fn announce_end(
     worker: &Worker,
     tenant: TenantId,
     session: SessionId,
-) -> Result<(), holdfast_session::Error> {
+) -> Result<AnnouncementState, holdfast_session::Error> {
     let child = worker.sessions.subagents().get(tenant, session).await?;
     if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
         let (sessions, directory, bus) = (&worker.sessions, &worker.directory, &worker.bus);
@@ -75,8 +100,9 @@ async fn announce_end(
         if let Err(error) = chains.continue_chain(tenant, session, &place).await {
             let error: &dyn std::error::Error = error.as_ref();
             warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+            return Ok(AnnouncementState::Later);
         }
-        return Ok(());
+        return Ok(AnnouncementState::Done);
     }
     failpoints::point("runner.before_announce").await;
     let patch = match &child {
@@ -86,11 +112,11 @@ async fn announce_end(
     let say = |ended: &Subagent| announcement_text(ended) + patch.as_deref().unwrap_or_default();
     let announced = match worker.sessions.subagents().announce(tenant, session, say).await {
         // The requester's inbox is full: it is told later.
-        Err(error) if error.kind() == Kind::Exhausted => return Ok(()),
+        Err(error) if error.kind() == Kind::Exhausted => return Ok(AnnouncementState::Later),
         announced => announced?,
     };
     failpoints::point("runner.after_announce").await;
-    let Some(announced) = announced else { return Ok(()) };
+    let Some(announced) = announced else { return Ok(AnnouncementState::Done) };
     if let Some(running) = announced.running {
         send_control(worker, session, running, ControlKind::Cancel);
     }
@@ -103,7 +129,7 @@ async fn announce_end(
             send_control(worker, accepted.session, running, ControlKind::Input);
         }
     }
-    Ok(())
+    Ok(AnnouncementState::Done)
 }
 
 /// Note about a subagent's changes to its copy of the workspace. A failure is only logged: the end

@@ -1,7 +1,7 @@
 //! Maintenance for all sessions: sweep, relay, metrics, pruning.
 //!
-//! Every runner does all of it. `skip locked` divides the work between concurrent runners, except
-//! that an event may be published twice under one id.
+//! The runner that holds the duty of upkeep sweeps, measures and prunes. Every runner relays: an
+//! event may be published twice under one id.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use holdfast_bus::{Bus, Subject};
-use holdfast_session::{Event, Retention};
+use holdfast_session::{Event, Gauges, Retention, SweepCounts};
 use holdfast_types::DeliveryState;
 use serde_json::json;
 use tokio::time::sleep;
@@ -27,34 +27,50 @@ const EVENT_BATCH_SIZE: i64 = 64;
 const REPORTED_STATES: [DeliveryState; 4] =
     [DeliveryState::Pending, DeliveryState::Sending, DeliveryState::Unknown, DeliveryState::Dead];
 
-/// Frees expired leases, passes deadlines, and gives up what failed too often.
+/// Frees expired leases, passes deadlines, and gives up what failed too often, while this process
+/// holds the duty of upkeep.
 pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("lost runners are not noticed");
     while stop.run_until_cancelled(sleep(jittered(worker.config.sweep))).await.is_some() {
-        let swept = match worker.sessions.sweep().await {
-            Ok(swept) => swept,
+        match worker.upkeep.hold().await {
+            Ok(true) => {}
+            Ok(false) => {
+                trouble.on_success();
+                continue;
+            }
             Err(error) => {
                 trouble.on_failure(&error);
                 continue;
             }
-        };
-        trouble.on_success();
-        if swept.needs_wake_up() {
-            let counts = [
-                ("orphaned", swept.orphaned),
-                ("overdue", swept.overdue),
-                ("promoted", swept.promoted),
-                ("dead", swept.dead),
-            ];
-            for (what, count) in counts {
-                metrics::counter!("holdfast_runner_swept_total", "what" => what).increment(count);
-            }
-            debug!(?swept, "swept");
-            worker.wake.notify_one();
-            worker.events.notify_one();
-            worker.bus.wake_run(0);
+        }
+        let swept = worker.sessions.sweep().await;
+        match &swept.failure {
+            None => trouble.on_success(),
+            Some(error) => trouble.on_failure(error),
+        }
+        if swept.done.needs_wake_up() {
+            report_sweep(&worker, swept.done);
         }
     }
+    if let Err(error) = worker.upkeep.leave().await {
+        debug!(%error, "another runner sweeps when the lease of the duty has expired");
+    }
+}
+
+fn report_sweep(worker: &Worker, swept: SweepCounts) {
+    let counts = [
+        ("orphaned", swept.orphaned),
+        ("overdue", swept.overdue),
+        ("promoted", swept.promoted),
+        ("dead", swept.dead),
+    ];
+    for (what, count) in counts {
+        metrics::counter!("holdfast_runner_swept_total", "what" => what).increment(count);
+    }
+    debug!(?swept, "swept");
+    worker.wake.notify_one();
+    worker.events.notify_one();
+    worker.bus.wake_run(0);
 }
 
 pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
@@ -133,29 +149,35 @@ async fn publish(bus: &Bus, event: &Event) -> bool {
     }
 }
 
-/// Measures queues for `/metrics`. Every runner reports the whole installation: use the maximum.
+/// Measures queues for `/metrics`. The runner with the duty of upkeep reports the whole
+/// installation, and the others 0: use the maximum.
 pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("queues are not measured");
     while stop.run_until_cancelled(sleep(jittered(worker.config.gauges))).await.is_some() {
-        let gauges = match worker.sessions.queues().gauges().await {
-            Ok(gauges) => gauges,
-            Err(error) => {
-                trouble.on_failure(&error);
-                continue;
-            }
-        };
-        trouble.on_success();
-        metrics::gauge!("holdfast_runner_waiting_sessions").set(to_gauge(gauges.waiting_sessions));
-        metrics::gauge!("holdfast_runner_oldest_wait_seconds")
-            .set(gauges.oldest_wait.as_secs_f64());
-        for state in REPORTED_STATES {
-            let found = gauges.deliveries.iter().find(|(found, _)| found == state.as_str());
-            let deliveries = found.map_or(0, |(_, deliveries)| *deliveries);
-            metrics::gauge!("holdfast_runner_deliveries", "state" => state.as_str())
-                .set(to_gauge(deliveries));
-        }
         let held = i64::try_from(worker.leases.len()).unwrap_or(i64::MAX);
         metrics::gauge!("holdfast_runner_running_sessions").set(to_gauge(held));
+        let gauges = match worker.upkeep.is_held() {
+            true => worker.sessions.queues().gauges().await,
+            false => Ok(Gauges::default()),
+        };
+        match gauges {
+            Ok(gauges) => {
+                trouble.on_success();
+                report_gauges(&gauges);
+            }
+            Err(error) => trouble.on_failure(&error),
+        }
+    }
+}
+
+fn report_gauges(gauges: &Gauges) {
+    metrics::gauge!("holdfast_runner_waiting_sessions").set(to_gauge(gauges.waiting_sessions));
+    metrics::gauge!("holdfast_runner_oldest_wait_seconds").set(gauges.oldest_wait.as_secs_f64());
+    for state in REPORTED_STATES {
+        let found = gauges.deliveries.iter().find(|(found, _)| found == state.as_str());
+        let deliveries = found.map_or(0, |(_, deliveries)| *deliveries);
+        metrics::gauge!("holdfast_runner_deliveries", "state" => state.as_str())
+            .set(to_gauge(deliveries));
     }
 }
 
@@ -167,25 +189,28 @@ const fn to_gauge(number: i64) -> f64 {
     number as f64
 }
 
-/// Deletes data past its retention.
+/// Deletes data past its retention, while this process holds the duty of upkeep.
 pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("old rows are not removed");
     let retention = Retention::default();
-    // Soon after the start, as a process may not live for an hour, but not on all runners at once.
+    // Soon after the start, as a process may not live for an hour.
     let mut wait = jittered(worker.config.prune.min(Duration::from_secs(300)));
     while stop.run_until_cancelled(sleep(wait)).await.is_some() {
-        match worker.sessions.prune(&retention).await {
-            Ok(pruned) => {
-                trouble.on_success();
-                if pruned.rows + pruned.sessions > 0 {
-                    info!(rows = pruned.rows, sessions = pruned.sessions, "pruned");
-                }
-            }
-            Err(error) => trouble.on_failure(&error),
+        wait = jittered(worker.config.prune);
+        if !worker.upkeep.is_held() {
+            continue;
+        }
+        let pruned = worker.sessions.prune(&retention).await;
+        match &pruned.failure {
+            None => trouble.on_success(),
+            Some(error) => trouble.on_failure(error),
+        }
+        let pruned = pruned.done;
+        if pruned.rows + pruned.sessions > 0 {
+            info!(rows = pruned.rows, sessions = pruned.sessions, "pruned");
         }
         if let Err(error) = worker.workspaces.sweep_branches().await {
             warn!(error = &error as &dyn std::error::Error, "old copies of files are not removed");
         }
-        wait = jittered(worker.config.prune);
     }
 }

@@ -49,6 +49,7 @@ mod studio;
 mod subagents;
 mod summarising;
 mod surviving;
+mod tenant_deletion;
 mod tool_arguments;
 mod tools;
 mod tracing;

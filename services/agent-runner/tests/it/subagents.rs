@@ -250,6 +250,29 @@ async fn an_end_that_cannot_be_announced_holds_up_no_other() -> anyhow::Result<(
 }
 
 #[tokio::test]
+async fn turns_end_although_each_pool_has_one_connection() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(SPAWN));
+    let mut config = world.config();
+    config.database.pool_size = 1;
+    config.database.system_pool_size = 1;
+    // A transaction that waits for a second connection would wait for longer than this test.
+    config.database.acquire_timeout = Duration::from_secs(600);
+    config.database.statement_timeout = Duration::from_secs(600);
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let mut sent = Vec::new();
+    for n in 0..6 {
+        sent.push(world.say(&format!("s{n}"), "please count").await?);
+    }
+
+    for one in &sent {
+        last_answer(&world, one.session, "there are about seven stars").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_subagent_makes_none_and_nobody_is_asked_who_may_not_be() -> anyhow::Result<()> {
     let world = World::start().await?;
     let other = holdfast_directory::NewAgent {

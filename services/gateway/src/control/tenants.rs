@@ -4,10 +4,11 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_directory::{Product, ProductCommand, Tenant, TenantChanges, TenantState};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
-    self as pb, CreateTenantRequest, CreateTenantResponse, ListTenantsRequest, ListTenantsResponse,
-    UpdateTenantRequest, UpdateTenantResponse, tenants_server::Tenants as Service,
+    self as pb, CreateTenantRequest, CreateTenantResponse, DeleteTenantRequest,
+    DeleteTenantResponse, ListTenantsRequest, ListTenantsResponse, UpdateTenantRequest,
+    UpdateTenantResponse, tenants_server::Tenants as Service,
 };
-use holdfast_session::ShareChanges;
+use holdfast_session::{RetentionDays, ShareChanges};
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
@@ -20,6 +21,8 @@ const MAX_WEIGHT: u32 = 100;
 const MAX_SESSION_CAP: u32 = 100_000;
 /// Maximum limit on a tenant's sessions.
 const MAX_SESSIONS: u32 = 1_000_000_000;
+/// Maximum number of days of a retention period.
+const MAX_RETENTION_DAYS: u32 = 36_500;
 /// Concurrent reads of shares for a list.
 const CONCURRENT_SHARE_READS: usize = 4;
 
@@ -74,6 +77,7 @@ impl Service for Tenants {
         let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
         let max_sessions = at_most("max_sessions", wanted.max_sessions, MAX_SESSIONS)?;
         let share = ShareChanges { weight, cap, max_sessions };
+        let retention = wanted.retention.map(retention_days).transpose()?;
 
         let directory = &self.0.directory;
         let tenant = directory.tenants().get(&found_by).await.map_err(Error::from)?;
@@ -82,15 +86,34 @@ impl Service for Tenants {
         if share != ShareChanges::default() {
             self.0.sessions.queues().set_share(tenant.id, share).await.map_err(Error::from)?;
         }
+        if let Some(days) = retention {
+            self.0.sessions.queues().set_retention(tenant.id, days).await.map_err(Error::from)?;
+        }
 
         let tenant = Some(self.with_share(tenant).await?);
         Ok(Response::new(UpdateTenantResponse { tenant }))
+    }
+
+    async fn delete_tenant(
+        &self,
+        request: Request<DeleteTenantRequest>,
+    ) -> Result<Response<DeleteTenantResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Platform)?;
+
+        let tenants = self.0.directory.tenants();
+        let tenant = tenants.get(&request.name).await.map_err(Error::from)?;
+        tenants.delete(tenant.id, actor(&caller)).await.map_err(Error::from)?;
+
+        Ok(Response::new(DeleteTenantResponse {}))
     }
 }
 
 impl Tenants {
     async fn with_share(&self, tenant: Tenant) -> Result<pb::Tenant, Error> {
-        let share = self.0.sessions.queues().share(tenant.id).await?;
+        let queues = self.0.sessions.queues();
+        let share = queues.share(tenant.id).await?;
+        let retention = queues.retention(tenant.id).await?;
         Ok(pb::Tenant {
             id: tenant.id.to_string(),
             name: tenant.name,
@@ -101,8 +124,30 @@ impl Tenants {
             max_sessions: share.max_sessions,
             created_at: Some(timestamp(tenant.created_at)),
             product: Some(product_of(tenant.product)),
+            retention: Some(retention_of(retention)),
         })
     }
+}
+
+fn retention_of(days: RetentionDays) -> pb::Retention {
+    pb::Retention {
+        messages: days.messages.unwrap_or_default(),
+        keys: days.keys.unwrap_or_default(),
+        deliveries: days.deliveries.unwrap_or_default(),
+        runs: days.runs.unwrap_or_default(),
+        journals: days.journals.unwrap_or_default(),
+    }
+}
+
+fn retention_days(retention: pb::Retention) -> Result<RetentionDays, Error> {
+    let days = |field, given| at_most(field, given, MAX_RETENTION_DAYS);
+    Ok(RetentionDays {
+        messages: days("messages", retention.messages)?,
+        keys: days("keys", retention.keys)?,
+        deliveries: days("deliveries", retention.deliveries)?,
+        runs: days("runs", retention.runs)?,
+        journals: days("journals", retention.journals)?,
+    })
 }
 
 fn product_of(product: Product) -> pb::Product {

@@ -107,7 +107,7 @@ impl Ingest {
             ChannelMessage::new(request, self.text_limit)?;
         // API keys of a suspended tenant stop working; a bridge may not know of the suspension yet.
         let state = self.directory.tenants().get(&tenant.to_string()).await?.state;
-        if state == TenantState::Suspended {
+        if state != TenantState::Active {
             return Err(holdfast_directory::Error::TenantSuspended.into());
         }
         let routing = self.directory.routing().get(tenant).await?;

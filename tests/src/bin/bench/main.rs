@@ -39,7 +39,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Args {
-    /// What to measure; everything, if nothing is named
+    /// What to measure; everything but `scale`, if nothing is named
     #[arg(value_enum)]
     sections: Vec<Section>,
 

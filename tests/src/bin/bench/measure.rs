@@ -8,6 +8,7 @@ mod crowd;
 mod fairness;
 mod idle;
 mod memory;
+mod scale;
 mod schedule;
 mod start;
 mod thinking;
@@ -50,10 +51,12 @@ pub enum Section {
     Commands,
     /// A minute of nothing
     Idle,
+    /// Turns and upkeep in a database with a million sessions; takes over 10 minutes, by name only
+    Scale,
 }
 
 impl Section {
-    /// All of them, in the order in which they are measured.
+    /// Those that are measured if none is named, in this order.
     pub const ALL: [Self; 14] = [
         // First, while the processes are as they were started.
         Self::Memory,
@@ -89,6 +92,7 @@ impl Section {
             Self::Thinking => "before a model is asked",
             Self::Commands => "commands",
             Self::Idle => "an idle mesh",
+            Self::Scale => "a million sessions, beside none",
         }
     }
 
@@ -109,6 +113,7 @@ impl Section {
             Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
+            Self::Scale => scale::measure(mesh, pace).await,
         }
     }
 }

@@ -256,6 +256,11 @@ impl Mesh {
         Ok((database, sessions))
     }
 
+    /// The protocol over the mesh's database, as a process of its own would use it.
+    pub fn sessions(&self) -> anyhow::Result<Sessions> {
+        Ok(Sessions::new(pools(&self.database)?))
+    }
+
     /// The files of agents, in a database like it.
     pub async fn empty_workspaces(&self) -> anyhow::Result<(Database, Workspaces)> {
         let database = Database::create_on(self.backends.urls()).await?;

@@ -271,3 +271,42 @@ async fn the_platform_makes_lists_and_changes_tenants() {
         listed.into_inner().tenants.into_iter().map(|tenant| tenant.name).collect();
     assert_eq!(names, ["acme", "operator"]);
 }
+
+#[tokio::test]
+async fn a_tenant_has_its_own_retention_and_its_deletion_cannot_be_undone() {
+    let world = World::new().await;
+    let operator = world.tenant("operator").await;
+    let tenants = Tenants(world.state.clone());
+    let create = pb::CreateTenantRequest { name: "acme".into() };
+    let made = tenants.create_tenant(platform(operator, create)).await.unwrap().into_inner();
+    let change = |change: pb::Tenant| {
+        let update = pb::UpdateTenantRequest { tenant: Some(change) };
+        tenants.update_tenant(platform(operator, update))
+    };
+    let named = || pb::Tenant { name: "acme".into(), ..Default::default() };
+    let retention = pb::Retention { journals: 400, deliveries: 7, ..Default::default() };
+
+    let kept = change(pb::Tenant { retention: Some(retention), ..named() }).await.unwrap();
+    let other = change(pb::Tenant { rate: 60, ..named() }).await.unwrap().into_inner();
+    let forever = pb::Retention { journals: 36_501, ..Default::default() };
+    let too_long = change(pb::Tenant { retention: Some(forever), ..named() }).await;
+    let delete = || pb::DeleteTenantRequest { name: "acme".into() };
+    tenants.delete_tenant(platform(operator, delete())).await.unwrap();
+    tenants.delete_tenant(platform(operator, delete())).await.unwrap();
+    let revived = change(pb::Tenant { state: "active".into(), ..named() }).await;
+    let missing = pb::DeleteTenantRequest { name: "nobody".into() };
+    let missing = tenants.delete_tenant(platform(operator, missing)).await;
+
+    assert_eq!(made.tenant.unwrap().retention, Some(pb::Retention::default()));
+    assert_eq!(kept.into_inner().tenant.unwrap().retention, Some(retention));
+    assert_eq!(other.tenant.unwrap().retention, Some(retention));
+    assert_eq!(code(too_long), Code::InvalidArgument);
+    assert_eq!(code(revived), Code::FailedPrecondition);
+    assert_eq!(code(missing), Code::NotFound);
+    let refused = world.state.directory.keys().authenticate(&made.secret).await.unwrap_err();
+    assert!(matches!(refused, holdfast_directory::Error::TenantSuspended));
+    let listed = tenants.list_tenants(platform(operator, Default::default())).await.unwrap();
+    let states: Vec<String> =
+        listed.into_inner().tenants.into_iter().map(|tenant| tenant.state).collect();
+    assert_eq!(states, ["deleting", "active"]);
+}

@@ -585,6 +585,9 @@ fn agents() -> Vec<Try> {
             let tenant = pb::Tenant { name, state, ..Default::default() };
             bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
         }),
+        ("Tenants/DeleteTenant", Is::Closed, |_| {
+            bytes(pb::DeleteTenantRequest { name: "anna".into() })
+        }),
     ]
 }
 

@@ -1,0 +1,6 @@
+//! Upkeep of the whole installation, which one runner at a time does.
+
+pub mod duties;
+pub mod partial;
+pub mod prune;
+pub mod retention;

@@ -1,0 +1,452 @@
+//! Retention: deletion of finished rows after their retention period.
+//!
+//! | rows | kept for | then |
+//! |---|---|---|
+//! | finished inbox rows | `inbox` | a tombstone keeps the idempotency key for `keys` more |
+//! | finished deliveries | `deliveries` | deleted |
+//! | runs, and subagents whose end was announced | `runs` | deleted; the journal keeps the content |
+//! | approvals past their deadline | `runs` | deleted; approval rules stay |
+//! | events that could not be published, and system events that were taken | `events` | deleted |
+//! | spending of budgets | `runs` | deleted |
+//! | journals of heartbeat sessions | `heartbeats` | deleted; not read again |
+//! | entries of sessions at rest | `journals`, if it is set | deleted; the session goes on |
+//! | idle sessions of API clients that named no user | `ephemeral` | deleted with their journal |
+//! | idle sessions of job runs | `runs` | deleted with their journal |
+//!
+//! A tenant may set periods of its own. Journals are kept until the session is deleted, unless
+//! their period is set.
+//!
+//! One statement finds out which tables of which tenants hold old rows, by the oldest row of each.
+//! Only these are pruned, in batches with a transaction each. Rows that another process is deleting
+//! are skipped.
+
+use std::time::Duration;
+
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{SessionId, SessionState, TenantId};
+use uuid::Uuid;
+
+use super::{
+    partial::{FirstError, Partial},
+    retention::{Retention, RetentionRow},
+};
+use crate::{
+    Error, Sessions,
+    delete::delete_rows,
+    sessions::{lock, tenant_of},
+};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PruneCounts {
+    /// Deleted rows in all tables except sessions.
+    pub rows: u64,
+    pub sessions: u64,
+}
+
+/// Maximum number of sessions that one query returns.
+const MAX_SESSIONS_PER_QUERY: i64 = 1_000;
+
+/// Maximum number of rows that one transaction deletes.
+const MAX_ROWS_PER_BATCH: i64 = 1_000;
+
+/// Label of sessions that an API client opened without naming a user.
+pub const EPHEMERAL_LABEL: &str = "ephemeral";
+
+/// Tenants whose oldest rows one statement reads.
+const TENANTS_PER_QUERY: i64 = 200;
+
+impl Sessions {
+    /// Deletes what is older than `keep` or the tenant's own periods allow, tenant by tenant.
+    ///
+    /// An error in one table or session of a tenant keeps no other from being pruned, and what was
+    /// deleted is counted.
+    pub async fn prune(&self, keep: &Retention) -> Partial<PruneCounts> {
+        let (mut pruned, mut failure) = (PruneCounts::default(), FirstError::default());
+        pruned.rows += failure.value(delete_old_events(&self.pools, keep.events).await);
+        let mut last = Uuid::nil();
+        loop {
+            let tenants = failure.value(find_old_rows(&self.pools, keep, last).await);
+            let Some(&(tenant, ..)) = tenants.last() else { return failure.with(pruned) };
+            last = tenant;
+            for (tenant, own, is_old) in tenants {
+                let keep = keep.with_days(own.into());
+                prune_tenant(
+                    &self.pools,
+                    tenant_of(tenant),
+                    &keep,
+                    &is_old,
+                    &mut pruned,
+                    &mut failure,
+                )
+                .await;
+            }
+        }
+    }
+}
+
+/// Id of a tenant, its own retention periods, and whether each of the tables of [`OLD_ROWS`] has a
+/// row past its period.
+type OldRows = (Uuid, RetentionRow, Vec<bool>);
+
+/// Order of the tables in [`OldRows`].
+const OLD_ROWS: [Table; 11] = [
+    Table::Inbox,
+    Table::Keys,
+    Table::Deliveries,
+    Table::Runs,
+    Table::Subagents,
+    Table::Approvals,
+    Table::SystemEvents,
+    Table::Spending,
+    Table::Heartbeats,
+    Table::Ephemeral,
+    Table::JobSessions,
+];
+
+#[derive(Clone, Copy)]
+enum Table {
+    Inbox,
+    Keys,
+    Deliveries,
+    Runs,
+    Subagents,
+    Approvals,
+    SystemEvents,
+    Spending,
+    Heartbeats,
+    Ephemeral,
+    JobSessions,
+}
+
+/// Reads which tables of the tenants after `last` have old rows: one index probe for each.
+async fn find_old_rows(pools: &Pools, keep: &Retention, last: Uuid) -> Result<Vec<OldRows>, Error> {
+    const SQL: &str = "
+        with tenants as (
+            select tenant_id from control.tenants where tenant_id > $1 order by tenant_id limit $2),
+        k as materialized (
+            select t.tenant_id, q.keep_messages_days, q.keep_keys_days, q.keep_deliveries_days,
+                   q.keep_runs_days, q.keep_journals_days,
+                   now() - coalesce(make_interval(days => q.keep_messages_days),
+                                    $3 * interval '1 second') as messages,
+                   now() - coalesce(make_interval(days => q.keep_deliveries_days),
+                                    $4 * interval '1 second') as deliveries,
+                   now() - coalesce(make_interval(days => q.keep_runs_days),
+                                    $5 * interval '1 second') as runs,
+                   now() - $6 * interval '1 second' as events,
+                   now() - $7 * interval '1 second' as ephemeral
+            from tenants t left join session.tenant_queue q using (tenant_id))
+        select k.tenant_id, k.keep_messages_days, k.keep_keys_days, k.keep_deliveries_days,
+            k.keep_runs_days, k.keep_journals_days, array[
+            (select coalesce(min(finished_at) < k.messages, false) from session.inbox
+             where tenant_id = k.tenant_id and state in ('done', 'dead')),
+            (select coalesce(min(until) < now(), false) from session.tombstones
+             where tenant_id = k.tenant_id),
+            (select coalesce(min(finished_at) < k.deliveries, false) from session.deliveries
+             where tenant_id = k.tenant_id and state in ('sent', 'unknown', 'dead')),
+            (select coalesce(min(finished_at) < k.runs, false) from session.runs
+             where tenant_id = k.tenant_id and steps >= 0),
+            (select coalesce(min(announced_at) < k.runs, false) from session.subagents
+             where tenant_id = k.tenant_id and announced_at is not null),
+            (select coalesce(min(expires_at) < k.runs, false) from session.approvals
+             where tenant_id = k.tenant_id),
+            (select coalesce(min(gone_at) < k.events, false) from session.system_events
+             where tenant_id = k.tenant_id and gone_at is not null),
+            (select coalesce(min(day) < (k.runs at time zone 'utc')::date, false)
+             from session.spending where tenant_id = k.tenant_id),
+            exists (select from session.sessions
+                    where tenant_id = k.tenant_id and kind = 'heartbeat'),
+            (select coalesce(min(created_at) < k.ephemeral, false) from session.sessions
+             where tenant_id = k.tenant_id and kind = 'api' and label = 'ephemeral'),
+            (select coalesce(min(created_at) < k.runs, false) from session.sessions
+             where tenant_id = k.tenant_id and kind = 'cron')]
+        from k order by k.tenant_id";
+
+    type Row = (Uuid, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Option<i32>, Vec<bool>);
+    let mut once = pools.system_connection().await?;
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL)
+        .bind(last)
+        .bind(TENANTS_PER_QUERY)
+        .bind(keep.inbox.as_secs_f64())
+        .bind(keep.deliveries.as_secs_f64())
+        .bind(keep.runs.as_secs_f64())
+        .bind(keep.events.as_secs_f64())
+        .bind(keep.ephemeral.as_secs_f64())
+        .fetch_all(once.conn())
+        .await?;
+    once.done();
+    Ok(rows.into_iter().map(|r| (r.0, (r.1, r.2, r.3, r.4, r.5), r.6)).collect())
+}
+
+/// Prunes those tables of a tenant that have old rows.
+async fn prune_tenant(
+    pools: &Pools,
+    tenant: TenantId,
+    keep: &Retention,
+    is_old: &[bool],
+    pruned: &mut PruneCounts,
+    failure: &mut FirstError,
+) {
+    let old = OLD_ROWS.iter().zip(is_old).filter(|(_, is_old)| **is_old);
+    for (table, _) in old {
+        let (sql, age) = match table {
+            Table::Inbox => {
+                let ages = [keep.inbox, keep.keys];
+                let deleted = delete_in_batches(pools, tenant, INBOX, &ages).await;
+                pruned.rows += failure.value(deleted);
+                continue;
+            }
+            Table::Ephemeral => {
+                let ended = prune_sessions(pools, tenant, EPHEMERAL, keep.ephemeral, failure).await;
+                pruned.sessions += failure.value(ended);
+                continue;
+            }
+            Table::JobSessions => {
+                let ended = prune_sessions(pools, tenant, JOB_SESSIONS, keep.runs, failure).await;
+                pruned.sessions += failure.value(ended);
+                continue;
+            }
+            Table::Keys => (KEYS, Duration::ZERO),
+            Table::Deliveries => (DELIVERIES, keep.deliveries),
+            Table::Runs => (RUNS, keep.runs),
+            Table::Subagents => (SUBAGENTS, keep.runs),
+            Table::Approvals => (APPROVALS, keep.runs),
+            Table::SystemEvents => (SYSTEM_EVENTS, keep.events),
+            Table::Spending => (SPENDING, keep.runs),
+            Table::Heartbeats => (HEARTBEATS, keep.heartbeats),
+        };
+        pruned.rows += failure.value(delete_in_batches(pools, tenant, sql, &[age]).await);
+    }
+    if let Some(age) = keep.journals {
+        pruned.rows += failure.value(prune_journals(pools, tenant, age).await);
+    }
+}
+
+/// Deletes events of all tenants that could not be published. They are few, and oldest first.
+async fn delete_old_events(pools: &Pools, age: Duration) -> Result<u64, Error> {
+    const SQL: &str = "
+        delete from session.events where event_id in (
+            select event_id from (
+                select event_id, created_at from session.events order by event_id limit $1) oldest
+            where created_at < clock_timestamp() - $2 * interval '1 second')";
+    let mut deleted = 0;
+    loop {
+        let mut once = pools.system_connection().await?;
+        let batch = holdfast_pg::query(SQL)
+            .bind(MAX_ROWS_PER_BATCH)
+            .bind(age.as_secs_f64())
+            .execute(once.conn())
+            .await?
+            .rows_affected();
+        once.done();
+        deleted += batch;
+        if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+            return Ok(deleted);
+        }
+    }
+}
+
+/// Deletes old entries of a tenant's sessions that have nothing to do. Entries of a turn that is
+/// not finished stay: it continues from them.
+async fn prune_journals(pools: &Pools, tenant: TenantId, age: Duration) -> Result<u64, Error> {
+    const SESSIONS: &str = "
+        select s.session_id, l.next_in - 1 = l.done_in and l.state <> 'RUNNING'
+        from session.sessions s join session.session_lease l using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind <> '' and s.session_id > $2
+        order by s.session_id limit $3";
+    const ENTRIES: &str = "
+        delete from session.entries where ctid = any(array(
+            select e.ctid from unnest($3::uuid[]) as s (session_id) cross join lateral (
+                select ctid, created_at from session.entries
+                where tenant_id = $1 and session_id = s.session_id order by seq limit $2) e
+            where e.created_at < clock_timestamp() - $4 * interval '1 second' limit $2))";
+
+    let (mut deleted, mut last) = (0, Uuid::nil());
+    loop {
+        let mut tx = pools.tenant(tenant).await?;
+        let page: Vec<(Uuid, bool)> = holdfast_pg::query_as(SESSIONS)
+            .bind(tenant.as_uuid())
+            .bind(last)
+            .bind(MAX_SESSIONS_PER_QUERY)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let Some((session, _)) = page.last() else { return Ok(deleted) };
+        last = *session;
+        let idle: Vec<Uuid> =
+            page.into_iter().filter(|(_, idle)| *idle).map(|(id, _)| id).collect();
+        loop {
+            let mut tx = pools.tenant(tenant).await?;
+            let batch = holdfast_pg::query(ENTRIES)
+                .bind(tenant.as_uuid())
+                .bind(MAX_ROWS_PER_BATCH)
+                .bind(&idle)
+                .bind(age.as_secs_f64())
+                .execute(tx.conn())
+                .await?
+                .rows_affected();
+            tx.commit().await?;
+            deleted += batch;
+            if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+                break;
+            }
+        }
+    }
+}
+
+/// Deletes rows of a table, at most `$2`; `$3` is an age in seconds.
+macro_rules! delete_old {
+    ($table:literal where $old:literal) => {
+        concat!(
+            "delete from ",
+            $table,
+            " where ctid = any(array(
+                select ctid from ",
+            $table,
+            " where tenant_id = $1 and ",
+            $old,
+            " limit $2 for update skip locked))"
+        )
+    };
+}
+
+const INBOX: &str = "
+    with gone as (
+        delete from session.inbox
+        where ctid = any(array(
+            select ctid from session.inbox
+            where tenant_id = $1 and state in ('done', 'dead')
+              and finished_at < clock_timestamp() - $3 * interval '1 second'
+            limit $2 for update skip locked))
+        returning *),
+    kept as (
+        insert into session.tombstones
+            (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+        select tenant_id, source, idem_key, hash, session_id, seq, message_id,
+               clock_timestamp() + $4 * interval '1 second' from gone
+        on conflict do nothing)
+    select from gone";
+const KEYS: &str =
+    delete_old!("session.tombstones" where "until < clock_timestamp() - $3 * interval '1 second'");
+const DELIVERIES: &str = delete_old!(
+    "session.deliveries" where "state in ('sent', 'unknown', 'dead')
+     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+const RUNS: &str = delete_old!(
+    "session.runs" where "steps >= 0
+     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+const SUBAGENTS: &str = delete_old!(
+    "session.subagents" where "announced_at < clock_timestamp() - $3 * interval '1 second'");
+const APPROVALS: &str = delete_old!(
+    "session.approvals" where "expires_at < clock_timestamp() - $3 * interval '1 second'");
+const SYSTEM_EVENTS: &str = delete_old!(
+    "session.system_events" where "gone_at < clock_timestamp() - $3 * interval '1 second'");
+const SPENDING: &str = delete_old!(
+    "session.spending" where
+    "day < (clock_timestamp() at time zone 'utc' - $3 * interval '1 second')::date");
+const HEARTBEATS: &str = "
+    delete from session.entries
+    where ctid = any(array(
+        select e.ctid from session.sessions s join session.entries e using (tenant_id, session_id)
+        where s.tenant_id = $1 and s.kind = 'heartbeat'
+          and e.created_at < clock_timestamp() - $3 * interval '1 second'
+        limit $2 for update of e skip locked))";
+
+const EPHEMERAL: &str = "
+    select s.session_id from session.sessions s
+    join session.session_lease l using (tenant_id, session_id)
+    where s.tenant_id = $1 and s.kind = 'api' and s.label = 'ephemeral'
+      and l.state = 'WAIT' and l.next_in - 1 = l.done_in
+      and s.created_at < clock_timestamp() - $2 * interval '1 second'
+      and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+    order by s.created_at limit $3";
+// Each run of a job has its own session, which no other run uses.
+const JOB_SESSIONS: &str = "
+    select s.session_id from session.sessions s
+    join session.session_lease l using (tenant_id, session_id)
+    where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT' and l.next_in - 1 = l.done_in
+      and s.created_at < clock_timestamp() - $2 * interval '1 second'
+      and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+    order by s.created_at limit $3";
+
+/// Runs a statement with a limit until it deletes less. `ages` are its parameters from `$3`.
+async fn delete_in_batches(
+    pools: &Pools,
+    tenant: TenantId,
+    sql: &'static str,
+    ages: &[Duration],
+) -> Result<u64, Error> {
+    let mut deleted = 0;
+    loop {
+        let mut tx = pools.tenant(tenant).await?;
+        let query = holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(MAX_ROWS_PER_BATCH);
+        let query = ages.iter().fold(query, |query, age| query.bind(age.as_secs_f64()));
+        let batch = query.execute(tx.conn()).await?.rows_affected();
+        tx.commit().await?;
+        deleted += batch;
+        if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+            return Ok(deleted);
+        }
+    }
+}
+
+async fn prune_sessions(
+    pools: &Pools,
+    tenant: TenantId,
+    sql: &'static str,
+    age: Duration,
+    failure: &mut FirstError,
+) -> Result<u64, Error> {
+    let mut deleted = 0;
+    // There may be many: a job that runs each minute creates over a thousand in a day.
+    loop {
+        let mut tx = pools.tenant(tenant).await?;
+        let old: Vec<Uuid> = holdfast_pg::query_scalar(sql)
+            .bind(tenant.as_uuid())
+            .bind(age.as_secs_f64())
+            .bind(MAX_SESSIONS_PER_QUERY)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let mut batch = 0;
+        for session in old.into_iter().map(SessionId::from) {
+            let result = delete_if_idle(pools, tenant, session, age).await;
+            batch += failure.value(result.map(u64::from).map_err(|e| e.in_session(session)));
+        }
+        deleted += batch;
+        if batch == 0 {
+            return Ok(deleted);
+        }
+    }
+}
+
+/// Deletes a session unless it was used since it was found. Another runner may have deleted it.
+async fn delete_if_idle(
+    pools: &Pools,
+    tenant: TenantId,
+    session: SessionId,
+    age: Duration,
+) -> Result<bool, Error> {
+    let mut tx = pools.tenant(tenant).await?;
+    let lease = lock(&mut tx, session).await?;
+    let is_idle = lease
+        .is_some_and(|lease| lease.state == SessionState::Wait && lease.unfinished_messages() == 0);
+    if !is_idle || !is_unused_for(&mut tx, session, age).await? {
+        tx.rollback().await?;
+        return Ok(false);
+    }
+    delete_rows(&mut tx, session).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+async fn is_unused_for(tx: &mut TenantTx, session: SessionId, age: Duration) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select updated_at < clock_timestamp() - $3 * interval '1 second' from session.sessions
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(age.as_secs_f64())
+        .fetch_one(tx.conn())
+        .await
+}
