@@ -345,7 +345,7 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
     });
     let kept = world
         .workspaces
-        .store_media(world.tenant, world.agent.id, &by, vec![new("the plan")])
+        .store_media(world.tenant, world.agent.id, None, &by, vec![new("the plan")])
         .await?;
     let _runner = world.runner().await?;
 
