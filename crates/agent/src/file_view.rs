@@ -205,8 +205,7 @@ impl FileView {
     pub fn may_change(&self, path: &str) -> bool {
         match &self.space {
             FileSpace::Whole => {
-                !is_instruction(path)
-                    || (self.audience == Audience::Owner && self.is_visible(path))
+                !is_instruction(path) || (self.audience == Audience::Owner && self.is_visible(path))
             }
             FileSpace::Folder(_) => !is_common(path),
         }

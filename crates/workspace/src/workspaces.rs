@@ -130,11 +130,7 @@ pub(crate) async fn delete_unused_contents(
             select from workspace.changes h
             where h.tenant_id = $1 and h.new_hash = c.hash)";
     let tenant = tx.tenant();
-    holdfast_pg::query(SQL)
-        .bind(tenant.as_uuid())
-        .bind(hashes)
-        .execute(tx.conn())
-        .await?;
+    holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
     Ok(())
 }
 

@@ -13,9 +13,7 @@ use holdfast_agent::{
 use holdfast_session::Subagent;
 use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges, SubjectText};
 use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, SessionKind, TenantId, TreePath};
-use holdfast_workspace::{
-    BranchState, ChangeAuthor, Diff, Error, FileChange, Patch, Workspaces,
-};
+use holdfast_workspace::{BranchState, ChangeAuthor, Diff, Error, FileChange, Patch, Workspaces};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 

@@ -7,7 +7,8 @@ use holdfast_agent::{
     PromptInput, build_on,
     file_view::FileSpace,
     prompt::{
-        Channel, FileAccess, MEMORY_LIMIT, ModelAlias, Product, PromptSettings, Runtime, Sandbox, TurnContext,
+        Channel, FileAccess, MEMORY_LIMIT, ModelAlias, Product, PromptSettings, Runtime, Sandbox,
+        TurnContext,
     },
     recently_used_tools,
     subagent::SubagentTask,

@@ -128,7 +128,8 @@ async fn a_person_reads_and_lists_their_own_files_and_no_other_persons() -> anyh
 }
 
 #[tokio::test]
-async fn a_person_changes_their_own_files_and_neither_shared_nor_other_ones() -> anyhow::Result<()> {
+async fn a_person_changes_their_own_files_and_neither_shared_nor_other_ones() -> anyhow::Result<()>
+{
     let world = shared_agent().await?;
     put(&world, "people/api=anna/a.md", "anna's\n").await?;
     let _runner = world.runner().await?;
@@ -167,7 +168,8 @@ async fn a_command_has_the_files_of_its_person_and_changes_no_others() -> anyhow
     let _runner = world.runner_with(config, |app| app).await?;
 
     let anna = result(&world, "anna", exec("cat a.md; echo more >> a.md; echo n > n.md")).await?;
-    let all = exec("find . -type f | sort; grep -r secret . ; echo x >> shared/rules.md; rm SOUL.md");
+    let all =
+        exec("find . -type f | sort; grep -r secret . ; echo x >> shared/rules.md; rm SOUL.md");
     let bob = result(&world, "bob", all).await?;
     let owner = results(&world, world.owners("go"), &[exec("cat people/api=anna/n.md plan.md")]);
     let owner = owner.await?.remove(0);
@@ -188,7 +190,8 @@ async fn a_command_has_the_files_of_its_person_and_changes_no_others() -> anyhow
 }
 
 #[tokio::test]
-async fn a_picture_belongs_to_the_person_in_whose_conversation_it_was_taken() -> anyhow::Result<()> {
+async fn a_picture_belongs_to_the_person_in_whose_conversation_it_was_taken() -> anyhow::Result<()>
+{
     let world = shared_agent().await?;
     let _runner = world.runner_with(world.config(), |app| app.with_tool(Camera)).await?;
 

@@ -302,9 +302,8 @@ impl Memories {
     async fn erase_files(&self, caller: &Caller, user: &str) -> Result<u64, Error> {
         let space = FileSpace::of_person(user);
         let Some(folder) = space.folder() else { return Ok(0) };
-        let folder: TreePath = folder
-            .parse()
-            .map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
+        let folder: TreePath =
+            folder.parse().map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
         let author = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
         let by = ChangeAuthor::new(&author, "erased");
         Ok(self.0.workspaces.erase_folder(caller.tenant, &folder, &by).await?)

@@ -136,8 +136,8 @@ impl Ingest {
         author: Option<&Author>,
     ) -> Result<FileSpace, Error> {
         let (kind, scope) = (place.key.kind(), place.agent.settings.dm_scope);
-        let by_author = kind == SessionKind::Dm
-            || (kind == SessionKind::Main && scope == DmScope::Main);
+        let by_author =
+            kind == SessionKind::Dm || (kind == SessionKind::Main && scope == DmScope::Main);
         let mut authors = TurnAuthors::default();
         if by_author {
             let mut speakers = self.sessions.views().speakers(tenant, &place.key).await?;
