@@ -458,8 +458,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/files.rs",
-                "&& scope.may_read(file.path.as_str())",
-                "&& (scope.may_read(file.path.as_str()) || file.size < u64::MAX)",
+                ".filter(|path| scope.may_read(path.as_str()))?;",
+                ".filter(|path| scope.may_read(path.as_str()) || file.size < u64::MAX)?;",
             ),
         ],
         [
@@ -738,8 +738,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/shell/folders.rs",
-                ".with_hidden(move |path| !sight.can_see(path.as_str()))",
-                ".with_hidden(move |path| !sight.can_see(path.as_str()) && path.as_str().is_empty())",
+                "        self.0.view_path(path)\n",
+                "        Some(self.0.view_path(path).unwrap_or_else(|| path.clone()))\n",
             ),
         ],
         [
@@ -751,8 +751,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/shell/commit.rs",
-                ".partition(|edit| sight.may_change(edit.path().as_str()))",
-                ".partition(|edit| sight.may_change(edit.path().as_str()) || !edit.path().as_str().is_empty())",
+                ".partition(|edit| view.may_change(edit.path().as_str()))",
+                ".partition(|edit| view.may_change(edit.path().as_str()) || !edit.path().as_str().is_empty())",
             ),
         ],
         [
@@ -973,13 +973,104 @@ MUTANTS = {
     "memory-notes": Mutant(
         [
             (
-                RUNNER + "tools/files.rs",
-                "None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),",
-                "None if is_note(path) && path.is_empty() => may_load(kind, audience, BootstrapName::Memory),",
+                AGENT + "file_view.rs",
+                "None if is_within(path, NOTES_FOLDER) => {",
+                "None if is_within(path, NOTES_FOLDER) && path.is_empty() => {",
             ),
         ],
         [
-            ("agent-runner", "lib", "files::tests::what_was_noted_for_the_owner_is_not_there_for_others"),
+            ("holdfast-agent", "lib", "file_view::tests::a_person_sees_their_own_files_and_those_that_are_shared"),
+        ],
+    ),
+    # A person sees the files of others.
+    "people-read": Mutant(
+        [
+            (
+                AGENT + "file_view.rs",
+                "let own = path.as_str().strip_prefix(folder)?.strip_prefix('/')?;",
+                "let own = path.as_str().strip_prefix(folder).unwrap_or(path.as_str());\n        let own = own.strip_prefix('/').unwrap_or(own);",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "files_of_people::a_person_reads_and_lists_their_own_files_and_no_other_persons"),
+        ],
+    ),
+    # A person changes what all read.
+    "people-write": Mutant(
+        [
+            (
+                AGENT + "file_view.rs",
+                "FileSpace::Folder(_) => !is_common(path),",
+                "FileSpace::Folder(_) => !is_common(path) || path.starts_with(SHARED_FOLDER),",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "files_of_people::a_person_changes_their_own_files_and_neither_shared_nor_other_ones"),
+        ],
+    ),
+    # A person's name leads out of their folder.
+    "people-escape": Mutant(
+        [
+            (
+                AGENT + "file_view.rs",
+                "            b'_' | b'-' => escaped.push(char::from(byte)),",
+                "            b'_' | b'-' | b'/' => escaped.push(char::from(byte)),",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "file_view::tests::a_persons_name_never_leads_to_another_folder"),
+        ],
+    ),
+    # A person's command writes among the owner's files.
+    "people-exec": Mutant(
+        [
+            (
+                RUNNER + "tools/shell/folders.rs",
+                "        self.0.tree_path(path)\n",
+                "        self.0.tree_path(path).map(|_| path.clone())\n",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "files_of_people::a_command_has_the_files_of_its_person_and_changes_no_others"),
+        ],
+    ),
+    # Pictures of all people are in one folder.
+    "people-media": Mutant(
+        [
+            (
+                RUNNER + "turn/context/media.rs",
+                "store_media(tenant, tree, view.space().folder(), by, new)",
+                "store_media(tenant, tree, view.space().folder().filter(|_| false), by, new)",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "files_of_people::a_picture_belongs_to_the_person_in_whose_conversation_it_was_taken"),
+        ],
+    ),
+    # What people send is stored in one folder.
+    "people-attachments": Mutant(
+        [
+            (
+                GATEWAY + "ingest/attachments.rs",
+                "store_media(tenant, agent, space.folder(), &by, media)",
+                "store_media(tenant, agent, space.folder().filter(|_| false), &by, media)",
+            ),
+        ],
+        [
+            ("gateway", "it", "arrivals::a_picture_is_kept_with_the_files_of_whoever_sent_it"),
+        ],
+    ),
+    # A subagent sees all files, whoever asked for it.
+    "people-subagent": Mutant(
+        [
+            (
+                RUNNER + "turn/limits.rs",
+                "            .and_then(FileSpace::parse)\n",
+                "            .map(|_| FileSpace::Whole)\n",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "files_of_people::a_subagent_has_the_files_of_the_person_who_asked_for_it"),
         ],
     ),
     # A slot that was fired fires again.

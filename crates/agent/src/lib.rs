@@ -12,6 +12,7 @@
 //! | `bootstrap` | the files that define an agent |
 //! | `bundle` | named sets of tools for subagents |
 //! | `chain` | the next stage of a chain |
+//! | `file_view` | the files that a conversation sees |
 //! | `subagent` | texts for a subagent and its requester |
 //! | `history` | the part of the journal that the model sees |
 //! | `recent_tools` | tools that the agent looked up |
@@ -29,6 +30,7 @@ pub mod bootstrap;
 pub mod bundle;
 pub mod chain;
 pub mod compact;
+pub mod file_view;
 mod history;
 pub mod memory;
 mod outcome;

@@ -55,8 +55,8 @@ mod tools;
 mod write;
 
 pub use input::{
-    CalledSkill, Channel, DailyNote, MEMORY_LIMIT, ModelAlias, Product, PromptInput, PromptMode,
-    PromptSettings, REPLY_TAGS, RecalledMemory, Runtime, Sandbox, Skill, TurnContext,
+    CalledSkill, Channel, DailyNote, FileAccess, MEMORY_LIMIT, ModelAlias, Product, PromptInput,
+    PromptMode, PromptSettings, REPLY_TAGS, RecalledMemory, Runtime, Sandbox, Skill, TurnContext,
 };
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
 pub use stable_part::StablePart;

@@ -63,6 +63,9 @@ pub struct SubagentAccess {
     /// The agent whose files the subagent uses, a copy of the requester's; `None` is the subagent's
     /// own agent.
     pub branch: Option<AgentId>,
+    /// The part of the agent's files that the requester sees. Stored as it is; `None` if an earlier
+    /// version started the subagent.
+    pub files_of: Option<String>,
 }
 
 /// Position of a subagent in a chain run.
@@ -210,6 +213,7 @@ struct Row {
     fs_read: Option<Vec<String>>,
     fs_write: Option<Vec<String>>,
     branch: Option<Uuid>,
+    files_of: Option<String>,
     chain_run_id: Option<Uuid>,
     stage: Option<i32>,
     step: Option<String>,
@@ -234,7 +238,7 @@ macro_rules! subagent {
                     extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
                         as took_secs,
                     announced_at is not null as announced, heard_at is not null as heard,
-                    bundle, tools, fs_read, fs_write, branch, chain_run_id, stage, step,
+                    bundle, tools, fs_read, fs_write, branch, files_of, chain_run_id, stage, step,
                     coalesce((select s.key from session.sessions s
                               where s.tenant_id = subagents.tenant_id
                                 and s.session_id = subagents.session_id), '') as key,
@@ -288,10 +292,10 @@ impl Subagents<'_> {
             insert into session.subagents
                 (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
                  deadline_at, bundle, tools, fs_read, fs_write, awaited_until, chain_run_id, stage,
-                 step, branch)
+                 step, branch, files_of)
             select $1, session_id, $5, $6, $8, $9, $10, $11,
                    clock_timestamp() + $12 * interval '1 second', $13, $14, $15, $16,
-                   clock_timestamp() + $17 * interval '1 second', $18, $19, $20, $21
+                   clock_timestamp() + $17 * interval '1 second', $18, $19, $20, $21, $23
             from made";
 
         let known = self.sessions.views().find(tenant, &new.key).await?.is_some();
@@ -331,6 +335,7 @@ impl Subagents<'_> {
                 .bind(new.place.as_ref().map(|place| place.step.as_str()))
                 .bind(new.given.branch.map(AgentId::as_uuid))
                 .bind(priority(SessionKind::Subagent))
+                .bind(&new.given.files_of)
                 .execute(tx.conn())
                 .await?;
             tx.commit().await?;
@@ -745,6 +750,7 @@ impl From<Row> for Subagent {
                 fs_read: row.fs_read,
                 fs_write: row.fs_write,
                 branch: row.branch.map(AgentId::from),
+                files_of: row.files_of,
             },
             place: row.chain_run_id.zip(row.stage).map(|(run, stage)| ChainPosition {
                 run: run.into(),

@@ -6,11 +6,9 @@
 
 use std::{fmt, str::FromStr};
 
+pub use holdfast_agent::file_view::SKILLS_FOLDER;
 use holdfast_types::TreePath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-/// Folder of the skills in a tree.
-pub const SKILLS_FOLDER: &str = "skills";
 
 /// Maximum length of a name, in characters (spec SKL-002).
 const MAX_NAME_CHARS: usize = 64;

@@ -40,6 +40,7 @@ mod branch;
 mod branch_state;
 mod commit;
 mod diff;
+mod erase;
 mod error;
 mod export;
 mod hash;
@@ -72,7 +73,8 @@ pub use model::{Base, ChangeAuthor, CommitOutcome, ContentRef, Edit, File, FileC
 pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
 pub use revision::Revision;
 pub use scratch::{
-    BringOutcome, ContentCache, Scratch, ScratchChanges, UnstorableEntry, UnstorableReason,
+    BringOutcome, ContentCache, PathView, Scratch, ScratchChanges, UnstorableEntry,
+    UnstorableReason,
 };
 pub use skills::{SkillAction, SkillChange, SkillChangeRecord, SkillHead, SkillUse, TurnFiles};
 pub use templates::TEMPLATES;

@@ -1,7 +1,9 @@
 //! Media files that were received or generated, stored in the agent's tree.
 //!
-//! They are stored in one folder under names made of their hashes, so that storing a file again
-//! changes nothing. The oldest files are deleted to make room for new ones; history keeps them.
+//! They are stored in a folder `media`, at the root or in a person's folder, under names made of
+//! their hashes, so that storing a file again changes nothing. All media files of a tree share one
+//! limit. To make room for new ones, the oldest files of the folder with the most bytes are deleted;
+//! history keeps them. So a person who sends many files evicts their own.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ const HASH_DIGITS_IN_NAME: usize = 16;
 pub const MAX_MEDIA_BYTES: u64 = 10 << 20;
 
 /// Maximum size of all media files of a tree together, in bytes.
-const MAX_MEDIA_FOLDER_BYTES: u64 = 32 << 20;
+const MAX_MEDIA_BYTES_OF_TREE: u64 = 32 << 20;
 
 /// Retries after another call has deleted the same old files.
 const MAX_EVICTION_RETRIES: u32 = 5;
@@ -35,8 +37,8 @@ pub struct NewMedia {
 }
 
 impl Workspaces {
-    /// Stores media files, all or none, and returns their paths. Storing them again changes
-    /// nothing, so `by` needs no key.
+    /// Stores media files, all or none, and returns them with paths relative to `folder`, the folder
+    /// of a person; `None` is the root. Storing them again changes nothing, so `by` needs no key.
     ///
     /// # Errors
     ///
@@ -45,10 +47,14 @@ impl Workspaces {
         &self,
         tenant: TenantId,
         agent: AgentId,
+        folder: Option<&str>,
         by: &ChangeAuthor,
         new: Vec<NewMedia>,
     ) -> Result<Vec<StoredFile>, Error> {
-        let folder: TreePath = parse_path(MEDIA_FOLDER)?;
+        let in_tree = |path: &str| match folder {
+            Some(folder) => parse_path(&format!("{folder}/{path}")),
+            None => parse_path(path),
+        };
         let roomy = self.clone().with_limits(Limits { file: MAX_MEDIA_BYTES, ..self.limits });
         let stored = new.iter().map(stored_file).collect::<Result<Vec<StoredFile>, Error>>()?;
         if self.head(tenant, agent).await? == Revision::EMPTY {
@@ -57,14 +63,17 @@ impl Workspaces {
         }
         let mut tries = 0;
         loop {
-            let there = self.list(tenant, agent, None, Some(&folder)).await?;
-            let mut edits = evictions(&there, &stored);
-            let puts: BTreeMap<&str, &NewMedia> =
-                stored.iter().map(|file| file.path.as_str()).zip(&new).collect();
-            for (name, media) in puts {
-                let (path, content) = (parse_path(name)?, media.content.clone());
-                edits.push(Edit::Put { path, content, base: Base::Any });
+            let mut puts: BTreeMap<TreePath, &NewMedia> = BTreeMap::new();
+            for (file, media) in stored.iter().zip(&new) {
+                puts.insert(in_tree(&file.path)?, media);
             }
+            let there = self.list(tenant, agent, None, None).await?;
+            let mut edits = evictions(there, &puts);
+            edits.extend(puts.into_iter().map(|(path, media)| Edit::Put {
+                path,
+                content: media.content.clone(),
+                base: Base::Any,
+            }));
             match roomy.commit(tenant, agent, by, edits).await {
                 // Another call has deleted a file that this one was to delete.
                 Err(Error::NotFound { .. }) if tries < MAX_EVICTION_RETRIES => tries += 1,
@@ -126,29 +135,42 @@ fn extension_of_name(name: &str) -> &str {
     if is_plain { ending } else { "bin" }
 }
 
-/// Whether this module named the file. Files that an agent put into the folder are left alone.
-fn is_generated_name(path: &str) -> bool {
-    let name = path.strip_prefix(MEDIA_FOLDER).and_then(|rest| rest.strip_prefix('/'));
-    name.and_then(|name| name.split_once('.')).is_some_and(|(stem, _)| {
-        stem.len() == HASH_DIGITS_IN_NAME && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
+/// Folder of a file that this module named. Files that an agent put into such a folder are left
+/// alone.
+fn media_folder(path: &TreePath) -> Option<TreePath> {
+    let folder = path.folder().filter(|folder| folder.name() == MEDIA_FOLDER)?;
+    let (stem, _) = path.name().split_once('.')?;
+    let is_generated =
+        stem.len() == HASH_DIGITS_IN_NAME && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_generated.then_some(folder)
 }
 
-/// Deletions that make room for the new files, the oldest files first.
-fn evictions(there: &[FileEntry], new: &[StoredFile]) -> Vec<Edit> {
-    let is_new = |path: &str| new.iter().any(|file| file.path == path);
-    let mut old: Vec<&FileEntry> = there
-        .iter()
-        .filter(|file| is_generated_name(file.path.as_str()) && !is_new(file.path.as_str()))
-        .collect();
-    old.sort_by_key(|file| std::cmp::Reverse(file.changed_at));
-    let mut total: u64 = new.iter().map(|file| file.size).sum();
+/// Deletions that make room for the new files.
+fn evictions(there: Vec<FileEntry>, new: &BTreeMap<TreePath, &NewMedia>) -> Vec<Edit> {
+    // Sizes of the folders, and their old files, the newest first.
+    let mut folders: BTreeMap<TreePath, (u64, Vec<FileEntry>)> = BTreeMap::new();
+    for (path, media) in new {
+        let Some(folder) = media_folder(path) else { continue };
+        folders.entry(folder).or_default().0 += media.content.len() as u64;
+    }
+    for file in there.into_iter().filter(|file| !new.contains_key(&file.path)) {
+        let Some(folder) = media_folder(&file.path) else { continue };
+        let (bytes, files) = folders.entry(folder).or_default();
+        *bytes += file.size;
+        files.push(file);
+    }
+    for (_, files) in folders.values_mut() {
+        files.sort_by_key(|file| std::cmp::Reverse(file.changed_at));
+    }
+    let mut total: u64 = folders.values().map(|(bytes, _)| bytes).sum();
     let mut edits = Vec::new();
-    for file in old {
-        total = total.saturating_add(file.size);
-        if total > MAX_MEDIA_FOLDER_BYTES {
-            edits.push(Edit::Delete { path: file.path.clone(), base: Base::Any });
-        }
+    while total > MAX_MEDIA_BYTES_OF_TREE {
+        let largest = folders.values_mut().filter(|(_, files)| !files.is_empty());
+        let Some((bytes, files)) = largest.max_by_key(|(bytes, _)| *bytes) else { break };
+        let Some(oldest) = files.pop() else { break };
+        *bytes -= oldest.size;
+        total -= oldest.size;
+        edits.push(Edit::Delete { path: oldest.path, base: Base::Any });
     }
     edits
 }
@@ -172,11 +194,53 @@ mod tests {
         assert_eq!(named("a.odt", b"x").len(), "media/0123456789abcdef.odt".len());
     }
 
+    fn file(path: &str, size: u64, second: i64) -> FileEntry {
+        FileEntry {
+            path: path.parse().unwrap(),
+            size,
+            hash: ContentHash::of(path.as_bytes()),
+            revision: Revision::EMPTY,
+            changed_at: jiff::Timestamp::from_second(second).unwrap(),
+        }
+    }
+
+    fn evicted(there: Vec<FileEntry>, path: &str, bytes: usize) -> Vec<String> {
+        let media = media("a.png", &vec![0; bytes]);
+        let new = BTreeMap::from([(path.parse().unwrap(), &media)]);
+        evictions(there, &new).iter().map(|edit| edit.path().to_string()).collect()
+    }
+
     #[test]
     fn only_what_was_named_here_makes_room() {
-        assert!(is_generated_name("media/0123456789abcdef.png"));
-        for path in ["media/cat.png", "media/0123456789abcdef/a.png", "0123456789abcdef.png"] {
-            assert!(!is_generated_name(path), "{path}");
+        for (path, folder) in [
+            ("media/0123456789abcdef.png", Some("media")),
+            ("people/api=anna/media/0123456789abcdef.png", Some("people/api=anna/media")),
+            ("media/cat.png", None),
+            ("media/0123456789abcdef/a.png", None),
+            ("0123456789abcdef.png", None),
+            ("multimedia/0123456789abcdef.png", None),
+        ] {
+            let found = media_folder(&path.parse().unwrap());
+            assert_eq!(found.as_ref().map(TreePath::as_str), folder, "{path}");
         }
+    }
+
+    #[test]
+    fn who_sends_the_most_makes_room_with_their_own_oldest_files() {
+        let path = |who: &str, n: u8| format!("people/{who}/media/{n:016x}.png");
+        let there = || {
+            vec![
+                file(&path("anna", 1), 1 << 20, 1),
+                file(&path("bob", 1), 16 << 20, 3),
+                file(&path("bob", 2), 14 << 20, 2),
+                file("media/cat.png", 60 << 20, 0),
+            ]
+        };
+
+        assert_eq!(evicted(there(), &path("anna", 2), 1 << 20), [""; 0]);
+        assert_eq!(evicted(there(), &path("anna", 2), 2 << 20), [path("bob", 2)]);
+        assert_eq!(evicted(there(), &path("bob", 3), 20 << 20), [path("bob", 2), path("bob", 1)]);
+        // A file that is stored again is not counted twice.
+        assert_eq!(evicted(there(), &path("bob", 1), 16 << 20), [""; 0]);
     }
 }

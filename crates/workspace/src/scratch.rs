@@ -18,9 +18,9 @@
 mod cache;
 mod change_scan;
 mod changes;
-mod file_filter;
 mod folder;
 mod manifest;
+mod path_view;
 mod scratch_dir;
 mod walk;
 
@@ -35,10 +35,11 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 pub use self::{
     cache::ContentCache,
     changes::{ScratchChanges, UnstorableEntry, UnstorableReason},
+    path_view::PathView,
 };
 use self::{
-    file_filter::FileFilter,
     manifest::{Manifest, ManifestEntry},
+    path_view::ScratchView,
     scratch_dir::{CleanOutcome, MissingFile, ScratchDir},
 };
 use crate::{
@@ -57,8 +58,7 @@ pub struct Scratch {
     tenant: TenantId,
     agent: AgentId,
     manifest: Manifest,
-    /// Files that are not copied.
-    hidden: FileFilter,
+    view: ScratchView,
     /// Changes found by the last [`Scratch::changes`] and not committed yet; `None` is a deletion.
     pending: BTreeMap<TreePath, Option<ManifestEntry>>,
 }
@@ -98,17 +98,17 @@ impl Scratch {
             })
         })
         .await?;
-        let (found, hidden) = (BTreeMap::new(), FileFilter::default());
-        let place = Arc::new(place);
-        Ok(Self { dir: place, workspaces, cache, tenant, agent, manifest, hidden, pending: found })
+        let (pending, view) = (BTreeMap::new(), ScratchView::default());
+        let dir = Arc::new(place);
+        Ok(Self { dir, workspaces, cache, tenant, agent, manifest, view, pending })
     }
 
-    /// Hides the files for which `rule` is true: they are not copied, and commands do not see them.
+    /// Sets the files that commands see, and their paths. Other files are not copied.
     ///
-    /// Use another folder for another rule: files that are already there are not checked again.
+    /// Use another folder for another view: files that are already there are not checked again.
     #[must_use]
-    pub fn with_hidden(self, rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
-        Self { hidden: FileFilter::new(rule), ..self }
+    pub fn with_view(self, view: impl PathView + 'static) -> Self {
+        Self { view: ScratchView::new(view), ..self }
     }
 
     /// Deletes a scratch folder with all its files. It must not be open.
@@ -183,7 +183,7 @@ impl Scratch {
             }
         }
         self.pending = looked.found;
-        Ok(looked.changes)
+        Ok(looked.changes.without_unstorable(&self.view))
     }
 
     /// Commits edits of the last [`changes`](Self::changes), all or some, with
@@ -199,7 +199,9 @@ impl Scratch {
         edits: Vec<Edit>,
     ) -> Result<CommitOutcome, Error> {
         let paths: Vec<TreePath> = edits.iter().map(|edit| edit.path().clone()).collect();
-        let committed = self.workspaces.commit(self.tenant, self.agent, by, edits).await?;
+        let edits = self.view.tree_edits(edits)?;
+        let committed = self.workspaces.commit(self.tenant, self.agent, by, edits).await;
+        let committed = committed.map_err(|error| self.view.error(error))?;
         let mut all_known = true;
         for path in paths {
             match self.pending.remove(&path) {
@@ -231,7 +233,7 @@ impl Scratch {
         };
         let listed = match self.manifest.revision {
             Some(here) if here == at => None,
-            _ => Some(self.hidden.visible(list_at(&mut tx, self.agent, at, None).await?)),
+            _ => Some(self.view.visible(list_at(&mut tx, self.agent, at, None).await?)),
         };
         tx.finish_reading();
         Ok((at, listed))

@@ -57,9 +57,6 @@ impl Workspaces {
         agent: AgentId,
         keeps: ClearMode,
     ) -> Result<(), Error> {
-        // Waits for the tenant's running changes and blocks new ones: a change may refer to a
-        // content that is deleted here.
-        const EXCLUSIVE_LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
         const TREES: &str = "
             select agent_id from workspace.trees
             where tenant_id = $1 and (agent_id = $2 or branch_of = $2)";
@@ -68,18 +65,9 @@ impl Workspaces {
                 delete from workspace.changes where tenant_id = $1 and agent_id = any($2)
                 returning new_hash)
             select distinct new_hash from gone where new_hash is not null";
-        const DELETE_UNUSED_CONTENTS: &str = "
-            delete from workspace.contents c
-            where c.tenant_id = $1 and c.hash = any($2) and not exists (
-                select from workspace.changes h
-                where h.tenant_id = $1 and h.new_hash = c.hash)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        holdfast_pg::query(EXCLUSIVE_LOCK)
-            .bind(tenant.as_uuid())
-            .bind(CONTENTS_LOCK_SEED)
-            .execute(tx.conn())
-            .await?;
+        lock_contents(&mut tx).await?;
         let mut trees: Vec<Uuid> = holdfast_pg::query_scalar(TREES)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
@@ -111,15 +99,39 @@ impl Workspaces {
         ] {
             holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
         }
-        // A separate statement, so that it sees the deletions of the first.
-        holdfast_pg::query(DELETE_UNUSED_CONTENTS)
-            .bind(tenant.as_uuid())
-            .bind(hashes)
-            .execute(tx.conn())
-            .await?;
+        delete_unused_contents(&mut tx, hashes).await?;
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// Waits for the tenant's running changes and blocks new ones: a change may refer to a content that
+/// the transaction deletes.
+pub(crate) async fn lock_contents(tx: &mut TenantTx) -> Result<(), Error> {
+    const SQL: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
+    let tenant = tx.tenant();
+    holdfast_pg::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(CONTENTS_LOCK_SEED)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Deletes those of the contents that no revision has. The transaction must hold
+/// [`lock_contents`], and must have deleted the changes in an earlier statement.
+pub(crate) async fn delete_unused_contents(
+    tx: &mut TenantTx,
+    hashes: Vec<Vec<u8>>,
+) -> Result<(), Error> {
+    const SQL: &str = "
+        delete from workspace.contents c
+        where c.tenant_id = $1 and c.hash = any($2) and not exists (
+            select from workspace.changes h
+            where h.tenant_id = $1 and h.new_hash = c.hash)";
+    let tenant = tx.tenant();
+    holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
+    Ok(())
 }
 
 /// Extent of a tree's deletion.

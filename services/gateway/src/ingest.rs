@@ -28,7 +28,7 @@ use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use author::{of_key, of_sender};
+pub use author::{are_owners, of_caller, of_key, of_sender};
 pub use destination::Destination;
 pub use text::clean;
 
@@ -105,7 +105,8 @@ impl Ingest {
         let (mut body, files) = uploads::body_with_files(text, said.attachments)?;
         let idem_key = idempotency_key(said.request_id)?;
         let place = self.destination(caller.tenant, &said.agent, &said.session).await?;
-        self.store_files(caller.tenant, place.agent.id, &mut body, files).await?;
+        body.author = of_caller(caller);
+        self.store_files(caller.tenant, &place, &mut body, files).await?;
         let message = NewMessage {
             mode: place.agent.settings.queue_mode,
             debounce: debounce(&place.agent),
@@ -243,7 +244,7 @@ pub fn new_message(caller: &Caller, place: Destination, body: Body) -> NewMessag
         label: None,
         source,
         idem_key: String::new(),
-        body: Body { author: author::of_caller(caller), ..body },
+        body: Body { author: of_caller(caller), ..body },
         target: None,
         mode: QueueMode::Followup,
         debounce: Duration::ZERO,

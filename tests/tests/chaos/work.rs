@@ -117,8 +117,13 @@ impl Person {
     }
 }
 
-/// The program, its test, and two long texts.
-fn repository() -> anyhow::Result<Vec<u8>> {
+/// Path in the agent's workspace of a file in a session.
+fn in_workspace(session: &str, path: &str) -> String {
+    format!("people/api={session}/{path}")
+}
+
+/// The program, its test, and two long texts, as files of a session's person.
+fn repository(name: &str) -> anyhow::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let texts = [
         ("add.sh", work::BROKEN.to_owned()),
@@ -130,7 +135,7 @@ fn repository() -> anyhow::Result<Vec<u8>> {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
-        archive.append_data(&mut header, path, text.as_bytes())?;
+        archive.append_data(&mut header, in_workspace(name, path), text.as_bytes())?;
     }
     let mut packed = archive.into_inner()?;
     packed.flush()?;
@@ -173,18 +178,19 @@ async fn check_result(
     given: i64,
 ) -> anyhow::Result<()> {
     let mut files = FilesClient::new(person.channel.clone());
-    let read = pb::ReadFileRequest { path: "add.sh".into(), ..Default::default() };
+    let (program, built) = (in_workspace(name, "add.sh"), in_workspace(name, "built.txt"));
+    let read = pb::ReadFileRequest { path: program.clone(), ..Default::default() };
     let mended = files.read_file(person.ask(read)?).await?.into_inner().content;
     ensure!(mended == b"expr \"$1\" + \"$2\"\n", "the program is {mended:?}");
-    let read = pb::ReadFileRequest { path: "built.txt".into(), ..Default::default() };
+    let read = pb::ReadFileRequest { path: built, ..Default::default() };
     let built = files.read_file(person.ask(read)?).await?.into_inner().content;
     ensure!(built == work::built(name).as_bytes(), "what the command wrote is {built:?}");
-    let log = pb::GetFileLogRequest { path: "add.sh".into(), ..Default::default() };
+    let log = pb::GetFileLogRequest { path: program.clone(), ..Default::default() };
     let log = files.get_file_log(person.ask(log)?).await?.into_inner().revisions;
     let changes: Vec<_> = log.iter().filter(|change| change.revision > given).collect();
     ensure!(changes.len() == 1, "it was changed by {changes:?}");
     ensure!(!changes[0].run_id.is_empty(), "no turn made {:?}", changes[0]);
-    let diff = pb::DiffFilesRequest { from: given, path: "add.sh".into(), ..Default::default() };
+    let diff = pb::DiffFilesRequest { from: given, path: program, ..Default::default() };
     let diff = files.diff_files(person.ask(diff)?).await?.into_inner().diff;
     ensure!(
         diff.contains("-expr \"$1\" - \"$2\"") && diff.contains("+expr \"$1\" + \"$2\""),
@@ -231,7 +237,7 @@ async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
 -> anyhow::Result<()> {
     let _turn = turnstile::lock_shared().await?;
     let (mesh, person) = prepare(2).await?;
-    let given = person.give(repository()?).await?;
+    let given = person.give(repository("work")?).await?;
     let work = Work::teach(&mesh.fakes.model, "work", Duration::from_secs(2));
     for runner in &mesh.runners {
         start(&person, runner, "").await?;
@@ -313,7 +319,7 @@ async fn with_deaths(
     name: &str,
     places: &[(&str, usize)],
 ) -> anyhow::Result<Deaths> {
-    let given = person.give(repository()?).await?;
+    let given = person.give(repository(name)?).await?;
     let _work = Work::teach(&mesh.fakes.model, name, Duration::ZERO);
     let died = RefCell::new(Deaths::default());
     let arm = async |number: usize| {

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::bootstrap::Audience;
 
-const OWNER: &str = "owner";
+/// Role of the agent's owners.
+pub const OWNER: &str = "owner";
 const ADMIN: &str = "admin";
 const MEMBER: &str = "member";
 const GUEST: &str = "guest";

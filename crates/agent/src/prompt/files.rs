@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    input::PromptSettings,
+    input::{FileAccess, PromptSettings},
     write::{MAX_ADDRESS_CHARS, MAX_NAME_CHARS, MAX_SENTENCE_CHARS, heading},
 };
 use crate::{
@@ -63,8 +63,22 @@ pub(super) fn workspace(out: &mut String, setting: &PromptSettings<'_>) {
             out.push_str("Working directory: ");
             push_line(out, path, MAX_ADDRESS_CHARS);
             out.push('\n');
+            out.push_str(setting.file_access.map_or("", access_text));
         }
         None => out.push_str("Working directory: none; you have no files here.\n"),
+    }
+}
+
+const fn access_text(access: FileAccess) -> &'static str {
+    match access {
+        FileAccess::Whole => {
+            "`people/` has a folder for each other person and group you work for. They see that \
+             folder and `shared/`, and none of your other files: put what is for all in `shared/`.\n"
+        }
+        FileAccess::Own => {
+            "The files here belong to this person or group, and other people do not see them. \
+             Everybody reads `shared/`; it is changed in a conversation with your owner only.\n"
+        }
     }
 }
 

@@ -89,6 +89,8 @@ pub struct PromptSettings<'a> {
     pub memory: Option<bool>,
     /// Working directory as the tools name it, never a path of the host.
     pub workspace: Option<&'a str>,
+    /// Files that the tools reach; `None` is not described.
+    pub file_access: Option<FileAccess>,
     /// Sandbox of the agent's commands; `None` if it has no commands, or none is isolated.
     pub sandbox: Option<Sandbox<'a>>,
     /// Whether the answer's speech tags are spoken.
@@ -122,6 +124,7 @@ impl<'a> PromptSettings<'a> {
             files: &[],
             memory: None,
             workspace: None,
+            file_access: None,
             sandbox: None,
             speaks: false,
             is_hosted: false,
@@ -161,6 +164,15 @@ impl<'a> PromptSettings<'a> {
     pub(super) fn text_of(&self, name: BootstrapName) -> Option<&'a str> {
         self.file(name).and_then(BootstrapFile::text)
     }
+}
+
+/// Files that the tools of a conversation reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileAccess {
+    /// The agent's whole tree.
+    Whole,
+    /// The folder of one person or group, and what is shared.
+    Own,
 }
 
 /// Product that the agent runs in; a white label has its own.

@@ -57,6 +57,7 @@ impl PromptSettings<'_> {
             files: _,
             memory,
             workspace,
+            file_access,
             sandbox,
             speaks,
             is_hosted,
@@ -69,7 +70,8 @@ impl PromptSettings<'_> {
         for tool in *tools {
             (&tool.name, &tool.description).hash(&mut key);
         }
-        (tools.len(), tool_call_style, skills, memory, workspace, sandbox).hash(&mut key);
+        (tools.len(), tool_call_style, skills, memory, workspace, file_access, sandbox)
+            .hash(&mut key);
         (more_tools, speaks, is_hosted, aliases, heartbeat_prompt, marks_reasoning).hash(&mut key);
         key.finish()
     }

@@ -25,6 +25,8 @@ pub struct NewChainRun {
     /// Definition of the chain at the start of the run.
     pub chain: Chain,
     pub input: String,
+    /// The part of the agent's files that the requester sees, and so do the steps.
+    pub files_of: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub struct ChainRun {
     /// Definition of the chain at the start of the run.
     pub chain: Chain,
     pub input: String,
+    /// The part of the agent's files that the steps see; `None` if an earlier version started the
+    /// run.
+    pub files_of: Option<String>,
     /// Index of the current stage.
     pub stage: i32,
     /// `ok` or `error`; `None` while the run has not ended.
@@ -46,14 +51,14 @@ pub struct ChainRun {
     pub steps: Vec<Subagent>,
 }
 
-type Row = (Uuid, Uuid, String, Json<Chain>, String, i32, Option<String>, f64);
+type Row = (Uuid, Uuid, String, Json<Chain>, String, Option<String>, i32, Option<String>, f64);
 
 impl Subagents<'_> {
     /// Stores a chain run; a run with the same id stays unchanged.
     pub async fn start_chain(self, tenant: TenantId, new: &NewChainRun) -> Result<(), Error> {
         const SQL: &str = "
-            insert into session.chain_runs (tenant_id, run_id, session_id, name, spec, input)
-            values ($1, $2, $3, $4, $5, $6)
+            insert into session.chain_runs (tenant_id, run_id, session_id, name, spec, input, files_of)
+            values ($1, $2, $3, $4, $5, $6, $7)
             on conflict do nothing";
         let mut tx = self.sessions.pools.tenant(tenant).await?;
         holdfast_pg::query(SQL)
@@ -63,6 +68,7 @@ impl Subagents<'_> {
             .bind(&new.name)
             .bind(Json(&new.chain))
             .bind(&new.input)
+            .bind(&new.files_of)
             .execute(tx.conn())
             .await?;
         Ok(tx.commit().await?)
@@ -71,7 +77,7 @@ impl Subagents<'_> {
     /// Returns a chain run with its subagents.
     pub async fn chain_run(self, tenant: TenantId, run: RunId) -> Result<Option<ChainRun>, Error> {
         const SQL: &str = "
-            select run_id, session_id, name, spec, input, stage, outcome,
+            select run_id, session_id, name, spec, input, files_of, stage, outcome,
                    extract(epoch from coalesce(
                        finished_at,
                        (select case when bool_and(a.finished_at is not null)
@@ -87,7 +93,7 @@ impl Subagents<'_> {
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        let Some((run, session, name, chain, input, stage, outcome, took)) = row else {
+        let Some((run, session, name, chain, input, files_of, stage, outcome, took)) = row else {
             return Ok(None);
         };
         let run = RunId::from(run);
@@ -97,6 +103,7 @@ impl Subagents<'_> {
             name,
             chain: chain.0,
             input,
+            files_of,
             stage,
             outcome,
             took: Duration::try_from_secs_f64(took).unwrap_or_default(),

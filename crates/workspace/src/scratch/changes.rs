@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::path_view::ScratchView;
 use crate::Edit;
 
 /// Changes that a command made.
@@ -12,6 +13,18 @@ pub struct ScratchChanges {
     /// Things that cannot be stored in a tree, to be reported to the agent. A file that was
     /// replaced by one of them is not deleted from the tree.
     pub unstorable: Vec<UnstorableEntry>,
+}
+
+impl ScratchChanges {
+    /// Moves the edits whose paths are not valid in the tree to the unstorable entries.
+    pub(super) fn without_unstorable(mut self, view: &ScratchView) -> Self {
+        let unstorable = self.edits.extract_if(.., |edit| !view.is_storable(edit.path()));
+        let kind = UnstorableReason::InvalidName;
+        let unstorable =
+            unstorable.map(|edit| UnstorableEntry { path: edit.path().to_string(), kind });
+        self.unstorable.extend(unstorable);
+        self
+    }
 }
 
 /// Thing that cannot be stored in a tree.

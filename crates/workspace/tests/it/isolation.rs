@@ -44,6 +44,40 @@ async fn every_verb_of_another_tenant_finds_an_empty_tree() -> anyhow::Result<()
 }
 
 #[tokio::test]
+async fn an_erased_folder_is_gone_from_all_trees_and_their_history_and_no_other_is()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, eve, agent) = (world.tenant, TenantId::generate(), world.agent);
+    let edits = || anyhow::Ok(vec![put("people/x/a", "one")?, put("people/xy/a", "other")?]);
+    world.commit(edits()?).await?;
+    world.commit(vec![put("people/x/a", "two")?, put("b", "shared")?]).await?;
+    world.trees.commit(eve, agent, &by("eve"), edits()?).await?;
+    let branch = AgentId::generate();
+    world.trees.branch(ada, agent, branch, &by("ada")).await?;
+    let mut scratch = world.scratch().await?;
+    scratch.bring(None).await?;
+
+    let erased = world.trees.erase_folder(ada, &path("people/x")?, &by("ada")).await?;
+    let again = world.trees.erase_folder(ada, &path("people/x")?, &by("ada")).await?;
+
+    // Two versions, and the branch's.
+    assert_eq!((erased, again), (3, 0));
+    assert_eq!(world.paths().await?, ["b", "people/xy/a"]);
+    assert_eq!(world.tree(Some(Revision::from(1))).await?.len(), 1);
+    assert_eq!(world.trees.list(ada, branch, None, None).await?.len(), 2);
+    assert_eq!(world.trees.list(eve, agent, None, None).await?.len(), 2);
+    // Of the erased contents, those of the other tenant are left.
+    assert_eq!(world.number("select count(*) from workspace.contents").await?, 4);
+    let sizes = "select bytes - (select sum(size)::bigint from workspace.files f
+                                 where f.agent_id = t.agent_id and f.tenant_id = t.tenant_id)
+                 from workspace.trees t order by 1 desc limit 1";
+    assert_eq!(world.number(sizes).await?, 0);
+    scratch.bring(None).await?;
+    assert!(!scratch.tree().join("people/x").exists() && scratch.tree().join("b").exists());
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_two_tenants_write_alike_is_stored_twice_and_keys_do_not_meet() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (ada, eve, agent) = (world.tenant, TenantId::generate(), world.agent);

@@ -101,7 +101,7 @@ async fn media_stored_at_once_make_room_by_deleting_the_same_file() -> anyhow::R
     let store = async |contents: Vec<Vec<u8>>| {
         let new = |content| NewMedia { name: String::new(), content };
         let new = contents.into_iter().map(new).collect();
-        world.trees.store_media(world.tenant, world.agent, &by("ada"), new).await
+        world.trees.store_media(world.tenant, world.agent, None, &by("ada"), new).await
     };
     // All that the folder may hold.
     store((0..4).map(|n| vec![n; 8 << 20]).collect()).await?;

@@ -8,10 +8,10 @@ use std::{
     time::SystemTime,
 };
 
-use holdfast_types::AgentId;
+use holdfast_types::{AgentId, InvalidPath, TreePath};
 use holdfast_workspace::{
-    Base, BringOutcome, Clash, ContentCache, Edit, Error, Limits, Scratch, UnstorableEntry,
-    UnstorableReason,
+    Base, BringOutcome, Clash, ContentCache, Edit, Error, Limits, PathView, Scratch,
+    UnstorableEntry, UnstorableReason,
 };
 
 use crate::world::{World, by, delete, hash, path, put, put_on, tree};
@@ -448,11 +448,11 @@ async fn files_are_of_the_time_of_their_revision() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_hidden_is_not_brought_and_not_missed() -> anyhow::Result<()> {
+async fn commands_see_the_files_of_a_view_under_its_paths_and_miss_no_others() -> anyhow::Result<()>
+{
     let world = World::start().await?;
-    world.commit(vec![put("a", "1")?, put("memory/x", "secret")?]).await?;
-    let mut scratch =
-        world.scratch().await?.with_hidden(|path| path.as_str().starts_with("memory/"));
+    world.commit(vec![put("own/a", "1")?, put("memory/x", "secret")?]).await?;
+    let mut scratch = world.scratch().await?.with_view(OwnFolder);
 
     scratch.bring(None).await?;
     assert_eq!(on_disk(scratch.tree())?, [("a".to_owned(), b"1".to_vec())]);
@@ -460,11 +460,46 @@ async fn what_is_hidden_is_not_brought_and_not_missed() -> anyhow::Result<()> {
     let changes = scratch.changes().await?;
     scratch.commit(&by("it"), changes.edits).await?;
 
-    assert_eq!(world.tree(None).await?.len(), 3);
+    assert_eq!(world.paths().await?, ["memory/x", "own/a", "own/b"]);
     world.commit(vec![put("memory/y", "secret")?]).await?;
     scratch.bring(None).await?;
     assert_eq!(on_disk(scratch.tree())?.len(), 2);
+
+    fs::write(scratch.tree().join("b"), "3")?;
+    world.commit(vec![put("own/b", "theirs")?]).await?;
+    let changes = scratch.changes().await?;
+    let clash = scratch.commit(&by("it"), changes.edits).await.unwrap_err();
+    assert!(matches!(clash, Error::Clash { path, .. } if path.as_str() == "b"));
     Ok(())
+}
+
+#[tokio::test]
+async fn a_file_whose_path_is_too_long_in_the_tree_is_reported() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut scratch = world.scratch().await?.with_view(OwnFolder);
+    scratch.bring(None).await?;
+    let long = ["a".repeat(250), "b".repeat(250), "c".repeat(9)].join("/");
+    fs::create_dir_all(scratch.tree().join(&long).parent().unwrap())?;
+    fs::write(scratch.tree().join(&long), "1")?;
+
+    let changes = scratch.changes().await?;
+
+    assert_eq!(changes.edits, []);
+    assert_eq!(changes.unstorable[0].kind, UnstorableReason::InvalidName);
+    Ok(())
+}
+
+/// Shows the files of one folder as if it were the tree.
+struct OwnFolder;
+
+impl PathView for OwnFolder {
+    fn view_path(&self, path: &TreePath) -> Option<TreePath> {
+        path.as_str().strip_prefix("own/")?.parse().ok()
+    }
+
+    fn tree_path(&self, path: &TreePath) -> Result<TreePath, InvalidPath> {
+        format!("own/{path}").parse()
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use holdfast_agent::{
     chain::{NextAction, StepResult, next_in_chain, tasks},
+    file_view::FileSpace,
     subagent::{SubagentOutcome as Told, stats_line, trigger_message},
 };
 use holdfast_bus::{Bus, Control, ControlKind};
@@ -28,6 +29,7 @@ use sha2::{Digest as _, Sha256};
 use crate::tools::{
     mesh::SessionTools,
     subagents::{DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, bundle_tools},
+    tool_context::ToolContext,
 };
 
 /// Subagents of one session that may run at once when a chain starts more.
@@ -56,6 +58,8 @@ pub(crate) struct ChainRequester<'a> {
     pub(crate) agent: AgentId,
     /// Idempotency key of the request.
     pub(crate) idempotency_key: &'a str,
+    /// Files that the requester sees.
+    pub(crate) files: &'a FileSpace,
 }
 
 /// Outcome of starting a stage.
@@ -83,6 +87,7 @@ impl Chains for SessionTools {
             session: call.session,
             agent: call.agent,
             idempotency_key: &call.key,
+            files: ToolContext::of(call)?.file_view.space(),
         };
         mesh.start(asker, name.trim(), &input).await
     }
@@ -134,6 +139,7 @@ impl ChainRunner<'_> {
             name: name.to_owned(),
             chain,
             input: input.to_owned(),
+            files_of: asker.files.to_string(),
         };
         self.sessions.subagents().start_chain(asker.tenant, &new).await?;
         let Some(run) = self.sessions.subagents().chain_run(asker.tenant, new.run).await? else {
@@ -269,6 +275,7 @@ impl ChainRunner<'_> {
                     fs_read: step.read.clone(),
                     fs_write: step.write.clone(),
                     branch: None,
+                    files_of: run.files_of.clone(),
                 },
                 await_timeout: None,
                 place: Some(ChainPosition { run: run.run, stage: at, step: step.name.clone() }),

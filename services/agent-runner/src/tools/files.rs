@@ -1,21 +1,21 @@
 //! Workspace files, as the tools of a turn see them.
 //!
-//! The audience decides which files exist (spec BST-005, C-07, C-39): notes made for the owner are
-//! invisible in conversations with others, and the files that define the agent can only be changed
-//! in its owner's conversation.
+//! The conversation decides which files exist, and their paths (spec BST-005, C-07, C-39, decision
+//! 0058): a person sees their own files and what is shared; notes made for the owner are invisible in
+//! conversations with others, and the files that define the agent can only be changed in its owner's
+//! conversation. Tools and scopes use view paths, the workspace tree paths.
 
-use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
+use holdfast_agent::{bootstrap::BootstrapName, file_view::FileView};
 use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
 use holdfast_tools::{
     Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,
 };
-use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
-use holdfast_workspace::{Base, ChangeAuthor, ContentHash, Edit, Error, Revision, Workspaces};
+use holdfast_types::{AgentId, Fault as _, Kind, TreePath};
+use holdfast_workspace::{
+    Base, ChangeAuthor, ContentHash, Diff, Edit, Error, FileEntry, Revision, Workspaces,
+};
 
 use crate::tools::tool_context::ToolContext;
-
-/// Folder of the agent's notes about its owner.
-pub(crate) const NOTES_FOLDER: &str = "memory/";
 
 /// Files and folders that file tools may access; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,12 +98,6 @@ impl WorkspaceFiles {
         Ok(lines)
     }
 
-    /// Whether the file is visible to the audience of the call.
-    pub(crate) fn may_see(call: &Call, path: &str) -> Result<bool, FilesError> {
-        let context = ToolContext::of(call)?;
-        Ok(is_visible(context.kind, context.audience, path))
-    }
-
     fn check_read(call: &Call, path: &str) -> Result<(), FilesError> {
         let scope = &ToolContext::of(call)?.scope;
         match scope.may_read(path) {
@@ -117,7 +111,7 @@ impl WorkspaceFiles {
         if !context.scope.may_write(path) {
             return Err(out_of_bounds("write", path, context.scope.write.as_deref()));
         }
-        if !may_change(context.kind, context.audience, path) {
+        if !context.file_view.may_change(path) {
             return Err(FilesError::Invalid(format!(
                 "`{path}` is changed in a conversation with your owner only, and this is none"
             )));
@@ -144,7 +138,8 @@ impl WorkspaceFiles {
                     .workspaces
                     .diff(call.tenant, Self::workspace_of(call)?, from, to, None)
                     .await;
-                diff.map_err(to_files_error)?.to_string()
+                let view = &ToolContext::of(call)?.file_view;
+                visible_diff(view, diff.map_err(to_files_error)?).0.to_string()
             }
         };
         Ok(StoredChange { revision: to.to_string(), diff })
@@ -154,11 +149,12 @@ impl WorkspaceFiles {
 impl Files for WorkspaceFiles {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
         Self::check_read(call, path)?;
-        if !Self::may_see(call, path)? {
+        let path = parse_path(path)?;
+        let Some(in_tree) = visible_tree_path(&ToolContext::of(call)?.file_view, &path)? else {
             return Ok(None);
-        }
-        let path = tree_path(path)?;
-        let found = self.workspaces.read(call.tenant, Self::workspace_of(call)?, &path, None).await;
+        };
+        let workspace = Self::workspace_of(call)?;
+        let found = self.workspaces.read(call.tenant, workspace, &in_tree, None).await;
         let mut found = found.map_err(to_files_error)?;
         if found.is_none()
             && let Some(skill) = Self::library_skill(call, &path)
@@ -172,16 +168,17 @@ impl Files for WorkspaceFiles {
     async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileSummary>, FilesError> {
         let within = match directory {
             "" => None,
-            directory => Some(tree_path(directory)?),
+            directory => Some(parse_path(directory)?),
         };
-        let ToolContext { kind, audience, scope, .. } = ToolContext::of(call)?;
+        let ToolContext { file_view: view, scope, .. } = ToolContext::of(call)?;
+        let in_tree = within.as_ref().map(|path| tree_path(view, path)).transpose()?;
         let listed = self
             .workspaces
-            .list(call.tenant, Self::workspace_of(call)?, None, within.as_ref())
+            .list(call.tenant, Self::workspace_of(call)?, None, in_tree.as_ref())
             .await;
-        let seen = listed.map_err(to_files_error)?.into_iter();
-        let seen = seen.filter(|file| {
-            is_visible(*kind, *audience, file.path.as_str()) && scope.may_read(file.path.as_str())
+        let seen = listed.map_err(to_files_error)?.into_iter().filter_map(|file| {
+            let path = view.view_path(&file.path).filter(|path| scope.may_read(path.as_str()))?;
+            Some(FileEntry { path, ..file })
         });
         let mut lines: Vec<FileSummary> = seen
             .map(|file| FileSummary {
@@ -193,8 +190,9 @@ impl Files for WorkspaceFiles {
         if let Some(directory) = within.filter(is_of_skills) {
             let lent = self.list_library_skills(call, &directory).await?.into_iter();
             lines.extend(lent.filter(|line| scope.may_read(&line.path)));
-            lines.sort_by(|a, b| a.path.cmp(&b.path));
         }
+        // A person's own files and the common ones stand apart in the tree.
+        lines.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(lines)
     }
 
@@ -217,7 +215,9 @@ impl Files for WorkspaceFiles {
         if edits.iter().any(is_brief) {
             ToolContext::of(call)?.invalidate_snapshot();
         }
-        let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
+        let view = &ToolContext::of(call)?.file_view;
+        let edits = edits.into_iter().map(|one| edit(view, one));
+        let edits = edits.collect::<Result<Vec<Edit>, FilesError>>()?;
         let by = ChangeAuthor {
             run: Some(call.run),
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
@@ -225,7 +225,13 @@ impl Files for WorkspaceFiles {
         let by = by.with_key(&call.key);
         let committed =
             self.workspaces.commit(call.tenant, Self::workspace_of(call)?, &by, edits).await;
-        self.diff(call, &committed.map_err(to_files_error)?).await
+        let committed = committed.map_err(|error| match error {
+            Error::Clash { path, .. } => {
+                FilesError::Conflict(view.view_path(&path).unwrap_or(path).to_string())
+            }
+            error => to_files_error(error),
+        });
+        self.diff(call, &committed?).await
     }
 }
 
@@ -238,33 +244,32 @@ fn is_of_skills(path: &TreePath) -> bool {
     is_skill(path.as_str())
 }
 
-fn is_note(path: &str) -> bool {
-    path.starts_with(NOTES_FOLDER) || path == NOTES_FOLDER.trim_end_matches('/')
+/// Path in the tree of a file that the conversation sees; `None` if it does not see it.
+pub(crate) fn visible_tree_path(
+    view: &FileView,
+    path: &TreePath,
+) -> Result<Option<TreePath>, FilesError> {
+    let in_tree = tree_path(view, path)?;
+    Ok(view.view_path(&in_tree).is_some().then_some(in_tree))
 }
 
-/// Whether a file is part of the prompts of later conversations.
-pub(crate) fn is_instruction(path: &str) -> bool {
-    // The header of a skill is in the prompts of all conversations.
-    BootstrapName::of(path).is_some() || is_note(path) || is_skill(path)
+/// The part of a diff that the conversation sees, under its paths, and the number of other files.
+pub(crate) fn visible_diff(view: &FileView, mut diff: Diff) -> (Diff, usize) {
+    let all = diff.files.len();
+    diff.files.retain_mut(|one| match view.view_path(&one.file.path) {
+        Some(path) => {
+            one.file.path = path;
+            true
+        }
+        None => false,
+    });
+    let hidden = all - diff.files.len();
+    (diff, hidden)
 }
 
-/// Whether the audience may change a file.
-pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
-    !is_instruction(path) || (audience == Audience::Owner && is_visible(kind, audience, path))
-}
-
-/// Whether the audience may see a file.
-pub(crate) fn is_visible(kind: SessionKind, audience: Audience, path: &str) -> bool {
-    match BootstrapName::of(path) {
-        Some(name) => may_load(kind, audience, name),
-        None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),
-        None => true,
-    }
-}
-
-fn edit(edit: FileEdit) -> Result<Edit, FilesError> {
+fn edit(view: &FileView, edit: FileEdit) -> Result<Edit, FilesError> {
     let FileEdit { path, base, content } = edit;
-    let path = tree_path(&path)?;
+    let path = tree_path(view, &parse_path(&path)?)?;
     let base = match base {
         Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(to_files_error)?),
         None => Base::Absent,
@@ -275,9 +280,13 @@ fn edit(edit: FileEdit) -> Result<Edit, FilesError> {
     })
 }
 
-fn tree_path(path: &str) -> Result<TreePath, FilesError> {
+fn parse_path(path: &str) -> Result<TreePath, FilesError> {
     path.parse()
         .map_err(|error: holdfast_types::InvalidPath| FilesError::Invalid(error.to_string()))
+}
+
+fn tree_path(view: &FileView, path: &TreePath) -> Result<TreePath, FilesError> {
+    view.tree_path(path).map_err(|error| FilesError::Invalid(error.to_string()))
 }
 
 pub(crate) fn to_files_error(error: Error) -> FilesError {
@@ -319,27 +328,5 @@ mod tests {
         assert!(!scope.may_write("x") && FileScope::default().may_write("x"));
         assert!(!FileScope { write: Some(Vec::new()), ..FileScope::default() }.may_write("x"));
         assert!(is_within(&[String::new()], "x"));
-    }
-
-    #[test]
-    fn a_skill_is_changed_in_the_owners_conversation_alone_and_read_in_all() {
-        for (path, others) in
-            [("skills/x/SKILL.md", false), ("skills", false), ("skillset/x", true)]
-        {
-            assert!(may_change(SessionKind::Main, Audience::Owner, path), "{path}");
-            assert_eq!(may_change(SessionKind::Group, Audience::Others, path), others, "{path}");
-            assert!(is_visible(SessionKind::Group, Audience::Others, path), "{path}");
-        }
-    }
-
-    #[test]
-    fn what_was_noted_for_the_owner_is_not_there_for_others() {
-        for path in ["MEMORY.md", "memory/2026-12-01.md", "memory"] {
-            assert!(is_visible(SessionKind::Main, Audience::Owner, path), "{path}");
-            assert!(!is_visible(SessionKind::Group, Audience::Others, path), "{path}");
-            assert!(!is_visible(SessionKind::Dm, Audience::Others, path), "{path}");
-        }
-        assert!(is_visible(SessionKind::Group, Audience::Others, "notes/memory.txt"));
-        assert!(is_visible(SessionKind::Dm, Audience::Others, "SOUL.md"));
     }
 }

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_agent::ASSISTANT;
+use holdfast_agent::{
+    ASSISTANT,
+    bootstrap::{BootstrapName, may_load},
+};
 use holdfast_grpc::MemoryCallError as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
@@ -21,7 +24,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::tools::{files::is_visible, memory_subject::MemorySubject, tool_context::ToolContext};
+use crate::tools::{memory_subject::MemorySubject, tool_context::ToolContext};
 
 /// Time limits of reads and of writes.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,7 +72,7 @@ impl Memory {
     /// Whether the call's conversation may see notes made for the owner.
     fn can_see_notes(&self, call: &Call) -> Result<bool, MemoryError> {
         let context = ToolContext::of(call)?;
-        Ok(is_visible(context.kind, context.audience, "MEMORY.md"))
+        Ok(may_load(context.kind, context.audience, BootstrapName::Memory))
     }
 
     /// Records that a user has memories from now on.

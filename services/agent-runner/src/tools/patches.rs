@@ -4,16 +4,21 @@
 //! Only the conversation that started the subagent can merge, and it can see and change only the
 //! files that it can see and change anyway.
 
-use holdfast_agent::{policy::Decision, subagent::patch_note};
+use holdfast_agent::{
+    bootstrap::Audience,
+    file_view::{FileSpace, FileView},
+    policy::Decision,
+    subagent::patch_note,
+};
 use holdfast_session::Subagent;
 use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges, SubjectText};
-use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
-use holdfast_workspace::{BranchState, ChangeAuthor, Error, FileChange, Patch, Workspaces};
+use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, SessionKind, TenantId, TreePath};
+use holdfast_workspace::{BranchState, ChangeAuthor, Diff, Error, FileChange, Patch, Workspaces};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::tools::{
-    files::{WorkspaceFiles, to_files_error},
+    files::{WorkspaceFiles, to_files_error, visible_diff, visible_tree_path},
     mesh::SessionTools,
     shell::{self, CommandPolicy},
     tool_context::ToolContext,
@@ -39,9 +44,11 @@ impl SubagentChanges for SessionTools {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
-        let within = match within.map(|path| path.parse::<TreePath>()).transpose() {
+        let view = &ToolContext::of(call)?.file_view;
+        let within = within.map(|path| tree_path(view, &path)).transpose();
+        let within = match within {
             Ok(within) => within,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error)),
         };
         let within = within.as_ref();
         let patch = store.workspaces.patch(call.tenant, call.agent, copy.branch, within).await;
@@ -49,15 +56,8 @@ impl SubagentChanges for SessionTools {
             Ok(patch) => patch,
             Err(reason) => return Ok(Err(reason)),
         };
-        let all = patch.diff.files.len();
-        let mut seen = Vec::with_capacity(all);
-        for file in std::mem::take(&mut patch.diff.files) {
-            if WorkspaceFiles::may_see(call, file.file.path.as_str())? {
-                seen.push(file);
-            }
-        }
-        let hidden = all - seen.len();
-        patch.diff.files = seen;
+        let (diff, hidden) = visible_diff(view, patch.diff);
+        patch.diff = diff;
         let mut said = patch_summary(&patch, copy.subagent.outcome.is_none());
         if hidden > 0 {
             said.push_str(&format!("; {hidden} more are not for this conversation"));
@@ -80,10 +80,11 @@ impl SubagentChanges for SessionTools {
             Err(error) => return Ok(Err(holdfast_types::InvalidPath::to_string(&error))),
         };
         let missing = || Ok(Err(format!("there is no `{path}` in the copy")));
-        if !WorkspaceFiles::may_see(call, path.as_str())? {
+        let view = &ToolContext::of(call)?.file_view;
+        let Some(in_tree) = visible_tree_path(view, &path).map_err(anyhow::Error::from)? else {
             return missing();
-        }
-        let found = store.workspaces.read(call.tenant, copy.branch, &path, None).await?;
+        };
+        let found = store.workspaces.read(call.tenant, copy.branch, &in_tree, None).await?;
         match found.as_ref().map(|file| file.text()) {
             None => missing(),
             Some(None) => Ok(Err(format!("`{path}` is not text"))),
@@ -103,21 +104,32 @@ impl SubagentChanges for SessionTools {
         };
         let patched = store.workspaces.patched_files(call.tenant, call.agent, copy.branch).await;
         let Ok(mut files) = split_errors(patched)? else { return Ok(Approval::Never) };
-        files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
-        let asked = match protected_files(&ToolContext::of(call)?.command_policy, &files) {
+        let ToolContext { file_view: view, command_policy, .. } = ToolContext::of(call)?;
+        // A file that the conversation does not see is refused by the merge.
+        files.retain_mut(|file| match view.view_path(&file.path) {
+            Some(path) => {
+                file.path = path;
+                !except.iter().any(|path| path == file.path.as_str())
+            }
+            None => false,
+        });
+        let asked = match protected_files(command_policy, &files) {
             Ok(asked) => asked,
             Err(denied) => return Ok(denied),
         };
         if asked.is_empty() {
             return Ok(Approval::Never);
         }
-        let paths: Vec<TreePath> = asked.iter().map(|file| file.path.clone()).collect();
+        let paths = asked.iter().filter_map(|file| view.tree_path(&file.path).ok());
+        let paths: Vec<TreePath> = paths.collect();
         let contents = store.workspaces.read_many(call.tenant, copy.branch, &paths).await?;
         let subject = SubjectText::default()
             .with("session", &copy.subagent.session.to_string())
             .with("patch", &format!("SHA-256 {}", patch_digest(&files)));
         let subject = asked.iter().fold(subject, |subject, file| {
-            shell::with_file(subject, file.path.as_str(), contents.get(&file.path))
+            let in_tree = view.tree_path(&file.path).ok();
+            let content = in_tree.and_then(|path| contents.get(&path));
+            shell::with_file(subject, file.path.as_str(), content)
         });
         let summary = merge_summary(&copy.subagent.label, &asked);
         Ok(Approval::Ask { subject: subject.into(), summary, pattern: None })
@@ -138,10 +150,11 @@ impl SubagentChanges for SessionTools {
                 "it is still at work: you will be told when it has ended; merge then".to_owned()
             ));
         }
-        let except = except.iter().map(|path| path.parse()).collect::<Result<Vec<TreePath>, _>>();
-        let except = match except {
+        let view = &ToolContext::of(call)?.file_view;
+        let except = except.iter().map(|path| tree_path(view, path));
+        let except = match except.collect::<Result<Vec<TreePath>, String>>() {
             Ok(except) => except,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error)),
         };
         let reason = format!("merge of {}: {}", copy.subagent.session, copy.subagent.label);
         let by = ChangeAuthor {
@@ -150,11 +163,15 @@ impl SubagentChanges for SessionTools {
         };
         let by = by.with_key(&call.key);
         let refuse = |path: &TreePath| {
+            let Some(path) = view.view_path(path) else {
+                return Some("it changed files that are not for this conversation".to_owned());
+            };
             WorkspaceFiles::check_write(call, path.as_str()).err().map(|error| error.to_string())
         };
         let workspaces = &store.workspaces;
         let (tenant, agent) = (call.tenant, call.agent);
         let merged = workspaces.merge(tenant, agent, copy.branch, &by, &except, refuse).await;
+        let merged = merged.map_err(|error| with_view_paths(view, error));
         let merged = match split_errors(merged)? {
             Ok(merged) => merged,
             Err(reason) => return Ok(Err(reason)),
@@ -205,6 +222,23 @@ impl SessionTools {
             ));
         };
         Ok(Ok((store, SubagentCopy { subagent: found, branch })))
+    }
+}
+
+/// Path in the tree of a path that the model named, or the reason why it is invalid.
+fn tree_path(view: &FileView, path: &str) -> Result<TreePath, String> {
+    let path: TreePath = path.parse().map_err(|error: InvalidPath| error.to_string())?;
+    view.tree_path(&path).map_err(|error| error.to_string())
+}
+
+/// An error of a merge, with the paths that the conversation sees.
+fn with_view_paths(view: &FileView, error: Error) -> Error {
+    match error {
+        Error::Conflicts { paths, more } => {
+            let paths = paths.into_iter().filter_map(|path| view.view_path(&path)).collect();
+            Error::Conflicts { paths, more }
+        }
+        error => error,
     }
 }
 
@@ -266,8 +300,17 @@ pub(crate) async fn patch_note_for(
         Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let changed = patch.diff.files.len() + patch.diff.more;
-    Ok(Some(patch_note(&ended.session.to_string(), changed, &patch.diff.to_string())))
+    // Of the requester's files, the subagent saw those that the requester sees.
+    let space = ended.given.files_of.as_deref().and_then(FileSpace::parse);
+    let diff = match space {
+        Some(space) => {
+            let view = FileView::new(SessionKind::Subagent, Audience::Others, space);
+            visible_diff(&view, patch.diff).0
+        }
+        None => Diff { files: Vec::new(), more: patch.diff.files.len() + patch.diff.more },
+    };
+    let changed = diff.files.len() + diff.more;
+    Ok(Some(patch_note(&ended.session.to_string(), changed, &diff.to_string())))
 }
 
 /// State of a patch, in one line.

@@ -37,7 +37,7 @@ use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
 };
-use holdfast_types::{AgentId, Fault as _, TreePath};
+use holdfast_types::{Fault as _, TreePath};
 use holdfast_workspace::{ChangeAuthor, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -46,12 +46,16 @@ pub(crate) use self::command_policy::{CommandPolicy, is_bound_to_scripts, with_f
 use self::{
     command_parts::CommandParts,
     command_policy::CommandBinding,
-    folders::{FileView, FolderKey, Folders},
+    folders::{FolderKey, Folders},
     jobs::{BackgroundJob, BackgroundJobs, JobEnd},
     remote_jobs::{ProcessAnswer, ProcessRequest},
     running_command::{RunningCommand, command_result, end_status},
 };
-use crate::{agents::skills::Secrets, config::RunnerConfig, tools::tool_context::ToolContext};
+use crate::{
+    agents::skills::Secrets,
+    config::RunnerConfig,
+    tools::{files::visible_tree_path, tool_context::ToolContext},
+};
 
 /// Time for which a new background command is watched: many fail at once.
 const INITIAL_WATCH: Duration = Duration::from_millis(150);
@@ -162,19 +166,19 @@ impl Shell {
         line: &CommandLine,
     ) -> Result<CommandBinding, ToolError> {
         let runs = CommandParts::parse(&line.script);
-        let (sight, branch) = self.0.file_view(call)?;
-        let agent = branch.unwrap_or(call.agent);
-        let path = |script: &String| {
+        let ToolContext { file_view: view, workspace_branch, .. } = ToolContext::of(call)?;
+        let agent = workspace_branch.unwrap_or(call.agent);
+        let tree_path = |script: &String| {
             let from_root = script.starts_with('/');
             let whole = match line.workdir.trim_end_matches('/') {
                 workdir if !from_root && !workdir.is_empty() => format!("{workdir}/{script}"),
                 _ => script.clone(),
             };
             let path = WorkPath::parse(&whole).ok()?;
-            let path = path.as_relative().to_str()?.to_owned();
-            sight.can_see(&path).then(|| path.parse::<TreePath>().ok()).flatten()
+            let path: TreePath = path.as_relative().to_str()?.parse().ok()?;
+            visible_tree_path(view, &path).ok().flatten()
         };
-        let paths: Vec<TreePath> = runs.scripts.iter().filter_map(path).collect();
+        let paths: Vec<TreePath> = runs.scripts.iter().filter_map(tree_path).collect();
         let files = match paths.is_empty() {
             true => BTreeMap::new(),
             false => {
@@ -187,7 +191,10 @@ impl Shell {
             programs: programs
                 .filter_map(|name| Some((name.clone(), command_parts::find_program(name)?)))
                 .collect(),
-            scripts: files,
+            scripts: files
+                .into_iter()
+                .filter_map(|(path, file)| Some((view.view_path(&path)?, file)))
+                .collect(),
         })
     }
 
@@ -197,9 +204,10 @@ impl Shell {
         call: &Call,
         line: &CommandLine,
     ) -> Result<RunningCommand, ToolError> {
-        let (sight, branch) = self.0.file_view(call)?;
-        let agent = branch.unwrap_or(call.agent);
-        let whose = FolderKey { tenant: call.tenant, agent, session: call.session, sight };
+        let ToolContext { file_view, workspace_branch, .. } = ToolContext::of(call)?;
+        let agent = workspace_branch.unwrap_or(call.agent);
+        let view = file_view.clone();
+        let whose = FolderKey { tenant: call.tenant, agent, session: call.session, view };
         let folder = self.0.folders.acquire(whose).await.map_err(folder_error)?;
         let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
         command.workdir = WorkPath::parse(&line.workdir).map_err(tool_error)?;
@@ -236,13 +244,6 @@ impl Shell {
 }
 
 impl ShellState {
-    /// Files that a command may see, and the copy of the workspace that it works on, if any.
-    fn file_view(&self, call: &Call) -> Result<(FileView, Option<AgentId>), ToolError> {
-        let context = ToolContext::of(call)?;
-        let view = FileView { kind: context.kind, audience: context.audience };
-        Ok((view, context.workspace_branch))
-    }
-
     /// Secrets for the commands of the agent's skills.
     fn command_secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
         Ok(Arc::clone(&ToolContext::of(call)?.secrets))

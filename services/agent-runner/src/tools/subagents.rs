@@ -277,6 +277,7 @@ impl SessionTools {
             fs_read: wanted.read.clone(),
             fs_write: wanted.write.clone(),
             branch: None,
+            files_of: Some(ToolContext::of(call)?.file_view.space().to_string()),
         }))
     }
 }

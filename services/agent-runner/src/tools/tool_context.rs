@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use holdfast_agent::bootstrap::Audience;
+use holdfast_agent::{bootstrap::Audience, file_view::FileView};
 use holdfast_session::NewDelivery;
 use holdfast_skills::SkillSet;
 use holdfast_tools::{Call, HostContext};
@@ -41,7 +41,9 @@ pub(crate) struct ToolContext {
     pub(crate) connections: Vec<(String, ConnectionKind)>,
     /// Subject of the memory tools.
     pub(crate) memory_subject: MemorySubject,
-    /// Files that the tools may access.
+    /// Files that the conversation sees.
+    pub(crate) file_view: FileView,
+    /// Files that the tools may access, of those that the conversation sees.
     pub(crate) scope: FileScope,
     pub(crate) skills: Arc<SkillSet>,
     /// Secrets for the commands of the agent's skills.

@@ -124,6 +124,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         reply_settings: Directives { elevated: Some(turn.effective_elevated()), ..turn.dials() },
         connections: usable_connections(turn, snapshot),
         memory_subject: turn.memory_subject(snapshot),
+        file_view: turn.file_view(snapshot),
         scope: turn.file_scope(),
         skills: Arc::clone(&snapshot.skills.skill_set),
         secrets: Arc::clone(&snapshot.skills.secrets),

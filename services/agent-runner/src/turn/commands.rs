@@ -231,21 +231,26 @@ pub(crate) async fn agent(turn: &TurnState<'_>) -> Result<Agent, Error> {
 }
 
 async fn run_chain_command(
-    turn: &TurnState<'_>,
+    turn: &mut TurnState<'_>,
     wanted: Option<(String, String)>,
 ) -> Result<String, Error> {
     let Worker { sessions, directory, bus, .. } = turn.worker;
     let mesh = ChainRunner { sessions, directory, bus };
-    let claim = &turn.lease.claim;
     let Some((name, text)) = wanted else {
-        return mesh.list(claim.tenant).await.map_err(chain_error);
+        return mesh.list(turn.lease.claim.tenant).await.map_err(chain_error);
     };
+    // The owner's roles decide whose files the steps see.
+    participants::load_policy(turn).await?;
+    let scope = agent(turn).await?.settings.dm_scope;
+    let files = turn.file_space(turn.audience_for_scope(scope));
+    let claim = &turn.lease.claim;
     let key = format!("{}:{}", claim.session, turn.run);
     let asker = ChainRequester {
         tenant: claim.tenant,
         session: claim.session,
         agent: turn.agent,
         idempotency_key: &key,
+        files: &files,
     };
     let began = mesh.start(asker, &name, &text).await.map_err(chain_error)?;
     Ok(began.map_or_else(|why| why, |_| format!("The chain `{name}` has begun. You will be told.")))

@@ -7,7 +7,11 @@
 //! | subagent | those it was given; no commands if its files are restricted | the folders it was given |
 //! | memory flush | four that read and write files | read all, write `memory` |
 
-use holdfast_agent::bundle::UNSCOPED_TOOLS;
+use holdfast_agent::{
+    bootstrap::Audience,
+    bundle::UNSCOPED_TOOLS,
+    file_view::{FileSpace, FileView},
+};
 use holdfast_session::Subagent;
 use holdfast_types::AgentId;
 use holdfast_types::Entry;
@@ -28,6 +32,20 @@ impl TurnState<'_> {
             read: task.given.fs_read.clone(),
             write: task.given.fs_write.clone(),
         })
+    }
+
+    /// Files that the conversation sees: those of its person, or of a subagent's requester.
+    pub(crate) fn file_view(&self, snapshot: &AgentSnapshot) -> FileView {
+        let audience = self.audience(snapshot);
+        FileView::new(self.kind, audience, self.file_space(audience))
+    }
+
+    /// Part of the agent's files in which the conversation works.
+    pub(crate) fn file_space(&self, audience: Audience) -> FileSpace {
+        let requester = self.task.as_ref().and_then(|task| task.given.files_of.as_deref());
+        requester
+            .and_then(FileSpace::parse)
+            .unwrap_or_else(|| FileSpace::of(self.kind, &self.key, audience))
     }
 
     /// The copy of the requester's workspace that a subagent works on, if it has one.

@@ -5,8 +5,10 @@ use std::{env, sync::Arc};
 
 use holdfast_agent::{
     PromptInput, build_on,
+    file_view::FileSpace,
     prompt::{
-        Channel, MEMORY_LIMIT, ModelAlias, Product, PromptSettings, Runtime, Sandbox, TurnContext,
+        Channel, FileAccess, MEMORY_LIMIT, ModelAlias, Product, PromptSettings, Runtime, Sandbox,
+        TurnContext,
     },
     recently_used_tools,
     subagent::SubagentTask,
@@ -29,6 +31,9 @@ use crate::{
 
 /// The agent's files, as its tools name the folder.
 const WORKSPACE_PATH: &str = "/workspace";
+
+/// Tools for which the prompt says whose files there are.
+const FILE_TOOLS: [&str; 3] = ["read", "write", "exec"];
 
 /// Aliases of models that a prompt lists.
 const MAX_ALIASES: usize = 40;
@@ -95,6 +100,12 @@ pub(crate) fn model_request(
         files: &snapshot.files,
         memory: Some(snapshot.has_memory(turn.kind)),
         workspace: Some(WORKSPACE_PATH),
+        file_access: FILE_TOOLS.iter().any(|tool| offered.has(tool)).then(|| {
+            match turn.file_view(snapshot).space() {
+                FileSpace::Whole => FileAccess::Whole,
+                FileSpace::Folder(_) => FileAccess::Own,
+            }
+        }),
         sandbox: sandbox
             .map(|one| Sandbox { container: one.container, restrictions: &one.restrictions }),
         speaks: snapshot.speaks && actions.contains(&"media") && offered.has("tts"),

@@ -331,7 +331,9 @@ async fn copy_files(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Result<()
         run: Some(turn.run),
         ..ChangeAuthor::new("holdfast", "came with a message")
     };
-    match workspaces.store_media(tenant, snapshot.agent, &by, new).await {
+    let view = turn.file_view(snapshot);
+    let folder = view.space().folder();
+    match workspaces.store_media(tenant, snapshot.agent, folder, &by, new).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => {
             warn!(agent.id = %snapshot.agent, "files of a message were not kept: the agent's tree is full");

@@ -89,7 +89,7 @@ async fn a_subagent_has_no_tool_that_the_message_it_is_for_left_out() -> anyhow:
     world.text(&sent).await?;
 
     assert!(first_result(&world).contains("not one of yours"), "{}", first_result(&world));
-    assert_eq!(world.file("x.txt").await?, None);
+    assert_eq!(world.file("people/api=s/x.txt").await?, None);
     Ok(())
 }
 
@@ -143,8 +143,8 @@ async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<
         told.contains("c: error: `docs/a.txt` is outside of where you may write: out"),
         "{told}"
     );
-    assert_eq!(world.file("out/a.txt").await?.as_deref(), Some("x"));
-    assert_eq!(world.file("docs/a.txt").await?, None);
+    assert_eq!(world.file("people/api=s/out/a.txt").await?.as_deref(), Some("x"));
+    assert_eq!(world.file("people/api=s/docs/a.txt").await?, None);
     let listed = told.split("f: ").nth(1).unwrap_or_default();
     assert!(listed.contains("out/a.txt") && !listed.contains("secret.txt"), "{told}");
     assert!(!told.contains("s3cret"), "{told}");

@@ -20,6 +20,7 @@ mod contexts;
 mod dials;
 mod dispatched;
 mod failing;
+mod files_of_people;
 mod first_run;
 mod flushing;
 mod gated;

@@ -154,7 +154,8 @@ async fn a_server_s_text_for_the_user_is_sent_and_its_file_is_kept() -> anyhow::
     let (_, path) = returned.split_once("[kept as `").expect("a path");
     let (path, _) = path.split_once('`').expect("a path");
     assert!(path.ends_with(".odt"), "{path}");
-    let kept = world.workspaces.read(world.tenant, world.agent.id, &path.parse()?, None).await?;
+    let path = format!("people/api=s/{path}").parse()?;
+    let kept = world.workspaces.read(world.tenant, world.agent.id, &path, None).await?;
     assert_eq!(kept.map(|file| file.content).as_deref(), Some(&b"all is well"[..]));
     Ok(())
 }

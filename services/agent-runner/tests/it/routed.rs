@@ -345,7 +345,7 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
     });
     let kept = world
         .workspaces
-        .store_media(world.tenant, world.agent.id, &by, vec![new("the plan")])
+        .store_media(world.tenant, world.agent.id, None, &by, vec![new("the plan")])
         .await?;
     let _runner = world.runner().await?;
 
@@ -359,7 +359,8 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
     let sent: Acceptance = world.send(sent).await?;
     world.text(&sent).await?;
 
-    let path = kept[0].path.parse()?;
+    // Under the path that the person's conversation names.
+    let path = format!("people/api=s/{}", kept[0].path).parse()?;
     let found = world.workspaces.read(world.tenant, coach.id, &path, None).await?;
     assert_eq!(found.and_then(|file| file.text().map(str::to_owned)).as_deref(), Some("the plan"));
     Ok(())

@@ -156,7 +156,7 @@ async fn a_picture_is_drawn_by_the_tenants_provider_and_kept() -> anyhow::Result
         json!({"model": "dall-e-3", "prompt": "a cat", "size": "1024x1024", "n": 1,
             "response_format": "b64_json"})
     );
-    let kept = world.texts("select encode(content, 'base64') from workspace.contents c join workspace.files f using (hash) where path like 'media/%.png'").await?;
+    let kept = world.texts("select encode(content, 'base64') from workspace.contents c join workspace.files f using (hash) where path like '%/media/%.png'").await?;
     assert_eq!(STANDARD.decode(kept[0].replace('\n', ""))?, STANDARD.decode(PNG)?);
     Ok(())
 }

@@ -20,7 +20,7 @@ async fn kept(world: &World, name: &str, content: &[u8]) -> StoredFile {
     let by = ChangeAuthor::new("main", "a test");
     let new = vec![NewMedia { name: name.into(), content: content.to_vec() }];
     let agent = AgentId::generate();
-    world.files.store_media(world.tenant, agent, &by, new).await.unwrap().remove(0)
+    world.files.store_media(world.tenant, agent, None, &by, new).await.unwrap().remove(0)
 }
 
 /// Calls that were made, without those that every bot makes.

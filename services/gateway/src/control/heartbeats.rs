@@ -1,6 +1,6 @@
 //! The service `Heartbeats`.
 
-use holdfast_agent::{person::OWNER, policy};
+use holdfast_agent::person::OWNER;
 use holdfast_directory::{Agent, NewAgent};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::{
     State, actor, invalid, non_empty, page_size, parse_word_or_default, timestamp, word_of,
 };
-use crate::{Error, auth::require};
+use crate::{Error, auth::require, ingest};
 
 /// Default and maximum number of next times.
 const NEXT_TIMES_LIMITS: (u32, u32) = (5, 50);
@@ -61,10 +61,7 @@ impl State {
         agent: AgentId,
         speakers: &[Author],
     ) -> Result<bool, Error> {
-        let says = self.directory.policies().for_agent(tenant, agent).await?;
-        let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
-        // A policy that cannot be parsed names no owners.
-        Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
+        ingest::are_owners(&self.directory, tenant, agent, speakers).await
     }
 }
 

@@ -7,6 +7,7 @@ mod knowledge;
 
 use std::time::Duration;
 
+use holdfast_agent::file_view::FileSpace;
 use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client, Scope};
 use holdfast_proto::{
     gateway::v1::{
@@ -19,7 +20,8 @@ use holdfast_proto::{
     },
     memory::v1 as kept,
 };
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::{AgentId, InvalidPath, TenantId, TreePath};
+use holdfast_workspace::ChangeAuthor;
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
@@ -228,13 +230,14 @@ impl Service for Memories {
     ) -> Result<Response<EraseMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let mut zones = 0;
+        let (mut zones, mut files) = (0, 0);
         let what = match (request.user.is_empty(), request.session.is_empty()) {
             (false, true) => {
                 // The user's time zones are personal data too.
                 let gone =
                     self.0.sessions.settings().forget_zones(caller.tenant, &request.user).await;
                 zones = gone.map_err(Error::from)?;
+                files = self.erase_files(&caller, &request.user).await?;
                 kept::forget_request::What::User(request.user)
             }
             (true, false) => kept::forget_request::What::Session(request.session),
@@ -248,8 +251,10 @@ impl Service for Memories {
         let erased = with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
         let (mut erased, left) = (counts(erased.erased), counts(erased.left));
-        if zones > 0 {
-            erased.push(pb::MemoryCount { what: "zones".to_owned(), rows: zones });
+        for (what, rows) in [("zones", zones), ("files", files)] {
+            if rows > 0 {
+                erased.push(pb::MemoryCount { what: what.to_owned(), rows });
+            }
         }
         Ok(Response::new(EraseMemoriesResponse { erased, left }))
     }
@@ -288,6 +293,20 @@ impl Service for Memories {
             failed: status.failed,
             search: status.search,
         }))
+    }
+}
+
+impl Memories {
+    /// Erases a person's folders in the workspaces of all agents. Returns the number of deleted
+    /// versions of files. The owner's files are the agent's, and stay.
+    async fn erase_files(&self, caller: &Caller, user: &str) -> Result<u64, Error> {
+        let space = FileSpace::of_person(user);
+        let Some(folder) = space.folder() else { return Ok(0) };
+        let folder: TreePath =
+            folder.parse().map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
+        let author = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
+        let by = ChangeAuthor::new(&author, "erased");
+        Ok(self.0.workspaces.erase_folder(caller.tenant, &folder, &by).await?)
     }
 }
 

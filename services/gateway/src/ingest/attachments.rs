@@ -1,15 +1,23 @@
 //! Files of a message: stored in the agent's workspace, and named in the message.
 //!
-//! Stored names are derived from the contents, so a repeated message stays the same message. A file
+//! Each file is stored in the folder of the conversation's person (decision 0058), and the message
+//! names the path that the conversation sees. Stored names are derived from the contents, so a repeated message stays the same message. A file
 //! that cannot be stored (too large, or the workspace is full) does not prevent the message: the
 //! message then only names the file.
 
+use holdfast_agent::{
+    file_view::FileSpace,
+    policy::{self, OWNER, TurnAuthors},
+};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_types::{AgentId, Attachment, Body, Fault as _, Kind, TenantId, extension};
+use holdfast_types::{
+    Attachment, Author, Body, DmScope, Fault as _, Kind, SessionKind, TenantId, extension,
+};
 use holdfast_workspace::{ChangeAuthor, MAX_MEDIA_BYTES, NewMedia};
 use tracing::warn;
 
-use super::{Ingest, channel::MAX_FILES};
+use super::{Destination, Ingest, are_owners, channel::MAX_FILES, of_caller};
 use crate::Error;
 
 #[derive(Debug, Clone)]
@@ -56,8 +64,8 @@ impl Ingest {
     /// stored now.
     pub async fn body_with_pictures(
         &self,
-        tenant: TenantId,
-        agent: AgentId,
+        caller: &Caller,
+        place: &Destination,
         text: &str,
         pictures: Vec<Vec<u8>>,
     ) -> Result<Body, Error> {
@@ -72,13 +80,13 @@ impl Ingest {
             file: None,
         };
         let attachments = vec![picture; pictures.len()];
-        let mut body = Body { attachments, ..Body::text(text) };
+        let mut body = Body { attachments, author: of_caller(caller), ..Body::text(text) };
         let brought = |(at, content): (usize, Vec<u8>)| AttachedFile {
             index: at,
             media: NewMedia { name: String::new(), content },
         };
         let files = pictures.into_iter().enumerate().map(brought).collect();
-        self.store_files(tenant, agent, &mut body, files).await?;
+        self.store_files(caller.tenant, place, &mut body, files).await?;
         Ok(body)
     }
 
@@ -90,7 +98,7 @@ impl Ingest {
     pub(super) async fn store_files(
         &self,
         tenant: TenantId,
-        agent: AgentId,
+        place: &Destination,
         body: &mut Body,
         files: Vec<AttachedFile>,
     ) -> Result<(), Error> {
@@ -100,7 +108,9 @@ impl Ingest {
         let by = ChangeAuthor::new("holdfast", "came with a message");
         let (places, media): (Vec<usize>, Vec<NewMedia>) =
             files.into_iter().map(|file| (file.index, file.media)).unzip();
-        match workspaces.store_media(tenant, agent, &by, media).await {
+        let agent = place.agent.id;
+        let space = self.file_space(tenant, place, body.author.as_ref()).await?;
+        match workspaces.store_media(tenant, agent, space.folder(), &by, media).await {
             Ok(kept) => {
                 for (at, file) in places.into_iter().zip(kept) {
                     if let Some(attachment) = body.attachments.get_mut(at) {
@@ -115,5 +125,28 @@ impl Ingest {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Part of the agent's files that the conversation sees, as a runner determines it when it has
+    /// heard the message.
+    async fn file_space(
+        &self,
+        tenant: TenantId,
+        place: &Destination,
+        author: Option<&Author>,
+    ) -> Result<FileSpace, Error> {
+        let (kind, scope) = (place.key.kind(), place.agent.settings.dm_scope);
+        let by_author =
+            kind == SessionKind::Dm || (kind == SessionKind::Main && scope == DmScope::Main);
+        let mut authors = TurnAuthors::default();
+        if by_author {
+            let mut speakers = self.sessions.views().speakers(tenant, &place.key).await?;
+            speakers.extend(author.cloned());
+            if are_owners(&self.directory, tenant, place.agent.id, &speakers).await? {
+                authors.roles.push(OWNER.to_owned());
+            }
+        }
+        let audience = policy::audience(kind, scope, &authors, &authors);
+        Ok(FileSpace::of(kind, place.key.as_str(), audience))
     }
 }

@@ -8,8 +8,12 @@
 //!
 //! Roles from the tenant's policy are added where the policy is evaluated.
 
+use holdfast_agent::policy;
+use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Scope};
-use holdfast_types::{Author, KeyId};
+use holdfast_types::{AgentId, Author, KeyId, TenantId};
+
+use crate::Error;
 
 /// Id of a sender whom the platform does not name.
 const UNKNOWN_SENDER: &str = "unknown";
@@ -29,6 +33,23 @@ pub fn of_key(key: KeyId, is_admin: bool) -> Author {
 pub fn of_sender(channel: &str, sender: Option<&str>, is_listed: bool) -> Author {
     let id = format!("{channel}:{}", sender.unwrap_or(UNKNOWN_SENDER));
     author(id, if is_listed && sender.is_some() { &["member"] } else { &[] })
+}
+
+/// Whether all authors own the agent; `false` if there are none.
+///
+/// # Errors
+///
+/// If the policies cannot be read now.
+pub async fn are_owners(
+    directory: &Directory,
+    tenant: TenantId,
+    agent: AgentId,
+    speakers: &[Author],
+) -> Result<bool, Error> {
+    let says = directory.policies().for_agent(tenant, agent).await?;
+    let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
+    // A policy that cannot be parsed names no owners.
+    Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
 }
 
 fn author(id: String, roles: &[&str]) -> Author {

@@ -10,7 +10,7 @@ use holdfast_types::{
 };
 
 use super::{
-    AcceptedMessage, Ingest,
+    AcceptedMessage, Destination, Ingest,
     attachments::{AttachedFile, storable_files},
     debounce, idempotency_key, of_sender, text,
 };
@@ -112,10 +112,11 @@ impl Ingest {
         }
         let routing = self.directory.routing().get(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
-        let agent = routed.agent;
-        self.store_files(tenant, agent.id, &mut body, files).await?;
+        let place = Destination { agent: routed.agent.clone(), key: routed.key };
+        self.store_files(tenant, &place, &mut body, files).await?;
+        let Destination { agent, key } = place;
         let message = NewMessage {
-            key: routed.key,
+            key,
             agent: agent.id,
             label: None,
             source: Source::Channel(account),

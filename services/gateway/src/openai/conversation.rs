@@ -266,9 +266,7 @@ impl OpenAi {
         let SessionInput { place, label, mut turns, .. } = goes_on;
         let last = match turns.pop() {
             Some(ConversationMessage { role: Role::User, text, pictures }) => {
-                self.ingest
-                    .body_with_pictures(caller.tenant, place.agent.id, &text, pictures)
-                    .await?
+                self.ingest.body_with_pictures(caller, &place, &text, pictures).await?
             }
             Some(_) => {
                 let message = "the last message has to be the user's: there is nothing to answer";
@@ -283,17 +281,15 @@ impl OpenAi {
         // One run per message, in order, whatever the agent's queue mode: each client waits for its
         // own answer.
         let mode = QueueMode::Followup;
-        let agent = place.agent.id;
-        let template = NewMessage { label, mode, ..new_message(caller, place, Body::default()) };
+        let template =
+            NewMessage { label, mode, ..new_message(caller, place.clone(), Body::default()) };
 
         let author = template.body.author.clone();
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in join_oldest(turns).into_iter().enumerate() {
             let role = Some(role_name(turn.role).to_owned());
-            let shown = self
-                .ingest
-                .body_with_pictures(caller.tenant, agent, &turn.text, turn.pictures)
-                .await;
+            let shown =
+                self.ingest.body_with_pictures(caller, &place, &turn.text, turn.pictures).await;
             let body = match shown {
                 // Clients keep empty answers in their histories; skip them.
                 Err(Error::Empty) => continue,

@@ -5,13 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
 use holdfast_grpc::{CONTEXT_HEADER, Signer};
 use holdfast_proto::gateway::v1::{
-    AcceptRequest, AcceptResponse, GetHistoryRequest, MessageAttachment,
+    AcceptRequest, AcceptResponse, GetHistoryRequest, MessageAttachment, SendRequest,
     ingest_client::IngestClient, sessions_client::SessionsClient,
 };
 use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteScope, TenantId};
+use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Status};
 
-use crate::world::{MESH, World, done};
+use crate::world::{MESH, World, done, message};
 
 fn arrival(text: &str) -> AcceptRequest {
     AcceptRequest {
@@ -233,6 +234,50 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
             None
         ]
     );
+}
+
+#[tokio::test]
+async fn a_picture_is_kept_with_the_files_of_whoever_sent_it() {
+    let world = World::start().await.unwrap();
+    let policy = serde_json::json!({ "owners": ["telegram:7"] });
+    let (anna, by) = (world.anna.id, Actor::Operator);
+    world.directory.policies().put(anna, by, None, None, &policy).await.unwrap();
+    let photo = |from: &str, kind: &str| AcceptRequest {
+        attachments: vec![MessageAttachment {
+            kind: "photo".into(),
+            content: format!("\u{0}{from} {kind}").into_bytes(),
+            ..MessageAttachment::default()
+        }],
+        peer_id: if kind == "group" { "-100".into() } else { from.into() },
+        peer_kind: kind.into(),
+        sender_id: from.into(),
+        reply_chat: from.into(),
+        ..arrival(&format!("look, {from}, {kind}"))
+    };
+
+    for (from, kind) in [("42", "direct"), ("7", "direct"), ("7", "group")] {
+        accept(&world, anna, photo(from, kind)).await.unwrap();
+    }
+    let request = SendRequest {
+        session: "bob".into(),
+        attachments: vec![MessageAttachment {
+            content: b"\0bob's".to_vec(),
+            ..MessageAttachment::default()
+        }],
+        ..message("look")
+    };
+    world.send(&world.anna, request).await.unwrap();
+
+    let agent = world.directory.agents().default_agent(anna).await.unwrap().id;
+    let listed = Workspaces::new(world.pools.clone()).list(anna, agent, None, None).await.unwrap();
+    let folders: Vec<String> = listed
+        .iter()
+        .filter_map(|file| file.path.folder())
+        .map(|folder| folder.to_string())
+        .collect();
+    let people = ["api=bob", "group=telegram=-100", "telegram=42"];
+    let people = people.map(|person| format!("people/{person}/media"));
+    assert_eq!(folders, [&["media".to_owned()][..], &people].concat());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use holdfast_proto::{
     gateway::v1::{self as pb, memories_client::MemoriesClient},
     memory::v1 as kept,
 };
+use holdfast_workspace::{Base, ChangeAuthor, Edit, Workspaces};
 use prost_types::Timestamp;
 
 use crate::world::World;
@@ -251,5 +252,30 @@ async fn the_last_value_of_a_key_counts_until_null_or_its_time_ends_it() -> anyh
     assert!(wrong.message().contains("is no JSON"), "{wrong}");
     assert_eq!(expired.into_inner().value.context("no value")?.text, "1");
     assert!(ended.is_empty(), "{ended:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_is_erased_has_no_files_left() -> anyhow::Result<()> {
+    let world = World::start_with_memory().await?;
+    let agent = world.directory.agents().default_agent(world.anna.id).await?.id;
+    let workspaces = Workspaces::new(world.pools.clone());
+    let by = ChangeAuthor::new("main", "a test");
+    for (path, content) in [("people/api=v/a.md", "v's"), ("people/api=w/a.md", "w's")] {
+        let (path, content) = (path.parse()?, content.into());
+        let edit = Edit::Put { path, content, base: Base::Any };
+        workspaces.commit(world.anna.id, agent, &by, vec![edit]).await?;
+    }
+    let erase = |user: &str| pb::EraseMemoriesRequest { user: user.into(), ..Default::default() };
+    let mut memories = MemoriesClient::new(world.channel().await?);
+
+    let erased = memories.erase_memories(world.anna.request(erase("api:v"))).await?.into_inner();
+    let owner = memories.erase_memories(world.anna.request(erase("owner"))).await?.into_inner();
+
+    assert!(erased.erased.iter().any(|one| (one.what.as_str(), one.rows) == ("files", 1)));
+    assert!(owner.erased.iter().all(|one| one.what != "files"), "the agent's files stay");
+    let left = workspaces.list(world.anna.id, agent, None, None).await?;
+    let left: Vec<&str> = left.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(left, ["people/api=w/a.md"]);
     Ok(())
 }

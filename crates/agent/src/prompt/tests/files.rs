@@ -108,3 +108,17 @@ fn a_long_file_is_shown_without_its_middle() {
     assert_eq!(stable.matches("xEND\n</file>").count(), 2);
     assert!(stable.len() < 40_000);
 }
+
+#[test]
+fn a_prompt_says_whose_files_it_has_and_what_is_shared() {
+    let told = |file_access, workspace| {
+        let setting = PromptSettings { file_access, workspace, ..dm() };
+        stable(&setting)
+    };
+
+    let own = told(Some(FileAccess::Own), Some("/workspace"));
+    assert!(own.contains("/workspace\nThe files here belong to this person or group"), "{own}");
+    let whole = told(Some(FileAccess::Whole), Some("/workspace"));
+    assert!(whole.contains("put what is for all in `shared/`.\n"), "{whole}");
+    assert!(!told(Some(FileAccess::Own), None).contains("shared"), "no files, no folders");
+}

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use holdfast_agent::file_view::is_instruction;
 use holdfast_tools::{FileChangeKind, WorkspaceChanges};
 use holdfast_types::{Fault as _, TreePath};
 use holdfast_workspace::{Base, ChangeAuthor, CommitOutcome, Edit, Error, UnstorableEntry};
@@ -12,7 +13,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::folders::Folder;
-use crate::{failpoints, tools::files::is_instruction};
+use crate::failpoints;
 
 /// Conflicting files of one command.
 const MAX_CONFLICTS: usize = 64;
@@ -60,9 +61,9 @@ async fn try_commit(
     for UnstorableEntry { path, kind } in &found.unstorable {
         kept.notes.push(format!("`{path}` was not kept: {kind}"));
     }
-    let sight = folder.sight;
+    let view = &folder.view;
     let (mut edits, others): (Vec<Edit>, Vec<Edit>) =
-        found.edits.into_iter().partition(|edit| sight.may_change(edit.path().as_str()));
+        found.edits.into_iter().partition(|edit| view.may_change(edit.path().as_str()));
     for edit in others {
         kept.notes.push(format!(
             "`{}` was not kept: it is changed in a conversation with your owner only",

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Nothing is created before the first command. Parallel commands of a session have a folder each;
-//! the next command takes the first free one, which already has most files. Files that only the
-//! owner may see are in a separate folder.
+//! the next command takes the first free one, which already has most files. The files
+//! of a person, those of the owner, and those of the owner without the notes are in separate folders.
 //!
 //! ## What can go wrong
 //!
@@ -24,16 +24,16 @@ use std::{
     time::Duration,
 };
 
-use holdfast_agent::bootstrap::Audience;
-use holdfast_types::{AgentId, SessionId, SessionKind, TenantId};
-use holdfast_workspace::{ContentCache, Scratch, Workspaces};
+use holdfast_agent::{
+    bootstrap::Audience,
+    file_view::{FileSpace, FileView},
+};
+use holdfast_types::{AgentId, InvalidPath, SessionId, TenantId, TreePath};
+use holdfast_workspace::{ContentCache, PathView, Scratch, Workspaces};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 use tracing::debug;
 
-use crate::{
-    config,
-    tools::files::{is_visible, may_change},
-};
+use crate::config;
 
 /// Runners that can share a directory.
 const MAX_RUNNERS: u16 = 1_000;
@@ -57,37 +57,21 @@ pub(crate) enum Error {
     Workspace(#[from] holdfast_workspace::Error),
 }
 
-/// Kind and audience of a session, which decide which files its commands see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileView {
-    pub(crate) kind: SessionKind,
-    pub(crate) audience: Audience,
-}
-
-impl FileView {
-    pub(crate) fn can_see(self, path: &str) -> bool {
-        is_visible(self.kind, self.audience, path)
-    }
-
-    pub(crate) fn may_change(self, path: &str) -> bool {
-        may_change(self.kind, self.audience, path)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct FolderKey {
     pub(crate) tenant: TenantId,
     pub(crate) agent: AgentId,
     pub(crate) session: SessionId,
-    pub(crate) sight: FileView,
+    pub(crate) view: FileView,
 }
 
 impl FolderKey {
-    /// Name that differs for every agent, session and audience.
+    /// Name that differs for every agent, session and view: a session has one person at most.
     fn name(&self) -> String {
-        let who = match self.sight.audience {
-            Audience::Owner => "own",
-            Audience::Others => "others",
+        let who = match (self.view.space(), self.view.audience()) {
+            (FileSpace::Folder(_), _) => "person",
+            (FileSpace::Whole, Audience::Owner) => "own",
+            (FileSpace::Whole, Audience::Others) => "agent",
         };
         format!(
             "{}-{}-{}-{who}",
@@ -95,6 +79,19 @@ impl FolderKey {
             self.agent.as_uuid().simple(),
             self.session.as_uuid().simple(),
         )
+    }
+}
+
+/// The files of a scratch folder are those of a conversation's view.
+struct ScratchFiles(FileView);
+
+impl PathView for ScratchFiles {
+    fn view_path(&self, path: &TreePath) -> Option<TreePath> {
+        self.0.view_path(path)
+    }
+
+    fn tree_path(&self, path: &TreePath) -> Result<TreePath, InvalidPath> {
+        self.0.tree_path(path)
     }
 }
 
@@ -119,7 +116,7 @@ struct RunnerDir {
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) scratch: Scratch,
-    pub(crate) sight: FileView,
+    pub(crate) view: FileView,
     _reservation: FolderReservation,
 }
 
@@ -175,11 +172,11 @@ impl Folders {
             whose.tenant,
             whose.agent,
         );
-        let sight = whose.sight;
-        let mut scratch = scratch.await?.with_hidden(move |path| !sight.can_see(path.as_str()));
+        let view = whose.view;
+        let mut scratch = scratch.await?.with_view(ScratchFiles(view.clone()));
         scratch.bring(None).await?;
         fs::write(root.join(LAST_USED_FILE), "").map_err(|error| self.dir_error(error))?;
-        Ok(Folder { scratch, sight, _reservation: taken })
+        Ok(Folder { scratch, view, _reservation: taken })
     }
 
     fn dir_error(&self, source: io::Error) -> Error {

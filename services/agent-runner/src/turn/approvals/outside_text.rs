@@ -4,12 +4,10 @@
 //! A conversation has read text from outside if a tool's result that is marked so is in its journal
 //! after the last summary. From then on a person decides about each such change.
 
-use holdfast_agent::policy::written_paths;
+use holdfast_agent::{file_view::is_instruction, policy::written_paths};
 use holdfast_tools::is_untrusted;
 use holdfast_types::Entry;
 use serde_json::Value;
-
-use crate::tools::files::is_instruction;
 
 /// Whether a result with text from outside is among the entries.
 pub(crate) fn was_read(entries: &[Entry]) -> bool {

@@ -12,6 +12,7 @@ use holdfast_agent::{
         FLUSH_TOOLS, FlushConditions, Plan, Reason, flush_counts, flush_entry, flush_instruction,
         flush_messages, flush_rounds, is_flushing, needs_memory_flush,
     },
+    file_view::NOTES_FOLDER,
     tokens::{CjkAware, Tokenizer as _, messages_tokens},
 };
 use holdfast_llm::{Delta, Request};
@@ -23,7 +24,7 @@ use crate::{
     agents::{notes, snapshots::AgentSnapshot},
     error::Error,
     failpoints,
-    tools::files::{FileScope, NOTES_FOLDER},
+    tools::files::FileScope,
     turn::{budget, calls, context::compaction, prompt, state::TurnState, think},
 };
 
@@ -38,7 +39,7 @@ impl TurnState<'_> {
 
 /// Files that the tools may access during a flush.
 pub(crate) fn flush_scope() -> FileScope {
-    FileScope { read: None, write: Some(vec![NOTES_FOLDER.trim_end_matches('/').to_owned()]) }
+    FileScope { read: None, write: Some(vec![NOTES_FOLDER.to_owned()]) }
 }
 
 pub(crate) fn flush_tools() -> Vec<String> {

@@ -1,7 +1,8 @@
 //! Images and files of a turn: stores those of tools, shows the model those it can see, sends those
 //! that belong to the answer.
 //!
-//! The journal holds references; the contents are in the agent's workspace.
+//! The journal holds references, with paths as the conversation sees them; the contents are in the
+//! agent's workspace, in the folder of the conversation's person.
 
 use holdfast_agent::Picture;
 use holdfast_session::NewDelivery;
@@ -100,8 +101,7 @@ async fn synthesize(
     let by =
         ChangeAuthor { run: Some(turn.run), ..ChangeAuthor::new(snapshot.name.as_str(), "spoken") };
     let new = vec![NewMedia { name: "speech.mp3".to_owned(), content }];
-    let tree = turn.workspace_branch().unwrap_or(snapshot.agent);
-    match turn.worker.workspaces.store_media(tenant, tree, &by, new).await {
+    match store(turn, snapshot, &by, new).await {
         Ok(mut kept) => Ok(kept.pop()),
         Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => Ok(None),
         Err(error) => Err(error.into()),
@@ -175,9 +175,7 @@ pub(crate) async fn store_files(
     let reason = format!("brought by {tool}");
     let by =
         ChangeAuthor { run: Some(turn.run), ..ChangeAuthor::new(snapshot.name.as_str(), &reason) };
-    let tenant = turn.lease.claim.tenant;
-    let tree = turn.workspace_branch().unwrap_or(snapshot.agent);
-    match turn.worker.workspaces.store_media(tenant, tree, &by, new).await {
+    match store(turn, snapshot, &by, new).await {
         Ok(kept) => {
             for file in &kept {
                 output.for_llm.push_str(&format!("\n[kept as `{}`]", file.path));
@@ -192,6 +190,18 @@ pub(crate) async fn store_files(
         Err(error) => return Err(ToolError::Broken(error.into())),
     }
     Ok(media)
+}
+
+/// Stores files where the conversation sees them.
+async fn store(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    by: &ChangeAuthor,
+    new: Vec<NewMedia>,
+) -> Result<Vec<StoredFile>, holdfast_workspace::Error> {
+    let (tenant, view) = (turn.lease.claim.tenant, turn.file_view(snapshot));
+    let tree = turn.workspace_branch().unwrap_or(snapshot.agent);
+    turn.worker.workspaces.store_media(tenant, tree, view.space().folder(), by, new).await
 }
 
 /// Loads the images that the model is shown. Those of the previous step are not loaded again.

@@ -10,7 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_agent::{heard_seqs, prompt::RecalledMemory};
+use holdfast_agent::{
+    bootstrap::{BootstrapName, may_load},
+    heard_seqs,
+    prompt::RecalledMemory,
+};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, Entry, Fault as _, Kind, TenantId};
 use tokio::time::timeout;
@@ -20,7 +24,6 @@ use tracing::{Instrument as _, Span, debug, warn};
 use crate::{
     agents::snapshots::AgentSnapshot,
     tools::{
-        files::is_visible,
         memory::{INDEXED_KINDS, Memory, format_day, kind_name, lock, turn_provenance},
         memory_subject::MemorySubject,
     },
@@ -80,7 +83,7 @@ pub(crate) fn start_prefetch(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot)
         return;
     }
     let tenant = turn.lease.claim.tenant;
-    let include_notes = is_visible(turn.kind, turn.audience(snapshot), "MEMORY.md");
+    let include_notes = may_load(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
     let session = turn.lease.claim.session.to_string();
     let shown_from = turn.journal.first_entry();
     let agent = snapshot.agent;
