@@ -6,7 +6,12 @@ use holdfast_types::{RunId, SessionKey, SessionPost, SystemEvent, Wait};
 use crate::world::{Tenant, World, completion, thought};
 
 fn event(key: &SessionKey, n: usize, text: &str) -> NewSystemEvent {
-    NewSystemEvent { key: key.clone(), idem_key: format!("job:{n}"), text: text.to_owned() }
+    NewSystemEvent {
+        key: key.clone(),
+        idem_key: format!("job:{n}"),
+        text: text.to_owned(),
+        outside: n == 7,
+    }
 }
 
 async fn waiting(
@@ -94,7 +99,7 @@ async fn what_a_turn_posts_elsewhere_is_told_with_its_end_or_not_at_all() -> any
     world.sessions.ingest(tenant.id, tenant.message("s", "k", "look")).await?;
     let first = world.claim_one().await?;
     let run = RunId::generate();
-    let posted = SessionPost { key: main.clone(), text: "Cron: all is well".into() };
+    let posted = SessionPost { key: main.clone(), text: "Cron: all is well".into(), outside: true };
     let completion = || {
         let entries = vec![posted.entry(), thought("all is well")];
         holdfast_session::Completion { entries, done: vec![1], reply: Some(1), ..completion(run) }
@@ -134,7 +139,8 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
         "select event_id from session.system_events where tenant_id = '{}'",
         other.id.as_uuid()
     );
-    let theirs = SystemEvent { id: world.number(&sql).await?, text: "theirs".into(), at: 0 };
+    let theirs =
+        SystemEvent { id: world.number(&sql).await?, text: "theirs".into(), at: 0, outside: false };
     let entries = vec![SystemEvent::entry(&[theirs]), thought("hm")];
     let run = RunId::generate();
     let ended = holdfast_session::Completion {

@@ -25,7 +25,12 @@ mod jobs;
 mod remote_jobs;
 mod running_command;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use holdfast_bus::Bus;
 use holdfast_sandbox::{
@@ -49,7 +54,7 @@ use self::{
     folders::{FileView, FolderKey, Folders},
     jobs::{BackgroundJob, BackgroundJobs, JobEnd},
     remote_jobs::{ProcessAnswer, ProcessRequest},
-    running_command::{RunningCommand, command_result, end_status},
+    running_command::{CommandTraits, RunningCommand, command_result, end_status},
 };
 use crate::{agents::skills::Secrets, config::RunnerConfig, tools::tool_context::ToolContext};
 
@@ -174,7 +179,9 @@ impl Shell {
             let path = path.as_relative().to_str()?.to_owned();
             sight.can_see(&path).then(|| path.parse::<TreePath>().ok()).flatten()
         };
-        let paths: Vec<TreePath> = runs.scripts.iter().filter_map(path).collect();
+        let run: BTreeSet<TreePath> = runs.scripts.iter().filter_map(path).collect();
+        let arguments: BTreeSet<TreePath> = runs.arguments.iter().filter_map(path).collect();
+        let paths: Vec<TreePath> = run.union(&arguments).cloned().collect();
         let files = match paths.is_empty() {
             true => BTreeMap::new(),
             false => {
@@ -188,6 +195,8 @@ impl Shell {
                 .filter_map(|name| Some((name.clone(), command_parts::find_program(name)?)))
                 .collect(),
             scripts: files,
+            arguments: arguments.difference(&run).cloned().collect(),
+            is_truncated: runs.is_truncated,
         })
     }
 
@@ -221,10 +230,13 @@ impl Shell {
                 &format!("exec: {}", command_title(&line.script)),
             )
         };
-        let mut running =
-            RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder);
-        running.may_change_instructions = !ToolContext::of(call)?.has_read_outside_text;
-        Ok(running)
+        let context = ToolContext::of(call)?;
+        // The network is outside, too.
+        let outside = context.has_read_outside_text || line.network;
+        let asked =
+            command_policy::required_approval(&context.command_policy, self.0.backend, line);
+        let traits = CommandTraits::new(outside, asked != Approval::Never);
+        Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder, traits))
     }
 }
 
@@ -325,8 +337,27 @@ impl Commands for Shell {
         self.request_status(call, id, ProcessRequest::Look { wait_ms }).await
     }
 
+    async fn input_approval(
+        &self,
+        call: &Call,
+        id: &str,
+        input: &ProcessInput,
+    ) -> Result<Approval, ToolError> {
+        let lines = self.list_everywhere(process_owner(call)).await?;
+        // The call itself reports an unknown process.
+        let Some(line) = lines.into_iter().find(|line| line.id == id) else {
+            return Ok(Approval::Never);
+        };
+        if !line.is_approved {
+            return Ok(Approval::Never);
+        }
+        let policy = &ToolContext::of(call)?.command_policy;
+        Ok(command_policy::input_approval(policy, &line, input))
+    }
+
     async fn write(&self, call: &Call, id: &str, input: ProcessInput) -> Result<(), ToolError> {
-        self.request_anywhere(call, id, ProcessRequest::Write(input)).await.map(drop)
+        let outside = ToolContext::of(call)?.has_read_outside_text;
+        self.request_anywhere(call, id, ProcessRequest::Write { input, outside }).await.map(drop)
     }
 
     async fn signal(&self, call: &Call, id: &str, signal: ProcessSignal) -> Result<(), ToolError> {
@@ -391,7 +422,10 @@ impl Shell {
                 drop(stopped);
                 return Ok(ProcessAnswer::Ran(Box::new(self.status_of(owner, job, end))));
             }
-            ProcessRequest::Write(ProcessInput { text, is_last }) => {
+            ProcessRequest::Write { input: ProcessInput { text, is_last }, outside } => {
+                if outside {
+                    job.traits.set_outside();
+                }
                 if !text.is_empty() {
                     processes.write(owner, job.id, text.into_bytes()).await.map_err(tool_error)?;
                 }

@@ -178,12 +178,16 @@ async fn run_session(
         AgentLookup::NoModel => Err(Failure::NoModel),
     };
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    let is_outside = loaded.outside && kind != Ok(SessionKind::Heartbeat);
     heartbeats::drop_history(kind.ok(), &mut entries, first);
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
     let mut journal = Journal::new(sessions, Arc::clone(lease), entries, at, loaded.next_entry);
     if let Ok(snapshot) = &snapshot {
         journal.set_budgets(Arc::clone(&snapshot.ledger));
+    }
+    if is_outside {
+        journal.set_outside();
     }
     let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);

@@ -76,11 +76,11 @@ impl Tool for Launch {
 }
 
 /// Reads a page that wants to be obeyed.
-struct Page;
+pub struct Page;
 
 /// Read the page.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct PageInput {}
+pub struct PageInput {}
 
 impl Tool for Page {
     const NAME: &'static str = "page";
@@ -125,7 +125,7 @@ fn launches(world: &World, what: &[&str]) {
     });
 }
 
-async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
+pub async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
     let is_there = async || {
         world.sessions.approvals().list(world.tenant, all).await.is_ok_and(|a| a.len() == count)
@@ -136,7 +136,11 @@ async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     Ok(found)
 }
 
-async fn say_of(world: &World, record: &Record, verdict: ApprovalDecision) -> anyhow::Result<()> {
+pub async fn say_of(
+    world: &World,
+    record: &Record,
+    verdict: ApprovalDecision,
+) -> anyhow::Result<()> {
     let resolved =
         world.sessions.approvals().resolve(world.tenant, record.id, verdict, "key_test").await?;
     if resolved.wake {
@@ -220,6 +224,9 @@ async fn what_changes_an_agent_needs_a_person_once_text_from_outside_was_read() 
     let asked = waiting(&world, 2).await?;
 
     assert!(asked[0].summary.contains("has read text from outside"), "{}", asked[0].summary);
+    let subject = &asked[0].subject;
+    assert!(subject.starts_with("reason: ") && subject.contains("has read text"), "{subject}");
+    assert!(subject.contains("\ncontent: X\n"), "{subject}");
     for record in &asked {
         say_of(&world, record, ApprovalDecision::Deny).await?;
     }

@@ -173,8 +173,9 @@ pub(crate) async fn store_files(
         return Ok(media);
     }
     let reason = format!("brought by {tool}");
-    let by =
-        ChangeAuthor { run: Some(turn.run), ..ChangeAuthor::new(snapshot.name.as_str(), &reason) };
+    let by = ChangeAuthor::new(snapshot.name.as_str(), &reason);
+    // Anyone may have made the files that a tool brings.
+    let by = ChangeAuthor { run: Some(turn.run), outside: true, ..by };
     let tenant = turn.lease.claim.tenant;
     let tree = turn.workspace_branch().unwrap_or(snapshot.agent);
     match turn.worker.workspaces.store_media(tenant, tree, &by, new).await {
