@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Tools whose results may have text from outside, although they do not fence it.
-const OUTSIDE_TOOLS: [&str; 3] = ["exec", "process", "sessions_history"];
+const OUTSIDE_TOOLS: [&str; 4] = ["exec", "gateway", "process", "sessions_history"];
 
 impl TurnState<'_> {
     /// Whether the conversation has read text from outside.
