@@ -158,7 +158,7 @@ pub(super) struct CommandBinding {
     pub(super) programs: BTreeMap<String, String>,
     /// Workspace files that are run, or named to a script.
     pub(super) scripts: BTreeMap<TreePath, File>,
-    /// Those of the files that are only named to a script.
+    /// Files among `scripts` that are only named to a script.
     pub(super) arguments: BTreeSet<TreePath>,
     /// Not all of the command was read.
     pub(super) is_truncated: bool,
