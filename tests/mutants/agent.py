@@ -1406,4 +1406,156 @@ MUTANTS = {
             ("agent-runner", "it", "skill_env::a_command_has_the_secret_of_a_skill_and_nobody_is_told_it"),
         ],
     ),
+    # What was read is forgotten behind the loaded history.
+    "outside-sticky": Mutant(
+        [
+            (
+                RUNNER + "turn/run.rs",
+                "    if is_outside {",
+                "    if false {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::what_was_read_counts_behind_the_loaded_history_until_the_conversation_begins_anew"),
+        ],
+    ),
+    # The mark survives a new beginning.
+    "outside-reset": Mutant(
+        [
+            (
+                SESSION + "protocol/outside_text.rs",
+                "any(Entry::is_outside_text) => UNMARK,",
+                "any(Entry::is_outside_text) => return Ok(()),",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::what_was_read_counts_behind_the_loaded_history_until_the_conversation_begins_anew"),
+        ],
+    ),
+    # What a marked conversation tells another is not marked.
+    "outside-told": Mutant(
+        [
+            (
+                RUNNER + "tools/tool_context.rs",
+                "self.has_read_outside_text || self.kind == SessionKind::Subagent",
+                "false",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::what_a_conversation_that_read_a_page_tells_others_is_marked"),
+        ],
+    ),
+    # What a job posts is not marked.
+    "outside-post": Mutant(
+        [
+            (
+                RUNNER + "turn/firings.rs",
+                "let outside = turn.has_read_outside_text();",
+                "let outside = false;",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_job_that_read_a_page_posts_a_marked_text"),
+        ],
+    ),
+    # A file from outside is read as if it were the agent"s own.
+    "outside-file": Mutant(
+        [
+            (
+                RUNNER + "tools/files.rs",
+                "ToolContext::of(call)?.note_outside_text();",
+                "",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_file_that_came_from_outside_counts_once_it_is_read"),
+        ],
+    ),
+    # What is written after a page was read is not marked.
+    "outside-written": Mutant(
+        [
+            (
+                RUNNER + "tools/files.rs",
+                "Ok(context.has_read_outside_text && !is_approved)",
+                "Ok(false)",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_file_that_was_written_after_a_page_was_read_is_marked"),
+        ],
+    ),
+    # Input for a command carries no mark.
+    "outside-input": Mutant(
+        [
+            (
+                RUNNER + "tools/shell.rs",
+                "job.traits.set_outside();",
+                "",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_command_that_is_told_what_a_page_said_changes_no_instruction"),
+        ],
+    ),
+    # Notes of a flush carry no mark into the prompt.
+    "outside-note": Mutant(
+        [
+            (
+                RUNNER + "turn/steps.rs",
+                "    turn.mark_outside_notes(snapshot);\n",
+                "",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_memory_flush_asks_nobody_and_its_note_marks_the_conversations_that_see_it"),
+        ],
+    ),
+    # A command is approved of which only the beginning was read.
+    "approval-truncated": Mutant(
+        [
+            (
+                RUNNER + "tools/shell/command_policy.rs",
+                "    if runs.is_truncated {",
+                "    if false {",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "tools::shell::command_policy::tests::what_cannot_be_shown_in_full_is_refused"),
+        ],
+    ),
+    # A program is approved of which only the hash was shown.
+    "approval-hidden": Mutant(
+        [
+            (
+                RUNNER + "tools/shell/command_policy.rs",
+                "file.text().is_none() && !runs.arguments",
+                "false && !runs.arguments",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "tools::shell::command_policy::tests::what_cannot_be_shown_in_full_is_refused"),
+        ],
+    ),
+    # A secret leaves in an address.
+    "outgoing-secret": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/approval_need.rs",
+                "    if OUTGOING_TOOLS.contains(&known)",
+                "    if false",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "skill_env::an_address_with_a_secret_is_not_fetched"),
+        ],
+    ),
+    # The policy does not see a file that a patch names without a space.
+    "patch-header": Mutant(
+        [
+            (AGENT + "policy/approval.rs", '"*** Add File:", "*** Update File:"', '"*** Add File: ", "*** Update File:"'),
+        ],
+        [
+            ("holdfast-tools", "lib", "files::patch::tests::a_header_without_a_space_names_its_file_to_the_policy_too"),
+        ],
+    ),
 }

@@ -125,6 +125,8 @@ pub struct LoadedSession {
     pub wait: Wait,
     /// System events that the next turn is told of.
     pub events: Vec<SystemEvent>,
+    /// Since its last reset, the session has read text from outside.
+    pub outside: bool,
 }
 
 /// The writes of one step.

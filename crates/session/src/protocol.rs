@@ -6,6 +6,7 @@ mod claim;
 pub mod complete;
 mod ingest;
 mod load;
+pub mod outside_text;
 pub mod overdue;
 pub mod pause;
 pub mod sweep;

@@ -86,6 +86,8 @@ pub struct NewSubagent {
     pub agent: AgentId,
     pub label: String,
     pub task: String,
+    /// The task may repeat text from outside.
+    pub outside: bool,
     /// Model to use instead of the agent's.
     pub model: Option<String>,
     /// Thinking level to use instead of the default.
@@ -712,7 +714,8 @@ impl Subagents<'_> {
         // Replies between agents do not go to a channel.
         let target: Option<Target> =
             parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
-        let body = Body { event: Some(event.to_owned()), ..Body::text(text) };
+        // The text repeats what subagents wrote.
+        let body = Body { event: Some(event.to_owned()), outside: true, ..Body::text(text) };
         Ok(Some(NewMessage {
             key,
             agent: parent.agent,
@@ -797,7 +800,7 @@ fn task_message(new: &NewSubagent) -> NewMessage {
         label: None,
         source: Source::Internal(SUBAGENT_EVENT.to_owned()),
         idem_key: format!("task:{}", new.key.as_str()),
-        body: Body::text(new.task.clone()),
+        body: Body { outside: new.outside, ..Body::text(new.task.clone()) },
         target: None,
         mode: QueueMode::Steer,
         debounce: Duration::ZERO,

@@ -30,6 +30,8 @@ pub struct NewSystemEvent {
     /// Idempotency key, 1 to 256 bytes; unique in the tenant.
     pub idem_key: String,
     pub text: String,
+    /// The text may repeat text from outside.
+    pub outside: bool,
 }
 
 impl Sessions {
@@ -57,8 +59,8 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
     const SERIALISE_WRITERS: &str = "
         select pg_advisory_xact_lock(hashtextextended('session.system_events:' || $1 || ':' || $2, 0))";
     const ADD: &str = "
-        insert into session.system_events (tenant_id, key, idem_key, text)
-        select $1, $2, $3, $4
+        insert into session.system_events (tenant_id, key, idem_key, text, outside)
+        select $1, $2, $3, $4, $5
         where $4 is distinct from (
             select text from session.system_events
             where tenant_id = $1 and key = $2 and gone_at is null order by event_id desc limit 1)
@@ -88,6 +90,7 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
         .bind(event.key.as_str())
         .bind(&event.idem_key)
         .bind(text)
+        .bind(event.outside)
         .execute(tx.conn())
         .await?
         .rows_affected();
@@ -121,7 +124,8 @@ pub(crate) async fn apply_system_events(
     }
     for posted in entries.iter().filter_map(SessionPost::from_entry) {
         let idem_key = format!("post:{run}");
-        insert_event(tx, &NewSystemEvent { key: posted.key, idem_key, text: posted.text }).await?;
+        let SessionPost { key, text, outside } = posted;
+        insert_event(tx, &NewSystemEvent { key, idem_key, text, outside }).await?;
     }
     Ok(())
 }

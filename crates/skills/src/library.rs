@@ -381,7 +381,7 @@ fn replacing_edits(
 fn builtin_file(skill: &Skill, path: &TreePath) -> Option<File> {
     let (_, text) = crate::BUILTIN.iter().find(|(name, _)| skill.manifest.name.is_same(name))?;
     let content = (path.as_str() == skill.location).then(|| text.as_bytes().to_vec())?;
-    Some(File { hash: ContentHash::of(&content), content, revision: 0.into() })
+    Some(File { hash: ContentHash::of(&content), content, revision: 0.into(), outside: false })
 }
 
 /// Drops an incomplete UTF-8 character at the end of a truncated text.

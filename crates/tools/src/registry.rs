@@ -247,6 +247,11 @@ impl Registry {
             text => serde_json::from_str(text)
                 .map_err(|error| ToolError::Tell(format!("the input is not JSON: {error}")))?,
         };
+        // A list would fill the fields of a tool's input in their order, and the policy, which looks
+        // for them by name, would see none.
+        if !input.is_object() {
+            return Err(ToolError::Tell("the input is no JSON object".to_owned()));
+        }
         let input = match Alias::find(name) {
             Some(alias) if known != name => alias.input(input),
             _ => input,

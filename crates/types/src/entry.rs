@@ -38,6 +38,9 @@ pub struct CallRecord {
     /// Details from the tool, such as the exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<serde_json::Value>,
+    /// The result has text from outside.
+    #[serde(skip_serializing_if = "is_default")]
+    pub outside: bool,
 }
 
 /// Token counts as the provider reported them.
@@ -220,6 +223,17 @@ impl Entry {
             Self::Called { .. } => "called",
             Self::Returned { .. } => "returned",
             Self::Noted { .. } => "noted",
+        }
+    }
+
+    /// Whether the entry brings text from outside into the conversation.
+    #[must_use]
+    pub fn is_outside_text(&self) -> bool {
+        match self {
+            Self::Heard { body, .. } => body.is_outside_text(),
+            Self::Returned { record, .. } => record.outside,
+            Self::Noted { .. } => SystemEvent::from_entry(self).iter().any(|event| event.outside),
+            Self::Thought { .. } | Self::Called { .. } => false,
         }
     }
 

@@ -154,6 +154,10 @@ pub struct Body {
     /// Set if the message is a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<Box<Heartbeat>>,
+    /// The text may repeat text from outside: a subagent wrote it, a guest, or a conversation that
+    /// has read text from outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 impl Body {
@@ -161,6 +165,13 @@ impl Body {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Whether the message has text from outside, or a file or picture that anyone may have made. A
+    /// voice message is its sender's own.
+    #[must_use]
+    pub fn is_outside_text(&self) -> bool {
+        self.outside || self.attachments.iter().any(|attachment| attachment.kind != "voice")
     }
 }
 

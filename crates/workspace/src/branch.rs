@@ -96,8 +96,8 @@ impl Workspaces {
                 from workspace.files f cross join tree
                 where f.tenant_id = $1 and f.agent_id = $2)
             insert into workspace.files
-                (tenant_id, agent_id, path, hash, size, revision, changed_at)
-            select $1, $3, f.path, f.hash, f.size, 1, r.created_at
+                (tenant_id, agent_id, path, hash, size, revision, changed_at, outside)
+            select $1, $3, f.path, f.hash, f.size, 1, r.created_at, f.outside
             from workspace.files f cross join revision r
             where f.tenant_id = $1 and f.agent_id = $2";
 

@@ -31,6 +31,8 @@ pub struct File {
     pub hash: ContentHash,
     /// Revision that last changed the file.
     pub revision: Revision,
+    /// The content may have text from outside.
+    pub outside: bool,
 }
 
 impl File {
@@ -60,13 +62,22 @@ pub struct ChangeAuthor {
     /// Idempotency key, 1 to 256 bytes. A repeated key changes nothing and returns the first
     /// outcome. Unique within the agent's tree, for as long as its history.
     pub key: Option<String>,
+    /// The new contents may have text from outside. A file keeps this until a person changes it.
+    pub outside: bool,
 }
 
 impl ChangeAuthor {
     /// Author of a change outside of a turn, without a key.
     #[must_use]
     pub fn new(author: &str, reason: &str) -> Self {
-        Self { author: author.to_owned(), run: None, reason: reason.to_owned(), key: None }
+        let (author, reason) = (author.to_owned(), reason.to_owned());
+        Self { author, run: None, reason, key: None, outside: false }
+    }
+
+    /// Says whether the new contents may have text from outside.
+    #[must_use]
+    pub fn from_outside(self, outside: bool) -> Self {
+        Self { outside, ..self }
     }
 
     #[must_use]

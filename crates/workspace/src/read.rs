@@ -50,11 +50,13 @@ impl Workspaces {
         at: Option<Revision>,
     ) -> Result<Option<File>, Error> {
         const AT_REVISION: &str = "
-            select c.content, h.new_hash, h.revision
+            select c.content, h.new_hash, h.revision, coalesce(f.outside, true)
             from (select new_hash, revision from workspace.changes
                   where tenant_id = $1 and agent_id = $2 and path = $3 and revision <= $4
                   order by revision desc limit 1) h
-            join workspace.contents c on c.tenant_id = $1 and c.hash = h.new_hash";
+            join workspace.contents c on c.tenant_id = $1 and c.hash = h.new_hash
+            left join workspace.files f
+                on f.tenant_id = $1 and f.agent_id = $2 and f.path = $3 and f.revision = h.revision";
 
         let Some(at) = at else {
             let found = self.read_many(tenant, agent, std::slice::from_ref(path)).await?;
@@ -62,7 +64,7 @@ impl Workspaces {
         };
         let mut tx = self.pools.tenant(tenant).await?;
         check_revision(at, head(&mut tx, agent).await?)?;
-        let row: Option<(Vec<u8>, Vec<u8>, i64)> = holdfast_pg::query_as(AT_REVISION)
+        let row: Option<(Vec<u8>, Vec<u8>, i64, bool)> = holdfast_pg::query_as(AT_REVISION)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(path.as_str())
@@ -70,7 +72,10 @@ impl Workspaces {
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        row.map(|(content, hash, revision)| file_from_row(content, &hash, revision)).transpose()
+        row.map(|(content, hash, revision, outside)| {
+            file_from_row(content, &hash, revision, outside)
+        })
+        .transpose()
     }
 
     /// Reads the newest version of several files in one statement, so that all are of one revision.
@@ -82,14 +87,14 @@ impl Workspaces {
         paths: &[TreePath],
     ) -> Result<BTreeMap<TreePath, File>, Error> {
         const SQL: &str = "
-            select f.path, c.content, f.hash, f.revision
+            select f.path, c.content, f.hash, f.revision, f.outside
             from workspace.files f
             join workspace.contents c on c.tenant_id = f.tenant_id and c.hash = f.hash
             where f.tenant_id = $1 and f.agent_id = $2 and f.path = any($3)";
 
         let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64)> = holdfast_pg::query_as(SQL)
+        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64, bool)> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(paths)
@@ -97,15 +102,20 @@ impl Workspaces {
             .await?;
         tx.finish_reading();
         rows.into_iter()
-            .map(|(path, content, hash, revision)| {
-                Ok((parse_stored_path(&path)?, file_from_row(content, &hash, revision)?))
+            .map(|(path, content, hash, revision, outside)| {
+                Ok((parse_stored_path(&path)?, file_from_row(content, &hash, revision, outside)?))
             })
             .collect()
     }
 }
 
-pub(crate) fn file_from_row(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
-    Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into() })
+pub(crate) fn file_from_row(
+    content: Vec<u8>,
+    hash: &[u8],
+    revision: i64,
+    outside: bool,
+) -> Result<File, Error> {
+    Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into(), outside })
 }
 
 /// Lower (inclusive) and upper (exclusive) bound of the paths within a folder. The range also holds

@@ -67,14 +67,16 @@ pub(crate) async fn record_revision(
             where tenant_id = $1 and agent_id = $2 and path = any($14)),
         there as (
             insert into workspace.files as f
-                (tenant_id, agent_id, path, hash, size, revision, changed_at)
-            select $1, $2, s.path, s.new_hash, s.new_size, $3, r.created_at
+                (tenant_id, agent_id, path, hash, size, revision, changed_at, outside)
+            select $1, $2, s.path, s.new_hash, s.new_size, $3, r.created_at, $18
             from unnest($9::text[], $12::bytea[], $13::bigint[]) as s (path, new_hash, new_size)
             cross join revision r
             where s.new_hash is not null
             on conflict (agent_id, path, tenant_id) do update
                 set hash = excluded.hash, size = excluded.size, revision = excluded.revision,
-                    changed_at = excluded.changed_at)
+                    changed_at = excluded.changed_at,
+                    -- A run may have changed a part of the file. A person knows what they write.
+                    outside = excluded.outside or (f.outside and $5::uuid is not null))
         update workspace.trees set head = $3, files = $15, bytes = $16,
             noted = case when $17 and branch_of is null then $3 else noted end
         where tenant_id = $1 and agent_id = $2";
@@ -101,6 +103,7 @@ pub(crate) async fn record_revision(
         .bind(i32::try_from(size.files).unwrap_or(i32::MAX))
         .bind(size.bytes)
         .bind(needs_indexing(steps))
+        .bind(by.outside)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -139,21 +139,21 @@ impl Workspaces {
         paths: &[TreePath],
     ) -> Result<TurnFiles, Error> {
         const SQL: &str = "
-            (select false, f.path, c.content, f.hash, f.revision
+            (select false, f.path, c.content, f.hash, f.revision, f.outside
              from workspace.files f
              join workspace.contents c on c.tenant_id = f.tenant_id and c.hash = f.hash
              where f.tenant_id = $1 and f.agent_id = $2 and f.path = any($3))
             union all
-            (select false, path, null, hash, revision from workspace.files
+            (select false, path, null, hash, revision, outside from workspace.files
              where tenant_id = $1 and agent_id = $2 and path > 'skills/' and path < 'skills0'
                and path like 'skills/%/SKILL.md' and path not like 'skills/%/%/SKILL.md'
              order by path limit $5)
             union all
-            (select true, path, null, hash, revision from workspace.files
+            (select true, path, null, hash, revision, outside from workspace.files
              where tenant_id = $1 and agent_id = $4 and path > 'skills/' and path < 'skills0'
                and path like 'skills/%/SKILL.md' and path not like 'skills/%/%/SKILL.md'
              order by path limit $5)";
-        type Row = (bool, String, Option<Vec<u8>>, Vec<u8>, i64);
+        type Row = (bool, String, Option<Vec<u8>>, Vec<u8>, i64, bool);
 
         let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
         let mut tx = self.pools.tenant(tenant).await?;
@@ -167,11 +167,12 @@ impl Workspaces {
             .await?;
         tx.finish_reading();
         let mut briefing = TurnFiles { files: BTreeMap::new(), skills: Vec::new() };
-        for (is_shared, path, content, hash, revision) in rows {
+        for (is_shared, path, content, hash, revision, outside) in rows {
             let path = parse_stored_path(&path)?;
             match content {
                 Some(content) => {
-                    briefing.files.insert(path, file_from_row(content, &hash, revision)?);
+                    let file = file_from_row(content, &hash, revision, outside)?;
+                    briefing.files.insert(path, file);
                 }
                 None => {
                     let hash = ContentHash::stored(&hash)?;

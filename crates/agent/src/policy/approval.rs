@@ -262,18 +262,15 @@ fn paths(tool: &str, input: &Value) -> Vec<String> {
 }
 
 /// Returns the files in a patch: unified diff, or `*** Update File` format.
+///
+/// Everything that the tool `apply_patch` reads as the name of a file is among them, and some more:
+/// the formats are not told apart here. The tool's tests compare both.
 fn patched_files(patch: &str) -> Vec<String> {
-    const HEADERS: [&str; 9] = [
-        "+++ ",
-        "*** Add File: ",
-        "*** Update File: ",
-        "*** Delete File: ",
-        "*** Move to: ",
-        "rename from ",
-        "rename to ",
-        "copy from ",
-        "copy to ",
-    ];
+    // Models write these with and without a space after the colon.
+    const ENVELOPE_HEADERS: [&str; 4] =
+        ["*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:"];
+    const DIFF_HEADERS: [&str; 5] =
+        ["+++ ", "rename from ", "rename to ", "copy from ", "copy to "];
     let mut found = Vec::new();
     let mut lines = patch.lines().peekable();
     while let Some(line) = lines.next() {
@@ -282,15 +279,34 @@ fn patched_files(patch: &str) -> Vec<String> {
         {
             found.extend(header_path(old, true).into_iter().chain(header_path(new, false)));
         }
+        if let Some(name) = ENVELOPE_HEADERS.iter().find_map(|header| line.strip_prefix(header)) {
+            // The format has no quotes and no dates.
+            found.push(name.trim().to_owned());
+        }
         // Elsewhere, `--- ` is a removed line that begins with `-- `.
-        let is_old = lines.peek().is_some_and(|next| next.starts_with("+++ "));
-        let old = line.strip_prefix("--- ").filter(|_| is_old);
-        let header = HEADERS.iter().find_map(|header| line.strip_prefix(header));
-        if let Some(name) = old.or(header) {
-            found.extend(header_path(name, old.is_some() || line.starts_with("+++ ")));
+        if let Some(new) = lines.peek().and_then(|next| next.strip_prefix("+++ "))
+            && let Some(old) = line.strip_prefix("--- ")
+        {
+            found.extend(diff_paths(old, new));
+            found.extend(header_path(old, true));
+        }
+        if let Some(name) = DIFF_HEADERS.iter().find_map(|header| line.strip_prefix(header)) {
+            found.extend(header_path(name, line.starts_with("+++ ")));
         }
     }
     found
+}
+
+/// Returns the paths of a diff's two headers where they differ from [`header_path`]: a name in
+/// quotes, and a folder `a` or `b` in a diff without git's prefixes.
+fn diff_paths(old: &str, new: &str) -> Vec<String> {
+    let name = |header: &str| header.split('\t').next().unwrap_or_default().trim().to_owned();
+    let (old, new) = (name(old), name(new));
+    let is_git = |name: &str, prefix: &str| name == "/dev/null" || name.starts_with(prefix);
+    if is_git(&old, "a/") && is_git(&new, "b/") {
+        return Vec::new();
+    }
+    [old, new].into_iter().filter(|name| name != "/dev/null").collect()
 }
 
 /// Returns the path of a header. In a diff the prefixes `a/` and `b/` are not folders.

@@ -56,10 +56,11 @@ impl TurnAuthors {
         self.roles.iter().any(|role| role == OWNER)
     }
 
-    /// Whether an author is named nowhere; `true` without authors.
+    /// Whether neither the policy nor the channel account's list names the authors; `true` without
+    /// authors. A role of any name is enough: `roles.vip` names a person, too.
     #[must_use]
     pub fn is_guest(&self) -> bool {
-        !self.roles.iter().any(|role| role == MEMBER)
+        self.roles.iter().all(|role| role == GUEST)
     }
 }
 
@@ -255,6 +256,8 @@ mod tests {
         ] {
             assert_eq!(roles(&people, std::slice::from_ref(&speaker)), expected, "{speaker:?}");
         }
+        let of = |id| people.turn_authors([&author(id, &[])].into_iter()).is_guest();
+        assert_eq!([of("telegram:8"), of("telegram:7"), of("telegram:9")], [false, false, true]);
         assert_eq!(people.turn_authors([].into_iter()), TurnAuthors::default());
     }
 
@@ -265,6 +268,7 @@ mod tests {
 
         assert_eq!(roles(&people, &[owner.clone(), stranger.clone()]), "guest");
         assert!(people.turn_authors([&owner, &stranger].into_iter()).is_guest());
+        assert!(people.turn_authors([&stranger].into_iter()).is_guest());
         assert!(!people.turn_authors([&owner].into_iter()).is_guest());
         assert!(TurnAuthors::default().is_guest());
         assert_eq!(

@@ -12,6 +12,7 @@ use crate::{
     protocol::{
         append::insert_deliveries,
         complete::{LeaseChanges, end_claim},
+        outside_text::mark_outside_text,
         sweep::append_entries,
     },
     sessions::lock_claimed,
@@ -41,6 +42,7 @@ impl Approvals<'_> {
         }
         append_entries(&mut tx, &lease, ask.run, &ask.entries).await?;
         apply_system_events(&mut tx, ask.run, &ask.entries).await?;
+        mark_outside_text(&mut tx, claim.session, &ask.entries).await?;
         holdfast_pg::query(MARK_SEEN)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())

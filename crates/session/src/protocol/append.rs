@@ -6,7 +6,8 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{
-    Claim, Error, NewDelivery, Sessions, StepSignals, StepWrite, WriteCost, sessions::lock_claimed,
+    Claim, Error, NewDelivery, Sessions, StepSignals, StepWrite, WriteCost,
+    protocol::outside_text::mark_outside_text, sessions::lock_claimed,
     summary::copy_summary_to_session, system_events::apply_system_events,
 };
 
@@ -93,6 +94,7 @@ impl Sessions {
             insert_deliveries(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
         copy_summary_to_session(&mut tx, claim.session, &entries).await?;
+        mark_outside_text(&mut tx, claim.session, &entries).await?;
         apply_system_events(&mut tx, run, &entries).await?;
         spent.charge_budgets(&mut tx).await?;
         tx.commit().await?;

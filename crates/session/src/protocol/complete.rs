@@ -4,7 +4,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{Body, Entry, SessionId, SessionState, Wait, wakes};
 use sqlx::types::Json;
 
-use super::append::insert_deliveries;
+use super::{append::insert_deliveries, outside_text::mark_outside_text};
 use crate::{
     Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
     sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
@@ -84,6 +84,7 @@ async fn commit_turn_end(
         insert_deliveries(&mut tx, claim.session, run, first, &completion.deliveries).await?;
     }
     copy_summary_to_session(&mut tx, claim.session, &completion.entries).await?;
+    mark_outside_text(&mut tx, claim.session, &completion.entries).await?;
     apply_system_events(&mut tx, completion.run, &completion.entries).await?;
     spent.charge_budgets(&mut tx).await?;
     tx.commit().await?;

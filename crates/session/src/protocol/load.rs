@@ -23,6 +23,7 @@ type SessionRow = (
     Json<Vec<InboxRow>>,
     Json<Vec<(i64, Uuid, Entry)>>,
     Json<Vec<SystemEvent>>,
+    bool,
 );
 
 /// A message as the query encodes it.
@@ -97,10 +98,11 @@ async fn read_session(
                       where tenant_id = $1 and session_id = $2 and seq >= $5
                       order by seq desc limit $3) newest),
                (select coalesce(jsonb_agg(jsonb_build_object(
-                    'id', event_id, 'text', text,
+                    'id', event_id, 'text', text, 'outside', outside,
                     'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
                 from session.system_events e
-                where e.tenant_id = $1 and e.key = s.key and gone_at is null)
+                where e.tenant_id = $1 and e.key = s.key and gone_at is null),
+               s.outside_since is not null
         from session.sessions s join session.session_lease l using (tenant_id, session_id)
         where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4
           and l.owner = $6";
@@ -131,6 +133,7 @@ async fn read_session(
         inbox,
         entries,
         events,
+        outside,
     ) = row;
 
     Ok(LoadedSession {
@@ -146,6 +149,7 @@ async fn read_session(
         settings: settings.0,
         wait: wait.map_or(Wait::Anything, |wait| wait.0),
         events: events.0,
+        outside,
     })
 }
 

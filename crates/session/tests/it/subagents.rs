@@ -38,6 +38,7 @@ fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> anyhow::Result<NewSu
         agent: ada.agent,
         label: "count".into(),
         task: "count the stars".into(),
+        outside: false,
         model: None,
         thinking: None,
         cleanup: Cleanup::Keep,

@@ -1,12 +1,19 @@
 //! System events are given to a conversation's next turn, once (spec CRN-022).
 
 use holdfast_session::{Error, MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent, StepWrite};
-use holdfast_types::{RunId, SessionKey, SessionPost, SystemEvent, Wait};
+use holdfast_types::{
+    CallRecord, Entry, Media, Note, RunId, SessionKey, SessionPost, SystemEvent, Wait,
+};
 
 use crate::world::{Tenant, World, completion, thought};
 
 fn event(key: &SessionKey, n: usize, text: &str) -> NewSystemEvent {
-    NewSystemEvent { key: key.clone(), idem_key: format!("job:{n}"), text: text.to_owned() }
+    NewSystemEvent {
+        key: key.clone(),
+        idem_key: format!("job:{n}"),
+        text: text.to_owned(),
+        outside: false,
+    }
 }
 
 async fn waiting(
@@ -94,7 +101,7 @@ async fn what_a_turn_posts_elsewhere_is_told_with_its_end_or_not_at_all() -> any
     world.sessions.ingest(tenant.id, tenant.message("s", "k", "look")).await?;
     let first = world.claim_one().await?;
     let run = RunId::generate();
-    let posted = SessionPost { key: main.clone(), text: "Cron: all is well".into() };
+    let posted = SessionPost { key: main.clone(), text: "Cron: all is well".into(), outside: true };
     let completion = || {
         let entries = vec![posted.entry(), thought("all is well")];
         holdfast_session::Completion { entries, done: vec![1], reply: Some(1), ..completion(run) }
@@ -134,7 +141,8 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
         "select event_id from session.system_events where tenant_id = '{}'",
         other.id.as_uuid()
     );
-    let theirs = SystemEvent { id: world.number(&sql).await?, text: "theirs".into(), at: 0 };
+    let theirs =
+        SystemEvent { id: world.number(&sql).await?, text: "theirs".into(), at: 0, outside: false };
     let entries = vec![SystemEvent::entry(&[theirs]), thought("hm")];
     let run = RunId::generate();
     let ended = holdfast_session::Completion {
@@ -145,5 +153,54 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
     };
     world.sessions.complete(&claim, ended).await?;
     assert_eq!(waiting(&world, &other, &key).await?, ["theirs"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_heard_text_from_outside_is_marked_until_it_is_reset() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let tenant = world.tenant();
+    world.sessions.ingest(tenant.id, tenant.message("s", "k", "hello")).await?;
+    let claim = world.claim_one().await?;
+    let run = RunId::generate();
+    let write = async |entry: Entry| {
+        let write = StepWrite { run: Some(run), entries: vec![entry], ..StepWrite::default() };
+        world.sessions.append(&claim, write).await?;
+        anyhow::Ok(world.sessions.load(&claim, 0).await?.outside)
+    };
+    let returned = |outside| Entry::Returned {
+        call: "c".to_owned(),
+        output: "a page".to_owned(),
+        failed: false,
+        media: Media::default(),
+        record: CallRecord { outside, ..CallRecord::default() },
+    };
+
+    assert!(!write(returned(false)).await?);
+    assert!(write(returned(true)).await?);
+    assert!(write(Entry::summary("it says: do X", 0)).await?);
+    assert!(!write(Entry::noted(Note::Reset, "anew")).await?);
+    let told = SystemEvent { id: 1, text: "do X".into(), at: 0, outside: true };
+    assert!(write(SystemEvent::entry(&[told])).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_mark_of_an_event_is_told_with_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let tenant = world.tenant();
+    let message = tenant.message("s", "k", "hello");
+    for (n, outside) in [false, true].into_iter().enumerate() {
+        let text = format!("event {n}");
+        let new = NewSystemEvent { outside, ..event(&message.key, n, &text) };
+        world.sessions.add_system_event(tenant.id, &new).await?;
+    }
+    world.sessions.ingest(tenant.id, message).await?;
+
+    let claim = world.claim_one().await?;
+    let told = world.sessions.load(&claim, 0).await?.events;
+
+    assert_eq!(told.iter().map(|event| event.outside).collect::<Vec<_>>(), [false, true]);
     Ok(())
 }

@@ -75,6 +75,7 @@ impl Commands for Fake {
             title: line.script.clone(),
             stands: "running".to_owned(),
             age: Duration::from_secs(2),
+            is_approved: true,
         };
         Ok(match &state.1.stands {
             CommandState::Running(id) => state.0.iter().map(|script| line((script, id))).collect(),
@@ -84,6 +85,16 @@ impl Commands for Fake {
 
     async fn look(&self, _: &Call, _: &str, _: Duration) -> Result<CommandResult, ToolError> {
         Ok(self.state().1.clone())
+    }
+
+    async fn input_approval(
+        &self,
+        _: &Call,
+        id: &str,
+        input: &ProcessInput,
+    ) -> Result<Approval, ToolError> {
+        let subject = format!("{id} {}", input.text);
+        Ok(Approval::Ask { summary: subject.clone(), subject, pattern: None })
     }
 
     async fn write(&self, _: &Call, _: &str, _: ProcessInput) -> Result<(), ToolError> {

@@ -58,6 +58,14 @@ pub trait Commands: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<CommandResult, ToolError>> + Send;
 
+    /// Returns the approval that input of a process needs.
+    fn input_approval(
+        &self,
+        call: &Call,
+        id: &str,
+        input: &ProcessInput,
+    ) -> impl Future<Output = Result<Approval, ToolError>> + Send;
+
     /// Writes to a process' input, and closes it afterwards if requested.
     fn write(
         &self,
@@ -157,6 +165,13 @@ pub struct ProcessSummary {
     pub stands: String,
     /// Time since the process was started.
     pub age: Duration,
+    /// The command needed an approval. Assumed of a runner that does not say.
+    #[serde(default = "is_approved_by_default")]
+    pub is_approved: bool,
+}
+
+const fn is_approved_by_default() -> bool {
+    true
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

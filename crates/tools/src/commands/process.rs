@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Commands, ProcessInput, ProcessSignal, report::command_output};
-use crate::{Call, Output, Tool, ToolError};
+use crate::{Approval, Call, Output, Tool, ToolError};
 
 /// Maximum time that `status` waits.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -58,6 +58,15 @@ impl ProcessCall {
         let missing = || ToolError::Tell("say which: `id`, as `list` shows it".to_owned());
         self.id.as_deref().ok_or_else(missing)
     }
+
+    /// Input for the process.
+    fn given(&self) -> Result<ProcessInput, ToolError> {
+        let text = self.text.clone().unwrap_or_default();
+        if text.is_empty() && !self.close {
+            return Err(ToolError::Tell("`text` is empty: say what it reads".to_owned()));
+        }
+        Ok(ProcessInput { text, is_last: self.close })
+    }
 }
 
 impl<C: Commands> Tool<Output> for Process<C> {
@@ -65,6 +74,13 @@ impl<C: Commands> Tool<Output> for Process<C> {
     const EFFECT: Effect = Effect::Acts;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(90));
     type Input = ProcessCall;
+
+    async fn approval(&self, call: &Call, input: &ProcessCall) -> Result<Approval, ToolError> {
+        match input.action {
+            Action::Stdin => self.0.input_approval(call, input.id()?, &input.given()?).await,
+            Action::List | Action::Status | Action::Signal | Action::Kill => Ok(Approval::Never),
+        }
+    }
 
     async fn call(&self, call: Call, input: ProcessCall) -> Result<Output, ToolError> {
         match input.action {
@@ -75,12 +91,7 @@ impl<C: Commands> Tool<Output> for Process<C> {
                 Ok(command_output(&ran, input.max_output))
             }
             Action::Stdin => {
-                let text = input.text.clone().unwrap_or_default();
-                if text.is_empty() && !input.close {
-                    return Err(ToolError::Tell("`text` is empty: say what it reads".to_owned()));
-                }
-                let given = ProcessInput { text, is_last: input.close };
-                self.0.write(&call, input.id()?, given).await?;
+                self.0.write(&call, input.id()?, input.given()?).await?;
                 Ok("It has read that.".into())
             }
             Action::Signal => {
@@ -123,7 +134,23 @@ mod tests {
         CommandState,
         fake::{said, tools},
     };
-    use crate::ToolError;
+    use crate::{Approval, ToolError};
+
+    #[tokio::test]
+    async fn only_input_for_a_process_is_asked_about() {
+        let (call, _, tools) = tools();
+        for (input, subject) in [
+            (r#"{"action":"stdin","id":"prc_1","text":"rm x\n"}"#, Some("prc_1 rm x\n")),
+            (r#"{"action":"status","id":"prc_1"}"#, None),
+            (r#"{"action":"kill","id":"prc_1"}"#, None),
+        ] {
+            match tools.approval(&call, "process", input).await {
+                Ok(Approval::Ask { subject: shown, .. }) => assert_eq!(Some(&*shown), subject),
+                Ok(Approval::Never) => assert_eq!(subject, None, "{input}"),
+                other => panic!("{input}: {other:?}"),
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_process_is_found_in_the_list_and_asked_how_it_stands() {

@@ -135,6 +135,12 @@ async fn what_a_call_may_not_use_is_refused_by_every_name() {
     assert!(!tell(tools.call(call, "zzz", "{}").await).contains("exec"));
 }
 
+#[tokio::test]
+async fn an_input_without_names_is_refused() {
+    let told = tell(tools().call(call(), "repeat", r#"["a", 2]"#).await);
+    assert_eq!(told, "the input is no JSON object");
+}
+
 #[test]
 fn what_is_not_here_acts() {
     assert_eq!(tools().effect("repeat"), Effect::Reads);

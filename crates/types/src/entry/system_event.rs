@@ -13,6 +13,9 @@ pub struct SystemEvent {
     /// Time of arrival, in seconds since 1970.
     #[serde(default)]
     pub at: i64,
+    /// The text may repeat text from outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 impl SystemEvent {
@@ -45,19 +48,24 @@ pub struct SessionPost {
     /// Session that gets the text.
     pub key: SessionKey,
     pub text: String,
+    /// The text may repeat text from outside.
+    pub outside: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredPost {
     key: String,
     text: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    outside: bool,
 }
 
 impl SessionPost {
     /// Returns the note; the transaction that stores it also posts the text.
     #[must_use]
     pub fn entry(&self) -> Entry {
-        let stored = StoredPost { key: self.key.to_string(), text: self.text.clone() };
+        let Self { key, text, outside } = self;
+        let stored = StoredPost { key: key.to_string(), text: text.clone(), outside: *outside };
         Entry::noted(Note::Posted, serde_json::to_string(&stored).unwrap_or_default())
     }
 
@@ -67,7 +75,8 @@ impl SessionPost {
         match entry {
             Entry::Noted { note: Note::Posted, text, .. } => {
                 let stored: StoredPost = serde_json::from_str(text).ok()?;
-                Some(Self { key: stored.key.parse().ok()?, text: stored.text })
+                let StoredPost { key, text, outside } = stored;
+                Some(Self { key: key.parse().ok()?, text, outside })
             }
             Entry::Heard { .. }
             | Entry::Thought { .. }
@@ -84,14 +93,15 @@ mod tests {
 
     #[test]
     fn what_was_told_is_read_from_its_note_and_from_no_other() {
-        let events = vec![SystemEvent { id: 7, text: "tea \"is\" ready".into(), at: 1 }];
+        let events =
+            vec![SystemEvent { id: 7, text: "tea \"is\" ready".into(), at: 1, outside: true }];
 
         assert_eq!(SystemEvent::from_entry(&SystemEvent::entry(&events)), events);
         assert_eq!(SystemEvent::from_entry(&Entry::noted(Note::Told, "of tomorrow")), []);
         assert_eq!(SystemEvent::from_entry(&Entry::noted(Note::Failed, "[]")), []);
 
         let key = "agent:main:main".parse().unwrap();
-        let posted = SessionPost { key, text: "all is well".into() };
+        let posted = SessionPost { key, text: "all is well".into(), outside: true };
         assert_eq!(SessionPost::from_entry(&posted.entry()), Some(posted));
         assert_eq!(SessionPost::from_entry(&Entry::noted(Note::Posted, "{}")), None);
     }

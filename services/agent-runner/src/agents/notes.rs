@@ -3,7 +3,7 @@
 //! Those of the last three days are in the prompt wherever `MEMORY.md` is. The older form of the
 //! path (`memory/2026-12-01.md`) is still read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_agent::prompt::DailyNote;
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz};
@@ -13,19 +13,40 @@ const DAYS_IN_PROMPT: i32 = 3;
 
 /// Notes of the days that are among the last ones in some time zone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RecentNotes(BTreeMap<Date, Vec<DailyNote>>);
+pub(crate) struct RecentNotes {
+    notes: BTreeMap<Date, Vec<DailyNote>>,
+    /// Days with a note that may have text from outside.
+    outside: BTreeSet<Date>,
+}
 
 impl RecentNotes {
     /// Adds a note; those of one day stay in their order.
     pub(crate) fn add(&mut self, day: Date, note: DailyNote) {
-        self.0.entry(day).or_default().push(note);
+        self.notes.entry(day).or_default().push(note);
+    }
+
+    /// Records that a note of this day may have text from outside.
+    pub(crate) fn mark_outside(&mut self, day: Date) {
+        self.outside.insert(day);
     }
 
     /// Returns the notes of the last days, newest first.
     pub(crate) fn of_last_days(&self, today: Date) -> Vec<DailyNote> {
-        let first = today.saturating_sub((DAYS_IN_PROMPT - 1).days());
-        self.0.range(first..=today).rev().flat_map(|(_, notes)| notes.clone()).collect()
+        self.notes
+            .range(first_day(today)..=today)
+            .rev()
+            .flat_map(|(_, notes)| notes.clone())
+            .collect()
     }
+
+    /// Whether text from outside may be among the notes of the last days.
+    pub(crate) fn has_outside_text(&self, today: Date) -> bool {
+        self.outside.range(first_day(today)..=today).next().is_some()
+    }
+}
+
+fn first_day(today: Date) -> Date {
+    today.saturating_sub((DAYS_IN_PROMPT - 1).days())
 }
 
 /// Path of a day's note.
@@ -78,5 +99,8 @@ mod tests {
         assert_eq!(texts(day(4)), ["4", "3", "2"]);
         assert_eq!(texts(day(5)), ["5", "4", "3"]);
         assert_eq!(texts(day(9)), Vec::<String>::new());
+        assert!(!notes.has_outside_text(day(4)));
+        notes.mark_outside(day(2));
+        assert!(notes.has_outside_text(day(4)) && !notes.has_outside_text(day(5)));
     }
 }

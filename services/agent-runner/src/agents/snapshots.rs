@@ -434,13 +434,16 @@ impl Agents {
             let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
             BootstrapFile { name, content }
         };
-        let mut notes = RecentNotes::default();
+        let mut recent = RecentNotes::default();
         for (day, path) in noted {
-            if let Some(text) = found.get(&path).and_then(|file| file.text()) {
-                notes.add(day, DailyNote { path: path.to_string(), text: text.to_owned() });
+            let Some(file) = found.get(&path) else { continue };
+            let Some(text) = file.text() else { continue };
+            recent.add(day, DailyNote { path: path.to_string(), text: text.to_owned() });
+            if file.outside {
+                recent.mark_outside(day);
             }
         }
-        Ok((BootstrapName::ALL.map(file).to_vec(), notes, skills))
+        Ok((BootstrapName::ALL.map(file).to_vec(), recent, skills))
     }
 
     pub(crate) const fn locks(&self) -> &Locks {

@@ -260,6 +260,8 @@ impl ChainRunner<'_> {
                 agent: agent.id,
                 label: format!("{} {}/{}", run.name, step.name, number + 1),
                 task: task.text.chars().take(MAX_TASK_CHARS).collect(),
+                // Tasks repeat the results of earlier steps.
+                outside: true,
                 model: step.model.clone(),
                 thinking: None,
                 cleanup: Cleanup::Keep,

@@ -162,6 +162,9 @@ impl Files for WorkspaceFiles {
             let lent = self.library.read(call.tenant, &skill, &path).await;
             found = lent.map_err(|error| FilesError::Broken(error.into()))?;
         }
+        if found.as_ref().is_some_and(|file| file.outside) {
+            ToolContext::of(call)?.note_outside_text();
+        }
         Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
     }
 
@@ -222,7 +225,7 @@ impl Files for WorkspaceFiles {
             run: Some(call.run),
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
         };
-        let by = by.with_key(&call.key);
+        let by = by.with_key(&call.key).from_outside(writes_outside_text(call, &edits)?);
         let committed =
             self.workspaces.commit(call.tenant, Self::workspace_of(call)?, &by, edits).await;
         let committed = committed.map_err(|error| match error {
@@ -233,6 +236,15 @@ impl Files for WorkspaceFiles {
         });
         self.diff(call, &committed?).await
     }
+}
+
+/// Whether what a call writes may have text from outside. Once a conversation has read such text, a
+/// person sees and approves each change of instructions, except in a memory flush.
+fn writes_outside_text(call: &Call, edits: &[Edit]) -> Result<bool, FilesError> {
+    let context = ToolContext::of(call)?;
+    let is_approved =
+        !context.is_flushing && edits.iter().any(|edit| is_instruction(edit.path().as_str()));
+    Ok(context.has_read_outside_text && !is_approved)
 }
 
 /// Whether a path is in the folder of skills, whose headers are in every prompt.

@@ -6,14 +6,16 @@
 
 use holdfast_agent::{
     bootstrap::Audience,
-    file_view::{FileSpace, FileView},
+    file_view::{FileSpace, FileView, is_instruction},
     policy::Decision,
     subagent::patch_note,
 };
 use holdfast_session::Subagent;
 use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges, SubjectText};
-use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, SessionKind, TenantId, TreePath};
-use holdfast_workspace::{BranchState, ChangeAuthor, Diff, Error, FileChange, Patch, Workspaces};
+use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, TenantId, TreePath};
+use holdfast_workspace::{
+    BranchState, ChangeAuthor, Diff, Error, File, FileChange, Patch, Workspaces,
+};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -123,6 +125,14 @@ impl SubagentChanges for SessionTools {
         let paths = asked.iter().filter_map(|file| view.tree_path(&file.path).ok());
         let paths: Vec<TreePath> = paths.collect();
         let contents = store.workspaces.read_many(call.tenant, copy.branch, &paths).await?;
+        let is_hidden = |file: &File| file.text().is_none();
+        if let Some((path, _)) = contents.iter().find(|(_, file)| is_hidden(file)) {
+            let path = view.view_path(path).unwrap_or_else(|| path.clone());
+            return Ok(Approval::Deny(format!(
+                "not merged: a person decides about `{path}`, and it is no text that they could \
+                 read; leave it out with `except`"
+            )));
+        }
         let subject = SubjectText::default()
             .with("session", &copy.subagent.session.to_string())
             .with("patch", &format!("SHA-256 {}", patch_digest(&files)));
@@ -161,7 +171,8 @@ impl SubagentChanges for SessionTools {
             run: Some(call.run),
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
         };
-        let by = by.with_key(&call.key);
+        let outside = ToolContext::of(call)?.has_read_outside_text;
+        let by = by.with_key(&call.key).from_outside(outside);
         let refuse = |path: &TreePath| {
             let Some(path) = view.view_path(path) else {
                 return Some("it changed files that are not for this conversation".to_owned());
@@ -252,6 +263,8 @@ fn protected_files<'a>(
     for file in files {
         let path = file.path.as_str();
         match command_policy.decide("write", &json!({ "path": path })) {
+            // A subagent's text is text from outside.
+            Decision::Allow if is_instruction(path) => asked.push(file),
             Decision::Allow => {}
             Decision::NeedApproval { .. } => asked.push(file),
             Decision::Deny { .. } => {
@@ -352,6 +365,11 @@ fn copy_id(call: &str) -> AgentId {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use holdfast_agent::policy::{self, Catalog, CompiledPolicy, Defaults, Subject};
+    use holdfast_types::SessionKind;
+
     use super::*;
 
     #[test]
@@ -359,5 +377,22 @@ mod tests {
         assert_eq!(copy_id("a:b:0:c"), copy_id("a:b:0:c"));
         assert_ne!(copy_id("a:b:0:c"), copy_id("a:b:1:c"));
         assert_eq!(copy_id("a").as_uuid().get_version_num(), 8);
+    }
+
+    #[test]
+    fn a_merge_that_changes_instructions_needs_a_person() {
+        let (catalog, _) = Catalog::new([policy::Tool::native("write")]);
+        let settings = policy::Settings::default();
+        let compiled =
+            CompiledPolicy::new(Arc::new(catalog), &Defaults::default(), &settings, &settings);
+        let owner = Subject { is_owner: true, ..Subject::new(SessionKind::Main) };
+        let command_policy = CommandPolicy::new(Arc::new(compiled.unwrap()), owner);
+        let files = ["AGENTS.md", "notes.txt", "skills/tea/SKILL.md", "self.md"]
+            .map(|path| FileChange { path: path.parse().unwrap(), before: None, after: None });
+
+        let asked = protected_files(&command_policy, &files).unwrap();
+
+        let paths: Vec<&str> = asked.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["AGENTS.md", "skills/tea/SKILL.md", "self.md"]);
     }
 }

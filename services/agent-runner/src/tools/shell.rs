@@ -25,7 +25,12 @@ mod jobs;
 mod remote_jobs;
 mod running_command;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use holdfast_bus::Bus;
 use holdfast_sandbox::{
@@ -49,7 +54,7 @@ use self::{
     folders::{FolderKey, Folders},
     jobs::{BackgroundJob, BackgroundJobs, JobEnd},
     remote_jobs::{ProcessAnswer, ProcessRequest},
-    running_command::{RunningCommand, command_result, end_status},
+    running_command::{CommandTraits, RunningCommand, command_result, end_status},
 };
 use crate::{
     agents::skills::Secrets,
@@ -178,7 +183,9 @@ impl Shell {
             let path: TreePath = path.as_relative().to_str()?.parse().ok()?;
             visible_tree_path(view, &path).ok().flatten()
         };
-        let paths: Vec<TreePath> = runs.scripts.iter().filter_map(tree_path).collect();
+        let run: BTreeSet<TreePath> = runs.scripts.iter().filter_map(tree_path).collect();
+        let arguments: BTreeSet<TreePath> = runs.arguments.iter().filter_map(tree_path).collect();
+        let paths: Vec<TreePath> = run.union(&arguments).cloned().collect();
         let files = match paths.is_empty() {
             true => BTreeMap::new(),
             false => {
@@ -195,6 +202,11 @@ impl Shell {
                 .into_iter()
                 .filter_map(|(path, file)| Some((view.view_path(&path)?, file)))
                 .collect(),
+            arguments: arguments
+                .difference(&run)
+                .filter_map(|path| view.view_path(path))
+                .collect(),
+            is_truncated: runs.is_truncated,
         })
     }
 
@@ -229,10 +241,13 @@ impl Shell {
                 &format!("exec: {}", command_title(&line.script)),
             )
         };
-        let mut running =
-            RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder);
-        running.may_change_instructions = !ToolContext::of(call)?.has_read_outside_text;
-        Ok(running)
+        let context = ToolContext::of(call)?;
+        // The network is outside, too.
+        let outside = context.has_read_outside_text || line.network;
+        let asked =
+            command_policy::required_approval(&context.command_policy, self.0.backend, line);
+        let traits = CommandTraits::new(outside, asked != Approval::Never);
+        Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder, traits))
     }
 }
 
@@ -326,8 +341,27 @@ impl Commands for Shell {
         self.request_status(call, id, ProcessRequest::Look { wait_ms }).await
     }
 
+    async fn input_approval(
+        &self,
+        call: &Call,
+        id: &str,
+        input: &ProcessInput,
+    ) -> Result<Approval, ToolError> {
+        let lines = self.list_everywhere(process_owner(call)).await?;
+        // The call itself reports an unknown process.
+        let Some(line) = lines.into_iter().find(|line| line.id == id) else {
+            return Ok(Approval::Never);
+        };
+        if !line.is_approved {
+            return Ok(Approval::Never);
+        }
+        let policy = &ToolContext::of(call)?.command_policy;
+        Ok(command_policy::input_approval(policy, &line, input))
+    }
+
     async fn write(&self, call: &Call, id: &str, input: ProcessInput) -> Result<(), ToolError> {
-        self.request_anywhere(call, id, ProcessRequest::Write(input)).await.map(drop)
+        let outside = ToolContext::of(call)?.has_read_outside_text;
+        self.request_anywhere(call, id, ProcessRequest::Write { input, outside }).await.map(drop)
     }
 
     async fn signal(&self, call: &Call, id: &str, signal: ProcessSignal) -> Result<(), ToolError> {
@@ -392,7 +426,10 @@ impl Shell {
                 drop(stopped);
                 return Ok(ProcessAnswer::Ran(Box::new(self.status_of(owner, job, end))));
             }
-            ProcessRequest::Write(ProcessInput { text, is_last }) => {
+            ProcessRequest::Write { input: ProcessInput { text, is_last }, outside } => {
+                if outside {
+                    job.traits.set_outside();
+                }
                 if !text.is_empty() {
                     processes.write(owner, job.id, text.into_bytes()).await.map_err(tool_error)?;
                 }

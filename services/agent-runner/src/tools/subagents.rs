@@ -97,6 +97,7 @@ impl Subagents for SessionTools {
             agent: agent.id,
             label: label.clone(),
             task: wanted.task,
+            outside: ToolContext::of(call)?.has_read_outside_text,
             model: wanted.model,
             thinking: wanted.thinking,
             cleanup: if wanted.delete { Cleanup::Delete } else { Cleanup::Keep },
@@ -218,7 +219,11 @@ impl Subagents for SessionTools {
             label: None,
             source: Source::Internal(SESSION_MESSAGE_EVENT.to_owned()),
             idem_key: call.key.clone(),
-            body: Body { event: Some(SESSION_MESSAGE_EVENT.to_owned()), ..Body::text(text) },
+            body: Body {
+                event: Some(SESSION_MESSAGE_EVENT.to_owned()),
+                outside: ToolContext::of(call)?.repeats_outside_text(),
+                ..Body::text(text)
+            },
             target: view.last_target.filter(|_| deliver),
             mode: QueueMode::Steer,
             debounce: Duration::ZERO,

@@ -50,6 +50,8 @@ pub(crate) struct ToolContext {
     pub(crate) secrets: Arc<Secrets>,
     /// Whether the conversation has read text from outside.
     pub(crate) has_read_outside_text: bool,
+    /// The call is part of a memory flush, which asks nobody.
+    pub(crate) is_flushing: bool,
     /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) workspace_branch: Option<AgentId>,
     /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
@@ -68,6 +70,8 @@ pub(crate) struct CallEffects {
     pub(crate) usage: Vec<ToolUsage>,
     /// Canvas surfaces that changed.
     pub(crate) changed_surfaces: Vec<String>,
+    /// The call read text from outside that its result does not fence.
+    pub(crate) has_read_outside_text: bool,
     /// A file of the agent's prompt changed.
     pub(crate) is_snapshot_outdated: bool,
 }
@@ -76,6 +80,11 @@ impl ToolContext {
     /// Context of a call that a turn of this runner makes.
     pub(crate) fn of(call: &Call) -> anyhow::Result<&Self> {
         call.host.get().context("the call was not made by a turn of this runner")
+    }
+
+    /// Whether a message to another conversation may repeat text from outside.
+    pub(crate) fn repeats_outside_text(&self) -> bool {
+        self.has_read_outside_text || self.kind == SessionKind::Subagent
     }
 
     /// Takes the effects of a call that has ended.
@@ -101,6 +110,11 @@ impl ToolContext {
     /// Records that a file of the agent's prompt may have changed.
     pub(crate) fn invalidate_snapshot(&self) {
         self.effects().is_snapshot_outdated = true;
+    }
+
+    /// Records that the call has read text from outside.
+    pub(crate) fn note_outside_text(&self) {
+        self.effects().has_read_outside_text = true;
     }
 
     fn effects(&self) -> MutexGuard<'_, CallEffects> {

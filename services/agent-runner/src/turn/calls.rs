@@ -128,7 +128,8 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         scope: turn.file_scope(),
         skills: Arc::clone(&snapshot.skills.skill_set),
         secrets: Arc::clone(&snapshot.skills.secrets),
-        has_read_outside_text: outside_text::was_read(turn.journal.entries()),
+        has_read_outside_text: turn.has_read_outside_text(),
+        is_flushing: turn.is_flushing(),
         workspace_branch: turn.workspace_branch(),
         narrowed: turn.journal.tool_limits(),
         requester: requester::requester(turn, snapshot),
@@ -193,6 +194,7 @@ async fn run_call(
         // Known once the turn charges it.
         cost_micros: 0,
         details,
+        outside: effects.has_read_outside_text || outside_text::is_outside_result(tool, &output),
     };
     (Ok(Entry::Returned { call: call.id.clone(), output, failed, media, record }), effects)
 }

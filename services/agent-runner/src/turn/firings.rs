@@ -72,7 +72,8 @@ pub(crate) fn main_session_post(turn: &TurnState<'_>, answer: &str) -> Option<En
     let post = turn.firing()?.post.as_ref()?;
     let own: SessionKey = turn.key.parse().ok()?;
     let text = post_text(post, answer)?;
-    Some(SessionPost { key: SessionKey::main(own.agent()?), text }.entry())
+    let outside = turn.has_read_outside_text();
+    Some(SessionPost { key: SessionKey::main(own.agent()?), text, outside }.entry())
 }
 
 fn post_text(post: &MainSessionPost, answer: &str) -> Option<String> {

@@ -21,6 +21,7 @@ use tracing::warn;
 
 use crate::{
     agents::budget::Ledger, error::Error, failpoints, leases::Lease, tools::tool_usage::ToolUsage,
+    turn::approvals::outside_text,
 };
 
 const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0 };
@@ -44,6 +45,8 @@ pub(crate) struct Journal {
     other_charges: Mutex<(Charge, Charge)>,
     /// Messages of tools, to be stored with the next write.
     outbox: Vec<NewDelivery>,
+    /// Entries before the loaded ones brought text from outside.
+    outside: bool,
 }
 
 impl Journal {
@@ -68,7 +71,29 @@ impl Journal {
             ledger: None,
             other_charges: besides,
             outbox: Vec::new(),
+            outside: false,
         }
+    }
+
+    /// Records that the conversation has read text from outside before the loaded entries.
+    pub(crate) const fn set_outside(&mut self) {
+        self.outside = true;
+    }
+
+    /// Records that the prompt has text from outside. The turn's messages take the mark to the
+    /// database.
+    pub(crate) fn mark_prompt_outside(&mut self) {
+        self.outside = true;
+        for entry in &mut self.entries[self.stored..] {
+            if let Entry::Heard { body, .. } = entry {
+                body.outside = true;
+            }
+        }
+    }
+
+    /// Whether the conversation has read text from outside since it began anew.
+    pub(crate) fn has_outside_text(&self) -> bool {
+        self.outside || outside_text::is_among(&self.entries)
     }
 
     /// Sets the prices and budgets of the turn.

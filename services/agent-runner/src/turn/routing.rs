@@ -329,7 +329,7 @@ async fn copy_files(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Result<()
     }
     let by = ChangeAuthor {
         run: Some(turn.run),
-        ..ChangeAuthor::new("holdfast", "came with a message")
+        ..ChangeAuthor::new("holdfast", "came with a message").from_outside(true)
     };
     let view = turn.file_view(snapshot);
     let folder = view.space().folder();

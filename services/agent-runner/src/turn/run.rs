@@ -169,7 +169,7 @@ async fn run_session(
     let found = worker.agents.find(lease.claim.tenant, loaded.agent, instead);
     // The policy is needed at the first step; loading both at the same time saves a round trip.
     let policy = worker.policies.find(&worker.tools, lease.claim.tenant, loaded.agent);
-    let (found, _) = tokio::try_join!(found.instrument(span.clone()), policy)?;
+    let (found, policy) = tokio::try_join!(found.instrument(span.clone()), policy)?;
     // The task holds the subagent's limits: without it nothing would bound the turn.
     let has_no_task = kind == Ok(SessionKind::Subagent) && task.is_none();
     let snapshot = match found {
@@ -179,6 +179,7 @@ async fn run_session(
         AgentLookup::NoModel => Err(Failure::NoModel),
     };
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    let is_outside = loaded.outside && kind != Ok(SessionKind::Heartbeat);
     heartbeats::drop_history(kind.ok(), &mut entries, first);
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
@@ -186,8 +187,13 @@ async fn run_session(
     if let Ok(snapshot) = &snapshot {
         journal.set_budgets(Arc::clone(&snapshot.ledger));
     }
+    if is_outside {
+        journal.set_outside();
+    }
     let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);
+    // Whether the author of a message is a guest is asked when the turn hears it.
+    turn.policy = policy;
     firings::add_system_events(&mut turn, &events, is_new);
     let ended = async {
         match &snapshot {

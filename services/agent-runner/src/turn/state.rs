@@ -18,6 +18,7 @@ use crate::{
     leases::{Lease, TurnSignal},
     tools::tool_set::ToolSet,
     turn::{
+        approvals::outside_text,
         context::{media::SpokenAnswer, memory_prefetch::MemoryPrefetch},
         intake::{Intake, decide_intake},
         journal::Journal,
@@ -214,7 +215,9 @@ impl<'w> TurnState<'w> {
         let heard = self.heard_seqs();
         for row in &self.inbox {
             if seqs.contains(&row.seq) && !heard.contains(&row.seq) {
-                self.journal.add_unstored(Entry::Heard { seq: row.seq, body: row.body.clone() });
+                let mut body = row.body.clone();
+                body.outside |= outside_text::is_of_guest(&self.policy, &body);
+                self.journal.add_unstored(Entry::Heard { seq: row.seq, body });
                 self.open |= !row.body.silent;
             }
         }

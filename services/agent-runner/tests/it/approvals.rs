@@ -76,11 +76,11 @@ impl Tool for Launch {
 }
 
 /// Reads a page that wants to be obeyed.
-struct Page;
+pub struct Page;
 
 /// Read the page.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct PageInput {}
+pub struct PageInput {}
 
 impl Tool for Page {
     const NAME: &'static str = "page";
@@ -125,7 +125,7 @@ fn launches(world: &World, what: &[&str]) {
     });
 }
 
-async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
+pub async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
     let is_there = async || {
         world.sessions.approvals().list(world.tenant, all).await.is_ok_and(|a| a.len() == count)
@@ -136,7 +136,11 @@ async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
     Ok(found)
 }
 
-async fn say_of(world: &World, record: &Record, verdict: ApprovalDecision) -> anyhow::Result<()> {
+pub async fn say_of(
+    world: &World,
+    record: &Record,
+    verdict: ApprovalDecision,
+) -> anyhow::Result<()> {
     let resolved =
         world.sessions.approvals().resolve(world.tenant, record.id, verdict, "key_test").await?;
     if resolved.wake {
@@ -220,6 +224,9 @@ async fn what_changes_an_agent_needs_a_person_once_text_from_outside_was_read() 
     let asked = waiting(&world, 2).await?;
 
     assert!(asked[0].summary.contains("has read text from outside"), "{}", asked[0].summary);
+    let subject = &asked[0].subject;
+    assert!(subject.starts_with("reason: ") && subject.contains("has read text"), "{subject}");
+    assert!(subject.contains("\ncontent: X\n"), "{subject}");
     for record in &asked {
         say_of(&world, record, ApprovalDecision::Deny).await?;
     }
@@ -641,6 +648,30 @@ async fn in_a_direct_conversation_its_user_decides() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn whom_the_policy_names_in_any_role_decides_in_the_own_conversation() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let bot = bot(&world).await?;
+    let roles = json!({ "roles": { "vip": ["telegram:8"] } });
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &roles).await?;
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let direct = SessionKey::direct(&world.agent.name, DmScope::PerPeer, "telegram", "bot", "8")?;
+    let vip = |text: &str| {
+        let message = on_channel(&world, &direct, bot, "8", text);
+        let author = Some(Author { id: "telegram:8".to_owned(), roles: Vec::new() });
+        NewMessage { body: Body { author, ..message.body }, ..message }
+    };
+    let sent = world.send(vip("go")).await?;
+    waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let own = world.send(vip("/approve")).await?;
+
+    assert_eq!(world.text(&own).await?, "launched rocket");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_guest_cannot_approve_the_calls_of_the_own_conversation() -> anyhow::Result<()> {
     let (world, launch) = (World::start().await?, Launch::default());
     let bot = bot(&world).await?;
@@ -736,5 +767,46 @@ async fn a_protected_file_is_written_only_once_somebody_said_so() -> anyhow::Res
     let journal = world.journal(sent.session).await?;
     let failed = |entry: &Entry| matches!(entry, Entry::Returned { failed: true, .. });
     assert!(!journal.iter().any(failed), "{journal:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn input_for_a_command_that_needed_an_approval_needs_one_that_shows_it() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.model.answer(|request| {
+        let said = request.body.to_string();
+        let process = || {
+            let from = said.find("prc_").expect("a process in what was told");
+            said[from..].chars().take(36).collect::<String>()
+        };
+        let call = |id: &str, tool: &str, input: Value| Reply::call(id, tool, input.to_string());
+        match request.messages().iter().filter(|message| message["role"] == "tool").count() {
+            0 => call("a", "exec", json!({ "command": "sh", "background": true })),
+            1 => {
+                let text = "touch made\nexit\n";
+                call("b", "process", json!({ "action": "stdin", "id": process(), "text": text }))
+            }
+            2 => call("c", "process", json!({ "action": "kill", "id": process() })),
+            _ => Reply::text("done"),
+        }
+    });
+    let mut config = world.config();
+    config.runner.sandbox.backend = BackendChoice::Plain;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let sent = world.send(world.owners("go")).await?;
+    say_of(&world, &waiting(&world, 1).await?[0], ApprovalDecision::Once).await?;
+    let input = async || {
+        let asked = waiting(&world, 1).await;
+        asked.is_ok_and(|asked| asked[0].tool == "process")
+    };
+    world.until("the input is asked about", input).await?;
+    let asked = waiting(&world, 1).await?.remove(0);
+
+    say_of(&world, &asked, ApprovalDecision::Deny).await?;
+
+    assert_eq!(world.text(&sent).await?, "done");
+    assert!(asked.subject.ends_with("\ninput:\n| touch made\n| exit\n|"), "{}", asked.subject);
+    assert_eq!(world.file("made").await?, None);
     Ok(())
 }

@@ -31,6 +31,7 @@ mod keys;
 mod mcp;
 mod media;
 mod outages;
+mod outside_text;
 mod patches;
 mod policy;
 mod prompts;

@@ -95,6 +95,29 @@ async fn a_command_has_the_secret_of_a_skill_and_nobody_is_told_it() -> anyhow::
 }
 
 #[tokio::test]
+async fn an_address_with_a_secret_is_not_fetched() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    give(&world, "plants", "requires: { env: [GARDEN_KEY] }").await?;
+    set(&world, "plants", "GARDEN_KEY", "s3cret-of-plants").await?;
+    let fetch = |path: &str| {
+        let input = json!({ "url": format!("http://127.0.0.1:9/{path}") });
+        Reply::call("f", "web_fetch", input.to_string())
+    };
+    world.model.answer(move |asked| match asked.tool_results().as_slice() {
+        [(_, told)] => Reply::text(told.clone()),
+        _ => fetch(&asked.last_user_text()),
+    });
+    let _runner = world.runner().await?;
+
+    let refused = owner(&world, "?key=s3cret-of-plants").await?;
+    let fetched = owner(&world, "?key=other").await?;
+
+    assert!(refused.contains("`GARDEN_KEY`, which is secret"), "{refused}");
+    assert!(!fetched.contains("secret"), "{fetched}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_skill_whose_secret_is_not_set_cannot_be_used_and_says_so() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.model.answer(|_| Reply::text("hello"));

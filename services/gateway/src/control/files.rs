@@ -212,7 +212,7 @@ fn change_author(caller: &Caller, reason: String, request_id: String) -> ChangeA
         Some(key) => key.to_string(),
         None => caller.name.clone(),
     };
-    ChangeAuthor { author, run: None, reason, key: non_empty(request_id) }
+    ChangeAuthor { key: non_empty(request_id), ..ChangeAuthor::new(&author, &reason) }
 }
 
 fn path(path: &str) -> Result<TreePath, Error> {

@@ -335,7 +335,7 @@ impl Service for Schedules {
 
         let duplicate = match mode.as_str() {
             "" | "next-heartbeat" => {
-                let event = NewSystemEvent { key, idem_key, text };
+                let event = NewSystemEvent { key, idem_key, text, outside: false };
                 let added = self.state.sessions.add_system_event(caller.tenant, &event).await;
                 !added.map_err(Error::from)?
             }

@@ -345,7 +345,7 @@ fn author(caller: &Caller) -> String {
 /// Author of a change. Without a request id each request is a new one.
 fn change_author(caller: &Caller, reason: &str, request_id: String) -> ChangeAuthor {
     let key = non_empty(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
-    ChangeAuthor { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }
+    ChangeAuthor::new(&author(caller), reason).with_key(&key)
 }
 
 fn skill_of(skill: &Skill, here: &SkillEnvironment) -> pb::Skill {

@@ -105,7 +105,7 @@ impl Ingest {
         let Some(workspaces) = self.files.as_ref().filter(|_| !files.is_empty()) else {
             return Ok(());
         };
-        let by = ChangeAuthor::new("holdfast", "came with a message");
+        let by = ChangeAuthor::new("holdfast", "came with a message").from_outside(true);
         let (places, media): (Vec<usize>, Vec<NewMedia>) =
             files.into_iter().map(|file| (file.index, file.media)).unzip();
         let agent = place.agent.id;

@@ -261,6 +261,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         parent,
         label: "reader".into(),
         task: "read".into(),
+        outside: false,
         cleanup: Cleanup::Keep,
         max_steps: None,
         max_tokens: None,

@@ -24,6 +24,7 @@ async fn spawn(world: &World, parent: SessionId, id: &str) -> (SessionId, Sessio
         agent: agent.id,
         label: "dig".into(),
         task: "dig".into(),
+        outside: false,
         model: None,
         thinking: None,
         cleanup: Cleanup::Keep,

@@ -26,7 +26,9 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> Fir
     let key = SessionKey::main(&agent.name);
     match wake_mode(job) {
         WakeMode::NextHeartbeat => {
-            let event = NewSystemEvent { key, idem_key: firing.id.idem_key(), text };
+            let idem_key = firing.id.idem_key();
+            // A job's text was approved by a person, or written before any text from outside.
+            let event = NewSystemEvent { key, idem_key, text, outside: false };
             match ctx.sessions.add_system_event(job.tenant, &event).await {
                 Ok(_) => FiringOutcome::Done { outcome: Outcome::Ok, class: None },
                 Err(error) => {

@@ -243,4 +243,40 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn the_policy_sees_every_file_that_a_patch_changes(patch in PATCH_LINES, begins in any::<bool>()) {
+        let patch = match begins {
+            true => format!("*** Begin Patch\n{patch}*** End Patch\n"),
+            false => patch,
+        };
+        let seen = seen_by_policy(&patch);
+        for named in parse(&patch).unwrap_or_default() {
+            for path in [named.from, named.to].into_iter().flatten() {
+                // Other paths are refused before anything is changed.
+                if let Ok(path) = file_path(&path) {
+                    prop_assert!(seen.contains(&path), "{path} of {patch:?}: {seen:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Lines that either format may read as the name of a file, and some that follow them.
+const PATCH_LINES: &str = "(\\*\\*\\* (Add|Update|Delete) File:[ \t]?[ab\"]?/?[fg\"]{1,2}\n[+ -]?x?\n|\
+    \\*\\*\\* Move to:[ \t]?[fg]\n|--- [ab\"]?/?[fg\"]\t?x?\n\\+\\+\\+ [ab\"]?/?[fg\"]\n|\
+    --- /dev/null\n\\+\\+\\+ [ab]/[fg]\n|@@ -1 \\+1 @@\n[+ -]x\n|rename from f\n){0,5}";
+
+fn seen_by_policy(patch: &str) -> Vec<String> {
+    holdfast_agent::policy::written_paths("apply_patch", &json!({ "patch": patch })).unwrap()
+}
+
+#[test]
+fn a_header_without_a_space_names_its_file_to_the_policy_too() {
+    for header in ["Add File:", "Update File:", "Delete File:"] {
+        let patch = format!("*** Begin Patch\n*** {header}HEARTBEAT.md\n*** End Patch");
+
+        assert_eq!(parse(&patch).unwrap().len(), 1, "{patch}");
+        assert_eq!(seen_by_policy(&patch), ["HEARTBEAT.md"], "{patch}");
+    }
 }

@@ -13,6 +13,10 @@ use holdfast_directory::SkillVariableValue;
 use holdfast_skills::SkillSet;
 use secrecy::{ExposeSecret as _, SecretString};
 
+/// Minimum length of a secret that is looked for in outgoing requests, in bytes: a shorter one may
+/// stand in them by chance.
+const MIN_SEARCHED_BYTES: usize = 8;
+
 /// Minimum length of a line that is removed by itself, in bytes, for secrets of several lines.
 const MIN_LINE_BYTES: usize = 16;
 
@@ -68,6 +72,15 @@ impl Secrets {
         for (name, value) in &self.variables {
             env.entry(name.clone()).or_insert_with(|| value.expose_secret().to_owned());
         }
+    }
+
+    /// Name of a secret that a text contains.
+    pub(crate) fn find_in(&self, text: &str) -> Option<&str> {
+        let is_in = |(form, _): &&(SecretString, String)| {
+            let form = form.expose_secret();
+            form.len() >= MIN_SEARCHED_BYTES && text.contains(form)
+        };
+        self.forms.iter().find(is_in).map(|(_, name)| name.as_str())
     }
 
     /// Replaces secrets in a text by their names.
@@ -150,6 +163,8 @@ mod tests {
         assert_eq!(without(r#"{"key":"a \"b\" c"}"#), r#"{"key":"[secret KEY]"}"#);
         assert_eq!(without("> MIIEvQIBADANBgkqhkiG"), "> [secret PEM]");
         assert_eq!(without("nothing"), "nothing");
+        assert_eq!(secrets.find_in(r#"{"url":"x?a \"b\" cd"}"#), Some("LONG"));
+        assert_eq!(secrets.find_in("a \"b\" c"), None, "it is too short to mean anything");
         assert!(!format!("{secrets:?}").contains("MIIE"));
     }
 }

@@ -264,8 +264,9 @@ impl ScheduleTools {
     async fn wake_main_session(&self, call: &Call, text: String, now: bool) -> Answer {
         let key = SessionKey::main(&call.agent_name);
         let sessions = &self.mesh.sessions;
+        let outside = ToolContext::of(call)?.repeats_outside_text();
         if !now {
-            let event = NewSystemEvent { key, idem_key: call.key.clone(), text };
+            let event = NewSystemEvent { key, idem_key: call.key.clone(), text, outside };
             sessions.add_system_event(call.tenant, &event).await?;
             return Ok(Ok(json!({ "ok": true })));
         }
@@ -279,7 +280,7 @@ impl ScheduleTools {
             label: None,
             source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
             idem_key: call.key.clone(),
-            body: Body { event: Some(WAKE_EVENT.to_owned()), ..Body::text(text) },
+            body: Body { event: Some(WAKE_EVENT.to_owned()), outside, ..Body::text(text) },
             target,
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,

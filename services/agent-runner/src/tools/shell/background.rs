@@ -35,7 +35,8 @@ impl Shell {
     /// Moves a command to the background.
     pub(super) fn move_to_background(&self, running: RunningCommand, title: String) -> ProcessId {
         let (owner, id) = (running.owner, running.id);
-        let job = Arc::new(BackgroundJob::new(id, title, running.began));
+        let traits = running.traits.clone();
+        let job = Arc::new(BackgroundJob::new(id, title, running.began, traits));
         if let Some(gone) = self.0.jobs.add(owner, &job) {
             tokio::spawn(remote_jobs::serve_questions(self.clone(), owner, gone));
         }

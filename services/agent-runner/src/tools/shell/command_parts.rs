@@ -5,9 +5,14 @@
 //! |---|---|
 //! | programs | first word of each part of the line, with the path found on this machine |
 //! | scripts | workspace files that are run, by their path or by an interpreter |
+//! | arguments | words after an interpreter's script |
 //!
 //! The parser approximates a shell and prefers false positives: any file named after an interpreter
-//! counts as its script. Scripts run by a script are not searched for.
+//! counts as its script, unless the script is the first word. A line that is not read to its end is
+//! refused where an approval is needed.
+//!
+//! Not searched for: scripts that a script runs, files that a program opens by itself (`git` hooks,
+//! `npm` scripts), names that a command prints or reads (`xargs`), and what variables expand to.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -16,9 +21,16 @@ const SEARCH_PATH: [&str; 6] =
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Programs that run files, without trailing digits and dots.
-const INTERPRETERS: [&str; 22] = [
-    ".", "awk", "bash", "bun", "dash", "deno", "fish", "gawk", "just", "ksh", "lua", "make",
-    "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "sh", "source", "zsh",
+const INTERPRETERS: [&str; 24] = [
+    ".", "awk", "bash", "bun", "dash", "deno", "find", "fish", "gawk", "just", "ksh", "lua",
+    "make", "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "sh", "source", "xargs",
+    "zsh",
+];
+
+/// Interpreters that run their first word, and pass it the words after it.
+const SCRIPT_FIRST: [&str; 14] = [
+    "bash", "dash", "fish", "ksh", "lua", "node", "perl", "php", "pypy", "python", "Rscript",
+    "ruby", "sh", "zsh",
 ];
 
 /// Words before a program that are not the program.
@@ -43,6 +55,10 @@ pub(super) struct CommandParts {
     pub(super) programs: BTreeSet<String>,
     /// As written in the line; may be words that are not files.
     pub(super) scripts: BTreeSet<String>,
+    /// Words after a script, which does with them what its text says.
+    pub(super) arguments: BTreeSet<String>,
+    /// Not all of the line was read.
+    pub(super) is_truncated: bool,
 }
 
 impl CommandParts {
@@ -64,7 +80,9 @@ impl CommandParts {
             };
             let mut words = part.iter().skip_while(is_before);
             let Some(program) = words.next() else { continue };
-            if self.programs.len() >= MAX_ITEMS || self.scripts.len() >= MAX_ITEMS {
+            let named = self.scripts.len() + self.arguments.len();
+            if self.programs.len() >= MAX_ITEMS || named >= MAX_ITEMS {
+                self.is_truncated = true;
                 return;
             }
             self.programs.insert(program.clone());
@@ -80,6 +98,10 @@ impl CommandParts {
             let implied =
                 DEFAULT_SCRIPTS.iter().filter(|(of, _)| *of == name).flat_map(|(_, files)| *files);
             self.scripts.extend(implied.map(|file| (*file).to_owned()));
+            let mut is_argument = false;
+            // After an option, the first word may be the option's value.
+            let has_script_first = SCRIPT_FIRST.contains(&name)
+                && words.clone().next().is_some_and(|word| !word.starts_with('-'));
             for word in words {
                 // The value of an option, as in `--require=./hook.js`.
                 let word = match word.strip_prefix('-') {
@@ -87,12 +109,15 @@ impl CommandParts {
                     None => word,
                 };
                 if word.contains(char::is_whitespace) {
-                    if depth > 0 {
-                        self.parse_line(word, depth - 1);
+                    match depth {
+                        0 => self.is_truncated = true,
+                        depth => self.parse_line(word, depth - 1),
                     }
                 } else if !word.is_empty() {
-                    self.scripts.insert(word.to_owned());
+                    let files = if is_argument { &mut self.arguments } else { &mut self.scripts };
+                    files.insert(word.to_owned());
                 }
+                is_argument = has_script_first;
             }
         }
     }
@@ -187,9 +212,25 @@ mod tests {
             ("make test", vec!["GNUmakefile", "Makefile", "makefile", "test"]),
             ("git add notes.txt", vec![]),
             ("cat run.sh", vec![]),
+            ("python3 main.py data.csv", vec!["main.py"]),
+            ("find docs -name a -exec sh run.sh +", vec!["+", "a", "docs", "run.sh", "sh"]),
+            ("ls | xargs sh run.sh", vec!["run.sh", "sh"]),
         ] {
             assert_eq!(scripts(line), found, "{line}");
         }
+        assert_eq!(CommandParts::parse("python3 main.py a.csv").arguments, ["a.csv".into()].into());
+    }
+
+    #[test]
+    fn a_line_that_is_not_read_to_its_end_is_known_as_such() {
+        let many: String = (0..MAX_ITEMS).map(|n| format!("p{n};")).collect();
+        let deep = (0..=MAX_DEPTH).fold("sh a.sh".to_owned(), |line, _| {
+            format!("sh -c '{}'", line.replace('\\', "\\\\").replace('\'', "'\\''"))
+        });
+
+        assert!(!CommandParts::parse(&many).is_truncated);
+        assert!(CommandParts::parse(&format!("{many} sh evil.sh")).is_truncated);
+        assert!(CommandParts::parse(&deep).is_truncated, "{deep}");
     }
 
     #[test]

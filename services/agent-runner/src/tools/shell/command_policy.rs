@@ -1,10 +1,13 @@
 //! Policy and approval of commands.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use holdfast_agent::policy::{CompiledPolicy, Decision, Permission, SandboxMode, Subject};
 use holdfast_sandbox::Backend;
-use holdfast_tools::{Approval, CommandLine, SubjectText};
+use holdfast_tools::{Approval, CommandLine, ProcessInput, ProcessSummary, SubjectText};
 use holdfast_types::{Elevated, TreePath};
 use holdfast_workspace::File;
 use serde_json::{Value, json};
@@ -125,13 +128,40 @@ fn approval_request(line: &CommandLine) -> Approval {
     }
 }
 
+/// Approval of input for a command that needed one: the input may be what a shell runs.
+pub(super) fn input_approval(
+    command_policy: &CommandPolicy,
+    process: &ProcessSummary,
+    input: &ProcessInput,
+) -> Approval {
+    if command_policy.elevated == Elevated::Off {
+        return Approval::Deny(
+            "not written: it needs a person's approval, and this conversation asks for none \
+             (/elevated off)"
+                .to_owned(),
+        );
+    }
+    let subject = SubjectText::default()
+        .with("process", &process.id)
+        .with("command", &process.title)
+        .with("closes the input", if input.is_last { "yes" } else { "no" })
+        .with("input", &input.text);
+    let text = input.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let summary = format!("write `{text}` to `{}`", process.title);
+    Approval::Ask { subject: subject.into(), summary, pattern: None }
+}
+
 /// Programs and files that an approval of a command is bound to.
 #[derive(Debug, Default)]
 pub(super) struct CommandBinding {
     /// Paths of the programs, by name.
     pub(super) programs: BTreeMap<String, String>,
-    /// Workspace files that are run.
+    /// Workspace files that are run, or named to a script.
     pub(super) scripts: BTreeMap<TreePath, File>,
+    /// Files among `scripts` that are only named to a script.
+    pub(super) arguments: BTreeSet<TreePath>,
+    /// Not all of the command was read.
+    pub(super) is_truncated: bool,
 }
 
 /// Binds an approval to programs and files: if a path or a content changes, the command needs a new
@@ -140,6 +170,22 @@ pub(super) fn bind_approval(
     runs: CommandBinding,
     (subject, summary, pattern): (String, String, Option<String>),
 ) -> Approval {
+    if runs.is_truncated {
+        return Approval::Deny(
+            "not run: it needs a person's approval, and it runs more than they could be shown; do \
+             less in one command"
+                .to_owned(),
+        );
+    }
+    let is_hidden = |(path, file): &(&TreePath, &File)| {
+        file.text().is_none() && !runs.arguments.contains(*path)
+    };
+    if let Some((path, _)) = runs.scripts.iter().find(is_hidden) {
+        return Approval::Deny(format!(
+            "not run: it needs a person's approval, and `{path}`, which it runs, is no text that \
+             they could read"
+        ));
+    }
     let mut subject = SubjectText::from(subject);
     for (name, path) in &runs.programs {
         subject = subject.with(&format!("program {name}"), path);
@@ -190,7 +236,7 @@ mod tests {
         let asked =
             || ("command: sh a.sh".to_owned(), "run".to_owned(), Some("sh a.sh".to_owned()));
         let programs = [("sh".to_owned(), "/usr/bin/dash".to_owned())].into();
-        let runs = CommandBinding { programs, scripts: BTreeMap::new() };
+        let runs = CommandBinding { programs, ..CommandBinding::default() };
 
         let Approval::Ask { subject, pattern, .. } = bind_approval(runs, asked()) else { panic!() };
 
@@ -199,6 +245,30 @@ mod tests {
         assert!(!is_bound_to_scripts(&subject) && !is_bound_to_scripts("command:\n| file: x\n|"));
         let removed: String = with_file(SubjectText::from(subject), "a.sh", None).into();
         assert!(is_bound_to_scripts(&removed), "{removed}");
+    }
+
+    #[test]
+    fn what_cannot_be_shown_in_full_is_refused() {
+        let asked = || ("command: python3 a".to_owned(), "run".to_owned(), None);
+        let path: TreePath = "a".parse().unwrap();
+        let file = |content: &[u8]| File {
+            content: content.to_vec(),
+            hash: holdfast_workspace::ContentHash::of(content),
+            revision: 1.into(),
+            outside: false,
+        };
+        let runs = |content| CommandBinding {
+            scripts: [(path.clone(), file(content))].into(),
+            ..CommandBinding::default()
+        };
+        let as_argument =
+            CommandBinding { arguments: [path.clone()].into(), ..runs(&b"\xff\xfe"[..]) };
+        let truncated = CommandBinding { is_truncated: true, ..CommandBinding::default() };
+
+        assert!(is_asked(&bind_approval(runs(b"print(1)"), asked())));
+        assert!(is_asked(&bind_approval(as_argument, asked())));
+        assert!(matches!(bind_approval(runs(b"\xff\xfe"), asked()), Approval::Deny(_)));
+        assert!(matches!(bind_approval(truncated, asked()), Approval::Deny(_)));
     }
 
     fn line(script: &str) -> CommandLine {

@@ -15,6 +15,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::running_command::CommandTraits;
+
 /// Jobs of a session that are kept. More are kept only while they run.
 const MAX_JOBS_PER_SESSION: usize = 32;
 
@@ -23,6 +25,7 @@ pub(super) struct BackgroundJob {
     pub(super) id: ProcessId,
     pub(super) title: String,
     pub(super) began: Instant,
+    pub(super) traits: CommandTraits,
     end: watch::Sender<Option<JobEnd>>,
     heard: watch::Sender<EndAwareness>,
     /// Cancelled when the changes are saved and the session has been told.
@@ -56,9 +59,9 @@ pub(super) struct JobEnd {
 }
 
 impl BackgroundJob {
-    pub(super) fn new(id: ProcessId, title: String, began: Instant) -> Self {
+    pub(super) fn new(id: ProcessId, title: String, began: Instant, traits: CommandTraits) -> Self {
         let (end, settled) = (watch::Sender::new(None), CancellationToken::new());
-        Self { id, title, began, end, heard: watch::Sender::default(), settled }
+        Self { id, title, began, traits, end, heard: watch::Sender::default(), settled }
     }
 
     /// `None` while the job runs.
@@ -171,7 +174,7 @@ mod tests {
 
     fn job() -> BackgroundJob {
         let id = "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607".parse().unwrap();
-        BackgroundJob::new(id, "sleep".to_owned(), Instant::now())
+        BackgroundJob::new(id, "sleep".to_owned(), Instant::now(), CommandTraits::default())
     }
 
     fn end() -> JobEnd {

@@ -42,7 +42,13 @@ pub(super) enum ProcessRequest {
     /// Status, after the end of the process or after this time.
     Look { wait_ms: u64 },
     /// Input to write to the process.
-    Write(ProcessInput),
+    Write {
+        #[serde(flatten)]
+        input: ProcessInput,
+        /// The writer has read text from outside.
+        #[serde(default)]
+        outside: bool,
+    },
     /// Signal to send to the process.
     Signal(ProcessSignal),
     /// Stop the process; answered after its end.
@@ -132,6 +138,7 @@ impl Shell {
             title: job.title.clone(),
             stands: job.end().map_or("running".to_owned(), |end| end.ended.to_string()),
             age: job.began.elapsed(),
+            is_approved: job.traits.is_approved,
         };
         self.0.jobs.of_session(owner).iter().map(|job| line(job)).collect()
     }
@@ -145,7 +152,7 @@ impl Shell {
     ) -> Result<ProcessAnswer, ToolError> {
         let patience = match &wish {
             ProcessRequest::Look { wait_ms } => ANSWER_TIMEOUT + Duration::from_millis(*wait_ms),
-            ProcessRequest::Write(_) | ProcessRequest::Signal(_) => ANSWER_TIMEOUT,
+            ProcessRequest::Write { .. } | ProcessRequest::Signal(_) => ANSWER_TIMEOUT,
             ProcessRequest::End => ANSWER_TIMEOUT + STOP_TIMEOUT,
         };
         let subject = Subject::jobs(owner.tenant, owner.session);

@@ -6,7 +6,13 @@
 //! stops. Then the command is killed and its changes are discarded, as nobody could be told of
 //! them. The folder is reused only after the command has exited.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use holdfast_sandbox::{CommandEnd, Limit, Owner, ProcessId, Signal, UnreadOutput};
 use holdfast_tools::{CommandResult, CommandState, StreamOutput, WorkspaceChanges};
@@ -27,8 +33,31 @@ pub(super) struct RunningCommand {
     pub(super) began: Instant,
     by: ChangeAuthor,
     folder: Option<Folder>,
-    /// Whether changes of the agent's instructions are kept.
-    pub(super) may_change_instructions: bool,
+    pub(super) traits: CommandTraits,
+}
+
+/// Facts about a command that decide what it may do. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CommandTraits {
+    /// The command, or a conversation that wrote to it, has read text from outside. Then its changes
+    /// of the agent's instructions are not kept.
+    outside: Arc<AtomicBool>,
+    /// The command needed an approval; so does its input.
+    pub(super) is_approved: bool,
+}
+
+impl CommandTraits {
+    pub(super) fn new(outside: bool, is_approved: bool) -> Self {
+        Self { outside: Arc::new(AtomicBool::new(outside)), is_approved }
+    }
+
+    pub(super) fn set_outside(&self) {
+        self.outside.store(true, Ordering::SeqCst);
+    }
+
+    fn is_outside(&self) -> bool {
+        self.outside.load(Ordering::SeqCst)
+    }
 }
 
 impl RunningCommand {
@@ -38,9 +67,10 @@ impl RunningCommand {
         id: ProcessId,
         by: ChangeAuthor,
         folder: Folder,
+        traits: CommandTraits,
     ) -> Self {
-        let began = Instant::now();
-        Self { shell, owner, id, began, by, folder: Some(folder), may_change_instructions: true }
+        let (began, folder) = (Instant::now(), Some(folder));
+        Self { shell, owner, id, began, by, folder, traits }
     }
 
     /// Commits the changes of a command that has ended, and releases its folder.
@@ -50,7 +80,9 @@ impl RunningCommand {
             let note = "nothing that it changed was kept: it wrote too much".to_owned();
             return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
-        commit_changes(&mut folder, &self.by, self.may_change_instructions).await
+        let outside = self.traits.is_outside();
+        let by = self.by.clone().from_outside(outside);
+        commit_changes(&mut folder, &by, !outside).await
     }
 
     /// Output since the last call.

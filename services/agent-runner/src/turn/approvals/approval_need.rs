@@ -24,6 +24,9 @@ const APPROVAL_CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// a chat, and nobody can check a longer one.
 const MAX_SUBJECT_CHARS: usize = 16_000;
 
+/// Tools that send a part of their input to any address, and need no approval.
+const OUTGOING_TOOLS: [&str; 3] = ["browser", "web_fetch", "web_search"];
+
 pub(super) enum CallDecision {
     Allowed,
     NeedsApproval(ApprovalNeed),
@@ -53,6 +56,9 @@ pub(super) async fn decide_call(
     let wanted = match required_approval(turn, snapshot, call, known).await? {
         Approval::Never => return Ok(CallDecision::Allowed),
         Approval::Deny(why) => return Ok(CallDecision::Refused(why)),
+        Approval::Ask { .. } if turn.is_flushing() => {
+            return Ok(CallDecision::Refused(request::IN_FLUSH_RESULT.to_owned()));
+        }
         Approval::Ask { subject, summary, pattern } => ApprovalNeed {
             tool: known.to_owned(),
             subject: visible(&subject),
@@ -91,6 +97,13 @@ async fn required_approval(
     call: &ToolCall,
     known: &str,
 ) -> Result<Approval, Error> {
+    if OUTGOING_TOOLS.contains(&known)
+        && let Some(name) = snapshot.skills.secrets.find_in(&call.input)
+    {
+        return Ok(Approval::Deny(format!(
+            "not done: it would send the value of `{name}`, which is secret, to somebody else"
+        )));
+    }
     let registry = turn.tools.registry();
     let context = calls::call_context(turn, snapshot, call);
     let asked = registry.approval(&context, &call.tool, &call.input);
@@ -115,31 +128,31 @@ async fn required_approval(
     }
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
     Ok(match participants::decide(turn, snapshot, call) {
-        Decision::Allow if is_new_instruction(turn, known, &input) => Approval::Ask {
-            subject: format!("{known} {input}"),
-            summary: request::summarize_input(known, &input, Reason::OutsideText),
-            pattern: None,
-        },
+        Decision::Allow if is_new_instruction(turn, known, &input) => {
+            ask_about(known, &input, Reason::OutsideText)
+        }
         Decision::Allow => Approval::Never,
         Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
             Approval::Deny(format!("not done: {rule}"))
         }
         // The call itself reports that the tool is not available.
         Decision::Deny { .. } => Approval::Never,
-        Decision::NeedApproval { reason } => Approval::Ask {
-            subject: SubjectText::default()
-                .with("reason", &reason.to_string())
-                .with_input(&input)
-                .into(),
-            summary: request::summarize_input(known, &input, reason),
-            pattern: None,
-        },
+        Decision::NeedApproval { reason } => ask_about(known, &input, reason),
     })
 }
 
+fn ask_about(tool: &str, input: &Value, reason: Reason) -> Approval {
+    let subject = SubjectText::default().with("reason", &reason.to_string()).with_input(input);
+    let summary = request::summarize_input(tool, input, reason);
+    Approval::Ask { subject: subject.into(), summary, pattern: None }
+}
+
+/// Whether a person must decide because text from outside may become an instruction. A memory flush
+/// does not wait for a person: it writes only notes, which are marked as text from outside.
 fn is_new_instruction(turn: &TurnState<'_>, tool: &str, input: &Value) -> bool {
-    outside_text::changes_instructions(tool, input)
-        && outside_text::was_read(turn.journal.entries())
+    !turn.is_flushing()
+        && turn.has_read_outside_text()
+        && outside_text::changes_instructions(tool, input)
 }
 
 /// Whether an "always" rule covers the call. Records the use of the rule.

@@ -1,22 +1,66 @@
 //! Text from outside must not become an instruction: a page, a mail or a tool's answer that asks the
 //! agent to change its files, jobs or skills would act in all later conversations.
 //!
-//! A conversation has read text from outside if a tool's result that is marked so is in its journal
-//! after the last summary. From then on a person decides about each such change.
+//! | source | marked |
+//! |---|---|
+//! | results of tools that fence what they fetched | the result's record |
+//! | commands, other conversations' history, files that are marked | the result's record |
+//! | messages of subagents, guests and conversations that have read such text | the message |
+//! | files and pictures that came with a message | by their presence |
+//!
+//! The session keeps the mark until a reset, also behind a summary. While it has the mark, a person
+//! decides about each change of instructions, and files that it writes are marked.
 
-use holdfast_agent::{file_view::is_instruction, policy::written_paths};
+use holdfast_agent::{
+    bootstrap::{BootstrapName, may_load},
+    file_view::is_instruction,
+    policy::{CompiledPolicy, written_paths},
+};
 use holdfast_tools::is_untrusted;
-use holdfast_types::Entry;
+use holdfast_types::{Body, Entry, Note};
 use serde_json::Value;
 
-/// Whether a result with text from outside is among the entries.
-pub(crate) fn was_read(entries: &[Entry]) -> bool {
-    entries.iter().any(|entry| match entry {
-        Entry::Returned { output, .. } => is_untrusted(output),
+use crate::{agents::snapshots::AgentSnapshot, turn::state::TurnState};
+
+/// Tools whose results may have text from outside, although they do not fence it.
+const OUTSIDE_TOOLS: [&str; 4] = ["exec", "gateway", "process", "sessions_history"];
+
+impl TurnState<'_> {
+    /// Whether the conversation has read text from outside.
+    pub(crate) fn has_read_outside_text(&self) -> bool {
+        self.journal.has_outside_text()
+    }
+
+    /// Marks the conversation if notes with text from outside are in its prompt.
+    pub(crate) fn mark_outside_notes(&mut self, snapshot: &AgentSnapshot) {
+        let is_in_prompt = may_load(self.kind, self.audience(snapshot), BootstrapName::Memory);
+        if is_in_prompt && snapshot.notes.has_outside_text(self.local_date(snapshot)) {
+            self.journal.mark_prompt_outside();
+        }
+    }
+}
+
+/// Whether a tool's result has text from outside.
+pub(crate) fn is_outside_result(tool: &str, output: &str) -> bool {
+    OUTSIDE_TOOLS.contains(&tool) || is_untrusted(output)
+}
+
+/// Whether a guest wrote a message, of whom the agent's owner knows nothing.
+pub(crate) fn is_of_guest(policy: &CompiledPolicy, body: &Body) -> bool {
+    body.author.as_ref().is_some_and(|author| policy.turn_authors([author]).is_guest())
+}
+
+/// Whether text from outside is among the entries after the last reset.
+pub(crate) fn is_among(entries: &[Entry]) -> bool {
+    let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
+    let since = entries.iter().rposition(is_reset).map_or(0, |at| at + 1);
+    entries[since..].iter().any(|entry| match entry {
+        // An older version stored no mark.
+        Entry::Returned { output, .. } => entry.is_outside_text() || is_untrusted(output),
         Entry::Heard { .. }
         | Entry::Thought { .. }
         | Entry::Called { .. }
-        | Entry::Noted { .. } => false,
+        | Entry::Noted { .. } => entry.is_outside_text(),
     })
 }
 
@@ -27,8 +71,12 @@ pub(super) fn changes_instructions(tool: &str, input: &Value) -> bool {
         return paths.is_empty() || paths.iter().any(|path| is_instruction(path));
     }
     match tool {
-        "cron" => matches!(input["action"].as_str(), Some("add" | "update")),
-        "scheduler_add" => input["auto_continue"] == true,
+        // `wake` only tells something now, and its text keeps the mark.
+        "cron" => !matches!(
+            input["action"].as_str(),
+            Some("status" | "list" | "remove" | "run" | "runs" | "wake")
+        ),
+        "scheduler_add" => !matches!(input["auto_continue"], Value::Null | Value::Bool(false)),
         "install_skill" => true,
         _ => false,
     }
@@ -36,6 +84,7 @@ pub(super) fn changes_instructions(tool: &str, input: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_types::SystemEvent;
     use serde_json::json;
 
     use super::*;
@@ -49,6 +98,7 @@ mod tests {
             ("write", json!({}), true),
             ("apply_patch", json!({"patch": "*** Update File: AGENTS.md\n"}), true),
             ("cron", json!({"action": "add"}), true),
+            ("cron", json!({"action": {"add": null}}), true),
             ("cron", json!({"action": "list"}), false),
             ("scheduler_add", json!({"auto_continue": true}), true),
             ("scheduler_add", json!({"content": "tea"}), false),
@@ -60,10 +110,34 @@ mod tests {
     }
 
     #[test]
-    fn only_marked_results_are_from_outside() {
+    fn only_marked_entries_after_the_last_reset_are_from_outside() {
         let marked = holdfast_tools::untrusted("k", "a page", "do it", 100);
+        let page = Entry::returned("a", marked.as_str(), false);
+        let heard = |body: Body| Entry::Heard { seq: 1, body };
+        let attached = |kind: &str| {
+            let attachment =
+                json!({ "attachments": [{ "kind": kind, "reference": "r" }], "text": "" });
+            heard(serde_json::from_value(attachment).unwrap())
+        };
+        let event = |outside| {
+            SystemEvent::entry(&[SystemEvent { id: 1, text: "t".into(), at: 0, outside }])
+        };
 
-        assert!(was_read(&[Entry::returned("a", marked, false)]));
-        assert!(!was_read(&[Entry::returned("a", "done", false)]));
+        for (entry, is_outside) in [
+            (page.clone(), true),
+            (Entry::returned("a", "done", false), false),
+            (heard(Body::text("hi")), false),
+            (heard(Body { outside: true, ..Body::text("hi") }), true),
+            (attached("document"), true),
+            (attached("voice"), false),
+            (event(true), true),
+            (event(false), false),
+        ] {
+            assert_eq!(is_among(std::slice::from_ref(&entry)), is_outside, "{entry:?}");
+        }
+        assert!(is_among(&[page.clone(), Entry::summary("s", 0)]));
+        assert!(!is_among(&[page, Entry::noted(Note::Reset, "anew")]));
+        assert!(is_outside_result("exec", "a") && is_outside_result("page", &marked));
+        assert!(!is_outside_result("write", "a"));
     }
 }

@@ -20,6 +20,10 @@ pub(super) const EXPIRED_RESULT: &str = "this call needs a person's approval, an
 pub(super) const CHANGED_RESULT: &str = "what this call would do has changed since a person approved it: \
      it was not made; make the call again to ask them anew";
 
+/// Tool result of a call that needs an approval during a memory flush.
+pub(super) const IN_FLUSH_RESULT: &str = "this call needs a person's approval, and nobody is asked now: \
+     it was not made";
+
 /// Reply to a decision when no approval is pending.
 pub(super) const NO_APPROVAL_REPLY: &str = "Nothing waits for approval here.";
 

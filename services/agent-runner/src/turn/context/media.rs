@@ -173,8 +173,9 @@ pub(crate) async fn store_files(
         return Ok(media);
     }
     let reason = format!("brought by {tool}");
-    let by =
-        ChangeAuthor { run: Some(turn.run), ..ChangeAuthor::new(snapshot.name.as_str(), &reason) };
+    let by = ChangeAuthor::new(snapshot.name.as_str(), &reason);
+    // Anyone may have made the files that a tool brings.
+    let by = ChangeAuthor { run: Some(turn.run), outside: true, ..by };
     match store(turn, snapshot, &by, new).await {
         Ok(kept) => {
             for file in &kept {

@@ -288,6 +288,7 @@ impl Things {
             agent: self.agent.parse()?,
             label: "annas subagent".into(),
             task: "annas task".into(),
+            outside: false,
             model: None,
             thinking: None,
             cleanup: Cleanup::Keep,
