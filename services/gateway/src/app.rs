@@ -138,7 +138,7 @@ impl App {
 
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));
-        tasks.spawn("grpc", grpc::serve(grpc, grpc_router, stop.clone()));
+        tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;

@@ -54,10 +54,20 @@ pub struct Gateway {
     /// those with files, archives, articles or skills over gRPC, have higher fixed limits.
     pub body_limit: usize,
 
+    /// Maximum size of all requests that are being read, in bytes. Further ones are refused and may
+    /// be repeated.
+    pub body_bytes: u64,
+
+    /// Maximum size of one tenant's requests that are being read, in bytes.
+    ///
+    /// Keep it well below `body_bytes`, or one tenant can block all others.
+    pub body_bytes_per_tenant: u64,
+
     /// Maximum text of a message, in bytes.
     pub text_limit: usize,
 
-    /// Timeout for a request's body to arrive.
+    /// Timeout for a request's body to arrive. Over gRPC, a large one has more: a second for each 64
+    /// kB.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
 
@@ -98,6 +108,8 @@ impl Default for Gateway {
             grpc: SocketAddr::from(([127, 0, 0, 1], 18790)),
             shutdown_grace: Duration::from_secs(25),
             body_limit: 1024 * 1024,
+            body_bytes: 512 * 1024 * 1024,
+            body_bytes_per_tenant: 128 * 1024 * 1024,
             text_limit: 256 * 1024,
             body_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(600),
@@ -109,6 +121,9 @@ impl Default for Gateway {
         }
     }
 }
+
+/// Size of the largest request of all, an agent's archive, in bytes.
+const MIN_TENANT_BODY_BYTES: u64 = 80 * 1024 * 1024;
 
 impl Config {
     /// Checks combinations of settings, and logs a warning for unwise ones.
@@ -134,6 +149,12 @@ impl Config {
         ] {
             ensure!(!zero, "`gateway.{setting}` is 0, and nobody could get in: raise it");
         }
+        let Gateway { body_bytes, body_bytes_per_tenant, .. } = self.gateway;
+        ensure!(
+            body_bytes_per_tenant >= MIN_TENANT_BODY_BYTES && body_bytes >= body_bytes_per_tenant,
+            "`gateway.body_bytes_per_tenant` is {body_bytes_per_tenant} bytes: it must be at least \
+             {MIN_TENANT_BODY_BYTES}, an archive, and at most `gateway.body_bytes`"
+        );
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
             if !address.ip().is_loopback() {
                 warn!(
@@ -175,6 +196,11 @@ mod tests {
         let mut config = Config::default();
         config.gateway.calls = 0;
         assert!(config.check().unwrap_err().to_string().contains("`gateway.calls` is 0"));
+
+        let mut config = Config::default();
+        config.gateway.body_bytes_per_tenant = 1024;
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("`gateway.body_bytes_per_tenant`"), "{error}");
     }
 
     #[tokio::test]
